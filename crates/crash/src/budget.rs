@@ -16,7 +16,7 @@ use crate::workloads::{
 
 /// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces,
 /// histories whose areas evolve, and workloads on disks, that the short budget has.
-const SHORT: [usize; 7] = [250, 34, 10, 34, 30, 3, 420];
+const SHORT: [usize; 7] = [250, 34, 10, 34, 30, 3, 380];
 /// The last of these.
 const ON_DISKS: usize = 6;
 /// Workloads on disks that the long one has: each takes longer than most others.
@@ -56,17 +56,17 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 48,
+                states_per_point: 32,
                 states_on_disks: 96,
                 lazy_states: 8,
-                points_in_order: 128,
+                points_in_order: 96,
                 kills: 3,
                 kill_states: 8,
                 lies: 2,
                 lie_states: 8,
                 nested_recoveries: [8, 2],
                 nested_elsewhere: [1, 1],
-                thread_states: 96,
+                thread_states: 64,
                 schedules: Bounds {
                     once: 16,
                     twice: 4,
