@@ -1,9 +1,7 @@
 //! Every structure on a Vellum pool: sizes, offsets, packed words, checksums. No I/O.
 //!
-//! A pool is, in order of address: superblock and its replica, state block, slot journals, chunk
-//! table, live map, metadata region (chunks of 128-byte slots), data zones (mapping table, saved aids,
-//! the log of a logged pool or the versions of one whose data lie elsewhere, blocks), last replica of the superblock. `docs/FORMAT.md` gives every byte; a test holds it
-//! against this crate.
+//! `docs/format` specifies every byte and has a map of a pool. A test compares its tables with this
+//! crate.
 //!
 //! Structures that change while mounted are described by *word offsets* and packed 8-byte words,
 //! because the engine commits with single 8-byte stores; structures that are written once are

@@ -1,6 +1,7 @@
-//! Holds every table of `docs/FORMAT.md` against the code.
+//! Compares every marked table of `docs/format` with the code.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::mem::offset_of;
 
 use vellum_layout::*;
@@ -8,12 +9,21 @@ use vellum_layout::*;
 mod decode;
 mod words;
 
-const FORMAT: &str = include_str!("../../../../docs/FORMAT.md");
+const FORMAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/format");
 
-/// The tables of the document by what their comment says, each row split into cells.
+/// All files of `docs/format`, one after the other.
+fn document() -> String {
+    let files = fs::read_dir(FORMAT).expect("docs/format exists");
+    let read = |file: fs::DirEntry| fs::read_to_string(file.path());
+    let texts = files.map(|file| file.and_then(read));
+    texts.map(|text| text.expect("a readable file")).collect()
+}
+
+/// The tables of the document by the text of their comments, each row split into cells.
 fn tables() -> BTreeMap<String, Vec<Vec<String>>> {
+    let document = document();
     let mut tables = BTreeMap::new();
-    let mut lines = FORMAT.lines();
+    let mut lines = document.lines();
     while let Some(line) = lines.next() {
         let Some(title) = line
             .strip_prefix("<!-- ")
@@ -42,7 +52,7 @@ fn tables() -> BTreeMap<String, Vec<Vec<String>>> {
 #[track_caller]
 fn table(title: &str) -> Vec<Vec<String>> {
     let found = tables().remove(title);
-    found.unwrap_or_else(|| panic!("docs/FORMAT.md has no table {title:?}"))
+    found.unwrap_or_else(|| panic!("docs/format has no table {title:?}"))
 }
 
 fn number(text: &str) -> u64 {

@@ -1,5 +1,6 @@
-//! An extent tree for each file (the file-mapping study, 3.1.1): a B-tree of nodes of 4 KiB, whose leaves
-//! hold extents, runs of logical blocks on runs of data blocks. `docs/FORMAT.md` has the bytes.
+//! An extent tree for each file (the file-mapping study, 3.1.1): a B-tree of nodes of 4 KiB, whose
+//! leaves hold extents, runs of logical blocks on runs of data blocks. `docs/format/mapping.md` has
+//! the bytes.
 //!
 //! * A valid bit for each extent, in its key, which is stored behind the body: an extent is there as a
 //!   whole or not at all. One store each, in place: putting an extent behind the others or where one
