@@ -1,5 +1,5 @@
-//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a test each, with the name that
-//! `docs/CRASH.md` gives the class.
+//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a test
+//! each, with the name that `docs/crash/damage.md` gives the class.
 
 use crate::testimage::areas::{AreaSample, area_sample, closed_area_sample};
 use crate::testimage::found::{assert_found, checked};

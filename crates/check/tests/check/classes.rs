@@ -1,4 +1,5 @@
-//! Every class of damage that `docs/CRASH.md` lists, made on purpose: a test each, with the name that the document gives the class.
+//! Every class of damage that `docs/crash/damage.md` lists, made on purpose: a test each, with the
+//! name that the document gives the class.
 //! `damage.rs` and the files beside it have the forms that a class can take.
 
 use crate::testimage::found::{assert_found, checked};
@@ -681,7 +682,7 @@ fn wrong_saved_aids() {
 /// The test has the document's name of its class, and is about it.
 #[test]
 fn every_class_of_the_document_has_its_test() {
-    let document = include_str!("../../../../docs/CRASH.md");
+    let document = include_str!("../../../../docs/crash/damage.md");
     let (_, table) = document.split_once("<!-- classes -->").unwrap();
     let rows = table
         .lines()

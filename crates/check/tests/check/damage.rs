@@ -666,10 +666,10 @@ fn saved_aids() {
     assert!(report.is_sound(), "{report}");
 }
 
-/// `docs/CRASH.md` lists every class, in the checker's words and order, and which a crash may leave.
+/// `docs/crash/damage.md` lists every class, in the checker's words and order, and which a crash may leave.
 #[test]
 fn the_document_lists_every_class() {
-    let document = include_str!("../../../../docs/CRASH.md");
+    let document = include_str!("../../../../docs/crash/damage.md");
     let (_, table) = document.split_once("<!-- classes -->").unwrap();
     let rows: Vec<(&str, bool)> = table
         .lines()

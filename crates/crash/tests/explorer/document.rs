@@ -1,11 +1,57 @@
-//! `docs/CRASH.md` says which persistent steps each operation takes, and which of them commits: as recorded.
+//! `docs/crash` says which persistent steps each operation takes, and which of them commits: as
+//! recorded.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use vellum::{disk_sites, sites};
 use vellum_crash::{MAKINGS, Step, find, persistent_steps, single_operations};
 
-const DOCUMENT: &str = include_str!("../../../../docs/CRASH.md");
+/// All files of `docs/crash`, in the order of their names.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/crash");
+    let files = fs::read_dir(folder).expect("docs/crash");
+    let mut paths: Vec<PathBuf> = files
+        .map(|file| file.expect("docs/crash").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "md"))
+        .collect();
+    paths.sort();
+    let texts = paths.iter().map(fs::read_to_string);
+    let texts: Result<Vec<String>, _> = texts.collect();
+    texts.expect("docs/crash").join("\n")
+});
+
+/// Short names that the table of steps has for groups of steps.
+const GROUPS: [(&str, &str); 8] = [
+    ("*chunk*", "`chunk/word`, `chunk/word-durable`"),
+    (
+        "*data and size*",
+        "`write/data`, `write/data-durable`, `write/size`, **`write/size-durable`**",
+    ),
+    (
+        "*apply*",
+        "`journal/words`, `journal/words-durable`, `journal/retire`, `journal/retire-durable`",
+    ),
+    (
+        "*level move*",
+        "`level/copy`, `level/copy-durable`, `level/leave`, `level/leave-durable`",
+    ),
+    (
+        "*end of move*",
+        "`move/cleared`, `move/done-durable`, `move/over`, `move/over-durable`",
+    ),
+    ("*open*", "`open/state`, **`open/durable`**"),
+    (
+        "*wipe*",
+        "`format/wipe-first`, `format/wipe-replica`, `format/wipe-durable`",
+    ),
+    (
+        "*superblocks*",
+        "`format/state-durable`, `format/superblock`, **`format/superblock-durable`**",
+    ),
+];
 
 /// Operations of the model whose steps are those of another.
 const ALIKE: [(&str, &str); 9] = [
@@ -20,11 +66,11 @@ const ALIKE: [(&str, &str); 9] = [
     ("Times", "Stat"),
 ];
 
-/// A row of the table of steps by name.
+/// A row of the table of steps by name, for one of its workloads.
 struct Row {
     /// What was recorded.
     workload: &'static str,
-    steps: Vec<&'static str>,
+    steps: Vec<String>,
     /// Which step is the bold one.
     commit: Option<usize>,
 }
@@ -37,14 +83,22 @@ fn quoted(text: &str) -> Vec<&str> {
 fn rows() -> Vec<Row> {
     let rows = DOCUMENT.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| ")?.split(" | ");
-        let (_, workload, steps) = (cells.next()?, cells.next()?, cells.next()?);
-        Some(Row {
-            workload: workload.strip_prefix('`')?.strip_suffix('`')?,
-            steps: quoted(steps),
-            commit: steps.find("**`").map(|bold| quoted(&steps[..bold]).len()),
-        })
+        let (_, workloads, steps) = (cells.next()?, cells.next()?, cells.next()?);
+        let steps = GROUPS
+            .iter()
+            .fold(steps.to_owned(), |steps, (name, group)| {
+                steps.replace(name, group)
+            });
+        let commit = steps.find("**`").map(|bold| quoted(&steps[..bold]).len());
+        let steps: Vec<String> = quoted(&steps).into_iter().map(str::to_owned).collect();
+        let row = move |workload| Row {
+            workload,
+            steps: steps.clone(),
+            commit,
+        };
+        Some(quoted(workloads).into_iter().map(row))
     });
-    rows.collect()
+    rows.flatten().collect()
 }
 
 /// The step that a row is about; `None`: a pool is made.
@@ -109,7 +163,10 @@ fn every_operation_has_a_row() {
 fn operations_alone_commit_as_some_row_says() {
     let documented: BTreeSet<_> = rows()
         .iter()
-        .filter_map(|row| Some((step_of(row)?.operation(), row.steps[row.commit?])))
+        .filter_map(|row| {
+            let commit = row.steps[row.commit?].clone();
+            Some((step_of(row)?.operation(), commit))
+        })
         .collect();
     let mut wrong = Vec::new();
     for workload in single_operations() {
@@ -119,8 +176,11 @@ fn operations_alone_commit_as_some_row_says() {
             continue;
         };
         let commit = recorded.commit.filter(|_| !recorded.in_parts);
-        let commit = commit.map(|at| (workload.operation(), recorded.sites[at]));
-        if commit.is_some_and(|commit| !documented.contains(&commit)) {
+        let commit = commit.map(|at| (workload.operation(), recorded.sites[at].to_owned()));
+        if commit
+            .as_ref()
+            .is_some_and(|commit| !documented.contains(commit))
+        {
             wrong.push(format!("{name}: {commit:?}"));
         }
     }
@@ -129,7 +189,7 @@ fn operations_alone_commit_as_some_row_says() {
 
 #[test]
 fn the_document_names_every_step() {
-    let named: BTreeSet<&str> = quoted(DOCUMENT)
+    let named: BTreeSet<&str> = quoted(&DOCUMENT)
         .into_iter()
         .filter(|name| {
             let (operation, step) = name.split_once('/').unwrap_or_default();
