@@ -300,7 +300,7 @@ fn content(node: &NodeSnapshot) -> Option<(u64, &Blocks)> {
 /// * Attributes of an inode change at once, with its times.
 /// * Otherwise times may be newer than the tree, but not older, unless bytes inside the old size
 ///   changed. The change time of an inode whose names changed may be older: a lost name or a new
-///   one shows, its trace in the inode follows by the next fence (`docs/CRASH.md`).
+///   one shows, its trace in the inode follows by the next fence (`docs/crash/operations.md`).
 fn judge_times(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
     let step = expected.explored.get(returned);
     if step.is_some_and(changes_attributes) {

@@ -1,6 +1,10 @@
-//! Every sync of the disk under a logged pool, and an order that hangs on them, as in `docs/CRASH.md`. Nothing else is a persistent step on such a pool once it is
-//! made: those of [`sites`](crate::sites) are stores to memory there. And what is done for metadata in persistent memory whose data lie on a disk, beside those of
-//! [`sites`](crate::sites): the two lists have no number in common. And what tools do to the table of the file systems of a pool.
+//! Every sync of the disk under a logged pool, and an order that depends on them (`docs/crash/log.md`).
+//! Nothing else is a persistent step on such a pool once it is made: those of
+//! [`sites`](crate::sites) are stores to memory there.
+//!
+//! Also the steps for metadata in persistent memory whose data lie on a disk, and those of tools that
+//! change the table of the file systems of a pool (`docs/crash/split.md`). This list and
+//! [`sites`](crate::sites) have no number in common.
 
 vellum_media::sites! {
     from 1 << 14;

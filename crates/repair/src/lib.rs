@@ -8,9 +8,9 @@
 //! 3. [`apply`] writes the plan, in an order in which a power cut anywhere leaves a pool that
 //!    another repair mends, with no file lost that could be read.
 //!
-//! What is mended how is listed in `docs/CRASH.md`. The rules behind it: nothing that can be read is
-//! given up; where two structures contradict each other, the one that more checksums vouch for is
-//! right; what has lost its place goes to `/lost+found`.
+//! What is mended how is listed in `docs/crash/damage.md`. The rules behind it: nothing that can
+//! be read is given up; where two structures contradict each other, the one that more checksums
+//! vouch for is right; what has lost its place goes to `/lost+found`.
 //!
 //! Converting a pool to another namespace ([`plan_conversion`]) is made in the same way.
 #![forbid(unsafe_code)]

@@ -534,8 +534,8 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     true
 }
 
-/// Sorts the words by when they are written (`docs/CRASH.md` has the argument); `last` is the state
-/// word at the end, if more than copies of the superblock change.
+/// Sorts the words by when they are written (`docs/crash/damage.md` has the argument); `last` is
+/// the state word at the end, if more than copies of the superblock change.
 fn stages(
     overlay: &Overlay,
     superblock: &Superblock,

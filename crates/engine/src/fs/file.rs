@@ -10,10 +10,10 @@
 //!   cut and have grown since it looked at the size, and a block that is being appended holds what
 //!   its last owner left until the size covers it.
 //!
-//! Orders on the media are those of `docs/CRASH.md`. A flag in the mapping root says that blocks
-//! *may* lie beyond the end of file ([`BEYOND`]), and is durable before any do but those that an
-//! append maps (recovery frees these). While it is clear, everything beyond the end is a hole, and
-//! cutting a file or deleting it searches no further than its end.
+//! Orders on the media are those of `docs/crash/operations.md`. A flag in the mapping root says
+//! that blocks *may* lie beyond the end of file ([`BEYOND`]), and is durable before any do but those
+//! that an append maps (recovery frees these). While it is clear, everything beyond the end is a
+//! hole, and cutting a file or deleting it searches no further than its end.
 
 mod ahead;
 mod allocate;

@@ -149,7 +149,7 @@ impl<M: Memories> Recovery<'_, M> {
     }
 
     /// Keeps what is wrong with an inode until it is known whether it has a name: a creation that
-    /// did not commit leaves any part of one (`docs/CRASH.md`).
+    /// did not commit leaves any part of one (`docs/crash/recovery.md`).
     fn suspend(&self, ino: u64, read: Result<()>) -> Result<()> {
         let (Err(error), Some((tally, own))) = (read, self.tally(ino)) else {
             return Ok(());

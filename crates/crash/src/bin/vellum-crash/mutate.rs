@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     );
     if report.mutants == 0 {
         let failure = Failure::usage("no site has such a name");
-        return Err(failure.advise("see `docs/CRASH.md`"));
+        return Err(failure.advise("see `docs/crash/operations.md`"));
     }
     if args.json {
         print_json(&report)?;

@@ -1,11 +1,11 @@
 //! Writing: one operation for each mebibyte.
 //!
 //! The order, for bytes that may lie inside the size, fill holes and extend the file at once
-//! (`docs/CRASH.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond it MAPPED);
-//! data goes past the cache, what new blocks keep of their last owner is zeroed, and so is what lies
-//! between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence. Then times,
-//! root and size are stored in this order in one line; fence. Only then the arena shows the new size.
-//! Steps that have nothing to do are left out with their fence.
+//! (`docs/crash/operations.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond it
+//! MAPPED); data goes past the cache, what new blocks keep of their last owner is zeroed, and so is
+//! what lies between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence. Then
+//! times, root and size are stored in this order in one line; fence. Only then the arena shows the
+//! new size. Steps that have nothing to do are left out with their fence.
 //!
 //! UNWRITTEN becomes MAPPED before anything changes that cannot be taken back, because there a tree may
 //! find no room for a node: only then bytes are written over old ones, and times stored. A write that

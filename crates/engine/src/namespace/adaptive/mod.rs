@@ -6,8 +6,9 @@
 //! All entries of a directory, those of names that are gone, too, are of the area that the directory's names are in.
 //!
 //! Creation commits with a word of a state-map, removal with an entry's life word, rename with a journal
-//! record (`docs/CRASH.md`). An entry's log word is durable before its state is: directory logs are the truth, as with `direct`. What finds
-//! a name is a hash table of its area in the pool ([`tables`]).
+//! record (`docs/crash/operations.md`). An entry's log word is durable before its state is: directory
+//! logs are the truth, as with `direct`. What finds a name is a hash table of its area in the pool
+//! ([`tables`]).
 //!
 //! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
 //!

@@ -1,7 +1,7 @@
 //! The namespace of DirectFS: entries with their names, which the words of directory logs make exist.
 //!
 //! Creation and removal commit with one 8-byte store each, rename with a journal record
-//! (`docs/CRASH.md`).
+//! (`docs/crash/operations.md`).
 
 mod entry;
 
