@@ -24,24 +24,7 @@ impl Bytes {
     /// Opens the pool, and its data: at `data`, or where the pool says that they are.
     pub(crate) fn open(pool: &Path, data: &[PathBuf]) -> Outcome<Self> {
         let place = PoolPath::of(pool);
-        let file = open(&place)?;
-        let alone = Self {
-            own: (0, Image::len(&file)),
-            file,
-            data: Vec::new(),
-        };
-        let own = match survey::entrance(&alone) {
-            Some(superblock) => own_bytes(&superblock, &place),
-            None if place.name.is_none() => Ok(alone.own),
-            None => Err(vellum::SuperblockError::NotVellum.into()),
-        };
-        let (start, len) = own.map_err(|error| place::refused(pool, &error))?;
-        // What is cut short has the bytes that there are.
-        let there = alone.own.1.saturating_sub(start);
-        let alone = Self {
-            own: (start, len.min(there)),
-            ..alone
-        };
+        let alone = Self::own(open(&place)?, &place)?;
         // What is damaged beyond that is told by who looks at it.
         let Some(superblock) = survey::entrance(&alone) else {
             return Ok(alone);
@@ -54,6 +37,37 @@ impl Bytes {
         Ok(Self {
             data: found,
             ..alone
+        })
+    }
+
+    /// A pool's own bytes, without a lock: for whoever only wants to know something, and bears that
+    /// it is changed meanwhile.
+    pub(crate) fn unlocked(place: &PoolPath) -> Option<Self> {
+        Self::own(File::open(&place.pool).ok()?, place).ok()
+    }
+
+    /// The own bytes of the file system that a path means, in the pool's file.
+    fn own(file: File, place: &PoolPath) -> Outcome<Self> {
+        let pool = &place.path();
+        let whole = Self {
+            own: (0, Image::len(&file)),
+            file,
+            data: Vec::new(),
+        };
+        let own = match survey::entrance(&whole) {
+            Some(superblock) => own_bytes(&superblock, place),
+            None if place.name.is_none() => match place::holds_none(pool, whole.own.1) {
+                Some(failure) => return Err(failure),
+                None => Ok(whole.own),
+            },
+            None => Err(vellum::SuperblockError::NotVellum.into()),
+        };
+        let (start, len) = own.map_err(|error| place::refused(pool, &error))?;
+        // What is cut short has the bytes that there are.
+        let there = whole.own.1.saturating_sub(start);
+        Ok(Self {
+            own: (start, len.min(there)),
+            ..whole
         })
     }
 

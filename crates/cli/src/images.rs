@@ -5,32 +5,38 @@ use std::time::SystemTime;
 
 use clap::Args;
 use serde::Serialize;
-use vellum::media::{KeptImage, PoolIs, images_in, remove_image};
-use vellum::{Pool, boot_id, uuid_text};
-use vellum_terminal::output::{print, print_json, say};
+use vellum::media::{KeptImage, MediaError, PoolIs, images_in, remove_image};
+use vellum::{Pool, PoolPath, SuperblockError, boot_id, uuid_text};
+use vellum_terminal::output::{print, print_json, say, warn_line};
 use vellum_terminal::{Failure, Outcome, status};
 
+use crate::bytes::Bytes;
+use crate::killed::{self, Fit};
 use crate::units::size;
 
 /// Where images are, if nothing else is said.
-const SHARED_DIR: &str = "/dev/shm";
+pub(crate) const SHARED_DIR: &str = "/dev/shm";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A killed process leaves the metadata of its pool in memory, and the next opening of the pool takes them in. This removes those
-whose pool is gone for ever: nobody would take them in. `vellum mount` and `vellum mkfs` do the same in /dev/shm. What cannot be
-told (a file system that is not mounted now, a file that only root can look for) stays, unless it is named or --force is given.
-`vellum info --images` lists all of them.
+A killed process leaves the metadata of its pool in memory, and the next opening of the pool takes \
+them in. This removes those whose pool is gone for ever: nobody would take them in. `vellum mount` \
+and `vellum mkfs` do the same in /dev/shm. What cannot be told (a file system that is not mounted \
+now, a device that has no pool now, a file that only root can look for) stays, unless it is named \
+or --force is given. What the next opening of a pool would take in goes only if it is named and \
+--force is given; what was not synced is lost then. `vellum info --images` lists all of them.
 
 Examples:
   vellum prune
   vellum prune --force
+  vellum prune --force vellum-7ba20133...
   vellum prune vellum-7ba20133...")]
 pub(crate) struct Prune {
     /// Images as `vellum info --images` lists them, by path or name [default: those whose pool is gone]
     pub(crate) images: Vec<PathBuf>,
-    /// Those of which it cannot be told whether their pool is gone, too. What they have that was not synced is lost
-    #[arg(long, short, conflicts_with = "images")]
+    /// Those of which it cannot be told whether their pool is gone, too; of those that are named
+    /// all that no process works on. What they have that was not synced is lost
+    #[arg(long, short)]
     pub(crate) force: bool,
     /// The directory in memory, where mounts have --image
     #[arg(long, default_value = SHARED_DIR, value_name = "DIR")]
@@ -52,15 +58,41 @@ struct Line {
     memory_bytes: u64,
     age_s: u64,
     pid: u32,
-    /// `in use`, `can be adopted`, `pool gone` or `unknown`.
+    /// `in use`, `can be adopted`, `does not fit`, `pool gone` or `unknown`.
     state: &'static str,
     /// Why it is not known.
     why: Option<&'static str>,
+    /// What people are told.
+    #[serde(skip)]
+    told: String,
 }
 
 #[derive(Serialize)]
 struct Listed {
     images: Vec<Line>,
+}
+
+/// What becomes of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// A process works on it.
+    Open,
+    /// The next opening of its pool, which is there, takes it in.
+    There(PathBuf),
+    /// It is of a later time than the file of its pool, which is there.
+    Later(PathBuf),
+    /// Its pool is gone for ever.
+    Gone,
+    /// It belongs to another user.
+    Foreign,
+    /// Nobody is known to take it in.
+    Unknown(&'static str),
+}
+
+/// An image that was found.
+struct Found {
+    image: KeptImage,
+    state: State,
 }
 
 /// Lists the images in a directory.
@@ -79,29 +111,36 @@ pub(crate) fn list(dir: Option<&Path>, json: bool) -> Outcome {
 /// Removes images.
 pub(crate) fn prune(args: &Prune) -> Outcome {
     let images = found(&args.image)?;
-    let chosen: Vec<&KeptImage> = if args.images.is_empty() {
-        let goes = |image: &&KeptImage| match image.pool_is {
-            PoolIs::Gone => true,
-            PoolIs::Unknown(_) => args.force,
-            PoolIs::Open | PoolIs::There(_) => false,
+    let chosen: Vec<&Found> = if args.images.is_empty() {
+        let goes = |found: &&Found| match found.state {
+            State::Gone => true,
+            State::Unknown(_) => args.force,
+            State::Open | State::There(_) | State::Later(_) | State::Foreign => false,
         };
         images.iter().filter(goes).collect()
     } else {
         let named = args.images.iter().map(|name| find(name, &images));
-        named.collect::<Outcome<_>>()?
+        let named = named.collect::<Outcome<Vec<_>>>()?;
+        for found in &named {
+            found.admit(args.force)?;
+        }
+        named
     };
-    for image in chosen {
+    for Found { image, state } in chosen {
         if !args.dry_run {
             remove_image(image).map_err(|error| Failure::new(error.to_string()))?;
         }
-        if !args.quiet {
-            let verb = if args.dry_run {
-                "would remove"
-            } else {
-                "removed"
-            };
-            let (path, pool) = (image.path.display(), image.pool.display());
-            say!("{verb} {path} of {pool}, {}", size(image.memory_bytes));
+        if args.quiet {
+            continue;
+        }
+        let (verb, lost) = match args.dry_run {
+            true => ("would remove", "would be lost"),
+            false => ("removed", "is lost"),
+        };
+        let (path, pool) = (image.path.display(), image.pool.display());
+        say!("{verb} {path} of {pool}, {}", size(image.memory_bytes));
+        if *state != State::Gone {
+            warn_line!("vellum: {path}: what its pool had not synced {lost}");
         }
     }
     Ok(())
@@ -109,8 +148,9 @@ pub(crate) fn prune(args: &Prune) -> Outcome {
 
 /// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory there.
 pub(crate) fn sweep() {
-    for image in found(Path::new(SHARED_DIR)).unwrap_or_default() {
-        if image.pool_is != PoolIs::Gone {
+    let images = images_in(Path::new(SHARED_DIR), boot_id());
+    for image in images.unwrap_or_default() {
+        if !is_gone(&image) {
             continue;
         }
         match remove_image(&image) {
@@ -124,65 +164,203 @@ pub(crate) fn sweep() {
     }
 }
 
-/// The images in a directory; that a pool has been made anew in its file is seen, too.
-fn found(dir: &Path) -> Outcome<Vec<KeptImage>> {
-    let mut images =
-        images_in(dir, boot_id()).map_err(|error| Failure::io(dir.display(), &error))?;
-    for image in &mut images {
-        if let PoolIs::There(Some(path)) = &image.pool_is
-            && is_another(path, &image.uuid)
-        {
-            image.pool_is = PoolIs::Gone;
-        }
-    }
-    Ok(images)
-}
-
-/// Whether there is a pool in a file none of whose file systems is this one. A block device may be another one by now, under the same number.
-fn is_another(path: &Path, uuid: &[u8; 16]) -> bool {
-    let is_file = path.metadata().is_ok_and(|found| found.is_file());
-    let all = Pool::file_systems(path).unwrap_or_default();
-    let is_known = |fs: &vellum::FileSystem| fs.superblock.is_ok();
-    is_file && !all.is_empty() && all.iter().all(is_known) && all.iter().all(|fs| fs.uuid != *uuid)
-}
-
-/// The image of this path or name, if it may be removed.
-fn find<'i>(name: &Path, images: &'i [KeptImage]) -> Outcome<&'i KeptImage> {
-    let place = name.display();
-    let is_it = |image: &&KeptImage| {
-        image.path == *name || image.path.file_name() == Some(name.as_os_str())
-    };
-    let image = images.iter().find(is_it).ok_or_else(|| {
-        Failure::new(format!("{place}: no such image")).advise("`vellum info --images` lists them")
-    })?;
+/// Whether the pool is gone, another one in its file counted.
+fn is_gone(image: &KeptImage) -> bool {
     match &image.pool_is {
-        PoolIs::Gone | PoolIs::Unknown(_) => Ok(image),
-        PoolIs::Open => Err(
-            Failure::new(format!("{place}: process {} works on it", image.pid))
-                .with_status(status::BUSY),
-        ),
-        PoolIs::There(now) => {
-            let pool = now.as_deref().unwrap_or(&image.pool).display();
-            Err(Failure::new(format!(
-                "{place}: the next opening of its pool, {pool}, takes it in"
-            ))
-            .advise(format!(
-                "`vellum repair --last-epoch {pool}` gives up what it has that was not synced"
-            )))
+        PoolIs::Gone => true,
+        PoolIs::There(Some(path)) => !is_device(path) && held_by(path, image) == Held::Another,
+        _ => false,
+    }
+}
+
+/// The images in a directory, and what becomes of them.
+fn found(dir: &Path) -> Outcome<Vec<Found>> {
+    let images = images_in(dir, boot_id()).map_err(|error| Failure::io(dir.display(), &error))?;
+    let dir = dir
+        .canonicalize()
+        .map_err(|error| Failure::io(dir.display(), &error))?;
+    let of = |image: KeptImage| {
+        let state = match &image.pool_is {
+            PoolIs::Open => State::Open,
+            PoolIs::Gone => State::Gone,
+            PoolIs::Foreign => State::Foreign,
+            PoolIs::Unknown(why) => State::Unknown(why),
+            PoolIs::There(None) => State::There(image.pool.clone()),
+            PoolIs::There(Some(path)) => state_at(path, &image, &dir),
+        };
+        Found { image, state }
+    };
+    Ok(images.into_iter().map(of).collect())
+}
+
+/// What becomes of an image in `dir` whose pool was in the file or device at `path`, which is
+/// there.
+fn state_at(path: &Path, image: &KeptImage, dir: &Path) -> State {
+    let there = || State::There(path.to_owned());
+    match (held_by(path, image), is_device(path)) {
+        (Held::Own(name), _) => {
+            let place = PoolPath {
+                pool: path.to_owned(),
+                name: Some(name).filter(|name| name != PoolPath::of(path).file_system()),
+            };
+            match Bytes::unlocked(&place).and_then(|bytes| killed::fit(&bytes, dir)) {
+                Some(Fit::Taken) | None => State::There(place.path()),
+                Some(Fit::Later) => State::Later(place.path()),
+                Some(Fit::Useless) => State::Unknown("its pool does not need it"),
+            }
+        }
+        (Held::Another, false) => State::Gone,
+        // It may be another device by now, under the same number.
+        (Held::Another, true) => State::Unknown("on its device there is another pool"),
+        (Held::None, false) => State::Unknown("in its file there is no pool"),
+        (Held::None, true) => State::Unknown("on its device there is no pool"),
+        (Held::Unknown, _) => there(),
+    }
+}
+
+/// What a file or device holds that had the pool of an image.
+#[derive(Debug, PartialEq, Eq)]
+enum Held {
+    /// The pool: the file system of this name is the image's.
+    Own(String),
+    /// Another pool.
+    Another,
+    /// No pool.
+    None,
+    /// It cannot be told.
+    Unknown,
+}
+
+fn held_by(path: &Path, image: &KeptImage) -> Held {
+    let all = match Pool::file_systems(path) {
+        Ok(all) => all,
+        Err(
+            vellum::Error::Superblock(SuperblockError::NotVellum)
+            | vellum::Error::Media(MediaError::Empty { .. }),
+        ) => return Held::None,
+        Err(_) => return Held::Unknown,
+    };
+    let is_known = |fs: &vellum::FileSystem| fs.superblock.is_ok();
+    match all.iter().find(|fs| fs.uuid == image.uuid) {
+        Some(own) => Held::Own(own.name.clone()),
+        None if !all.is_empty() && all.iter().all(is_known) => Held::Another,
+        None => Held::Unknown,
+    }
+}
+
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file())
+}
+
+/// The image of this path or name.
+fn find<'i>(name: &Path, images: &'i [Found]) -> Outcome<&'i Found> {
+    let place = name.display();
+    let is_it = |found: &&Found| {
+        let path = &found.image.path;
+        path == name || path.file_name() == Some(name.as_os_str())
+    };
+    images.iter().find(is_it).ok_or_else(|| {
+        Failure::new(format!("{place}: no such image")).advise("`vellum info --images` lists them")
+    })
+}
+
+impl Found {
+    /// Refuses to remove what is in use or another user's, and what its pool needs unless that was
+    /// said.
+    fn admit(&self, force: bool) -> Outcome {
+        let image = self.image.path.display();
+        let failed = |why: String| Failure::new(format!("{image}: {why}"));
+        let force_it = format!("`vellum prune --force {image}` removes it, and the same is lost");
+        match &self.state {
+            State::Gone | State::Unknown(_) => Ok(()),
+            State::Open => {
+                let why = format!("process {} works on it", self.image.pid);
+                Err(failed(why).with_status(status::BUSY))
+            }
+            State::Foreign => Err(failed(others(self.image.owner))),
+            State::There(_) | State::Later(_) if force => Ok(()),
+            State::There(pool) => {
+                let pool = pool.display();
+                let why = format!("the next opening of its pool, {pool}, takes it in");
+                Err(failed(why).advise(format!(
+                    "`vellum repair --last-epoch {pool}` gives up what it has that was not synced; \
+                     {force_it}"
+                )))
+            }
+            State::Later(pool) => {
+                let pool = pool.display();
+                let why = format!("it is of a later time than its pool's file, {pool}");
+                Err(failed(why).advise(format!(
+                    "put the right file back, and the next opening takes it in; `vellum repair \
+                     --last-epoch {pool}` gives up what it has that was not synced; {force_it}"
+                )))
+            }
         }
     }
+}
+
+/// Who alone can remove an image of this owner.
+fn others(owner: u32) -> String {
+    match owner {
+        0 => "it belongs to root, who alone can look into it and remove it".into(),
+        _ => format!(
+            "it belongs to {}, who can remove it, and root can",
+            user(owner)
+        ),
+    }
+}
+
+/// The name of a user, as far as it is known here.
+pub(crate) fn user(uid: u32) -> String {
+    let all = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let named = all.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    });
+    named.unwrap_or_else(|| format!("user {uid}"))
 }
 
 impl Line {
-    fn of(image: &KeptImage) -> Self {
-        let (state, why) = match image.pool_is {
-            PoolIs::Open => ("in use", None),
-            PoolIs::There(_) => ("can be adopted", None),
-            PoolIs::Gone => ("pool gone", None),
-            PoolIs::Unknown(why) => ("unknown", Some(why)),
+    fn of(found: &Found) -> Self {
+        let Found { image, state } = found;
+        let (name, why, told) = match state {
+            State::Open => ("in use", None, format!("in use by process {}", image.pid)),
+            State::There(_) => (
+                "can be adopted",
+                None,
+                "can be adopted: the next opening of the pool takes it in".into(),
+            ),
+            State::Later(pool) => (
+                "does not fit",
+                None,
+                format!(
+                    "does not fit: it is of a later time than the pool's file, which is not opened \
+                     so; put the right file back, or `vellum repair --last-epoch {}` gives it up",
+                    pool.display()
+                ),
+            ),
+            State::Gone => (
+                "pool gone",
+                None,
+                "pool gone: `vellum prune` removes it".into(),
+            ),
+            State::Foreign => (
+                "unknown",
+                Some("it belongs to another user"),
+                format!("kept: {}", others(image.owner)),
+            ),
+            State::Unknown(why) => (
+                "unknown",
+                Some(*why),
+                format!(
+                    "kept: {why}; `vellum prune --force {}` removes it",
+                    image.path.display()
+                ),
+            ),
         };
-        let now = match &image.pool_is {
-            PoolIs::There(Some(path)) => path,
+        let now = match state {
+            State::There(path) | State::Later(path) => path,
             _ => &image.pool,
         };
         let age = SystemTime::now().duration_since(image.since);
@@ -193,30 +371,21 @@ impl Line {
             memory_bytes: image.memory_bytes,
             age_s: age.map_or(0, |age| age.as_secs()),
             pid: image.pid,
-            state,
+            state: name,
             why,
+            told,
         }
     }
 
     fn text(&self) -> String {
-        let told = match (self.state, self.why) {
-            ("in use", _) => format!("in use by process {}", self.pid),
-            ("can be adopted", _) => {
-                "can be adopted: the next opening of the pool takes it in".to_owned()
-            }
-            ("pool gone", _) => "pool gone: `vellum prune` removes it".to_owned(),
-            (_, why) => format!(
-                "kept: {}; `vellum prune --force` removes it",
-                why.unwrap_or_default()
-            ),
-        };
         format!(
-            "{}\n  pool    {}\n  uuid    {}\n  memory  {}\n  age     {}\n  state   {told}\n",
+            "{}\n  pool    {}\n  uuid    {}\n  memory  {}\n  age     {}\n  state   {}\n",
             self.image.display(),
             self.pool.display(),
             self.uuid,
             size(self.memory_bytes),
             age(self.age_s),
+            self.told,
         )
     }
 }

@@ -6,13 +6,15 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use vellum::media::{ImageKey, LeftImage, left_image};
+use vellum::media::{ImageKey, LeftImage, MediaError, OLDER, left_image};
 use vellum::{Pool, PoolOptions, boot_id};
-use vellum_check::{Line, survey};
+use vellum_check::Line;
+use vellum_check::survey::{self, RedoLog};
 use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Opening;
 use crate::bytes::Bytes;
+use crate::images;
 use crate::place;
 
 /// What is there of the pool, which is locked.
@@ -25,26 +27,71 @@ pub(crate) enum Left {
     Alive(Vec<Line>),
 }
 
-/// Looks for it.
-pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
-    let log = survey::superblock(image)
-        .filter(|superblock| superblock.geometry().is_logged())
-        .and_then(|superblock| Some((superblock.uuid, survey::redo_log(image, &superblock)?)));
-    let Some((uuid, log)) = log else {
-        return Ok(Left::Nothing);
-    };
-    let Some(tag) = log.anchor.image().filter(|tag| tag.boot == boot_id()) else {
-        return Ok(Left::Nothing);
-    };
+/// The identity of a pool with a log, and the log.
+type Logged = ([u8; 16], RedoLog);
+
+fn logged(image: &Bytes) -> Option<Logged> {
+    let superblock = survey::entrance(image)?;
+    let is_logged = superblock.geometry().is_logged();
+    let log = is_logged.then(|| survey::redo_log(image, &superblock));
+    Some((superblock.uuid, log??))
+}
+
+/// What lies in `dir` of the pool with this log, and whether the log names an image there.
+fn look(image: &Bytes, (uuid, log): &Logged, dir: &Path) -> (Result<LeftImage, MediaError>, bool) {
+    let is_here = |tag_dir: &[u8]| Path::new(OsStr::from_bytes(tag_dir)) == dir;
+    let tag = log.anchor.image().filter(|tag| tag.boot == boot_id());
+    let attach = tag.filter(|tag| is_here(&tag.dir)).map(|tag| tag.attach);
     let key = ImageKey {
-        dir: Path::new(OsStr::from_bytes(&tag.dir)),
-        uuid,
-        boot: tag.boot,
+        dir,
+        uuid: *uuid,
+        boot: boot_id(),
     };
-    let found = left_image(image.file().as_fd(), &key, tag.attach, log.end.0 - 1);
-    match found.map_err(|error| refused(pool, &error.into()))? {
-        LeftImage::Alive { lines, .. } => Ok(Left::Alive(lines)),
-        LeftImage::Nothing | LeftImage::Poisoned => Ok(Left::Gone),
+    let found = left_image(image.file().as_fd(), &key, attach, log.end.0 - 1);
+    (found, attach.is_some())
+}
+
+/// Looks for it where the log says that it is, and where it usually is.
+pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
+    let Some(logged) = survey::superblock(image).and_then(|_| logged(image)) else {
+        return Ok(Left::Nothing);
+    };
+    let mut left = Left::Nothing;
+    let tag = logged.1.anchor.image();
+    let named = tag
+        .as_ref()
+        .map(|tag| Path::new(OsStr::from_bytes(&tag.dir)));
+    let usual = Some(Path::new(images::SHARED_DIR)).filter(|usual| Some(*usual) != named);
+    for dir in named.into_iter().chain(usual) {
+        let (found, is_named) = look(image, &logged, dir);
+        match found.map_err(|error| refused(pool, &error.into()))? {
+            LeftImage::Alive { lines, .. } => left = Left::Alive(lines),
+            LeftImage::Nothing | LeftImage::Poisoned if is_named => left = Left::Gone,
+            LeftImage::Nothing | LeftImage::Poisoned => {}
+        }
+    }
+    Ok(left)
+}
+
+/// What the next opening of a pool does with an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// It takes the image in.
+    Taken,
+    /// It removes the image: the pool's file has everything, or nothing can be made of the image.
+    Useless,
+    /// It fails: the image is of a later time than the pool's file.
+    Later,
+}
+
+/// What the next opening of a pool does with its image in `dir`, as far as that can be told.
+pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
+    let logged = logged(image)?;
+    match look(image, &logged, dir).0 {
+        Ok(LeftImage::Alive { .. }) => Some(Fit::Taken),
+        Ok(LeftImage::Nothing | LeftImage::Poisoned) => Some(Fit::Useless),
+        Err(MediaError::Image { why: OLDER, .. }) => Some(Fit::Later),
+        Err(_) => None,
     }
 }
 
@@ -64,12 +111,18 @@ pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcom
     let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| match has_versions {
         true => place::refused(pool, &error),
+        // Whoever gives it up is not advised to.
+        false if last_epoch => place::refused(pool, &error),
         false => refused(pool, &error),
     })
 }
 
 fn refused(pool: &Path, error: &vellum::Error) -> Failure {
-    place::refused(pool, error).advise(format!(
+    let failure = place::refused(pool, error);
+    if let vellum::Error::Media(MediaError::Image { .. }) = error {
+        return failure;
+    }
+    failure.advise(format!(
         "a process that had {0} open was killed; `vellum repair --last-epoch {0}` gives up what it had not synced",
         pool.display()
     ))

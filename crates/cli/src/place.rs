@@ -2,19 +2,25 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use vellum::media::{MappedPool, MediaChoice, MediaError, OpenMode, has_ended};
-use vellum::{MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes};
+use vellum::media::{ANOTHERS, MappedPool, MediaChoice, MediaError, OpenMode, has_ended};
+use vellum::{
+    MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes, pool_of_data,
+    uuid_text,
+};
 use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Media, Opening};
+use crate::images::user;
 use crate::killed;
 use crate::served;
+use crate::units::size;
 
 /// A path in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,11 +160,41 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             let is_pool = *path == PoolPath::of(pool).pool;
             busy(if is_pool { pool } else { path }, *owner_pid)
         }
+        vellum::Error::Superblock(SuperblockError::NotVellum) if pool_of_data(pool).is_some() => {
+            data_medium(pool)
+        }
         vellum::Error::Superblock(why) => {
             Failure::new(format!("{place}: {why}")).advise(advice_for(pool, why))
         }
-        vellum::Error::Media(MediaError::Empty { .. }) => Failure::new(error.to_string())
-            .advise(format!("`vellum mkfs {place} --size 4G` makes a pool")),
+        vellum::Error::Media(MediaError::Empty { path }) => empty(path),
+        vellum::Error::Media(MediaError::Image { path, why }) => {
+            let failure = Failure::new(error.to_string());
+            failure.advise(match *why {
+                ANOTHERS => format!("it belongs to {}", owner_of(path)),
+                _ => format!(
+                    "`vellum repair --last-epoch {place}`, or `vellum mount --last-epoch {place} \
+                     DIR`, gives up what it has that was not synced"
+                ),
+            })
+        }
+        vellum::Error::Media(
+            MediaError::NoSpace { path, .. }
+            | MediaError::TooLarge {
+                path,
+                available_bytes: 0,
+                ..
+            },
+        ) => match free_bytes(path) {
+            Some(free) => Failure::new(error.to_string())
+                .advise(format!("its file system has {} free", size(free))),
+            None => Failure::new(error.to_string()),
+        },
+        vellum::Error::Medium(MediumError::OtherSession { path }) => {
+            Failure::new(format!("{place}: {error}")).advise(format!(
+                "`vellum repair --accept-data --data {} {place}` takes these as they are",
+                path.display()
+            ))
+        }
         vellum::Error::Media(MediaError::Io {
             source,
             action,
@@ -167,6 +203,9 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             let what = path.display();
             let failure = Failure::new(format!("cannot {action} {what}: {}", plain(source)));
             match source.kind() {
+                io::ErrorKind::NotFound if missing_dir(path).is_some() => {
+                    no_directory(path).unwrap_or(failure)
+                }
                 io::ErrorKind::NotFound if path == pool => {
                     failure.advise(format!("`vellum mkfs {place} --size 4G` makes a pool"))
                 }
@@ -195,6 +234,100 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         | vellum::Error::Medium(MediumError::Unordered { .. }) => Failure::new(error.to_string()),
         error => Failure::new(format!("{place}: {error}")),
     }
+}
+
+/// What a file or device that has so many bytes, and no superblock, is instead of a pool, if that
+/// is known without a look at all of it.
+pub(crate) fn holds_none(pool: &Path, len: u64) -> Option<Failure> {
+    match len {
+        0 => Some(empty(pool)),
+        _ if pool_of_data(pool).is_some() => Some(data_medium(pool)),
+        // Not even the copies of the superblock in front.
+        1..8192 => Some(refused(pool, &SuperblockError::NotVellum.into())),
+        _ => None,
+    }
+}
+
+/// A file or device that has no bytes.
+fn empty(path: &Path) -> Failure {
+    let place = path.display();
+    let kind = path.metadata().map(|found| found.file_type());
+    if !kind.is_ok_and(|kind| kind.is_block_device()) {
+        return Failure::new(format!(
+            "{place} has no bytes: a pool must be created first"
+        ))
+        .advise(format!("`vellum mkfs {place} --size 4G` makes a pool"));
+    }
+    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = name.file_name().unwrap_or_default();
+    let sys = Path::new("/sys/class/block").join(name);
+    let is_loop = name.as_bytes().starts_with(b"loop");
+    if is_loop && !sys.join("loop/backing_file").exists() {
+        return Failure::new(format!(
+            "{place} has no bytes: it is a loop device without a file behind it"
+        ))
+        .advise(format!("losetup {place} FILE gives it one"));
+    }
+    Failure::new(format!("{place} has no bytes: the device has no medium"))
+}
+
+/// Refuses a device that has no bytes.
+pub(crate) fn refuse_empty_device(path: &Path) -> Outcome {
+    let is_block = |found: &std::fs::Metadata| found.file_type().is_block_device();
+    if !path.metadata().is_ok_and(|found| is_block(&found)) {
+        return Ok(());
+    }
+    let len = File::open(path).and_then(|mut device| device.seek(SeekFrom::End(0)));
+    match len {
+        Ok(0) => Err(empty(path)),
+        _ => Ok(()),
+    }
+}
+
+/// A data medium that was taken for the pool.
+fn data_medium(path: &Path) -> Failure {
+    let place = path.display();
+    let pool = pool_of_data(path).map_or_else(|| "unknown".into(), |pool| uuid_text(&pool));
+    Failure::new(format!(
+        "{place} is the data medium of the pool {pool}, not a pool"
+    ))
+    .advise(
+        "name the file or device of that pool, which finds its data by itself; `vellum attach` \
+         makes a pool of a medium that was flushed",
+    )
+}
+
+/// The directory of a path, if it is missing.
+fn missing_dir(path: &Path) -> Option<&Path> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty())?;
+    let found = dir.metadata();
+    found
+        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        .then_some(dir)
+}
+
+/// Why nothing can be made or found at a path, if its directory is missing.
+pub(crate) fn no_directory(path: &Path) -> Option<Failure> {
+    let dir = missing_dir(path)?.display();
+    Some(
+        Failure::new(format!("{}: there is no directory {dir}", path.display()))
+            .advise(format!("mkdir -p {dir} makes it")),
+    )
+}
+
+/// Bytes that are free in the file system of a path, which may not be there.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let there =
+        rustix::fs::statvfs(path).or_else(|_| rustix::fs::statvfs(dir.unwrap_or(".".as_ref())));
+    let there = there.ok()?;
+    Some(there.f_bavail.saturating_mul(there.f_frsize))
+}
+
+/// Whom a file belongs to.
+fn owner_of(path: &Path) -> String {
+    let found = path.symlink_metadata();
+    found.map_or_else(|_| "another user".into(), |found| user(found.uid()))
 }
 
 /// What to do about a superblock that is refused.

@@ -35,7 +35,7 @@ const LOST: u64 = 1 << 63;
 
 /// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach home, or parts of anchors did not reach the log.
 const TOLD: [&str; 3] = [
-    "home that differs from its sum",
+    "metadata at home that differ from their sum",
     "home is not what was written",
     "both anchors of the log",
 ];
@@ -266,7 +266,7 @@ mod tests {
         };
         let lost = lied.after(Stage(2), LOSING);
         let is_told = |kind, what: &str, stage| lied.is_told(&(kind, what.to_owned()), stage);
-        let sum = "home that differs from its sum: 1, and the anchor says 2";
+        let sum = "metadata at home that differ from their sum: 1, and the anchor says 2";
         assert!(is_told(Kind::Damage, sum, lost));
         assert!(!is_told(Kind::Damage, sum, Stage(2)));
         assert!(!is_told(Kind::Damage, "unsound inode", lost));

@@ -340,7 +340,7 @@ impl Persistent for ExploredPool {
     fn left_image(
         &self,
         key: &ImageKey<'_>,
-        attach: Attach,
+        attach: Option<Attach>,
         last: u64,
     ) -> Result<LeftImage, MediaError> {
         either!(self, it => it.left_image(key, attach, last))

@@ -109,7 +109,8 @@ pub enum Error {
     WritingOff,
     /// This process was forked off the one that has the pool open, which alone may use it.
     #[error(
-        "the pool was opened by the process that this one was forked off, and is used by that process alone: open pools behind the fork"
+        "the pool was opened by the process that this one was forked off, and is used by that \
+         process alone: open pools after the fork"
     )]
     Forked,
     /// The pool was closed, and what was opened of it before with it.
@@ -117,7 +118,13 @@ pub enum Error {
     Closed,
     /// The pool was closed, but views of its files still show bytes in place.
     #[error(
-        "the pool is closed; {views} views of its files are still there, and it can be opened again when they are dropped"
+        "the pool is closed; {}",
+        match views {
+            1 => "1 view of its files is still there, and it can be opened again when that is \
+                  dropped".to_owned(),
+            _ => format!("{views} views of its files are still there, and it can be opened again \
+                          when they are dropped"),
+        }
     )]
     Lent {
         /// How many.

@@ -58,7 +58,7 @@ pub use fs::{
 };
 pub use log::{FoundImage, ImagePlace, LogCounts};
 pub use mapping_time::{MappingTime, MappingTimer};
-pub use medium::{MediumError, find_data, open_bytes};
+pub use medium::{MediumError, find_data, open_bytes, pool_of_data};
 pub use mount::{DataApart, FormatOptions, MountOptions, Opened, attach, format};
 pub use namespace::{
     Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,

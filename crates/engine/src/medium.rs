@@ -62,7 +62,7 @@ pub enum MediumError {
         expected: Box<str>,
     },
     /// A copy of it from another time, or the pool is one.
-    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together, or take these as they are with `vellum repair --accept-data --data {}`; nothing was changed", path.display(), path.display())]
+    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together; nothing was changed", path.display())]
     OtherSession {
         /// The medium.
         path: PathBuf,
@@ -91,7 +91,8 @@ pub enum MediumError {
     },
     /// The data medium has no room for a copy of the metadata.
     #[error(
-        "the data medium of the pool carries no copy of its metadata: that is for pools in memory whose data lie elsewhere, as mkfs makes them unless it is told otherwise"
+        "the data medium of the pool carries no copy of its metadata: mkfs reserves room for one \
+         where metadata lie in memory (`--media dax --data FILE`), unless it is told `--no-copy`"
     )]
     CarriesNone,
     /// Something else than the data of a pool.
@@ -311,7 +312,7 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> crate::Err
         Failed::Write(error) => ("write the head of", error),
         Failed::Sync(error) => {
             // It is about data that nobody synced, for all one knows, and not told to the next opening: what leads to them is given up now.
-            if let Err(error) = settle_image(pool, boot_id(), true) {
+            if let Err(error) = settle_image(pool, boot_id(), Some(&[])) {
                 tracing::warn!(%error, "what was not committed could not be given up");
             }
             ("sync", error)
@@ -334,6 +335,15 @@ pub(crate) fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOC
     let mut places = [0; BLOCK_BYTES as usize];
     pool.read(superblock.media_at, &mut places);
     places
+}
+
+/// The identity of the pool whose data lie in the file or on the device at `path`, by the head of
+/// it.
+pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
+    let mut head = [0; MEDIUM_HEAD_BYTES];
+    let mut file = std::fs::File::open(path).ok()?;
+    std::io::Read::read_exact(&mut file, &mut head).ok()?;
+    Some(MediumHead::unseal(&head)?.pool)
 }
 
 /// Finds the data media of the pool at `path`, in the order of their blocks: those that are `asked` for, in any order, and the others where the pool says that they

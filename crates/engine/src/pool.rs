@@ -245,7 +245,7 @@ impl Pool {
         };
         let make = |bytes| Ok(make(path, bytes, options.media)?);
         let (memory, _) = Self::make(path, options, make)?;
-        Self::start(memory, &PoolOptions::default())
+        Self::start_new(memory)
     }
 
     /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its data, if it is to have one; `path` is how the pool is
@@ -328,7 +328,14 @@ impl Pool {
     pub fn memory_with(options: &CreateOptions) -> Result<Self> {
         let memory = MappedPool::anonymous(options.size_bytes)?;
         Self::format(&memory, &Self::format_options(options)?)?;
-        Self::start(memory, &PoolOptions::default())
+        Self::start_new(memory)
+    }
+
+    /// Opens a pool that was just made: nobody left anything in it.
+    fn start_new(memory: MappedPool) -> Result<Self> {
+        let mut pool = Self::start(memory, &PoolOptions::default())?;
+        (pool.opened.was_clean, pool.opened.other_boot) = (true, false);
+        Ok(pool)
     }
 
     fn format_options(options: &CreateOptions) -> Result<FormatOptions> {
@@ -377,7 +384,8 @@ impl Pool {
         };
         let data = &options.data[..];
         if options.last_epoch && !options.read_only {
-            settle_image(&open_bytes(path, mode, data)?, boot_id(), true)?;
+            let given_up = options.image.searched();
+            settle_image(&open_bytes(path, mode, data)?, boot_id(), Some(&given_up))?;
         }
         let memory = open_bytes(path, mode, data)?;
         let begun = match options.read_only {
@@ -406,7 +414,8 @@ impl Pool {
             ..OpenMode::default()
         };
         let memory = open_bytes(path.as_ref(), mode, &options.data)?;
-        settle_image(&memory, boot_id(), options.last_epoch)
+        let given_up = options.last_epoch.then(|| options.image.searched());
+        settle_image(&memory, boot_id(), given_up.as_deref())
     }
 
     /// Has the pool at `path`, or the part that it names, take its data medium as it is, although it was last used with it in another session, so that

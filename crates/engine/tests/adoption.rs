@@ -403,16 +403,16 @@ fn foreign_images_are_told_from_ones_own() {
     // The pool's file as it was is put back, into the same file; then as it was at the kill.
     let killed_pool = std::fs::read(&path).unwrap();
     std::fs::write(&path, &old_pool).unwrap();
-    let old = opened(&path).unwrap();
-    assert_eq!(
-        old.opened().image,
-        FoundImage::None,
-        "the copy names no image"
-    );
-    drop(old);
+    let read_only = PoolOptions {
+        read_only: true,
+        ..options(shm.path())
+    };
+    for how in [options(shm.path()), read_only] {
+        let error = Pool::open(&path, &how).unwrap_err().to_string();
+        assert!(error.contains("put back from a copy"), "{error}");
+    }
+    assert!(std::fs::read(&image).unwrap() == kept, "the image stays");
     std::fs::write(&path, &killed_pool).unwrap();
-    std::fs::write(&image, &kept).unwrap();
-    set_private(&image);
     let copy = dir.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     let other = opened(&copy).unwrap();
@@ -442,6 +442,42 @@ fn foreign_images_are_told_from_ones_own() {
 fn set_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Whoever gives up what is of a later time than the pool's file gets the pool as the file has it,
+/// also where the copy was taken of a closed pool, and so names no image; and where it names
+/// another one.
+#[test]
+fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(&dir);
+    let shm = shared();
+    let mut worker = Worker::start(&path, Some(shm.path()));
+    worker.go_on(15);
+    let used = std::fs::read(&path).unwrap();
+    worker.kill();
+    Pool::open(&path, &options(shm.path()))
+        .unwrap()
+        .close()
+        .unwrap();
+    let closed = std::fs::read(&path).unwrap();
+    for copy in [closed, used] {
+        let mut worker = Worker::start(&path, Some(shm.path()));
+        worker.go_on(60);
+        worker.kill();
+        std::fs::write(&path, &copy).unwrap();
+        assert!(Pool::open(&path, &options(shm.path())).is_err());
+        assert_eq!(images(shm.path()).len(), 1);
+        let forgetting = PoolOptions {
+            last_epoch: true,
+            ..options(shm.path())
+        };
+        let pool = Pool::open(&path, &forgetting).unwrap();
+        assert_eq!(pool.opened().image, FoundImage::None);
+        pool.close().unwrap();
+        assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
+        assert_sound(&path);
+    }
 }
 
 /// A copy of the file that is taken under a running process, and put back after it was killed, has not all that the image builds on.

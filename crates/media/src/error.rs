@@ -33,13 +33,13 @@ pub enum MediaError {
         found: &'static str,
     },
     /// The size asked for cannot be had.
-    #[error("{} cannot hold a pool of {len_bytes} bytes (it has {available_bytes}): choose a size within it", path.display())]
+    #[error("{} {}", path.display(), too_large(*len_bytes, *available_bytes))]
     TooLarge {
         /// The file or device.
         path: PathBuf,
         /// Bytes asked for.
         len_bytes: u64,
-        /// Bytes there are.
+        /// Bytes there are; 0: the file system, or a limit of the process, allows no such file.
         available_bytes: u64,
     },
     /// A pool of no bytes.
@@ -146,6 +146,19 @@ impl MediaError {
             Self::Image { .. } => libc::EBUSY,
             Self::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         }
+    }
+}
+
+fn too_large(len_bytes: u64, available_bytes: u64) -> String {
+    match available_bytes {
+        0 => format!(
+            "cannot have {len_bytes} bytes: its file system, or a limit of the process, allows no \
+             file as large as that; choose a smaller pool"
+        ),
+        _ => format!(
+            "cannot hold a pool of {len_bytes} bytes (it has {available_bytes}): choose a size \
+             within it"
+        ),
     }
 }
 

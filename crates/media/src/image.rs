@@ -50,8 +50,13 @@ mod field {
     pub(super) const HANDLE: u64 = super::HEAD_BYTES - crate::handle::BYTES as u64;
 }
 
-/// Why an image is not taken that knows of epochs which the log does not have.
-pub(crate) const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: remove it, and the pool is as the file has it";
+/// Why an image is not taken that knows of epochs which the log does not have
+/// ([`MediaError::Image`]).
+pub const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: \
+    put the right file back, or open the pool as of its last epoch, which gives the image up";
+
+/// Why an image is not taken that the caller may not read ([`MediaError::Image`]).
+pub const ANOTHERS: &str = "belongs to another user, who has to open the pool";
 
 /// What the name of an image begins with.
 const PREFIX: &str = "vellum-";
@@ -187,7 +192,7 @@ impl Head {
 /// What a process left that worked on a pool and did not close it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftImage {
-    /// No image, or one of another life of the pool.
+    /// No image, or one of another life of the pool, of which the log has everything.
     Nothing,
     /// One of which no commit can be made.
     Poisoned,
@@ -434,14 +439,20 @@ impl std::fmt::Debug for ImageFile {
     }
 }
 
-/// Looks for what a process left of the pool that is open as `pool`, whose log ends with epoch `last`. Changes nothing.
+/// Looks for what a process left of the pool that is open as `pool`, whose log ends with epoch
+/// `last` and says that its image is that of `attach`, or that there is none. Changes nothing.
+///
+/// An image that the log does not name, and that knows of later epochs, is of a later time than the
+/// pool's file: whoever ends a life of the pool has all of its epochs in the log before that names
+/// the image no longer.
 ///
 /// # Errors
-/// There is one that cannot be read, is of another form, or knows of later epochs.
+/// There is one that knows of later epochs; the one that is named cannot be read, or is of another
+/// form.
 pub fn left_image(
     pool: BorrowedFd<'_>,
     key: &ImageKey<'_>,
-    attach: Attach,
+    attach: Option<Attach>,
     last: u64,
 ) -> Result<LeftImage, MediaError> {
     let path = key
@@ -451,11 +462,10 @@ pub fn left_image(
     let fd = match rustix::fs::open(&path, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LeftImage::Nothing),
+        // Whoever asks need not be who may open the pool.
+        Err(_) if attach.is_none() => return Ok(LeftImage::Nothing),
         Err(Errno::ACCESS) => {
-            return Err(unusable(
-                path,
-                "belongs to another user, who has to open the pool",
-            ));
+            return Err(unusable(path, ANOTHERS));
         }
         Err(errno) => return Err(io_error("open", &path)(errno.into())),
     };
@@ -464,10 +474,7 @@ pub fn left_image(
     }
     let left = Left { fd, path };
     let key = key.bytes(pool).map_err(io_error("examine", &left.path))?;
-    match left.read(&key, attach)? {
-        LeftImage::Alive { durable, .. } if durable > last => Err(left.unusable(OLDER)),
-        found => Ok(found),
-    }
+    left.read(&key, attach, last)
 }
 
 /// Takes the name of an image away that no log names any more.
@@ -493,27 +500,44 @@ struct Left {
 }
 
 impl Left {
-    fn read(&self, key: &[u8; 48], attach: Attach) -> Result<LeftImage, MediaError> {
+    fn read(
+        &self,
+        key: &[u8; 48],
+        attach: Option<Attach>,
+        last: u64,
+    ) -> Result<LeftImage, MediaError> {
         let mut head = vec![0; HEAD_BYTES as usize];
-        self.fill(0, &mut head)?;
+        match (self.fill(0, &mut head), attach) {
+            (Err(_), None) => return Ok(LeftImage::Nothing),
+            (read, _) => read?,
+        }
         let bytes = |at: u64, len: usize| &head[at as usize..at as usize + len];
         let word = |at| {
             let mut word = [0; 8];
             word.copy_from_slice(bytes(at, 8));
             u64::from_ne_bytes(word)
         };
-        if word(field::MAGIC) != MAGIC || bytes(field::KEY, key.len()) != key {
+        let is_ours = word(field::MAGIC) == MAGIC && bytes(field::KEY, key.len()) == key;
+        let is_known = is_ours && word(field::VERSION) == VERSION;
+        if attach.is_none() && !is_known {
+            return Ok(LeftImage::Nothing);
+        }
+        if !is_ours {
             return Err(self.unusable("is no image of this pool: remove it"));
         }
-        if word(field::VERSION) != VERSION {
+        if !is_known {
             return Err(self.unusable(
                 "was left by another release of Vellum, which has to open the pool; or remove it: what was not synced is lost then",
             ));
         }
-        if bytes(field::ATTACH, attach.len()) != attach {
+        let is_alive = word(field::PHASE) == ALIVE;
+        if is_alive && word(field::DURABLE) > last {
+            return Err(self.unusable(OLDER));
+        }
+        if attach.is_none_or(|attach| bytes(field::ATTACH, attach.len()) != attach) {
             return Ok(LeftImage::Nothing);
         }
-        if word(field::PHASE) != ALIVE {
+        if !is_alive {
             return Ok(LeftImage::Poisoned);
         }
         let lines = self.lines(word(field::IMAGE_BYTES))?;
@@ -619,9 +643,16 @@ mod tests {
         image.name([3; 16], 7).expect("named");
         assert!(image.is_at(&path) && names() == 1);
         assert_eq!(image.found_in().as_deref(), Some(dir.path()));
-        let left = left_image(pool.as_file().as_fd(), &key, [3; 16], 7).expect("found");
+        let left = left_image(pool.as_file().as_fd(), &key, Some([3; 16]), 7).expect("found");
         let lines = Vec::new();
         assert_eq!(left, LeftImage::Alive { durable: 7, lines });
+        // Of one that the log does not name it has everything, or it is that of an older copy.
+        for other in [None, Some([4; 16])] {
+            let found = |last| left_image(pool.as_file().as_fd(), &key, other, last);
+            assert_eq!(found(7).expect("told"), LeftImage::Nothing);
+            let error = found(6).expect_err("older");
+            assert!(matches!(error, MediaError::Image { why: OLDER, .. }));
+        }
         image.end();
         assert_eq!(names(), 0);
     }

@@ -21,6 +21,8 @@ pub struct KeptImage {
     pub pid: u32,
     /// Where the pool was when it was opened; empty: not known.
     pub pool: PathBuf,
+    /// The user whom the file belongs to.
+    pub owner: u32,
     /// Memory that it takes.
     pub memory_bytes: u64,
     /// When it was last given a name, or changed its length or owner.
@@ -38,6 +40,8 @@ pub enum PoolIs {
     There(Option<PathBuf>),
     /// Gone for ever: nobody will take the image in.
     Gone,
+    /// It cannot be told: the image belongs to another user.
+    Foreign,
     /// It cannot be told.
     Unknown(&'static str),
 }
@@ -88,7 +92,8 @@ fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
     let file = open(path);
     let head = file.as_ref().ok().and_then(|file| Head::read(file, key));
     let pool_is = match (&file, &head) {
-        (Err(_), _) => PoolIs::Unknown("it belongs to another user"),
+        (Err(Errno::ACCESS), _) => PoolIs::Foreign,
+        (Err(_), _) => PoolIs::Unknown("it cannot be opened"),
         (Ok(file), _) if is_locked(file) => PoolIs::Open,
         (_, None) => PoolIs::Unknown("it is of another release, or damaged"),
         _ if key.boot != boot => PoolIs::Unknown("it is of another boot of the machine"),
@@ -103,6 +108,7 @@ fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
         uuid: key.uuid,
         pid: head.as_ref().map_or(0, |head| head.pid),
         pool: head.map(|head| head.pool).unwrap_or_default(),
+        owner: stat.st_uid,
         memory_bytes: u64::try_from(stat.st_blocks).unwrap_or(0) * 512,
         since: SystemTime::UNIX_EPOCH + since,
         pool_is,

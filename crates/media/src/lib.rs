@@ -5,7 +5,8 @@
 //! | [`Real`] | [`MappedPool`]: a file, a device or anonymous memory | [`MappedArena`]: shared memory |
 //! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
 //!
-//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it, but through
+//! This is the only crate of the file system that may use `unsafe`: no reference to shared bytes
+//! leaves it, but through
 //! [`Persistent::in_place`] and [`Persistent::in_window`], whose callers vouch that the bytes stay.
 //! [`count`] counts what everybody does to memory.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -60,7 +61,9 @@ pub use error::MediaError;
 pub use fault::{Faults, faults};
 pub use heap::HeapMemory;
 pub use holders::{has_ended, lock_holders};
-pub use image::{Attach, ImageKey, LeftImage, SharedImage, forget_image, left_image};
+pub use image::{
+    ANOTHERS, Attach, ImageKey, LeftImage, OLDER, SharedImage, forget_image, left_image,
+};
 pub use isa::{FlushVariant, Isa, LANES, Lanes, VectorVariant, mix, place_among};
 pub use kept::{KeptImage, PoolIs, images_in, remove_image};
 pub use kind_at::kind_at;

@@ -640,7 +640,7 @@ impl Persistent for MappedPool {
     fn left_image(
         &self,
         key: &ImageKey<'_>,
-        attach: Attach,
+        attach: Option<Attach>,
         last: u64,
     ) -> Result<LeftImage, MediaError> {
         image::left_image(self.fd.as_fd(), key, attach, last)

@@ -334,7 +334,7 @@ pub trait Persistent: Memory {
     fn left_image(
         &self,
         key: &ImageKey<'_>,
-        attach: Attach,
+        attach: Option<Attach>,
         last: u64,
     ) -> Result<LeftImage, MediaError> {
         let _ = (key, attach, last);

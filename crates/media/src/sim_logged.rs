@@ -444,20 +444,24 @@ impl Persistent for SimLogged {
     fn left_image(
         &self,
         key: &ImageKey<'_>,
-        attach: Attach,
+        attach: Option<Attach>,
         last: u64,
     ) -> Result<LeftImage, MediaError> {
         let named = self
             .images
             .as_ref()
             .and_then(|images| images.named().clone());
-        match named.map_or(LeftImage::Nothing, |image| image.left(attach)) {
-            LeftImage::Alive { durable, .. } if durable > last => Err(MediaError::Image {
+        let Some(image) = named else {
+            return Ok(LeftImage::Nothing);
+        };
+        let head = *image.head();
+        if !head.is_poisoned && head.durable > last {
+            return Err(MediaError::Image {
                 path: key.dir.to_owned(),
                 why: OLDER,
-            }),
-            found => Ok(found),
+            });
         }
+        Ok(attach.map_or(LeftImage::Nothing, |attach| image.left(attach)))
     }
 
     fn forget_image(&self, _key: &ImageKey<'_>) {

@@ -115,6 +115,223 @@ fn what_is_left_of_a_pool_that_is_gone_is_removed() {
     assert!(!left.exists());
 }
 
+/// A pool that is mounted, and was unmounted before; a copy of it from between, and one from before
+/// the last kill.
+fn put_back() -> (Mounted, [Vec<u8>; 2]) {
+    let mounted = Mounted::new("64M", &[]);
+    std::fs::write(mounted.path("a"), "old").expect("written");
+    mounted.umount();
+    let file = mounted.bench.join("p.img");
+    let copy = || std::fs::read(&file).expect("read");
+    let closed = copy();
+    mounted.mount(&[]);
+    let used = copy();
+    std::fs::write(mounted.path("b"), "synced").expect("written");
+    mounted.bench.run(&["sync", "mnt"]).ok();
+    std::fs::write(mounted.path("c"), "not synced").expect("written");
+    kill(&mounted);
+    (mounted, [closed, used])
+}
+
+/// An older copy in the place of the pool's file does not get the image of a later time, which
+/// stays until somebody decides; whether the copy is one of a closed pool or not.
+#[test]
+fn an_image_of_a_later_time_than_the_file_stays() {
+    if !has_fuse("an_image_of_a_later_time_than_the_file_stays") {
+        return;
+    }
+    let (mounted, copies) = put_back();
+    let bench = &mounted.bench;
+    let pool = bench.join("p.img");
+    let right = std::fs::read(&pool).expect("read");
+    let line = listed(bench, &pool);
+    assert_eq!(state(&line), "can be adopted");
+    let left = image(&line);
+    let name = left.to_str().expect("text");
+    for copy in &copies {
+        std::fs::write(&pool, copy).expect("written");
+        assert_eq!(state(&listed(bench, &pool)), "does not fit");
+        for command in [
+            &["check", "p.img"][..],
+            &["info", "p.img"],
+            &["ls", "p.img:/"],
+            &["mount", "p.img", "mnt"],
+            &["repair", "--yes", "p.img"],
+            &["mkdir", "p.img:/d"],
+        ] {
+            let did = bench.run(command);
+            assert!(did.code != 0, "{command:?}");
+            for part in [
+                "later time",
+                "vellum repair --last-epoch ",
+                "vellum mount --last-epoch ",
+            ] {
+                assert!(did.err.contains(part), "{command:?}: {}", did.err);
+            }
+        }
+        bench.run(&["prune"]).ok();
+        let said = bench.run(&["prune", name]).failed(1, &["later time"]);
+        assert!(
+            said.err.contains("vellum repair --last-epoch "),
+            "{}",
+            said.err
+        );
+        assert!(left.exists());
+        assert!(std::fs::read(&pool).expect("read") == *copy);
+    }
+    std::fs::write(&pool, &right).expect("written");
+    assert_eq!(state(&listed(bench, &pool)), "can be adopted");
+    bench.run(&["mkdir", "p.img:/d"]).ok();
+    assert_eq!(bench.run(&["cat", "p.img:/c"]).ok().out, "not synced");
+}
+
+#[test]
+fn whoever_gives_up_what_is_of_a_later_time_has_the_copy() {
+    if !has_fuse("whoever_gives_up_what_is_of_a_later_time_has_the_copy") {
+        return;
+    }
+    for command in [
+        &["repair", "--last-epoch", "--yes", "p.img"][..],
+        &["mount", "--last-epoch", "p.img", "mnt"],
+        &["prune", "--force", "IMAGE"],
+    ] {
+        let (mounted, [closed, _]) = put_back();
+        let bench = &mounted.bench;
+        let pool = bench.join("p.img");
+        let left = image(&listed(bench, &pool));
+        std::fs::write(&pool, closed).expect("written");
+        let name = left.to_str().expect("text");
+        let command: Vec<&str> = command
+            .iter()
+            .map(|word| if *word == "IMAGE" { name } else { word })
+            .collect();
+        bench.run(&command).ok();
+        if command[0] == "mount" {
+            mounted.umount();
+        }
+        assert!(!left.exists(), "{command:?}");
+        assert_eq!(bench.run(&["ls", "p.img:/"]).ok().out, "a\n");
+    }
+}
+
+/// What the next opening would take goes only if it is named and that is said.
+#[test]
+fn what_is_named_goes_by_force() {
+    if !has_fuse("what_is_named_goes_by_force") {
+        return;
+    }
+    let mounted = Mounted::new("16M", &[]);
+    let bench = &mounted.bench;
+    let pool = bench.join("p.img");
+    let left = image(&listed(bench, &pool));
+    let name = left.to_str().expect("text");
+    let force = ["prune", "--force", name];
+    bench.run(&force).failed(3, &["works on it"]);
+    kill(&mounted);
+    bench
+        .run(&["prune", name])
+        .failed(1, &["vellum prune --force "]);
+    let did = bench.run(&force).ok();
+    assert!(
+        did.out.contains("removed ") && did.err.contains("is lost"),
+        "{}",
+        did.err
+    );
+    assert!(!left.exists());
+    bench.run(&["mkdir", "p.img:/d"]).ok();
+    bench.sound();
+}
+
+/// A device may be another one by now, and what was on it may be gone: its image goes by name.
+#[test]
+fn what_is_left_of_a_device_that_is_gone_goes_by_name() {
+    let test = "what_is_left_of_a_device_that_is_gone_goes_by_name";
+    let bench = Bench::empty();
+    std::fs::create_dir(bench.join("mnt")).expect("made");
+    let place = bench.path().to_owned();
+    let losetup = |args: &[&str]| {
+        let mut command = Command::new("losetup");
+        let output = command.args(args).current_dir(&place).output();
+        let output = output.ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let file = std::fs::File::create(bench.join("device.img"));
+    file.and_then(|file| file.set_len(32 << 20)).expect("made");
+    let attach = ["--find", "--show", "device.img"];
+    let Some(device) = has_fuse(test).then(|| losetup(&attach)).flatten() else {
+        crate::support::skipped(test, "no loop device");
+        return;
+    };
+    let detach = || assert!(losetup(&["-d", &device]).is_some());
+    bench.run(&["mkfs", &device, "--quiet"]).ok();
+    bench.run(&["mount", &device, "mnt"]).ok();
+    let dir = bench.join("mnt");
+    let mounted = Mounted { bench, dir };
+    kill(&mounted);
+    let Mounted { bench, .. } = &mounted;
+    let line = listed(bench, Path::new(&device));
+    let left = image(&line);
+    let state_now = || {
+        let out = bench.run(&["info", "--images", "--json"]).ok().out;
+        let all: Value = serde_json::from_str(&out).expect("JSON");
+        let lines = all["images"].as_array().expect("a list").clone();
+        let found = lines
+            .into_iter()
+            .find(|line| line["image"] == left.to_str().expect("text"));
+        state(&found).to_owned()
+    };
+    let was = state(&line).to_owned();
+    // Another pool on it.
+    bench.run(&["mkfs", &device, "--force", "--quiet"]).ok();
+    let with_another = state_now();
+    detach();
+    assert_eq!(was, "can be adopted");
+    assert_eq!(with_another, "unknown");
+    // Nothing, unless somebody else has it by now.
+    assert_eq!(state_now(), "unknown");
+    bench.run(&["prune"]).ok();
+    assert!(left.exists());
+    let did = bench.run(&["prune", left.to_str().expect("text")]).ok();
+    assert!(did.err.contains("is lost") && !left.exists(), "{}", did.err);
+}
+
+/// Who cannot remove an image is not told to, but who can.
+#[test]
+fn images_of_others_are_theirs() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const NOBODY: u32 = 65_534;
+    let bench = Bench::empty();
+    let open_to_all = |mode| std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(bench.path(), open_to_all(0o755)).expect("set");
+    let name = format!("vellum-{}", "0".repeat(96));
+    let left = bench.join(&name);
+    std::fs::write(&left, "").expect("written");
+    std::fs::set_permissions(&left, open_to_all(0o600)).expect("set");
+    let run = |args: &[&str]| {
+        let mut command = vellum();
+        command.args(args).current_dir(bench.path());
+        command.uid(NOBODY).gid(NOBODY).output()
+    };
+    let dir = bench.path().to_str().expect("text");
+    let Ok(listed) = run(&["info", "--images", dir]) else {
+        crate::support::skipped("images_of_others_are_theirs", "no other user");
+        return;
+    };
+    let told = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(told.contains("it belongs to root, who alone"), "{told}");
+    assert!(!told.contains("prune"), "{told}");
+    let all = run(&["prune", "--force", "--image", dir]).expect("it runs");
+    assert!(all.status.success() && left.exists());
+    let one = run(&["prune", "--force", "--image", dir, &name]).expect("it runs");
+    let said = String::from_utf8_lossy(&one.stderr).into_owned();
+    assert!(
+        said.contains("it belongs to root") && left.exists(),
+        "{said}"
+    );
+    assert_eq!(one.status.code(), Some(1));
+}
+
 /// A pool whose file system is not mounted here may be again.
 #[test]
 fn what_is_left_of_a_pool_that_cannot_be_reached_stays() {

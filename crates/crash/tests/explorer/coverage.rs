@@ -178,6 +178,7 @@ const ASKS: &[&str] = &[
     "open_bytes",
     "own_bytes",
     "page_table",
+    "pool_of_data",
 ];
 
 /// Ways round the file system, for those who test it: the medium changes as no operation changes it.

@@ -37,6 +37,18 @@ pub enum ImagePlace {
     Process,
 }
 
+impl ImagePlace {
+    /// The directories in which an opening looks for what a killed process left, beside that which
+    /// the log names.
+    pub(crate) fn searched(&self) -> Vec<PathBuf> {
+        let own = match self {
+            Self::In(dir) => dir.canonicalize().ok(),
+            Self::Shared | Self::Process => None,
+        };
+        own.into_iter().chain([SHARED_DIR.into()]).collect()
+    }
+}
+
 /// What became of the image in shared memory of the process before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoundImage {
@@ -127,6 +139,21 @@ impl Loading<'_> {
         }
     }
 
+    /// An image that the log does not name, and that knows of epochs behind its `last`, is of a
+    /// later time than the pool's file: who goes on with the file would lose it. Where images are
+    /// usually, and where this one is to be.
+    fn refuse_strays<P: Persistent>(
+        &self,
+        pool: &P,
+        superblock: &Superblock,
+        last: u64,
+    ) -> Result<()> {
+        for dir in self.place.searched() {
+            pool.left_image(&self.key(superblock, &dir), None, last)?;
+        }
+        Ok(())
+    }
+
     /// The key of the image that the log names, if this boot can have it.
     fn named<'k>(&self, superblock: &Superblock, tag: &'k ImageTag) -> Option<ImageKey<'k>> {
         let dir = Path::new(OsStr::from_bytes(&tag.dir));
@@ -159,9 +186,11 @@ pub(crate) fn load<P: Persistent>(
         }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
+    let mut is_known = true;
     let anchor = match read_anchor(disk, superblock) {
         Err(error @ Error::Damaged { .. }) if how.read_only && !how.metadata_only => {
             tracing::warn!(%error, "what was committed last is not known; the metadata of an earlier checkpoint are shown");
+            is_known = false;
             Anchor::unknown(superblock.uuid)
         }
         found => found?,
@@ -174,10 +203,14 @@ pub(crate) fn load<P: Persistent>(
     }
     let tag = anchor.image();
     let key = tag.as_ref().and_then(|tag| how.named(superblock, tag));
+    let last = replay.epoch - 1;
     let left = match (&tag, &key) {
-        (Some(tag), Some(key)) => Some(pool.left_image(key, tag.attach, replay.epoch - 1)?),
+        (Some(tag), Some(key)) => Some(pool.left_image(key, Some(tag.attach), last)?),
         _ => None,
     };
+    if is_known {
+        how.refuse_strays(pool, superblock, last)?;
+    }
     let sum = load_home(pool, disk, (&geometry, superblock.hash_seed), &records)?;
     // What was loaded is in home or log already.
     pool.cut(&mut |_| {});
@@ -355,6 +388,7 @@ impl Log {
 }
 
 /// Lets the log of a pool name no image any more: what a killed process left is as if it were gone.
+/// So is what lies in these directories of a later time than the pool's file.
 ///
 /// # Errors
 /// No anchor is sound, or what the disk said.
@@ -362,6 +396,7 @@ pub(crate) fn forget_image<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
     boot: [u8; 16],
+    strays: &[PathBuf],
 ) -> Result<()> {
     let how = Loading {
         boot,
@@ -371,6 +406,9 @@ pub(crate) fn forget_image<P: Persistent>(
     let disk = disk_of(pool)?;
     let synced = disk.sync(disk_sites::LOG_INHERITED_DURABLE);
     give_up(pool, disk, superblock, &how)?;
+    for dir in strays {
+        pool.forget_image(&how.key(superblock, dir));
+    }
     Ok(synced?)
 }
 

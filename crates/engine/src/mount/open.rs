@@ -1,5 +1,6 @@
 //! Opening a pool: superblock, state, live map or recovery, arena.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -162,20 +163,21 @@ fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     Ok(found)
 }
 
-/// Takes what a killed process left of a logged pool in memory into its log, for whoever looks at the pool's bytes next; or, as of the
-/// `last_epoch`, forgets it.
+/// Takes what a killed process left of a logged pool in memory into its log, for whoever looks at
+/// the pool's bytes next; or, where it is `given_up`, forgets it, and what lies in these
+/// directories of a later time than the pool's file.
 ///
 /// # Errors
 /// As for [`attach`], as far as the log goes.
 pub(crate) fn settle_image<P: Persistent>(
     pool: &P,
     boot: [u8; 16],
-    last_epoch: bool,
+    given_up: Option<&[PathBuf]>,
 ) -> Result<FoundImage> {
     let superblock = read_whole(pool)?;
     superblock.check_writable()?;
     if superblock.geometry().has_versions() {
-        let boot = if last_epoch { [0; 16] } else { boot };
+        let boot = if given_up.is_some() { [0; 16] } else { boot };
         let settled = versions::open(pool, &superblock, boot, false);
         carried::forget(pool, &superblock);
         return match settled {
@@ -187,8 +189,8 @@ pub(crate) fn settle_image<P: Persistent>(
     if !superblock.geometry().is_logged() {
         return Ok(FoundImage::None);
     }
-    if last_epoch {
-        log::forget_image(pool, &superblock, boot)?;
+    if let Some(strays) = given_up {
+        log::forget_image(pool, &superblock, boot, strays)?;
         return Ok(FoundImage::None);
     }
     let how = Loading {

@@ -141,6 +141,23 @@ fn operations_that_run_end_before_the_pool_is_closed() {
     }
 }
 
+/// Nobody left anything in a pool that was just made.
+#[test]
+fn a_pool_that_was_just_made_was_closed_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for media in [MediaChoice::Memory, MediaChoice::Logged, MediaChoice::File] {
+        let options = CreateOptions {
+            media,
+            ..CreateOptions::new(8 << 20)
+        };
+        let path = dir.path().join(format!("{media:?}"));
+        let opened = Pool::create(&path, &options).unwrap().opened();
+        assert!(opened.was_clean && !opened.other_boot, "{opened:?}");
+    }
+    let opened = Pool::memory(8 << 20).unwrap().opened();
+    assert!(opened.was_clean && !opened.other_boot, "{opened:?}");
+}
+
 #[test]
 fn a_view_keeps_the_lock_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,6 +172,9 @@ fn a_view_keeps_the_lock_and_nothing_else() {
         other => panic!("{other:?}"),
     }
     assert_closed(file.view(0..10));
+    let said = |views| Error::Lent { views }.to_string();
+    assert!(said(1).contains("1 view of its files is still there") && !said(1).contains("they"));
+    assert!(said(2).contains("2 views of its files are still there"));
     drop(one);
     assert_busy(open(&path));
     assert_eq!(*other, [5; 4096]);
