@@ -45,7 +45,7 @@ classes! {
     /// A range of the image cannot be read.
     Unreadable = "unreadable",
     /// What lies under a log is not what was written there.
-    HomeSum = "home that differs from its sum",
+    HomeSum = "metadata at home that differ from their sum",
     /// The entrance to versions of metadata, or a version, is unsound.
     Versions = "unsound versions",
     /// A copy of the superblock is damaged or differs from the copy that counts.
@@ -359,7 +359,7 @@ impl fmt::Display for Report {
             writeln!(f, "{finding}")?;
         }
         if self.omitted > 0 {
-            writeln!(f, "and {} findings more", self.omitted)?;
+            writeln!(f, "and {} more", counted(self.omitted, "finding"))?;
         }
         let s = &self.summary;
         writeln!(
@@ -386,19 +386,30 @@ impl fmt::Display for Report {
         };
         let verdict = match (self.complete, self.damage) {
             (true, 0) => "sound".to_owned(),
-            (true, n) => format!("damaged in {n} places"),
+            (true, n) => format!("damaged in {}", counted(n, "place")),
             (false, 0) => "could not be checked as a whole".to_owned(),
-            (false, n) => format!("damaged in {n} places, and could not be checked as a whole"),
+            (false, n) => format!(
+                "damaged in {}, and could not be checked as a whole",
+                counted(n, "place")
+            ),
         };
         write!(f, "the pool is {verdict}; it was {phase}")?;
         if self.residue > 0 {
             write!(
                 f,
-                "; recovery will mend {} leftovers of a crash",
-                self.residue
+                "; recovery will mend {} of a crash",
+                counted(self.residue, "leftover")
             )?;
         }
         Ok(())
+    }
+}
+
+/// So many of what one is called.
+fn counted(number: u64, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{number} {one}s"),
     }
 }
 

@@ -189,6 +189,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
 /// What is there already; refuses to overwrite it, unless it was said to.
 fn admit(path: &Path, force: bool) -> Outcome<Present> {
     let present = look(path).map_err(|e| Failure::io(path.display(), &e))?;
+    match present {
+        Present::Nothing => place::no_directory(path).map_or(Ok(()), Err)?,
+        Present::Device => place::refuse_empty_device(path)?,
+        Present::EmptyFile | Present::File { .. } => {}
+    }
     if !force {
         refuse_to_overwrite(path, &present)?;
     }

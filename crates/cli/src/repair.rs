@@ -20,7 +20,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::killed::{self, Left};
 use crate::place;
-use crate::units;
+use crate::units::{self, counted};
 
 /// What `--json` writes.
 #[derive(Serialize)]
@@ -254,7 +254,7 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
 /// Says what was done, or would be.
 fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode> {
     let code = made.exit_code();
-    let changed = !args.dry_run && !made.is_empty();
+    let changed = args.accept_data || args.last_epoch || !args.dry_run && !made.is_empty();
     if args.json {
         let answer = Answer {
             pool: args.pool.display().to_string(),
@@ -303,18 +303,26 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let count = made.actions.len();
     match (made.is_empty(), args.dry_run) {
         (true, _) if made.mends_all() => {
-            say!("{pool} is sound; nothing was changed");
+            let done = match (args.accept_data, args.last_epoch) {
+                (true, true) => "its data were taken as they are, at its last commit",
+                (true, false) => "its data were taken as they are",
+                (false, true) => "it is as of its last commit",
+                (false, false) => "nothing was changed",
+            };
+            say!("{pool} is sound; {done}");
             if made.before.residue > 0 {
-                let left = made.before.residue;
-                say!("the next opening mends {left} leftovers of a crash");
+                let left = counted(made.before.residue, "leftover");
+                say!("the next opening mends {left} of a crash");
             }
         }
         (true, _) => say!("{pool} is damaged; nothing was changed"),
         (false, true) => {
-            say!("{pool}: {count} repairs would be made, {given_up} of them of what cannot be read")
+            let repairs = counted(count as u64, "repair");
+            say!("{pool}: {repairs} would be made, {given_up} of them of what cannot be read")
         }
         (false, false) => {
-            say!("{pool}: {count} repairs made, {given_up} of them of what could not be read")
+            let repairs = counted(count as u64, "repair");
+            say!("{pool}: {repairs} made, {given_up} of them of what could not be read")
         }
     }
     if !made.is_empty() && !made.mends_all() {

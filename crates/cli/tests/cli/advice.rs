@@ -207,6 +207,160 @@ fn what_is_missing_or_empty_is_made() {
     }
 }
 
+/// An empty file is told of the same by all commands; so is one that is too short for any pool.
+#[test]
+fn what_is_too_short_is_no_pool() {
+    let commands = [
+        "vellum info p.img",
+        "vellum check p.img",
+        "vellum repair --dry-run p.img",
+        "vellum repair --yes p.img",
+        "vellum mount p.img mnt",
+    ];
+    for bytes in ["", "short"] {
+        let bench = Bench::empty();
+        std::fs::create_dir(bench.join("mnt")).expect("made");
+        std::fs::write(bench.join("p.img"), bytes).expect("written");
+        let said = commands.map(|command| {
+            let did = run(&bench, command);
+            assert!(
+                did.out.is_empty() && did.code != 0,
+                "{command}: {}",
+                did.out
+            );
+            // A mount has the path in full.
+            did.err.replace(&format!("{}/", bench.path().display()), "")
+        });
+        let what = if bytes.is_empty() {
+            "has no bytes"
+        } else {
+            "not a Vellum pool"
+        };
+        assert!(said[0].contains(what), "{}", said[0]);
+        assert!(said.iter().all(|other| *other == said[0]), "{said:#?}");
+        if bytes.is_empty() {
+            assert_eq!(follow(&bench, "vellum check p.img"), "");
+            bench.run(&["ls", "p.img:/"]).ok();
+        }
+    }
+}
+
+#[test]
+fn nobody_is_told_to_do_again_what_failed() {
+    let bench = Bench::empty();
+    for command in [
+        "vellum mkfs none/p.img",
+        "vellum mkfs none/p.img --size 16M",
+        "vellum mkfs p.img --data none/data.img --data-size 16M",
+        "vellum info none/p.img",
+    ] {
+        let said = follow(&bench, command);
+        assert!(
+            said.contains("there is no directory none"),
+            "{command}: {said}"
+        );
+    }
+    let said = follow(&bench, "vellum mkfs p.img --size 900T");
+    assert!(
+        said.contains("its file system has ") && said.contains("iB free"),
+        "{said}"
+    );
+    assert!(!bench.join("p.img").exists());
+}
+
+#[test]
+fn an_old_data_medium_is_taken_as_it_is() {
+    let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
+    let old = std::fs::read(bench.join("data.img")).expect("read");
+    for command in ["vellum ls p.img:/", "vellum check p.img"] {
+        bench.run(&["put", "file", "p.img:/more"]).ok();
+        std::fs::write(bench.join("data.img"), &old).expect("written");
+        assert_eq!(follow(&bench, command), "", "{command}");
+        run(&bench, command).ok();
+    }
+    let accept = ["repair", "--accept-data", "--yes", "--no-undo", "p.img"];
+    let did = bench.run(&accept).ok();
+    assert!(
+        did.out.contains("its data were taken as they are"),
+        "{}",
+        did.out
+    );
+}
+
+/// Whoever names the data instead of the pool is told so.
+#[test]
+fn a_data_medium_is_no_damaged_pool() {
+    let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
+    let info = bench.run(&["info", "--json", "p.img"]).ok().out;
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    let what = format!(
+        "data.img is the data medium of the pool {}",
+        info["pool"]["uuid"].as_str().expect("text")
+    );
+    for command in [
+        "vellum info data.img",
+        "vellum check data.img",
+        "vellum repair --dry-run data.img",
+        "vellum repair --yes data.img",
+        "vellum mount data.img mnt",
+        "vellum ls data.img:/",
+    ] {
+        let did = run(&bench, command);
+        assert!(
+            did.err.contains(&what) && did.code != 0,
+            "{command}: {}",
+            did.err
+        );
+        assert!(!did.out.contains("damage"), "{command}: {}", did.out);
+    }
+}
+
+/// Another program may take the device meanwhile.
+#[test]
+fn a_loop_device_without_a_file_is_told() {
+    let bench = Bench::empty();
+    let is_free = |device: &str| {
+        let name = device.trim_start_matches("/dev/");
+        let sys = Path::new("/sys/class/block").join(name);
+        sys.exists() && !sys.join("loop/backing_file").exists()
+    };
+    for _ in 0..5 {
+        let found = Command::new("losetup").arg("--find").output();
+        let Some(found) = found.ok().filter(|output| output.status.success()) else {
+            break;
+        };
+        let device = done(found).out.trim().to_owned();
+        if std::fs::File::open(&device).is_err() {
+            break;
+        }
+        let commands = [
+            "info",
+            "check",
+            "mkfs",
+            "mkfs --size 16M",
+            "repair --last-epoch",
+        ];
+        let said = commands.map(|command| {
+            let was_free = is_free(&device);
+            let did = run(&bench, &format!("vellum {command} {device}"));
+            (was_free && is_free(&device)).then_some(did)
+        });
+        if said.iter().any(Option::is_none) {
+            continue;
+        }
+        for did in said.into_iter().flatten() {
+            assert!(
+                did.err.contains("a loop device without a file behind it"),
+                "{}",
+                did.err
+            );
+            assert!(advised(&did).is_empty(), "{}", did.err);
+        }
+        return;
+    }
+    crate::support::skipped("a_loop_device_without_a_file_is_told", "no loop device");
+}
+
 #[test]
 fn other_advice_does_what_it_says() {
     let bench = pool(&["--media", "file"]);
