@@ -307,10 +307,10 @@ pub(crate) struct Umount {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-sync(2) and syncfs(2) do not reach a mount, because the kernel keeps them to itself: `sync` and
-`sync -f` do nothing for it. This does what fsync of any file or directory in the mount does, and first has the kernel
-write back what was stored to mapped files. When it returns, what any process had done there before
-survives what the medium survives, see `vellum info`.
+sync(2) and syncfs(2) do not reach a mount, because the kernel keeps them to itself: `sync` and \
+`sync -f` do nothing for it. This does what fsync of any file or directory in the mount does, and \
+first has the kernel write back what was stored to mapped files. When it returns, what any process \
+had done there before survives what the medium survives, see `vellum info`.
 
 Examples:
   vellum sync /mnt
@@ -346,9 +346,9 @@ pub(crate) struct Info {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The check shares the format with the file system and no code. It changes nothing; a pool that was
-not closed in order is judged by what recovery would make of it. Of a pool with several file systems
-one that nobody has open can be checked while others are mounted.
+The check shares the format with the file system and no code. It changes nothing; a pool that was \
+not closed in order is judged by what recovery would make of it. Of a pool with several file \
+systems one that nobody has open can be checked while others are mounted.
 
 Exit status, as fsck(8):
   0   no damage
@@ -380,17 +380,17 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is wrong is what `vellum check` finds. The repair is planned in memory until the checker finds
-nothing any more, and only then written. Nothing that can be read is given up: files that lost
-their names go to /lost+found as #INODE, unless their names are found again. A pool that was not
-closed in order and is sound needs no repair: the next opening recovers it.
+What is wrong is what `vellum check` finds. The repair is planned in memory until the checker \
+finds nothing any more, and only then written. Nothing that can be read is given up: files that \
+lost their names go to /lost+found as #INODE, unless their names are found again. A pool that was \
+not closed in order and is sound needs no repair: the next opening recovers it.
 
-Without --yes it asks about each class of damage, at a terminal; what is not answered at the end of
-the input is left alone.
+Without --yes it asks about each class of damage, at a terminal; what is not answered at the end \
+of the input is left alone.
 
-What the repair overwrites is saved first, by default in POOL.undo-DATE; a device needs --undo FILE
-or --no-undo. `--restore FILE` puts it back, as long as the pool was not used in between. A repair
-that was interrupted is finished by another.
+What the repair overwrites is saved first, by default in POOL.undo-DATE; a device needs --undo \
+FILE or --no-undo. `--restore FILE` puts it back, as long as the pool was not used in between. A \
+repair that was interrupted is finished by another.
 
 Exit status, as fsck(8):
   0   nothing was wrong
@@ -441,10 +441,10 @@ pub(crate) struct Repair {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. The names of the other namespace are written beside those of this one, and the
-checker proves the outcome, before one word decides: a power cut leaves the old pool, or one of which
-the same command, run again, finishes the conversion. Files, positions in directories and times stay
-as they are.
+The pool must not be in use. The names of the other namespace are written beside those of this \
+one, and the checker proves the outcome, before one word decides: a power cut leaves the old pool, \
+or one of which the same command, run again, finishes the conversion. Files, positions in \
+directories and times stay as they are.
 
 Examples:
   vellum convert pool.img --namespace tree
@@ -470,12 +470,12 @@ pub(crate) struct Convert {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An open pool does this by itself, every 5 seconds: a directory of more than 512 KiB of names (less in
-pools below 1 GiB) that is renamed gets an area of its own; a smaller area of which the directory was
-not renamed for 64 rounds, and is read no more than others, goes back into the one above. How
-directories were used is forgotten when a pool is closed, so that on one that is not in use small
-areas go, and nothing else happens. Where a pool is mounted its mount is asked to, which it does for the
-superuser and for the user who mounted it.
+An open pool does this by itself, every 5 seconds: a directory of more than 512 KiB of names (less \
+in pools below 1 GiB) that is renamed gets an area of its own; a smaller area of which the \
+directory was not renamed for 64 rounds, and is read no more than others, goes back into the one \
+above. How directories were used is forgotten when a pool is closed, so that on one that is not in \
+use small areas go, and nothing else happens. Where a pool is mounted its mount is asked to, which \
+it does for the superuser and for the user who mounted it.
 
 Examples:
   vellum evolve pool.img
@@ -520,8 +520,8 @@ pub(crate) struct Inspect {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each area is a box in that of the area above it, as large as its names are many, in the colour of its label.
-The mount of a pool that is mounted is asked.
+Each area is a box in that of the area above it, as large as its names are many, in the colour of \
+its label. The mount of a pool that is mounted is asked.
 
 Examples:
   vellum map pool.img --out map.svg")]
@@ -681,8 +681,8 @@ pub(crate) struct Mv {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is in DIR goes into the directory in the pool, which is made if there is none. Permission
-bits, times, symbolic links, hard links, holes and special files are kept, and owners if root
+What is in DIR goes into the directory in the pool, which is made if there is none. Permission \
+bits, times, symbolic links, hard links, holes and special files are kept, and owners if root \
 imports. What could not be carried is reported, and makes the exit status 1.
 
 Examples:

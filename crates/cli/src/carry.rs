@@ -17,9 +17,10 @@ const BLOCK_BYTES: u64 = 4096;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For pools in memory or persistent memory whose data lie on a file or device of their own: the data medium has room
-for a copy of the metadata, which this makes whole, of the blocks that changed since the last time.
-The medium alone then has the file system, until the pool is opened for writing again.
+For pools in memory or persistent memory whose data lie on a file or device of their own: the data \
+medium has room for a copy of the metadata, which this makes whole, of the blocks that changed \
+since the last time. The medium alone then has the file system, until the pool is opened for \
+writing again.
 
 Examples:
   vellum flush /mnt/pmem/pool
@@ -42,8 +43,8 @@ pub(crate) struct Flush {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The medium was flushed where it was: `vellum flush`, or `vellum umount --flush`. It belongs to the new pool then;
-the one that it was of is refused.
+The medium was flushed where it was: `vellum flush`, or `vellum umount --flush`. It belongs to the \
+new pool then; the one that it was of is refused.
 
 Examples:
   vellum attach /mnt/pmem/pool --data /dev/sdb1

@@ -22,9 +22,10 @@ pub(crate) enum DataMedia {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool has its data on a file or device of their own (vellum mkfs --data), and is not in use. It has as many bytes more then as
-the new file or device has room for, and needs all of its media from there on; none can be taken away again. A pool has at most
-eight, with 4 TiB together. `vellum info` lists them.
+The pool has its data on a file or device of their own (vellum mkfs --data), and is not in use. It \
+has as many bytes more then as the new file or device has room for, and needs all of its media \
+from there on; none can be taken away again. A pool has at most eight, with 4 TiB together. \
+`vellum info` lists them.
 
 Examples:
   vellum data add pool.img /dev/sdc1

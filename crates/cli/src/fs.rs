@@ -42,9 +42,9 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. A file grows by what the file system needs; a device has room only if its pool was made with a
---size smaller than it. A pool has at most eight file systems. Each is used as POOL:NAME where a command takes a pool; the one
-that the pool was made with is `main`.
+The pool must not be in use. A file grows by what the file system needs; a device has room only if \
+its pool was made with a --size smaller than it. A pool has at most eight file systems. Each is \
+used as POOL:NAME where a command takes a pool; the one that the pool was made with is `main`.
 
 Examples:
   vellum fs add pool.img builds --size 4G
@@ -70,8 +70,8 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. One that has files, or cannot be looked into, is removed with --force only. A file or device with
-its data is left as it is.
+The pool must not be in use. One that has files, or cannot be looked into, is removed with --force \
+only. A file or device with its data is left as it is.
 
 Examples:
   vellum fs remove pool.img builds

@@ -85,10 +85,14 @@ fn start_logging(command: &Command) {
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
+    let usual = match command {
+        Command::Mkfs(args) if args.quiet => LevelFilter::ERROR,
+        _ => LevelFilter::WARN,
+    };
     let level = std::env::var("VELLUM_LOG")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(LevelFilter::WARN);
+        .unwrap_or(usual);
     let mut targets = Targets::new().with_default(level);
     if level < LevelFilter::DEBUG {
         // That nobody waits for an answer any more: a signal interrupts whoever asked, or the mount ends.

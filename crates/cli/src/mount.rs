@@ -41,23 +41,24 @@ const COMMIT: &str = "commit=";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The command returns once the directory can be used; the mount goes on in the background. SIGTERM
-and SIGINT end it in order, as `vellum umount DIR` does, wherever it has been moved: it goes from the
-tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. While
-something else is mounted below it, it stays where it is. A mount on DIR whose process was killed is
-cleared first, if nothing is mounted below it.
+The command returns once the directory can be used; the mount goes on in the background. SIGTERM \
+and SIGINT end it in order, as `vellum umount DIR` does, wherever it has been moved: it goes from \
+the tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. \
+While something else is mounted below it, it stays where it is. A mount on DIR whose process was \
+killed is cleared first, if nothing is mounted below it.
 
-Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid,
-nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, nolazytime,
-nosymfollow, symfollow, open_requests, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group.
-What else fstab and libfuse have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so
-on) is passed over. With dirsync what is created, linked, removed or renamed is durable
-when the call returns, with sync every change, on all media that can promise it; with async, the
-default, see `vellum info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2)
-of any file or directory in it, do. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and
---commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel
-always checks permission bits; root's mounts are open to everybody whom these let in, other users' to
-themselves unless allow_other.
+Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
+nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
+nolazytime, nosymfollow, symfollow, open_requests, async, dirsync, sync, direct, barrier, \
+nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group. What else fstab and libfuse \
+have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so on) is passed over. With \
+dirsync what is created, linked, removed or renamed is durable when the call returns, with sync \
+every change, on all media that can promise it; with async, the default, see `vellum info`. \
+sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
+directory in it, do. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and \
+--commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel \
+always checks permission bits; root's mounts are open to everybody whom these let in, other users' \
+to themselves unless allow_other.
 
 Examples:
   vellum mount pool.img /mnt

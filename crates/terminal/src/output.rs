@@ -1,4 +1,5 @@
-//! Standard output. That its reader went away (`vellum ls | head`) is no failure.
+//! Standard output. That its reader went away (`vellum ls | head`) is no failure; that it was
+//! closed from the beginning (`vellum info POOL >&-`) is one, of what the program was asked for.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,10 +8,14 @@ use serde::Serialize;
 
 pub use crate::{say, warn_line};
 
+use crate::closed::was_closed;
 use crate::failure::{Failure, Outcome};
 
 /// What a command is asked for.
 pub fn print(text: impl AsRef<[u8]>) -> Outcome {
+    if was_closed() {
+        return Err(Failure::new("standard output is closed"));
+    }
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -58,6 +58,110 @@ fn nobody_has_to_read() {
     }
 }
 
+/// Who asks for something, and has nowhere for the answer, is told.
+#[test]
+fn a_closed_standard_output_is_a_failure() {
+    let bench = Bench::with_plain_pool("4M");
+    bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
+    let run = |closed: bool, args: &str| {
+        let script = match closed {
+            true => format!("exec \"$VELLUM\" {args} >&-"),
+            false => format!("exec \"$VELLUM\" {args} >/dev/null"),
+        };
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).current_dir(bench.path());
+        shell.env("VELLUM", vellum().get_program());
+        done(shell.output().expect("it runs"))
+    };
+    for args in [
+        "info p.img",
+        "info --json p.img",
+        "ls p.img:/",
+        "cat p.img:/a",
+    ] {
+        run(true, args).failed(1, &["standard output is closed"]);
+        run(false, args).ok();
+    }
+    // What is done is done, whoever hears of it.
+    run(true, "mkdir p.img:/d").ok();
+    bench.run(&["mkdir", "p.img:/d"]).failed(1, &["exists"]);
+}
+
+/// One of something is not called several.
+#[test]
+fn one_is_no_plural() {
+    let bench = Bench::with_plain_pool("4M");
+    let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
+    bytes[100] ^= 1;
+    std::fs::write(bench.join("p.img"), &bytes).expect("written");
+    let checked = bench.run(&["check", "p.img"]).out;
+    assert!(checked.contains("damaged in 1 place"), "{checked}");
+    let planned = bench.run(&["repair", "--dry-run", "p.img"]).out;
+    assert!(planned.contains(": 1 repair would be made"), "{planned}");
+    let mended = bench.run(&["repair", "--yes", "--no-undo", "p.img"]).out;
+    assert!(mended.contains(": 1 repair made"), "{mended}");
+    for said in [checked, planned, mended] {
+        assert!(
+            !said.contains("1 places") && !said.contains("1 repairs"),
+            "{said}"
+        );
+    }
+}
+
+/// A paragraph of help is filled to the width, and no line of it ends where the source has an end
+/// of one.
+#[test]
+fn paragraphs_of_help_are_whole() {
+    const WIDTH: usize = 100;
+    for command in [
+        "mount", "prune", "sync", "check", "repair", "convert", "evolve", "map", "import", "put",
+        "info", "mkfs", "flush", "attach", "umount",
+    ] {
+        let output = vellum().args([command, "--help"]).output();
+        let help = done(output.expect("vellum runs")).ok();
+        let lines: Vec<&str> = help.out.lines().collect();
+        let is_text = |line: &str| line.starts_with(|first: char| first.is_ascii_alphanumeric());
+        for pair in lines.windows(2) {
+            // What ends a sentence, or a list of statuses, may be a paragraph.
+            let [line, next] = pair else { continue };
+            if !is_text(line) || !is_text(next) || line.ends_with([':', '.']) {
+                continue;
+            }
+            let word = next.split(' ').next().unwrap_or_default();
+            assert!(
+                line.len() + 1 + word.len() > WIDTH,
+                "{command}: {line}\n{next}"
+            );
+        }
+    }
+}
+
+/// Quiet is quiet, also where there is no memory to share for metadata.
+#[test]
+fn a_quiet_mkfs_warns_of_nothing() {
+    let bench = Bench::empty();
+    let script = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
+        \"$VELLUM\" mkfs --media logged --size 64M p.img $OPTION";
+    let run = |option: &str| {
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", script]);
+        unshare.env("VELLUM", vellum().get_program());
+        unshare.env_remove("VELLUM_LOG").env("OPTION", option);
+        let _ = std::fs::remove_file(bench.join("p.img"));
+        unshare.current_dir(bench.path()).output().map(done).ok()
+    };
+    let Some(loud) = run("").filter(|did| did.code == 0) else {
+        crate::support::skipped(
+            "a_quiet_mkfs_warns_of_nothing",
+            "no mount namespace of its own",
+        );
+        return;
+    };
+    assert!(loud.err.contains("WARN"), "{}", loud.err);
+    let quiet = run("--quiet").expect("it runs").ok();
+    assert_eq!((quiet.out.as_str(), quiet.err.as_str()), ("", ""));
+}
+
 /// A pool whose reading logs a warning.
 fn warned_of() -> Bench {
     let bench = Bench::with_pool("16M");
