@@ -59,7 +59,7 @@ pub(crate) fn sync(root: &Path) -> io::Result<()> {
 /// mount. So this waits for an instant in which no request is under way; on a mount that is never
 /// without one for as long as those that were there can take.
 fn wait_for_writes(root: &File) {
-    const LONGEST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_micros(500);
     const ROUNDS: u32 = 3;
     let Ok(stat) = rustix::fs::fstat(root) else {
