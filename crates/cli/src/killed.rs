@@ -39,7 +39,12 @@ fn logged(image: &Bytes) -> Option<Logged> {
 
 /// What lies in `dir` of the pool with this log, and whether the log names an image there.
 fn look(image: &Bytes, (uuid, log): &Logged, dir: &Path) -> (Result<LeftImage, MediaError>, bool) {
-    let is_here = |tag_dir: &[u8]| Path::new(OsStr::from_bytes(tag_dir)) == dir;
+    // A link may lead there.
+    let is_here = |tag_dir: &[u8]| {
+        let named = Path::new(OsStr::from_bytes(tag_dir));
+        named == dir
+            || matches!((named.canonicalize(), dir.canonicalize()), (Ok(a), Ok(b)) if a == b)
+    };
     let tag = log.anchor.image().filter(|tag| tag.boot == boot_id());
     let attach = tag.filter(|tag| is_here(&tag.dir)).map(|tag| tag.attach);
     let key = ImageKey {
