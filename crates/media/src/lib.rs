@@ -5,8 +5,7 @@
 //! | [`Real`] | [`MappedPool`]: a file, a device or anonymous memory | [`MappedArena`]: shared memory |
 //! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
 //!
-//! This is the only crate of the file system that may use `unsafe`: no reference to shared bytes
-//! leaves it, but through
+//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it, but through
 //! [`Persistent::in_place`] and [`Persistent::in_window`], whose callers vouch that the bytes stay.
 //! [`count`] counts what everybody does to memory.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -45,6 +44,7 @@ mod ring;
 mod sim;
 mod sim_logged;
 mod site;
+mod streams;
 mod under_way;
 mod undo;
 mod uses;
@@ -74,6 +74,7 @@ pub use pieces::Originals;
 pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use sim_logged::{SimImages, SimLogged, SimulatedLogged};
 pub use site::{Place, Site};
+pub use streams::was_output_closed;
 pub use uses::{is_in_use, lock_to_read};
 pub use window::Window;
 pub use written::Written;

@@ -4,16 +4,14 @@
 //! is called: a program sees nothing of it then, and what it is asked for goes nowhere without a
 //! word. So this looks before that.
 //!
-//! The other side is the start of the C library, and not Rust: this is the one place outside of
-//! `vellum-media` with code that the compiler cannot prove.
-#![allow(unsafe_code)]
+//! No pool needs it. It is here because the compiler cannot prove it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether it was.
-pub(crate) fn was_closed() -> bool {
+/// Whether the program was started with its standard output closed.
+pub fn was_output_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
