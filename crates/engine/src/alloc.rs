@@ -22,10 +22,25 @@ const GROUP: u64 = SLOTS_PER_BLOCK;
 const ALL: u32 = u32::MAX;
 /// Blocks that stay free for compacting logs.
 pub(crate) const SPARE_BLOCKS: u64 = 2;
+/// So many free chunks are not taken before they are needed: inodes, entries and blocks may each
+/// run low.
+const LAST_CHUNKS: u64 = 3;
+/// Slots for entries that creations leave to names that take the place of others.
+const KEPT_ENTRIES: u64 = 16;
 /// How many slots ahead of the one taken the next ones are prefetched.
 const AHEAD: u64 = 3;
 /// Arena mark of a chunk whose table word is being made durable.
 pub(crate) const TAKING: u64 = 0xFF;
+
+/// Which slots may be taken.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// All but those that are kept.
+    #[default]
+    Common,
+    /// Those that are kept, too: an entry goes for the one that comes.
+    Kept,
+}
 
 impl<M: Memories> Core<M> {
     pub(crate) fn chunk_cell(&self, chunk: u64) -> u64 {
@@ -62,10 +77,11 @@ impl<M: Memories> Core<M> {
             ChunkKind::Table => 0,
             _ => slots,
         };
-        self.arena
-            .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
+        // Counted first: who sees the kind claims slots.
         self.arena
             .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
+        self.arena
+            .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
     }
 
     /// Marks the slots of heads and state-maps of an areas chunk as used, before anybody takes slots there; gives how many.
@@ -88,7 +104,8 @@ impl<M: Memories> Core<M> {
             let bit = 1 << (slot % 64);
             all_free &= self.arena.fetch_or(self.used_cell(slot), bit) & bit == 0;
         }
-        if let Some(kind) = self.kind_of_slot(slot) {
+        // Slot 0 is nothing's, but counts in its chunk.
+        if let Some(kind) = self.kind_of_slot(slot.max(1)) {
             let at = header::FREE_SLOTS + kind as u64 * 8;
             self.arena.fetch_add(at, count.wrapping_neg());
         }
@@ -107,7 +124,9 @@ impl<M: Memories> Core<M> {
     /// Free slots in chunks of a kind.
     pub(crate) fn free_slots_of(&self, kind: ChunkKind) -> u64 {
         let at = header::FREE_SLOTS + kind as u64 * 8;
-        self.arena.load(at, Ordering::Relaxed)
+        // Slots may be claimed, and counted, before they are counted as free: below zero is none.
+        let count = self.arena.load(at, Ordering::Relaxed) as i64;
+        count.max(0) as u64
     }
 
     /// Gives `count` slots from `slot` back. Nobody may reach them any more.
@@ -189,11 +208,22 @@ impl<M: Memories> Core<M> {
     }
 
     fn has_entries_chunk(&self) -> bool {
-        let is_entries = |chunk| {
-            let word = self.arena.load(self.chunk_cell(chunk), Ordering::Relaxed);
-            word == ChunkKind::Entries as u64
-        };
-        (0..self.geometry.meta_chunks).any(is_entries)
+        let mut chunks = 0..self.geometry.meta_chunks;
+        chunks.any(|chunk| self.is_chunk_of(chunk, ChunkKind::Entries))
+    }
+
+    /// Whether a chunk has this kind.
+    fn is_chunk_of(&self, chunk: u64, kind: ChunkKind) -> bool {
+        self.arena.load(self.chunk_cell(chunk), Ordering::Relaxed) == kind as u64
+    }
+
+    /// Slots of a kind that stay free for names that take the place of others: files of a full pool
+    /// can be renamed.
+    fn kept(&self, kind: ChunkKind) -> u64 {
+        match self.name_cost().entries_in {
+            Some(entries_in) if entries_in == kind => KEPT_ENTRIES,
+            _ => 0,
+        }
     }
 
     /// Whether a chunk of `kind` would leave the logs of directories too few blocks for the names that there is
@@ -311,19 +341,20 @@ impl<M: Memories> Core<M> {
             .any(|slot| self.word(self.geometry.meta_at + self.geometry.areas.states_at(slot)) != 0)
     }
 
-    /// Claims a group, taking a new chunk when slots of the kind run low.
+    /// Claims a group, taking a new chunk when slots of the kind run low. The last chunks are taken
+    /// only when there is no slot: another kind may need them.
     fn refill(&self, kind: ChunkKind, whole: bool) -> Option<(u64, u32)> {
         let free_at = header::FREE_SLOTS + kind as u64 * 8;
         let low = self.geometry.slots_per_chunk() / 8;
-        let has_chunks = || self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) > 0;
-        if self.arena.load(free_at, Ordering::Relaxed) <= low && has_chunks() {
+        let chunks = || self.arena.load(header::FREE_SLOTS, Ordering::Relaxed);
+        if self.arena.load(free_at, Ordering::Relaxed) <= low && chunks() > LAST_CHUNKS {
             self.take_chunk(kind);
         }
         loop {
             if let Some(claimed) = self.claim_group(kind, whole) {
                 return Some(claimed);
             }
-            if !has_chunks() || !self.take_chunk(kind) {
+            if chunks() == 0 || !self.take_chunk(kind) {
                 return None;
             }
         }
@@ -331,13 +362,43 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Takes `count` adjoining slots (1 to 9) of inodes or entries.
+    /// Takes `count` adjoining slots (1 to 9) of inodes or entries, none of them one that is kept.
     pub(crate) fn alloc(&self, kind: ChunkKind, count: u64) -> Result<u64> {
-        let cache = match kind {
+        self.alloc_of(kind, count, Take::Common)
+    }
+
+    /// The same with those that are kept, if there are no others.
+    pub(crate) fn alloc_of(&self, kind: ChunkKind, count: u64, take: Take) -> Result<u64> {
+        let taken = self.alloc_held(kind, count, Take::Common);
+        match taken {
+            Err(Error::NoSpace(_)) if take == Take::Kept && self.core.kept(kind) > 0 => {
+                let taken = self.alloc_held(kind, count, take);
+                // What else came with it stays kept.
+                self.drop_held(Self::cache_of(kind));
+                taken
+            }
+            _ => taken,
+        }
+    }
+
+    /// The word of a thread slot that says which slots of a kind it holds.
+    fn cache_of(kind: ChunkKind) -> u64 {
+        match kind {
             ChunkKind::Inodes => field::INODES,
             ChunkKind::Areas => field::PATHS,
             _ => field::ENTRIES,
-        };
+        }
+    }
+
+    fn drop_held(&self, cache: u64) {
+        let word = self.own(cache);
+        self.return_held(word >> 32, word as u32);
+        self.set_own(cache, 0);
+    }
+
+    /// Takes slots from those that this thread slot holds, or from others that it comes to hold.
+    fn alloc_held(&self, kind: ChunkKind, count: u64, take: Take) -> Result<u64> {
+        let cache = Self::cache_of(kind);
         loop {
             let word = self.own(cache);
             let (group, mask) = (word >> 32, word as u32);
@@ -352,15 +413,41 @@ impl<M: Memories> Op<'_, M> {
                 }
                 return Ok(slot);
             }
-            self.return_held(group, mask);
-            self.set_own(cache, 0);
-            let Some((group, mask)) = self.core.refill(kind, false).or_else(|| self.steal(cache))
-            else {
+            self.drop_held(cache);
+            let Some((group, mask)) = self.refill(kind, take).or_else(|| self.steal(cache)) else {
                 return Err(self.core.no_slot(kind));
             };
             self.set_own(cache, group << 32 | u64::from(mask));
             if find_run(mask, count).is_none() {
-                self.alloc_elsewhere(kind, cache, count)?;
+                self.alloc_elsewhere(kind, count, take)?;
+            }
+        }
+    }
+
+    /// Claims a group, or as much of it as leaves those that are kept.
+    fn refill(&self, kind: ChunkKind, take: Take) -> Option<(u64, u32)> {
+        let core = self.core;
+        loop {
+            let (group, mask) = core.refill(kind, false)?;
+            let kept = match take {
+                Take::Common => core.kept(kind),
+                Take::Kept => 0,
+            };
+            // Who claims at the same time has counted it before looking: the last one sees all.
+            let mut lacking = kept.saturating_sub(core.free_slots_of(kind));
+            let (mut left, mut back) = (mask, 0);
+            while lacking > 0 && left != 0 {
+                let highest = 1 << left.ilog2();
+                left &= !highest;
+                back |= highest;
+                lacking -= 1;
+            }
+            self.return_held(group, back);
+            if left != 0 {
+                return Some((group, left));
+            }
+            if !core.take_chunk(kind) {
+                return None;
             }
         }
     }
@@ -373,7 +460,8 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// The group just claimed is too fragmented for a run: looks on, bounded by the region.
-    fn alloc_elsewhere(&self, kind: ChunkKind, cache: u64, count: u64) -> Result<()> {
+    fn alloc_elsewhere(&self, kind: ChunkKind, count: u64, take: Take) -> Result<()> {
+        let cache = Self::cache_of(kind);
         let mut held = Vec::new();
         let found = loop {
             let word = self.own(cache);
@@ -381,7 +469,7 @@ impl<M: Memories> Op<'_, M> {
                 break Ok(());
             }
             held.push(word);
-            let Some((group, mask)) = self.core.refill(kind, false) else {
+            let Some((group, mask)) = self.refill(kind, take) else {
                 self.set_own(cache, 0);
                 break Err(Error::NoSpace(
                     "metadata region too fragmented for a long name",

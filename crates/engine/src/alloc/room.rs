@@ -8,10 +8,10 @@ use vellum_layout::{
 };
 use vellum_media::{Memories, Memory};
 
-use super::SPARE_BLOCKS;
+use super::{KEPT_ENTRIES, SPARE_BLOCKS};
 use crate::cachelet::{self, Cachelet, flag};
 use crate::core::Core;
-use crate::slots::field;
+use crate::slots::{Tally, field};
 
 /// Bytes of hash tables that a name of *adaptive* comes to take, all levels of a table together: eight in each of a
 /// few levels that are filled by the hash, as measured in full pools.
@@ -54,30 +54,20 @@ struct Free {
 }
 
 impl Free {
-    /// The same once the logs are rid of so many names that are gone, as a call does that finds no room.
-    fn with_dead(self, names: u64, cost: NameCost) -> Self {
-        match cost.entries_in {
-            Some(_) => Self {
-                entries: self.entries + names,
-                ..self
-            },
-            None => {
-                let blocks = names * NameRecord::bytes_for(0) / BLOCK_BYTES;
-                let block_slots = self.block_slots + blocks * SLOTS_PER_BLOCK;
-                Self {
-                    block_slots,
-                    ..self
-                }
-            }
-        }
+    /// Blocks that are free beside so many others.
+    fn blocks_beside(&self, spare: u64) -> u64 {
+        (self.block_slots / SLOTS_PER_BLOCK).saturating_sub(spare)
     }
 
-    /// Whether it suffices for so many files.
+    /// Whether it suffices for so many files, which may take further chunks.
     fn suffices(&self, files: u64, cost: NameCost, slots_per_chunk: u64) -> bool {
         let for_inodes = files.saturating_sub(self.inodes).div_ceil(slots_per_chunk);
         let (for_entries, further_names) = match cost.entries_in {
             Some(_) => {
-                let chunks = files.saturating_sub(self.entries).div_ceil(cost.per_chunk);
+                let entries = files + KEPT_ENTRIES;
+                let chunks = entries
+                    .saturating_sub(self.entries)
+                    .div_ceil(cost.per_chunk);
                 (chunks, if chunks > 0 { cost.per_chunk } else { 0 })
             }
             None => (0, 0),
@@ -150,11 +140,18 @@ impl<M: Memories> Core<M> {
             block_slots: self.free_slots_of(ChunkKind::Blocks),
         };
         let slots = self.geometry.slots_per_chunk();
-        let free = if self.is_short_of_chunks() {
-            free.with_dead(self.dead_names(), cost)
-        } else {
-            free
-        };
+        if self.is_short_of_chunks() {
+            // A call that finds no room frees the entries of names that are gone.
+            let entries = free.entries + self.dead_entries(cost);
+            let free = Free { entries, ..free };
+            let without_chunks = self.possible_without_chunks(&free, cost);
+            return without_chunks.max(Self::possible_with_chunks(&free, cost, slots));
+        }
+        Self::possible_with_chunks(&free, cost, slots)
+    }
+
+    /// How many files there is room for if each takes as much as any may, and chunks are taken.
+    fn possible_with_chunks(free: &Free, cost: NameCost, slots: u64) -> u64 {
         let (mut possible, mut too_many) = (0, free.inodes + free.chunks * slots + 1);
         while possible + 1 < too_many {
             let files = possible + (too_many - possible) / 2;
@@ -167,15 +164,49 @@ impl<M: Memories> Core<M> {
         possible
     }
 
-    /// Names that are gone, and whose entries or records are still in the logs of directories that are known.
-    fn dead_names(&self) -> u64 {
+    /// How many files there is room for if no chunk is taken. Tables of areas need nothing then,
+    /// and names of `tree` are as long as those that there are. Logs grow by whole blocks. What
+    /// there is room for in the last block of a log is not counted: it is one directory's.
+    fn possible_without_chunks(&self, free: &Free, cost: NameCost) -> u64 {
+        let names = if cost.entries_in.is_some() {
+            let words = free.blocks_beside(SPARE_BLOCKS) * LogExtentKind::Large.words();
+            free.entries.saturating_sub(KEPT_ENTRIES).min(words)
+        } else {
+            free.blocks_beside(cost.spare_blocks) * self.names_per_block(cost)
+        };
+        names.min(free.inodes)
+    }
+
+    /// How many names a block of a log of `tree` has, as far as what is in use tells.
+    fn names_per_block(&self, cost: NameCost) -> u64 {
+        let chunks = 0..self.geometry.meta_chunks;
+        let of_blocks = chunks.filter(|&chunk| self.is_chunk_of(chunk, ChunkKind::Blocks));
+        let slots = of_blocks.count() as u64 * self.geometry.slots_per_chunk();
+        let used = slots.saturating_sub(self.free_slots_of(ChunkKind::Blocks)) / SLOTS_PER_BLOCK;
+        let least = BLOCK_BYTES / cost.block_bytes;
+        let most = (NameRecord::LIMIT - NameRecord::FIRST) / NameRecord::bytes_for(1);
+        (self.total(Tally::Inodes) / used.max(1)).clamp(least, most)
+    }
+
+    /// Directories all of whose names are known: what is dead of theirs can be found.
+    fn known_directories(&self) -> impl Iterator<Item = Cachelet> {
         let dirs = (1..=self.last_cachelet()).map(|number| Cachelet(number as u32));
-        let known = dirs.filter(|&dir| {
+        dirs.filter(|&dir| {
             self.has_flag(dir, flag::INDEXED) && self.kind(dir) == FileKind::Directory
-        });
-        known
-            .map(|dir| self.get(dir, cachelet::field::DEAD) & 0xFFFF_FFFF)
-            .sum()
+        })
+    }
+
+    /// Entries of names that are gone, in the logs of directories that are known. The last one of
+    /// a log may have to stay.
+    fn dead_entries(&self, cost: NameCost) -> u64 {
+        if cost.entries_in.is_none() {
+            return 0;
+        }
+        let dead = |dir| self.get(dir, cachelet::field::DEAD) as u32;
+        let freed = self
+            .known_directories()
+            .map(|dir| u64::from(dead(dir).saturating_sub(1)));
+        freed.sum()
     }
 
     /// Slots that thread slots hold of a kind and have not used.

@@ -1,13 +1,11 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use std::sync::atomic::Ordering;
-
 use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES};
-use vellum_media::{Memories, Memory, Persistent, Site};
+use vellum_media::{Memories, Persistent, Site};
 
 use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
 use crate::commit::Durability;
-use crate::core::{Core, header};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::fs::file::check_size;
 use crate::fs::path::Follow;
@@ -341,10 +339,8 @@ impl<M: Memories> Fs<M> {
     /// Space, counted. Files that were removed, and that nobody has open, count as free: what is left to do for that is
     /// done first.
     pub fn stat_fs(&self) -> StatFs {
-        if self.core.arena.load(header::WORK, Ordering::Acquire) != 0 {
-            // Damage is told by who meets it, and the counts are what they are.
-            let _ = self.work_now();
-        }
+        // Damage is told by who meets it, and the counts are what they are.
+        let _ = self.work_to_count();
         let usage = self.mapping.usage(&self.core);
         let files_free = self.core.files_possible();
         let used = self.core.total(Tally::Inodes);

@@ -160,10 +160,19 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Does the background work there is, waiting for whoever is at it. Outside any operation.
-    pub(crate) fn work_now(&self) -> Result<usize> {
-        let _lease = Lease::take_to_work(&self.core)?;
-        self.maintain_leased(false)
+    /// Does the work that gives room back, before room is counted. Outside any operation.
+    pub(crate) fn work_to_count(&self) -> Result<()> {
+        let core = &self.core;
+        // Where there are free chunks, what is dead takes room from nobody.
+        let is_short = !core.read_only && core.is_short_of_chunks();
+        if is_short || core.arena.load(header::WORK, Ordering::Acquire) != 0 {
+            let _lease = Lease::take_to_work(core)?;
+            if is_short {
+                self.namespace.queue_dead(core, false);
+            }
+            self.maintain_leased(is_short)?;
+        }
+        Ok(())
     }
 
     /// Makes room: waits for the lease and does all the work there is. Outside any operation.
@@ -176,7 +185,7 @@ impl<M: Memories> Fs<M> {
         // The background waits for many dead entries before it reads a log; here each one counts, if
         // entries can have no further chunk, or the last one.
         if self.core.is_short_of_chunks() {
-            self.namespace.queue_dead(&self.core);
+            self.namespace.queue_dead(&self.core, true);
         }
         while self.maintain_leased(true)? > 0 {}
         self.namespace.evict(&self.core, true)?;

@@ -28,6 +28,10 @@ pub(crate) const FIRST_COOKIE: u64 = 3;
 /// The highest cookie: the position of an entry in a listing may add 2^62 to it, and is signed.
 pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
 
+/// So many dead entries of a directory are worth reading its log to count what is free, if they
+/// are a hundredth of its names, too.
+const COUNTED_AT_LEAST: u64 = 100;
+
 /// How far a walk came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked {
@@ -266,22 +270,31 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// by the holder of the background lease, outside any operation.
     fn recycle(&self, core: &Core<M>, dir: Cachelet, urgent: bool) -> Result<()>;
 
-    /// Queues the recycling of every directory that is known to have dead entries, or dead words in its log, however few. Same
+    /// Queues the recycling of every directory that is known to have dead entries, or dead words in
+    /// its log, however few; without `all`, of those with so many that counting is worth it. Same
     /// rules: under the lease a directory whose names are known keeps them, and its cachelet its own; one
     /// that is being removed meanwhile is buried as if the removal had queued it.
-    fn queue_dead(&self, core: &Core<M>) {
+    fn queue_dead(&self, core: &Core<M>, all: bool) {
         for number in 1..=core.last_cachelet() {
             let dir = Cachelet(number as u32);
             let is_known = core.ino(dir) != 0 && core.has_flag(dir, flag::INDEXED);
-            if is_known && (core.get(dir, field::DEAD) as u32 > 0 || self.wastes_a_block(core, dir))
-            {
+            if !is_known {
+                continue;
+            }
+            let dead = u64::from(core.get(dir, field::DEAD) as u32);
+            // Of two blocks of words one may be in the last block, and does not come free.
+            let (least, blocks) = match all {
+                true => (1, 1),
+                false => (COUNTED_AT_LEAST.max(core.children(dir) / 100), 2),
+            };
+            if dead >= least || self.wastes_blocks(core, dir, blocks) {
                 core.queue_work(dir);
             }
         }
     }
 
-    /// Whether the log of a directory whose names are known has a block's worth of words that name nothing.
-    fn wastes_a_block(&self, _core: &Core<M>, _dir: Cachelet) -> bool {
+    /// Whether words of so many blocks name nothing in the log of a directory with known names.
+    fn wastes_blocks(&self, _core: &Core<M>, _dir: Cachelet, _blocks: u64) -> bool {
         false
     }
 

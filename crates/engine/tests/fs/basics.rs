@@ -228,13 +228,18 @@ fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
     let volume = pool.volume();
     let bytes: Vec<u8> = (0..40_000).map(|i| (i % 251) as u8 + 1).collect();
     volume.write("/file", &bytes).unwrap();
+    // All names come first: nothing but nodes runs out then.
+    let files = 0..300;
+    for i in files.clone() {
+        volume.write(format!("/{i}"), b"").unwrap();
+    }
     // Each further extent of a file takes a node.
     let further = |i: u64| -> Result<(), Error> {
         let file = volume.create(format!("/{i}"))?;
         file.handle().allocate(Allocate::Grow, 0, 4096)?;
         file.handle().allocate(Allocate::Grow, 20_480, 4096)
     };
-    let full = (0..).find_map(|i| further(i).err());
+    let full = files.clone().find_map(|i| further(i).err());
     assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
     let options = OpenOptions {
         write: true,

@@ -64,12 +64,13 @@ pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     Ok(())
 }
 
-/// Whether there are so many words that name nothing in the log of `dir`, whose names are known.
-pub(crate) fn wastes_a_block<M: Memories>(core: &Core<M>, dir: Cachelet) -> bool {
+/// Whether words of so many blocks name nothing in the log of `dir`, whose names are known.
+pub(crate) fn wastes_blocks<M: Memories>(core: &Core<M>, dir: Cachelet, blocks: u64) -> bool {
+    let least = blocks * PER_EXTENT as u64;
     let tail = Tail(core.get(dir, field::TAIL));
     tail.0 != 0
         && tail.kind() == LogExtentKind::Large
-        && wasted_words(core, dir, core.children(dir)).is_ok_and(|words| words >= PER_EXTENT as u64)
+        && wasted_words(core, dir, core.children(dir)).is_ok_and(|words| words >= least)
 }
 
 /// Log words before the tail that name nothing.

@@ -5,6 +5,7 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
+use crate::alloc::Take;
 use crate::cachelet::{Cachelet, MAKING_ONE};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
@@ -72,8 +73,13 @@ impl<M: Memories> Op<'_, M> {
         let ino = making.take_inode()?;
         // Claims come before the first store to the pool: a locked instruction would wait for it.
         let slots = S::slots_for(&above, name);
-        let place =
-            self.place_entry::<S>(sites::CREATE_ENTRY, dir, slots, StoredNext::default())?;
+        let place = self.place_entry::<S>(
+            sites::CREATE_ENTRY,
+            dir,
+            slots,
+            Take::Common,
+            StoredNext::default(),
+        )?;
         making.entry = Some((place.entry, place.slots));
         making.write_text(new)?;
         let now = self.change_time(dir);
@@ -173,12 +179,12 @@ impl<M: Memories> Op<'_, M> {
         (dir, name): (Cachelet, Name<'_>),
         file: (TargetWord, u32),
         now: i64,
-        next: StoredNext,
+        (take, next): (Take, StoredNext),
     ) -> Result<Draft> {
         let mut above = S::Above::default();
         S::load_above(self.core, dir, &mut above)?;
         let slots = S::slots_for(&above, name);
-        let place = self.place_entry::<S>(site, dir, slots, next)?;
+        let place = self.place_entry::<S>(site, dir, slots, take, next)?;
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
         // Nothing names an entry that the medium did not take.
@@ -192,10 +198,11 @@ impl<M: Memories> Op<'_, M> {
         site: Site,
         dir: Cachelet,
         slots: u64,
+        take: Take,
         next: StoredNext,
     ) -> Result<Spot> {
         let core = self.core;
-        let entry = self.alloc(S::KIND, slots)?;
+        let entry = self.alloc_of(S::KIND, slots, take)?;
         let claim = self
             .log_claim::<S>(dir)
             .inspect_err(|_| core.free_slots(entry, slots))?;
@@ -249,6 +256,7 @@ impl<M: Memories> Op<'_, M> {
         let site = sites::LINK_ENTRY;
         let file = (word, identity.generation());
         let next = [(core.inode_at(target), SLOT_BYTES), (0, 0), (0, 0)];
+        let next = (Take::Common, next);
         let draft = self.draft_entry::<S>(site, (dir, name), file, now, next)?;
         making.entry = Some((draft.entry, draft.slots));
         let value = ValueWord::of_cachelet(target, kind);

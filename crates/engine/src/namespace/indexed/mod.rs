@@ -380,8 +380,8 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         recycle::recycle::<M, S>(core, dir, urgent)
     }
 
-    fn wastes_a_block(&self, core: &Core<M>, dir: Cachelet) -> bool {
-        core.kind(dir) == FileKind::Directory && compact::wastes_a_block(core, dir)
+    fn wastes_blocks(&self, core: &Core<M>, dir: Cachelet, blocks: u64) -> bool {
+        core.kind(dir) == FileKind::Directory && compact::wastes_blocks(core, dir, blocks)
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {

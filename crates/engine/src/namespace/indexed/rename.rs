@@ -7,6 +7,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use super::create::Draft;
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
+use crate::alloc::Take;
 use crate::cachelet::{CHILD_ONE, Cachelet, field};
 use crate::error::{Error, First, Result};
 use crate::journal::Record;
@@ -273,6 +274,7 @@ impl<M: Memories> Op<'_, M> {
         let file = self.target_word(of);
         let [first, second] = dying.map(|pair| pair.map_or((0, 0), |pair| (self.life_at(pair), 8)));
         let next = [(self.core.inode_at(of), SLOT_BYTES), first, second];
+        let next = (Take::Kept, next);
         let draft = self.draft_entry::<S>(sites::RENAME_ENTRY, to, file, now, next)?;
         let prepared = rename.whole.and_then(|whole| whole.path_of(of));
         let fits = prepared.map_or(Ok(true), |path| S::tells(self.core, draft.entry, path));
