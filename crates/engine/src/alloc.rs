@@ -25,7 +25,8 @@ pub(crate) const SPARE_BLOCKS: u64 = 2;
 /// So many free chunks are not taken before they are needed: inodes, entries and blocks may each
 /// run low.
 const LAST_CHUNKS: u64 = 3;
-/// Slots for entries that creations leave to names that take the place of others.
+/// Slots for entries that creations leave to names that take the place of others, where chunks are
+/// larger than a group.
 const KEPT_ENTRIES: u64 = 16;
 /// How many slots ahead of the one taken the next ones are prefetched.
 const AHEAD: u64 = 3;
@@ -217,11 +218,18 @@ impl<M: Memories> Core<M> {
         self.arena.load(self.chunk_cell(chunk), Ordering::Relaxed) == kind as u64
     }
 
+    fn kept_entries(&self) -> u64 {
+        match self.geometry.slots_per_chunk() {
+            0..=GROUP => 0,
+            _ => KEPT_ENTRIES,
+        }
+    }
+
     /// Slots of a kind that stay free for names that take the place of others: files of a full pool
     /// can be renamed.
     fn kept(&self, kind: ChunkKind) -> u64 {
         match self.name_cost().entries_in {
-            Some(entries_in) if entries_in == kind => KEPT_ENTRIES,
+            Some(entries_in) if entries_in == kind => self.kept_entries(),
             _ => 0,
         }
     }

@@ -8,7 +8,7 @@ use vellum_layout::{
 };
 use vellum_media::{Memories, Memory};
 
-use super::{KEPT_ENTRIES, SPARE_BLOCKS};
+use super::SPARE_BLOCKS;
 use crate::cachelet::{self, Cachelet, flag};
 use crate::core::Core;
 use crate::slots::{Tally, field};
@@ -50,6 +50,8 @@ struct Free {
     chunks: u64,
     inodes: u64,
     entries: u64,
+    /// Of the entries: those that stay for names that take the place of others.
+    kept_entries: u64,
     block_slots: u64,
 }
 
@@ -64,7 +66,7 @@ impl Free {
         let for_inodes = files.saturating_sub(self.inodes).div_ceil(slots_per_chunk);
         let (for_entries, further_names) = match cost.entries_in {
             Some(_) => {
-                let entries = files + KEPT_ENTRIES;
+                let entries = files + self.kept_entries;
                 let chunks = entries
                     .saturating_sub(self.entries)
                     .div_ceil(cost.per_chunk);
@@ -137,6 +139,7 @@ impl<M: Memories> Core<M> {
             entries: cost
                 .entries_in
                 .map_or(0, |kind| self.free_slots_of(kind) + self.held(held_entries)),
+            kept_entries: self.kept_entries(),
             block_slots: self.free_slots_of(ChunkKind::Blocks),
         };
         let slots = self.geometry.slots_per_chunk();
@@ -170,7 +173,7 @@ impl<M: Memories> Core<M> {
     fn possible_without_chunks(&self, free: &Free, cost: NameCost) -> u64 {
         let names = if cost.entries_in.is_some() {
             let words = free.blocks_beside(SPARE_BLOCKS) * LogExtentKind::Large.words();
-            free.entries.saturating_sub(KEPT_ENTRIES).min(words)
+            free.entries.saturating_sub(free.kept_entries).min(words)
         } else {
             free.blocks_beside(cost.spare_blocks) * self.names_per_block(cost)
         };
