@@ -1,8 +1,12 @@
-//! House rules for the documents: links lead somewhere, decision records are numbered.
+//! House rules for the documents: links lead somewhere, lines end at 120 columns, decision records are
+//! numbered.
 
 use crate::{Finding, Source};
 
 const RECORDS: &str = "docs/decisions/";
+
+/// Columns of a line of prose.
+pub const COLUMNS_MAX: usize = 120;
 
 /// Checks that every relative link of a Markdown file leads to a path for which `exists` holds.
 /// `exists` is asked for paths relative to the repository's root.
@@ -25,6 +29,29 @@ pub fn check_links(document: &Source, exists: impl Fn(&str) -> bool) -> Vec<Find
                 line,
                 rule: "links",
                 message: format!("`{link}` leads to {place}, which isn't there"),
+            });
+        }
+    }
+    findings
+}
+
+/// Checks that no line of prose is too long. Tables, code, and words without a space cannot be broken.
+pub fn check_width(document: &Source) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut in_code = false;
+    for (index, line) in document.text.lines().enumerate() {
+        let text = line.trim_start();
+        let is_fence = text.starts_with("```") || text.starts_with("~~~");
+        in_code ^= is_fence;
+        let columns = line.chars().count();
+        let can_be_broken = text.contains(' ') && !text.starts_with(['|', '#', '<']);
+        let is_prose = !in_code && !is_fence && can_be_broken && !line.starts_with("    ");
+        if is_prose && columns > COLUMNS_MAX {
+            findings.push(Finding {
+                path: document.path.clone(),
+                line: index + 1,
+                rule: "width",
+                message: format!("{columns} columns, at most {COLUMNS_MAX}"),
             });
         }
     }
@@ -193,6 +220,23 @@ mod tests {
             .into_iter()
             .map(|finding| (finding.line, finding.message))
             .collect()
+    }
+
+    #[test]
+    fn a_line_of_prose_has_at_most_120_columns() {
+        let lines = |text: String| {
+            let path = "docs/A.md".to_owned();
+            let findings = check_width(&Source { path, text });
+            findings
+                .into_iter()
+                .map(|finding| finding.line)
+                .collect::<Vec<_>>()
+        };
+        let words = |columns: usize| format!("a {}", "b".repeat(columns - 2));
+        assert!(lines(words(120)).is_empty());
+        assert_eq!(lines(format!("{}\n{}", words(120), words(121))), [2]);
+        let code = format!("```\n{}\n```\n    {}\n", words(130), words(130));
+        assert!(lines(format!("{code}| {} |\n{}", words(130), "b".repeat(130))).is_empty());
     }
 
     #[test]

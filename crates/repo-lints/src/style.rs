@@ -5,8 +5,11 @@ use crate::{Finding, Source};
 /// A file longer than this is several files.
 pub const LINES_MAX: usize = 800;
 
-/// Where code may be that the compiler can't prove: the door to memory, and the place where the engine
-/// lends bytes that its leases keep as they are.
+/// Columns of a comment. What is no comment is rustfmt's to break.
+pub const COLUMNS_MAX: usize = 100;
+
+/// Where code may be that the compiler can't prove: the door to memory, and the place where the
+/// engine lends bytes that its leases keep as they are.
 const UNPROVEN_ALLOWED: &[&str] = &["crates/media/", LENDING];
 const LENDING: &str = "crates/engine/src/fs/file/view.rs";
 
@@ -27,6 +30,7 @@ const LEFTOVER_MACROS: &[&str] = &[
 pub fn check_style(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     check_length(source, &mut findings);
+    check_width(source, &mut findings);
     check_leftovers(source, &mut findings);
     check_unproven(source, &mut findings);
     check_crate_attribute(source, &mut findings);
@@ -42,6 +46,23 @@ fn check_length(source: &Source, findings: &mut Vec<Finding>) {
             rule: "length",
             message: format!("{lines} lines, at most {LINES_MAX}: split it by what its parts do"),
         });
+    }
+}
+
+fn check_width(source: &Source, findings: &mut Vec<Finding>) {
+    for (line, text) in numbered(source) {
+        let comment = text.trim_start().strip_prefix("//");
+        // A row of a table cannot be broken.
+        let is_row = |text: &str| text.trim_start_matches(['/', '!', ' ']).starts_with('|');
+        let columns = text.chars().count();
+        if columns > COLUMNS_MAX && comment.is_some_and(|text| !is_row(text)) {
+            findings.push(Finding {
+                path: source.path.clone(),
+                line,
+                rule: "width",
+                message: format!("{columns} columns, at most {COLUMNS_MAX}"),
+            });
+        }
     }
 }
 
@@ -156,6 +177,19 @@ mod tests {
         assert_eq!(
             rules("crates/model/src/a.rs", &"\n".repeat(801)),
             [(801, "length")]
+        );
+    }
+
+    #[test]
+    fn a_comment_has_at_most_100_columns() {
+        let path = "crates/model/src/a.rs";
+        let comment = |columns: usize| format!("    // {}", "a".repeat(columns - 7));
+        assert_eq!(rules(path, &comment(100)), []);
+        assert_eq!(rules(path, &comment(101)), [(1, "width")]);
+        assert_eq!(rules(path, &format!("/// | {} |", "a".repeat(100))), []);
+        assert_eq!(
+            rules(path, &format!("let a = \"{}\";", "a".repeat(100))),
+            []
         );
     }
 

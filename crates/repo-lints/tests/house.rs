@@ -71,6 +71,14 @@ fn links_in_documents_resolve() {
 }
 
 #[test]
+fn lines_of_documents_are_no_longer_than_people_read() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let documents = read_sources(&root, &paths, ".md").expect("the documents can be read");
+    assert_kept(documents.iter().flat_map(documents::check_width).collect());
+}
+
+#[test]
 fn decision_records_are_numbered() {
     let paths = list_files(&repository_root()).expect("git lists the files");
     assert_kept(documents::check_records(&paths));
