@@ -1,5 +1,5 @@
-//! Commits of logged pools beside `fsync` of the file system that they lie on: files made, written and synced by some threads at once, and what
-//! other operations take while the log is taken home.
+//! Commits of logged pools beside `fsync` of the file system that they lie on: files made, written
+//! and synced by some threads at once, and what other operations take while the log is taken home.
 
 use std::fmt;
 use std::fs;
@@ -22,7 +22,8 @@ use crate::workloads::Place;
 
 /// How many operations tell what one takes while nothing goes home.
 const QUIET_OPS: usize = 10_000;
-/// Part of the log that is filled before it is taken home: where the pool begins with that by itself.
+/// Part of the log that is filled before it is taken home: where the pool begins with that by
+/// itself.
 const FILLED: u64 = 3;
 
 /// What to measure.
@@ -182,7 +183,8 @@ fn row(
     })
 }
 
-/// Lets each of some threads do `work`, with its number; gives the seconds from when all were ready to when all were done.
+/// Lets each of some threads do `work`, with its number; gives the seconds from when all were ready
+/// to when all were done.
 pub(crate) fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<f64> {
     let ready = Barrier::new(threads + 1);
     std::thread::scope(|scope| {
@@ -258,7 +260,8 @@ fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
     let quiet = (0..QUIET_OPS)
         .map(|_| create())
         .collect::<Result<Vec<_>>>()?;
-    // By small records, or the log would be more than half full, and taken home before anything is measured beside that.
+    // By small records, or the log would be more than half full, and taken home before anything is
+    // measured beside that.
     volume.settle()?;
     let counts = || fs.log_counts().unwrap_or_default();
     while counts().used_bytes < pool.superblock().log_bytes / FILLED {

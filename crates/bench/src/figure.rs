@@ -191,7 +191,8 @@ impl Point {
 }
 
 impl Figure {
-    /// The labels of the horizontal axis: each once, in the order in which the series first name them.
+    /// The labels of the horizontal axis: each once, in the order in which the series first name
+    /// them.
     pub fn labels(&self) -> Vec<&str> {
         let mut labels: Vec<&str> = Vec::new();
         for point in self.series.iter().flat_map(|series| &series.points) {
@@ -215,7 +216,8 @@ impl Series {
     }
 }
 
-/// The middle of values; of an even number of them, the mean of the two in the middle. Zero for none.
+/// The middle of values; of an even number of them, the mean of the two in the middle. Zero for
+/// none.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

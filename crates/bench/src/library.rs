@@ -36,7 +36,8 @@ struct Open {
     cred: Cred,
 }
 
-/// Makes a pool; where its medium is not named, one that is worked on in place: in an ordinary file it has no log.
+/// Makes a pool; where its medium is not named, one that is worked on in place: in an ordinary file
+/// it has no log.
 pub(crate) fn make_pool(path: &Path, options: &CreateOptions) -> vellum::Result<Pool> {
     let media = match options.media {
         MediaChoice::Auto if kind_at(path) == MediaKind::File => MediaChoice::File,

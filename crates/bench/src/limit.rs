@@ -1,4 +1,5 @@
-//! Less memory than the machine has, so that a file can be larger than what the kernel caches of it.
+//! Less memory than the machine has, so that a file can be larger than what the kernel caches of
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// Lists the processes of a group, and takes more.
 const MEMBERS: &str = "cgroup.procs";
 
-/// Keeps this process, and what the kernel caches for it, to so many bytes of memory while it lives: a control group of its own, in either version.
+/// Keeps this process, and what the kernel caches for it, to so many bytes of memory while it
+/// lives: a control group of its own, in either version.
 pub(crate) struct MemoryLimit {
     group: PathBuf,
     before: PathBuf,
@@ -53,7 +55,8 @@ fn enter(group: &Path) -> std::io::Result<()> {
     fs::write(group.join(MEMBERS), std::process::id().to_string())
 }
 
-/// The group of the hierarchy with that controller, in a process's list; without one, that of version 2.
+/// The group of the hierarchy with that controller, in a process's list; without one, that of
+/// version 2.
 fn group_in<'a>(list: &'a str, controller: &str) -> Option<&'a str> {
     list.lines().find_map(|line| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;

@@ -50,13 +50,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it makes in memory
-    /// or where the name says.
+    /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it
+    /// makes in memory or where the name says.
     pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
         Self::mounted(name, image_bytes, Mounting::default())
     }
 
-    /// The same, with an ext4 that it makes mounted so. A directory is taken as somebody mounted it.
+    /// The same, with an ext4 that it makes mounted so. A directory is taken as somebody mounted
+    /// it.
     pub(crate) fn mounted(name: &str, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
         let image_dir = match name {
             EXT4_RAM => Some(MEMORY_DIR),
@@ -117,7 +118,8 @@ fn kind_of(dir: &Path) -> Result<&'static str> {
 pub(crate) struct Mounting<'o> {
     /// Options of mount(8).
     pub(crate) options: &'o str,
-    /// Its loop device passes the cache of the file that it is over: what ext4 itself caches is all that there is in memory.
+    /// Its loop device passes the cache of the file that it is over: what ext4 itself caches is all
+    /// that there is in memory.
     pub(crate) is_cached_once: bool,
     /// Inodes that it is made with, if not as many as usual for its size.
     pub(crate) inodes: Option<usize>,
@@ -220,7 +222,8 @@ impl Ext4Loop {
         self.attach(Mounting::default())
     }
 
-    /// The time that mounting takes of what a power cut would leave now, which is what the image has, once something was done to that.
+    /// The time that mounting takes of what a power cut would leave now, which is what the image
+    /// has, once something was done to that.
     pub(crate) fn mount_as_cut(
         &self,
         before: impl FnOnce(&Path) -> Result<()>,

@@ -60,8 +60,8 @@ pub(crate) trait Side: Sync {
     /// Renames.
     fn rename(&self, from: &Self::Dir, old: &CStr, to: &Self::Dir, new: &CStr) -> Result<()>;
 
-    /// Lists a whole directory with names borrowed from the listing's buffer; gives how many entries
-    /// there are beside `.` and `..`.
+    /// Lists a whole directory with names borrowed from the listing's buffer; gives how many
+    /// entries there are beside `.` and `..`.
     fn list(&self, dir: &Self::Dir) -> Result<u64>;
 
     /// Lists a whole directory, each name copied into memory of its own.

@@ -1,7 +1,9 @@
-//! A pool whose flushes take longer: memory on which making a line durable costs what the experimenter says.
+//! A pool whose flushes take longer: memory on which making a line durable costs what the
+//! experimenter says.
 //!
-//! Everything else is the mapped pool's. The wait is where the line is flushed or written past the cache, once for each line, so
-//! that lines of one operation add up, as on a medium with one write at a time.
+//! Everything else is the mapped pool's. The wait is where the line is flushed or written past the
+//! cache, once for each line, so that lines of one operation add up, as on a medium with one write
+//! at a time.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What names take in memory. A program of its own: what it measures is the process's, and other tests give memory back meanwhile.
+//! What names take in memory. A program of its own: what it measures is the process's, and other
+//! tests give memory back meanwhile.
 #![allow(missing_docs)]
 
 mod small;

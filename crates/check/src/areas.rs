@@ -1,7 +1,7 @@
 //! The namespace *adaptive*: the area table, and the entries that the state-maps tell of.
 //!
-//! The truth is read here: which areas there are, which entries, and which of two of one name counts. What leads to them is in
-//! [`crate::derived`].
+//! The truth is read here: which areas there are, which entries, and which of two of one name
+//! counts. What leads to them is in [`crate::derived`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -56,7 +56,8 @@ pub struct Areas {
     pub blocks: Vec<u64>,
     /// The areas, by number.
     pub list: Vec<Area>,
-    /// Slots that are nobody's name, and how many: heads and maps of extents, entries that do not count, blocks of hash tables.
+    /// Slots that are nobody's name, and how many: heads and maps of extents, entries that do not
+    /// count, blocks of hash tables.
     pub(crate) held: Vec<(u64, u64)>,
     /// The paths of entries, by slot.
     pub(crate) paths: HashMap<u64, PathOf>,
@@ -81,7 +82,8 @@ struct Entry {
     path: PathOf,
 }
 
-/// Where the names in a directory lie, and the slot of the entry with its path; none for an area's root.
+/// Where the names in a directory lie, and the slot of the entry with its path; none for an area's
+/// root.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Home {
     area: u32,
@@ -227,7 +229,8 @@ impl Areas {
         index.ok().map(|index| &self.list[index])
     }
 
-    /// Tells what is wrong with areas; of what a close made only where `sink` has found nothing else.
+    /// Tells what is wrong with areas; of what a close made only where `sink` has found nothing
+    /// else.
     pub(crate) fn judge(&self, nodes: &Nodes, sink: &mut Sink) {
         for (&number, &is_named) in &self.unsound {
             if is_named || number == ROOT_AREA {
@@ -343,7 +346,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Whether the entry at `slot` is dead and of an inode that is free now: its state was to go next, and recovery takes it.
+    /// Whether the entry at `slot` is dead and of an inode that is free now: its state was to go
+    /// next, and recovery takes it.
     fn is_of_a_removed_directory(&self, slot: u64) -> bool {
         let at = self.geometry.slot_at(slot);
         let parent = self.view.word(at + PathEntryHead::PARENT);
@@ -462,7 +466,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The one of several entries of one name that counts: one that is dead, else one whose path fits.
+    /// The one of several entries of one name that counts: one that is dead, else one whose path
+    /// fits.
     fn choose_twin<'e>(&mut self, group: &'e [Entry], homes: &Homes<'e>) -> &'e Entry {
         let dead = group.iter().find(|entry| !entry.name.alive);
         let mut fitting = Vec::new();
@@ -544,7 +549,8 @@ impl<'e> Homes<'e> {
         homes
     }
 
-    /// Finds out the home of a directory; where two entries name it, from that of the directory it is in.
+    /// Finds out the home of a directory; where two entries name it, from that of the directory it
+    /// is in.
     fn ask(&mut self, reader: &Reader<'_, '_>, directory: u32) {
         let mut asked = vec![directory];
         let mut waiting = std::collections::HashSet::new();
@@ -577,8 +583,8 @@ impl<'e> Homes<'e> {
         }
     }
 
-    /// Whether a name lies in its directory's home, and its path goes on from its directory's; nothing where the
-    /// directory has no home, because nothing sound names it.
+    /// Whether a name lies in its directory's home, and its path goes on from its directory's;
+    /// nothing where the directory has no home, because nothing sound names it.
     fn fits(&self, reader: &Reader<'_, '_>, entry: &Entry) -> Option<bool> {
         let home = (*self.known.get(&entry.name.directory)?)?;
         if home.area != entry.path.area {

@@ -1,4 +1,5 @@
-//! The mapping: what every data block is to which file, by the mapping table or by the files' trees.
+//! The mapping: what every data block is to which file, by the mapping table or by the files'
+//! trees.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

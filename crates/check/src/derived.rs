@@ -1,5 +1,6 @@
-//! What leads to the entries of the namespace *adaptive*: words of the directories' logs, places in the inodes of directories;
-//! and what a close in order makes of them beside, hash tables and counts of areas, which mean nothing on a pool that was not closed.
+//! What leads to the entries of the namespace *adaptive*: words of the directories' logs, places in
+//! the inodes of directories; and what a close in order makes of them beside, hash tables and
+//! counts of areas, which mean nothing on a pool that was not closed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,7 +33,8 @@ struct Reader<'r, 'v> {
 }
 
 impl Logs {
-    /// Reads what leads to the names, which are known, and what a close made, if the pool was closed.
+    /// Reads what leads to the names, which are known, and what a close made, if the pool was
+    /// closed.
     pub(crate) fn read_derived(
         &mut self,
         view: &View,
@@ -94,8 +96,8 @@ impl Reader<'_, '_> {
         areas.fault(class, Severity::Damage, place, detail);
     }
 
-    /// Every living name has its word in its directory's log; every other word names one that is dead, or on a pool that was not
-    /// closed nothing yet; cookies ascend.
+    /// Every living name has its word in its directory's log; every other word names one that is
+    /// dead, or on a pool that was not closed nothing yet; cookies ascend.
     fn read_words(&mut self, words: &[Word]) {
         let by_slot = |(index, name): (usize, &Name)| (name.slot, index);
         let by_slot: HashMap<u64, usize> =
@@ -241,7 +243,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Every name of the area has one word, in one of its two lines; there are no others, and the heads know of them.
+    /// Every name of the area has one word, in one of its two lines; there are no others, and the
+    /// heads know of them.
     fn judge_table(&mut self, area: &Area, root: TableRoot, names: &[Name]) {
         let place = Place::Area(area.number);
         let Some((level, blocks)) = self.blocks_of(root) else {

@@ -19,7 +19,8 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// The copies are rewritten one after the other, so a crash leaves older ones. The table is changed while the pool is closed.
+    /// The copies are rewritten one after the other, so a crash leaves older ones. The table is
+    /// changed while the pool is closed.
     pub(crate) fn judge(&self, superblock: &Superblock, is_strict: bool, sink: &mut Sink) {
         for &(name, sequence) in &self.stale {
             let counts = superblock.sequence;
@@ -119,7 +120,8 @@ pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
     found.check_readable().map(|()| found)
 }
 
-/// Where the last copy of the superblock is looked for. Behind a pool there may be blocks of files, or other file systems.
+/// Where the last copy of the superblock is looked for. Behind a pool there may be blocks of files,
+/// or other file systems.
 fn last_copy_at(view: &View) -> u64 {
     let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {

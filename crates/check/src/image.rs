@@ -107,7 +107,8 @@ impl<M: Persistent + ?Sized> Image for MemoryImage<'_, M> {
         if end.is_none_or(|end| end > self.0.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // What is lost in this read changes the condition, what was lost before is counted for who watches.
+        // What is lost in this read changes the condition, what was lost before is counted for who
+        // watches.
         self.0.watch();
         let before = (self.0.condition(), faults().count);
         self.0.read(at, out);
@@ -195,7 +196,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Fills `out` with what lies under everything that was laid over the image; `false`: it cannot be read.
+    /// Fills `out` with what lies under everything that was laid over the image; `false`: it cannot
+    /// be read.
     pub(crate) fn read_under(&self, at: u64, out: &mut [u8]) -> bool {
         self.image.read(at, out).is_ok()
     }

@@ -31,7 +31,8 @@ pub struct Node {
     pub ctime: i64,
     /// Its root word.
     pub root: u64,
-    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail, of *adaptive*: the place.
+    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail, of
+    /// *adaptive*: the place.
     pub detail: u64,
     /// Reserved fields that are set.
     pub reserved: Option<&'static str>,

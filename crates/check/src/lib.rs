@@ -84,15 +84,17 @@ pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
 /// A line of metadata, by its offset.
 pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
-/// What there is beside the pool's bytes: of what a killed process did, and of further file systems.
+/// What there is beside the pool's bytes: of what a killed process did, and of further file
+/// systems.
 #[derive(Clone, Copy, Default)]
 pub struct Left<'a> {
-    /// All bytes of the file or device that the pool lies in, where its further file systems are; nothing: these are not looked for.
+    /// All bytes of the file or device that the pool lies in, where its further file systems are;
+    /// nothing: these are not looked for.
     pub file: Option<&'a dyn Image>,
     /// Lines in memory of a pool with a log: these lie over home and log.
     pub lines: &'a [Line],
-    /// The boot of this machine; zeros: not known. Metadata whose data lie elsewhere are looked at as the last commit left them, but under
-    /// the boot under which they were last changed.
+    /// The boot of this machine; zeros: not known. Metadata whose data lie elsewhere are looked at
+    /// as the last commit left them, but under the boot under which they were last changed.
     pub boot: [u8; 16],
 }
 

@@ -1,4 +1,5 @@
-//! The log of a logged pool: what its records say lies over home, as an opening would lay it, and home is what its sum says.
+//! The log of a logged pool: what its records say lies over home, as an opening would lay it, and
+//! home is what its sum says.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,8 @@ pub struct RedoLog {
     pub previous: Option<u64>,
     /// The newest content of every line that a record has, by pool offset.
     pub lines: Lines,
-    /// The blocks of files that need not be where they belong before an opening puts them there, by pool offset.
+    /// The blocks of files that need not be where they belong before an opening puts them there, by
+    /// pool offset.
     pub blocks: Lines,
     /// Lines that a checkpoint was taking home.
     moving: Lines,
@@ -147,8 +149,8 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, newer: &[Line],
     }
 }
 
-/// The sum of home with `moving` laid over it; `None` if some of it cannot be read, which is told elsewhere. Chunks of metadata that the log
-/// leaves free have nothing in them.
+/// The sum of home with `moving` laid over it; `None` if some of it cannot be read, which is told
+/// elsewhere. Chunks of metadata that the log leaves free have nothing in them.
 fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u64> {
     let geometry = superblock.geometry();
     let chunks_end = geometry.meta_at + geometry.meta_chunks * geometry.chunk_bytes;
@@ -180,7 +182,8 @@ fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u
     Some(sum)
 }
 
-/// Home is as it was before the checkpoint that the anchor tells of, or on the way to what it is to be.
+/// Home is as it was before the checkpoint that the anchor tells of, or on the way to what it is to
+/// be.
 fn judge_sum(found: Option<u64>, is_short: bool, point: AnchorPoint, sink: &mut Sink) {
     let place = Place::Offset(0);
     if is_short {

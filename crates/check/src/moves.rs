@@ -1,4 +1,5 @@
-//! What is left to be done of a move of directories with what is below them, in the namespace *adaptive*, laid over the image.
+//! What is left to be done of a move of directories with what is below them, in the namespace
+//! *adaptive*, laid over the image.
 
 use vellum_layout::{
     AreaTableHead, BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode,

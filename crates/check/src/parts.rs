@@ -1,4 +1,5 @@
-//! Further file systems of a pool: whether they are where its table says. What is in them is checked by itself.
+//! Further file systems of a pool: whether they are where its table says. What is in them is
+//! checked by itself.
 
 use vellum_layout::{BLOCK_BYTES, FsRecord, Superblock, uuid_text};
 

@@ -1,5 +1,5 @@
-//! The directories' logs of the namespace *tree*: blocks with records of names that came and went, up to the
-//! tail that the directory's inode holds.
+//! The directories' logs of the namespace *tree*: blocks with records of names that came and went,
+//! up to the tail that the directory's inode holds.
 
 use std::collections::HashSet;
 
@@ -237,7 +237,8 @@ impl Logs {
     }
 }
 
-/// The words of records from `place` up to `next` that tell nothing: that a name went which never came.
+/// The words of records from `place` up to `next` that tell nothing: that a name went which never
+/// came.
 fn fill(place: LogPlace, next: LogPlace, owner: LogOwner) -> Option<Vec<u64>> {
     const NAME: [u8; NAME_MAX] = [0; NAME_MAX];
     let (mut at, mut words) = (place, Vec::new());

@@ -177,8 +177,8 @@ classes! {
 }
 
 impl Class {
-    /// Whether a crash may leave such a thing, which the next opening mends: only where the pool was
-    /// not closed in order.
+    /// Whether a crash may leave such a thing, which the next opening mends: only where the pool
+    /// was not closed in order.
     pub fn may_be_residue(self) -> bool {
         matches!(
             self,

@@ -24,7 +24,8 @@ pub enum Holder {
     Tree(usize),
     /// A block of the area table, with this slot.
     AreaTable(u64),
-    /// Something else of areas, with this first slot: a head and a map, an entry that does not count, a block of a hash table.
+    /// Something else of areas, with this first slot: a head and a map, an entry that does not
+    /// count, a block of a hash table.
     OfAreas(u64),
 }
 
@@ -267,8 +268,8 @@ impl Saved {
         }
     }
 
-    /// Whether the line fits its checksum: that of the epoch and the three words before, in order of
-    /// address.
+    /// Whether the line fits its checksum: that of the epoch and the three words before, in order
+    /// of address.
     pub(crate) fn is_sound(&self, epoch: u32) -> bool {
         let words = [epoch.into(), self.live_map_check, self.inodes, self.blocks];
         self.check == u64::from(vellum_layout::checksum_words(&words))

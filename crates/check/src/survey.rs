@@ -22,7 +22,8 @@ pub fn superblock(image: &dyn Image) -> Option<Superblock> {
     entrance::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
 }
 
-/// The same, whether all of the pool is there or not: of a pool whose data lie elsewhere there may be its own bytes alone.
+/// The same, whether all of the pool is there or not: of a pool whose data lie elsewhere there may
+/// be its own bytes alone.
 pub fn entrance(image: &dyn Image) -> Option<Superblock> {
     entrance::counting(&View::new(image)).ok()
 }
@@ -51,7 +52,8 @@ pub fn may_store(geometry: &Geometry, pair: &JournalPair) -> bool {
     journal::may_store(geometry, pair.at)
 }
 
-/// The stores that are left to be made of a move of directories, by pool offset; none where there is no list, or one that is unsound.
+/// The stores that are left to be made of a move of directories, by pool offset; none where there
+/// is no list, or one that is unsound.
 pub fn moves(image: &dyn Image, geometry: &Geometry) -> Vec<(u64, u64)> {
     let mut view = View::new(image);
     moves::evaluate(&mut view, geometry, true, &mut Sink::default());

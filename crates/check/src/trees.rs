@@ -1,5 +1,5 @@
-//! The trees of files, where the mapping keeps one for each: their words, and the metadata blocks that
-//! their nodes lie in.
+//! The trees of files, where the mapping keeps one for each: their words, and the metadata blocks
+//! that their nodes lie in.
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, MappingKind, RADIX_LEVELS_MAX,
@@ -70,8 +70,8 @@ struct Reader<'a> {
     view: &'a View<'a>,
     geometry: &'a Geometry,
     chunks: &'a Chunks,
-    /// One bit a metadata block: a node that was read. Of what a second way to it finds, only what is sound
-    /// there is told.
+    /// One bit a metadata block: a node that was read. Of what a second way to it finds, only what
+    /// is sound there is told.
     seen: Vec<u64>,
     /// The node that is being read was read before.
     again: bool,
@@ -124,8 +124,8 @@ impl Trees {
 }
 
 impl Reader<'_> {
-    /// Reads what a word leads to. `above` is the level of the node that it stands in, if it does not
-    /// stand in the inode.
+    /// Reads what a word leads to. `above` is the level of the node that it stands in, if it does
+    /// not stand in the inode.
     fn word(&mut self, inode: u64, word: TreeWord, first: u64, above: Option<u32>) {
         let id = inode as u32;
         let (block, state) = match word.decode(id, first as u32) {

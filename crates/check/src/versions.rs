@@ -1,5 +1,5 @@
-//! Versions of metadata whose data lie elsewhere: what transactions that were not committed have changed is looked at as it was before, as an
-//! opening would take it back.
+//! Versions of metadata whose data lie elsewhere: what transactions that were not committed have
+//! changed is looked at as it was before, as an opening would take it back.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ pub struct Versions {
     pub latest: u64,
     /// Pool offsets of versions of what is no piece of metadata, or of no transaction.
     pub impossible: Vec<u64>,
-    /// What pieces held before the first transaction behind the committed one that changed them, with its number.
+    /// What pieces held before the first transaction behind the committed one that changed them,
+    /// with its number.
     originals: BTreeMap<u64, (u64, [u8; 128])>,
     /// The last transaction that changed each piece.
     changed: BTreeMap<u64, u64>,
@@ -82,15 +83,16 @@ impl Versions {
         self.committed.is_some() && !self.originals.is_empty()
     }
 
-    /// Whether a piece was changed by one of the last two transactions, the only ones that may not have been committed.
+    /// Whether a piece was changed by one of the last two transactions, the only ones that may not
+    /// have been committed.
     pub fn is_recent(&self, piece: u64) -> bool {
         let last = self.changed.get(&piece);
         last.is_some_and(|&last| last + 1 >= self.latest)
     }
 }
 
-/// Lays originals over the image, unless `boot` is that of the last opener and no data were lost. Where the entrance does not say what was committed,
-/// the metadata are looked at as they are.
+/// Lays originals over the image, unless `boot` is that of the last opener and no data were lost.
+/// Where the entrance does not say what was committed, the metadata are looked at as they are.
 pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, boot: [u8; 16], sink: &mut Sink) {
     let found = VersionsPlan::of(&superblock.geometry()).zip(Versions::read(view, superblock));
     let Some((plan, versions)) = found else {

@@ -61,8 +61,8 @@ pub(crate) struct Gone {
     /// In seconds since 1970; none: that is not known.
     pub(crate) merged: Option<u32>,
     pub(crate) reason: String,
-    /// Bytes of the names below its root then, or of those of the directory that inherited it, lookups of late, and what these were compared
-    /// with; none: nobody counted.
+    /// Bytes of the names below its root then, or of those of the directory that inherited it,
+    /// lookups of late, and what these were compared with; none: nobody counted.
     pub(crate) bytes: Option<u64>,
     pub(crate) reads: Option<u32>,
     pub(crate) average_reads: Option<u32>,
@@ -294,8 +294,8 @@ fn listed(areas: &Areas) -> String {
 }
 
 impl Evolved {
-    /// Makes rounds of evolving: as many as are asked for, or until, behind those that a rename is remembered for, there is one in which
-    /// nothing was done.
+    /// Makes rounds of evolving: as many as are asked for, or until, behind those that a rename is
+    /// remembered for, there is one in which nothing was done.
     pub(crate) fn now(fs: &Arc<RealFs>, most: Option<u64>) -> vellum::Result<Self> {
         let (mut rounds, mut decisions) = (0, Vec::new());
         let mut is_over = most == Some(0);

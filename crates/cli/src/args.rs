@@ -29,8 +29,9 @@ Environment:
 /// A file system for persistent memory.
 ///
 /// A pool is an ordinary file, a block device or a device-DAX node. It is used linked into a
-/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool. A pool
-/// can have several file systems (`vellum fs`): where a pool is taken, `POOL:NAME` is one of them.
+/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool. A
+/// pool can have several file systems (`vellum fs`): where a pool is taken, `POOL:NAME` is one of
+/// them.
 #[derive(Debug, Parser)]
 #[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -127,7 +128,8 @@ pub(crate) struct Further {
 /// What to take the medium for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Media {
-    /// What it turns out to be: persistent memory, memory, or else a file, in which mkfs makes a pool with a log
+    /// What it turns out to be: persistent memory, memory, or else a file, in which mkfs makes a
+    /// pool with a log
     #[default]
     Auto,
     /// Persistent memory, or fail
@@ -136,7 +138,8 @@ pub(crate) enum Media {
     File,
     /// Memory that need not survive a reboot
     Memory,
-    /// A file or block device that survives power cuts: metadata in memory, made durable by a log (mkfs only; later the pool says it)
+    /// A file or block device that survives power cuts: metadata in memory, made durable by a log
+    /// (mkfs only; later the pool says it)
     Logged,
 }
 
@@ -145,7 +148,8 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
-    /// Names with their whole paths, as ADAM has them, in areas that come and go by how directories are used: to compare with
+    /// Names with their whole paths, as ADAM has them, in areas that come and go by how directories
+    /// are used: to compare with
     Adaptive,
     /// A log and a radix tree for each directory, as NOVA has them: to compare with
     Tree,
@@ -197,7 +201,8 @@ pub(crate) struct Opening {
     /// What to take the medium for
     #[arg(long, value_enum, default_value_t)]
     pub(crate) media: Media,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they were last; once for each
+    /// The file or device with the data, of a pool that has them apart, if they are not where they
+    /// were last; once for each
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Vec<PathBuf>,
 }
@@ -205,31 +210,34 @@ pub(crate) struct Opening {
 /// What a new pool, or a new file system of one, is to be like.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Making {
-    /// Its bytes, with K, M, G or T (binary); without it mkfs takes a device whole, and what has its data apart is as large as it has to be
+    /// Its bytes, with K, M, G or T (binary); without it mkfs takes a device whole, and what has
+    /// its data apart is as large as it has to be
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// The data are to lie on another file or device. Metadata and their log stay in the pool (--media logged), or metadata and versions of
-    /// them in persistent memory (--media dax; to try it, --media memory)
+    /// The data are to lie on another file or device. Metadata and their log stay in the pool
+    /// (--media logged), or metadata and versions of them in persistent memory (--media dax; to try
+    /// it, --media memory)
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// Bytes of that file; a device is taken whole without it
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "data")]
     pub(crate) data_size: Option<u64>,
-    /// Reserve no room on the data medium for a copy of metadata that lie in memory: `vellum flush` cannot make the medium one that has
-    /// everything
+    /// Reserve no room on the data medium for a copy of metadata that lie in memory: `vellum flush`
+    /// cannot make the medium one that has everything
     #[arg(long, requires = "data")]
     pub(crate) no_copy: bool,
     /// How names are kept
     #[arg(long, value_enum, default_value_t)]
     pub(crate) namespace: Namespace,
-    /// How file blocks are found [default: hashfs; with a log, or --data, extent, unless --run-blocks or --span-lines is given]
+    /// How file blocks are found [default: hashfs; with a log, or --data, extent, unless
+    /// --run-blocks or --span-lines is given]
     #[arg(long, value_enum)]
     pub(crate) mapping: Option<Mapping>,
     /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
     #[arg(long, value_name = "N")]
     pub(crate) run_blocks: Option<u32>,
-    /// Lines of the table, side by side, on which hashfs looks for consecutive runs of a file: 1, 2, 4
-    /// and so on up to 256 [default: 16; with --run-blocks 1: 1]
+    /// Lines of the table, side by side, on which hashfs looks for consecutive runs of a file: 1,
+    /// 2, 4 and so on up to 256 [default: 16; with --run-blocks 1: 1]
     #[arg(long, value_name = "N")]
     pub(crate) span_lines: Option<u16>,
     /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
@@ -241,7 +249,8 @@ pub(crate) struct Making {
     /// A name for people, at most 64 bytes
     #[arg(long, default_value = "")]
     pub(crate) label: String,
-    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log, or --data, a 64th of the data]
+    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log, or --data, a 64th
+    /// of the data]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     pub(crate) metadata: Option<u64>,
     /// Operations that can be under way at once, 2 to 1024 [default: by size]
@@ -289,9 +298,9 @@ pub(crate) struct Umount {
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]
     pub(crate) lazy: bool,
-    /// Cut off whoever uses it, in other mount namespaces (containers) too, and close the pool; what they have written
-    /// is in it. Of what is mounted in other namespaces alone, too; and, by its POOL, of what is
-    /// mounted nowhere any more while files of it are open
+    /// Cut off whoever uses it, in other mount namespaces (containers) too, and close the pool;
+    /// what they have written is in it. Of what is mounted in other namespaces alone, too; and, by
+    /// its POOL, of what is mounted nowhere any more while files of it are open
     #[arg(long, short, conflicts_with = "lazy")]
     pub(crate) force: bool,
     /// Then write what the pool has beside its data medium to that, as `vellum flush` does
@@ -330,11 +339,12 @@ Examples:
   vellum info --json pool.img | jq .space.free_bytes
   vellum info --images")]
 pub(crate) struct Info {
-    /// The pool, or the directory it is mounted on; with --images a directory in memory [default: /dev/shm]
+    /// The pool, or the directory it is mounted on; with --images a directory in memory [default:
+    /// /dev/shm]
     #[arg(required_unless_present = "images")]
     pub(crate) pool: Option<PathBuf>,
-    /// List the metadata of pools in memory instead: whose they are, how large and old, and whether they are in use, can be taken in by the next
-    /// opening of their pool, or are of use to nobody
+    /// List the metadata of pools in memory instead: whose they are, how large and old, and whether
+    /// they are in use, can be taken in by the next opening of their pool, or are of use to nobody
     #[arg(long)]
     pub(crate) images: bool,
     /// Write JSON
@@ -367,7 +377,8 @@ pub(crate) struct Check {
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they were last; once for each
+    /// The file or device with the data, of a pool that has them apart, if they are not where they
+    /// were last; once for each
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Vec<PathBuf>,
     /// Count what a crash leaves behind as damage too
@@ -423,10 +434,12 @@ pub(crate) struct Repair {
     /// Put back what an earlier repair overwrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "dry_run", "undo", "no_undo"])]
     pub(crate) restore: Option<PathBuf>,
-    /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
+    /// Give up what a killed process had not synced: the pool is as of its last commit (--media
+    /// logged)
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) last_epoch: bool,
-    /// Take the data medium as it is, though it or the pool is an old copy; then mend what does not fit
+    /// Take the data medium as it is, though it or the pool is an old copy; then mend what does not
+    /// fit
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) accept_data: bool,
     /// Write JSON
@@ -496,7 +509,8 @@ pub(crate) struct Evolve {
 /// What to show of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
-    /// The areas of the namespace adaptive: their numbers, labels, names and root directories, and where merged ones went
+    /// The areas of the namespace adaptive: their numbers, labels, names and root directories, and
+    /// where merged ones went
     Areas,
 }
 

@@ -1,4 +1,5 @@
-//! The bytes of a pool that nobody has open, to be looked at: the pool's own, and those of its data behind them.
+//! The bytes of a pool that nobody has open, to be looked at: the pool's own, and those of its data
+//! behind them.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +12,8 @@ use vellum_terminal::{Failure, Outcome};
 
 use crate::place;
 
-/// A pool, or a file system of one, locked against writers for as long as it is open, as is the medium of its data. Others of the same pool may be
-/// written to meanwhile.
+/// A pool, or a file system of one, locked against writers for as long as it is open, as is the
+/// medium of its data. Others of the same pool may be written to meanwhile.
 pub(crate) struct Bytes {
     file: File,
     /// Where the pool's own bytes begin in the file, and how many there are.
@@ -106,7 +107,8 @@ impl Image for Bytes {
     }
 }
 
-/// Opens a pool's file, of which one file system is locked against writers for as long as it is open.
+/// Opens a pool's file, of which one file system is locked against writers for as long as it is
+/// open.
 fn open(place: &PoolPath) -> Outcome<File> {
     let pool = &place.pool;
     let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;

@@ -1,4 +1,5 @@
-//! `vellum flush` and `vellum attach`: a data medium with all that a pool has, taken from one machine to another.
+//! `vellum flush` and `vellum attach`: a data medium with all that a pool has, taken from one
+//! machine to another.
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +116,8 @@ pub(crate) fn flush(args: &Flush) -> Outcome {
     Ok(())
 }
 
-/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data medium; `None`: that has no room for one.
+/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data
+/// medium; `None`: that has no room for one.
 pub(crate) fn make_whole(
     pool: &Path,
     opening: &Opening,

@@ -1,9 +1,10 @@
 //! The command as mount(8), fstab, mkfs(8) and fsck(8) call it.
 //!
-//! `mount -t vellum POOL DIR -o OPTIONS` runs `mount.vellum POOL DIR [-sfnrvw] [-o OPTIONS] [-t TYPE]`, a link to this
-//! program; with `-t fuse.vellum` it runs `mount.fuse.vellum` so, or else the helper of libfuse, which runs
-//! `vellum POOL DIR -o OPTIONS`. Either is put into the words of `vellum mount` before anything else looks at it.
-//! `mkfs.vellum` is `vellum mkfs`. `fsck.vellum` is `vellum check`, and `vellum repair --yes` with -a, -p or -y.
+//! `mount -t vellum POOL DIR -o OPTIONS` runs `mount.vellum POOL DIR [-sfnrvw] [-o OPTIONS] [-t
+//! TYPE]`, a link to this program; with `-t fuse.vellum` it runs `mount.fuse.vellum` so, or else
+//! the helper of libfuse, which runs `vellum POOL DIR -o OPTIONS`. Either is put into the words of
+//! `vellum mount` before anything else looks at it. `mkfs.vellum` is `vellum mkfs`. `fsck.vellum`
+//! is `vellum check`, and `vellum repair --yes` with -a, -p or -y.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -143,7 +144,8 @@ fn as_mount(given: Vec<OsString>) -> Vec<OsString> {
                         'f' => vec!["--fake".into()],
                         'r' => ["-o", "ro"].map(Into::into).to_vec(),
                         'w' => ["-o", "rw"].map(Into::into).to_vec(),
-                        // There is no table to be written but the kernel's, and nothing more to say.
+                        // There is no table to be written but the kernel's, and nothing more to
+                        // say.
                         _ => Vec::new(),
                     });
                 }

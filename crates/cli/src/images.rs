@@ -1,4 +1,5 @@
-//! `vellum info --images` and `vellum prune`: metadata of pools in memory, which killed processes left.
+//! `vellum info --images` and `vellum prune`: metadata of pools in memory, which killed processes
+//! left.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -32,7 +33,8 @@ Examples:
   vellum prune --force vellum-7ba20133...
   vellum prune vellum-7ba20133...")]
 pub(crate) struct Prune {
-    /// Images as `vellum info --images` lists them, by path or name [default: those whose pool is gone]
+    /// Images as `vellum info --images` lists them, by path or name [default: those whose pool is
+    /// gone]
     pub(crate) images: Vec<PathBuf>,
     /// Those of which it cannot be told whether their pool is gone, too; of those that are named
     /// all that no process works on. What they have that was not synced is lost
@@ -146,7 +148,8 @@ pub(crate) fn prune(args: &Prune) -> Outcome {
     Ok(())
 }
 
-/// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory there.
+/// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory
+/// there.
 pub(crate) fn sweep() {
     let images = images_in(Path::new(SHARED_DIR), boot_id());
     for image in images.unwrap_or_default() {

@@ -44,7 +44,8 @@ pub(crate) struct Information {
     /// What was done with the log since the opening, if there is one and it is written to.
     #[serde(default)]
     pub(crate) log: Option<LogPart>,
-    /// What was done with versions of metadata since the opening, if there are any and they are written to.
+    /// What was done with versions of metadata since the opening, if there are any and they are
+    /// written to.
     #[serde(default)]
     pub(crate) versions: Option<VersionsPart>,
     /// What reading costs on this machine, if it was measured.
@@ -116,7 +117,8 @@ pub(crate) struct DataPart {
     pub(crate) bytes: u64,
     /// Its identity, which the pool knows it by.
     pub(crate) id: String,
-    /// Whether it alone has everything, by the copy of the metadata that it carries; nothing, if it carries none.
+    /// Whether it alone has everything, by the copy of the metadata that it carries; nothing, if it
+    /// carries none.
     #[serde(default)]
     pub(crate) carries_all: Option<bool>,
 }
@@ -170,13 +172,13 @@ pub(crate) struct CountersPart {
 pub(crate) struct ReadingPart {
     /// By which rule reads choose between them.
     pub(crate) rule: String,
-    /// How many times as much as the best that rule pays of what can be avoided, at most; none: it has no
-    /// such bound.
+    /// How many times as much as the best that rule pays of what can be avoided, at most; none: it
+    /// has no such bound.
     #[serde(default)]
     pub(crate) avoidable_bound: Option<f64>,
-    /// These costs were measured by a file that was read for long, and reads choose by them; or, of a pool that is
-    /// not mounted, by the file `measured_by`. Else they were measured now with searches that find nothing, and reads
-    /// search until they know better.
+    /// These costs were measured by a file that was read for long, and reads choose by them; or, of
+    /// a pool that is not mounted, by the file `measured_by`. Else they were measured now with
+    /// searches that find nothing, and reads search until they know better.
     #[serde(default)]
     pub(crate) decides: bool,
     /// The file that was found to measure by.
@@ -227,10 +229,12 @@ pub(crate) struct OpenedPart {
     pub(crate) was_clean: bool,
     pub(crate) journal_records_applied: u64,
     pub(crate) orphans_freed: u64,
-    /// What became of what a killed process had in memory: `none` (there was nothing), `adopted` or `lost`.
+    /// What became of what a killed process had in memory: `none` (there was nothing), `adopted` or
+    /// `lost`.
     #[serde(default)]
     pub(crate) image: String,
-    /// Pieces of 128 bytes of metadata that were taken back, because what changed them had not been committed with its data.
+    /// Pieces of 128 bytes of metadata that were taken back, because what changed them had not been
+    /// committed with its data.
     #[serde(default)]
     pub(crate) pieces_taken_back: u64,
 }
@@ -341,7 +345,8 @@ impl Information {
         self
     }
 
-    /// With what reading costs, measured by a file of the pool, if there is one that is long enough.
+    /// With what reading costs, measured by a file of the pool, if there is one that is long
+    /// enough.
     fn measured_by_a_file(self, volume: &Volume) -> Self {
         let by = sample(volume).filter(|(_, file)| file.handle().read_costs().is_some());
         let mut information = self.measured(volume.fs());
@@ -432,7 +437,8 @@ pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     in_use.map_or_else(|| mounted.last().cloned(), |at| mounted.get(at).cloned())
 }
 
-/// The pool that is meant, where the directory of a mount is named whose process has ended; says so.
+/// The pool that is meant, where the directory of a mount is named whose process has ended; says
+/// so.
 pub(crate) fn pool_of(named: &Path) -> PathBuf {
     let Some(mounted) = mount_of(named).filter(mounts::Mounted::is_dead) else {
         return named.to_owned();

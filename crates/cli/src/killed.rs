@@ -1,5 +1,6 @@
-//! What a killed process left in memory of a pool with a log, and what was not committed of metadata whose data lie elsewhere: for commands
-//! that look at the pool's bytes without opening it.
+//! What a killed process left in memory of a pool with a log, and what was not committed of
+//! metadata whose data lie elsewhere: for commands that look at the pool's bytes without opening
+//! it.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -100,7 +101,8 @@ pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
     }
 }
 
-/// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command works on the pool's bytes.
+/// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command
+/// works on the pool's bytes.
 pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcome {
     let image = Bytes::open(pool, &opening.data)?;
     let has_versions =

@@ -95,7 +95,8 @@ fn start_logging(command: &Command) {
         .unwrap_or(usual);
     let mut targets = Targets::new().with_default(level);
     if level < LevelFilter::DEBUG {
-        // That nobody waits for an answer any more: a signal interrupts whoever asked, or the mount ends.
+        // That nobody waits for an answer any more: a signal interrupts whoever asked, or the mount
+        // ends.
         targets = targets.with_target("fuser::reply", LevelFilter::OFF);
     }
     // A mount's standard error does not stay a terminal.

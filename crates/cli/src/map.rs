@@ -179,7 +179,8 @@ impl Picture<'_> {
         self.draw_side_by_side(svg, &inner, rest);
     }
 
-    /// What is told of the areas that went into one. Of a number that was another area's then nothing is.
+    /// What is told of the areas that went into one. Of a number that was another area's then
+    /// nothing is.
     fn taken_in(&self, area: &Shown) -> String {
         let is_its = |gone: &&Gone| {
             gone.into == area.number && (area.above == 0 || gone.merged >= area.formed)

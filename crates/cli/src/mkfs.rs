@@ -200,7 +200,8 @@ fn admit(path: &Path, force: bool) -> Outcome<Present> {
     Ok(present)
 }
 
-/// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who says how hashfs is to place blocks means hashfs.
+/// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who
+/// says how hashfs is to place blocks means hashfs.
 fn mapping(making: &Making, media: MediaChoice) -> Mapping {
     let places = making.run_blocks.is_some() || making.span_lines.is_some();
     let usual = match media {
@@ -280,7 +281,8 @@ fn describe(head: &[u8]) -> &'static str {
     }
 }
 
-/// What is to be said of files of more than a block, where each of them has a node of a block in the metadata.
+/// What is to be said of files of more than a block, where each of them has a node of a block in
+/// the metadata.
 fn larger_files(metadata_bytes: u64, files: u64, mapping: &str) -> String {
     if mapping != MappingKind::Radix.name() || files == 0 {
         return String::new();

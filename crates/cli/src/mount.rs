@@ -71,8 +71,9 @@ pub(crate) struct Mount {
     pub(crate) pool: PathBuf,
     /// The directory
     pub(crate) dir: PathBuf,
-    /// Mount every file system of the pool, each on a directory of its name below DIR, which is made if there is none. One process has a pool
-    /// open for writing at a time, so that this is how several are used at once
+    /// Mount every file system of the pool, each on a directory of its name below DIR, which is
+    /// made if there is none. One process has a pool open for writing at a time, so that this is
+    /// how several are used at once
     #[arg(long, conflicts_with = "data")]
     pub(crate) all: bool,
     /// Options, see below
@@ -93,28 +94,32 @@ pub(crate) struct Mount {
     /// Touch every page of the pool first, so that no operation pays for it
     #[arg(long)]
     pub(crate) populate: bool,
-    /// Seconds between the rounds in which areas come and go, where names are kept in areas; 0: they stay as they are
+    /// Seconds between the rounds in which areas come and go, where names are kept in areas; 0:
+    /// they stay as they are
     #[arg(long, default_value_t = 5, value_name = "SECONDS")]
     pub(crate) evolve_every: u32,
     /// Append messages of the background process to a file
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// Where the metadata of a pool with a log are worked on: in this directory, which has to be in memory and
-    /// outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
+    /// Where the metadata of a pool with a log are worked on: in this directory, which has to be in
+    /// memory and outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
     #[arg(long, value_name = "DIR")]
     pub(crate) image: Option<PathBuf>,
-    /// Give up what a killed process had not synced: the pool is as of its last commit (--media logged)
+    /// Give up what a killed process had not synced: the pool is as of its last commit (--media
+    /// logged)
     #[arg(long)]
     pub(crate) last_epoch: bool,
-    /// Read and write the data past the kernel's page cache of the file or device that they lie on (-o direct): of pools with a log, and of
-    /// those that have their data apart
+    /// Read and write the data past the kernel's page cache of the file or device that they lie on
+    /// (-o direct): of pools with a log, and of those that have their data apart
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that survive power cuts by committing; so much may be lost
+    /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that
+    /// survive power cuts by committing; so much may be lost
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) commit_every: u32,
-    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier): for pools and data right on devices whose caches
-    /// survive a power cut. Elsewhere, in files too, one may take anything that was written since mounting, and the pool with it; unmounting
+    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier):
+    /// for pools and data right on devices whose caches survive a power cut. Elsewhere, in files
+    /// too, one may take anything that was written since mounting, and the pool with it; unmounting
     /// flushes
     #[arg(long)]
     pub(crate) no_barrier: bool,
@@ -126,8 +131,8 @@ pub(crate) struct Mount {
     /// Look at the options and do nothing else, as mount(8) -f
     #[arg(long, hide = true)]
     pub(crate) fake: bool,
-    /// This is the process that waits for the end of the mount's, which has the other end of its standard input, and then takes away what is
-    /// left of the mounts with these device numbers
+    /// This is the process that waits for the end of the mount's, which has the other end of its
+    /// standard input, and then takes away what is left of the mounts with these device numbers
     #[arg(long, hide = true, value_name = "MAJOR:MINOR", value_delimiter = ',')]
     pub(crate) watch: Vec<Device>,
     /// This is the background process: report to the command through standard output
@@ -157,8 +162,8 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Closes what was inherited, but for the standard streams and what was given on purpose: a mount goes on for long, and a
-/// lock or the end of a pipe that it held unknowingly would as well.
+/// Closes what was inherited, but for the standard streams and what was given on purpose: a mount
+/// goes on for long, and a lock or the end of a pipe that it held unknowingly would as well.
 fn close_inherited(given: Option<u32>) {
     // Before anything is opened here, so that all of these are others'.
     let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
@@ -172,8 +177,9 @@ fn close_inherited(given: Option<u32>) {
     }
 }
 
-/// What mount(8), fstab and libfuse add and what makes no difference here: it is so in any case, is for whoever reads
-/// fstab, or is of what there is none. The source that is shown stays the pool, by which its mounts are found.
+/// What mount(8), fstab and libfuse add and what makes no difference here: it is so in any case, is
+/// for whoever reads fstab, or is of what there is none. The source that is shown stays the pool,
+/// by which its mounts are found.
 fn says_nothing(option: &str) -> bool {
     const WORDS: [&str; 18] = [
         "",
@@ -199,7 +205,8 @@ fn says_nothing(option: &str) -> bool {
     WORDS.contains(&option) || BEGINNINGS.iter().any(|begins| option.starts_with(begins))
 }
 
-/// What mount(8) does where somebody else than root may mount: no set-id bits, no device files, and perhaps no programs.
+/// What mount(8) does where somebody else than root may mount: no set-id bits, no device files, and
+/// perhaps no programs.
 fn restrict(flags: &mut MountFlags, no_exec: bool) {
     flags.suid = false;
     flags.dev = false;
@@ -435,7 +442,8 @@ fn stop(served: &[Served]) {
     served.iter().for_each(|of| of.session.stopper().stop());
 }
 
-/// Waits until each has ended, and closes it then, whatever becomes of the others; gives the first failure.
+/// Waits until each has ended, and closes it then, whatever becomes of the others; gives the first
+/// failure.
 fn end(served: Vec<Served>) -> Outcome {
     let end_one = |served: Served| {
         let ended = served.session.wait();
@@ -597,7 +605,8 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Starts the process that takes dead mounts away when this one has ended, however it does; it ends when what this gives is dropped.
+/// Starts the process that takes dead mounts away when this one has ended, however it does; it ends
+/// when what this gives is dropped.
 fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
     let failed =
         |e: io::Error| Failure::io("-o auto_unmount: starting the process that watches", &e);

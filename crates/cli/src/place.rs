@@ -124,7 +124,8 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
     Pool::open(pool, options).map_err(|error| refused(pool, &error))
 }
 
-/// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in memory is in its log then.
+/// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in
+/// memory is in its log then.
 pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPool> {
     killed::settle(pool, opening, false)?;
     let mode = OpenMode {
@@ -377,7 +378,8 @@ pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
     }
 }
 
-/// Whether there is a character device at a path, or at that of the pool which a file system of one is in.
+/// Whether there is a character device at a path, or at that of the pool which a file system of one
+/// is in.
 fn is_node(path: &Path) -> bool {
     let found = std::fs::metadata(PoolPath::of(path).pool);
     found.is_ok_and(|found| found.file_type().is_char_device())
@@ -392,7 +394,8 @@ fn is_split(pool: &Path) -> bool {
     superblock.is_some_and(|superblock| superblock.geometry().has_versions())
 }
 
-/// Refuses to make a pool in a file whose path is that of a file system of a pool: it would be meant from then on.
+/// Refuses to make a pool in a file whose path is that of a file system of a pool: it would be
+/// meant from then on.
 pub(crate) fn refuse_part(path: &Path) -> Outcome {
     let place = PoolPath::of(path);
     if place.pool == path || Pool::file_systems(&place.pool).is_err() {

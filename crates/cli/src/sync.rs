@@ -1,4 +1,5 @@
-//! `vellum sync`: makes durable what was done in a mount, which `sync(2)` and `syncfs(2)` do not reach.
+//! `vellum sync`: makes durable what was done in a mount, which `sync(2)` and `syncfs(2)` do not
+//! reach.
 
 use std::fs::File;
 use std::io;
@@ -45,8 +46,8 @@ fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
 /// Writes back what was stored to mapped files, and syncs a mounted file system.
 pub(crate) fn sync(root: &Path) -> io::Result<()> {
     let root = File::open(root)?;
-    // What was stored to mapped files is in the kernel's pages until they are written back. Where that
-    // fails, all else is to be durable all the same.
+    // What was stored to mapped files is in the kernel's pages until they are written back. Where
+    // that fails, all else is to be durable all the same.
     let begun = rustix::fs::syncfs(&root);
     wait_for_writes(&root);
     root.sync_all()?;

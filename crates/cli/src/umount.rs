@@ -23,9 +23,11 @@ use crate::sync::sync;
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a mount may be busy before that is said: users that are just ending take a moment.
 const BUSY_FOR: Duration = Duration::from_millis(500);
-/// How long a pool may take to be closed before it is looked whether other mount namespaces have it mounted.
+/// How long a pool may take to be closed before it is looked whether other mount namespaces have it
+/// mounted.
 const LOOK_ELSEWHERE: Duration = Duration::from_millis(300);
-/// How long a mount that is to be ended by force may take to write back what was stored to mapped files, and to answer.
+/// How long a mount that is to be ended by force may take to write back what was stored to mapped
+/// files, and to answer.
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// A mount that is to be ended.
@@ -188,7 +190,8 @@ impl Umount {
     }
 }
 
-/// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is the only one.
+/// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is
+/// the only one.
 fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     match carry::make_whole(pool, opening, false, false)? {
         Some(carried) => carry::tell(pool, &carried),
@@ -296,8 +299,9 @@ pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
     Ok(found)
 }
 
-/// The mount at a directory, or of a file system; those of all file systems of a pool, or of several below a directory. The directory itself is not
-/// looked at: a mount whose process died cannot be.
+/// The mount at a directory, or of a file system; those of all file systems of a pool, or of
+/// several below a directory. The directory itself is not looked at: a mount whose process died
+/// cannot be.
 fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     let resolved = resolved(dir)?;
     if let Some(mounted) = mounts::at(&resolved)? {
@@ -323,8 +327,8 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     })
 }
 
-/// Whether mounts are of one pool that has several file systems. Another may have been mounted by itself on a directory that is called as it is, and has
-/// to be named.
+/// Whether mounts are of one pool that has several file systems. Another may have been mounted by
+/// itself on a directory that is called as it is, and has to be named.
 fn are_of_one(mounts: &[Mounted]) -> bool {
     let mut pools = mounts
         .iter()
@@ -378,7 +382,8 @@ impl<'p> Closing<'p> {
         }
     }
 
-    /// Waits until its process has closed it; for the last one of a pool also until nobody holds the pool's lock, which is that of all before.
+    /// Waits until its process has closed it; for the last one of a pool also until nobody holds
+    /// the pool's lock, which is that of all before.
     fn wait(&self, limit: Duration) -> Outcome {
         let began = Instant::now();
         let Some(file) = &self.file else {
@@ -388,7 +393,8 @@ impl<'p> Closing<'p> {
         let others = mounts::of_file(&self.place.pool).unwrap_or_default();
         let is_used = |other: &Mounted| other.pool == self.path && !other.is_dead();
         if others.iter().any(is_used) {
-            // It is mounted on another directory, too, by the same process or another one, and goes on being used there.
+            // It is mounted on another directory, too, by the same process or another one, and goes
+            // on being used there.
             return Ok(());
         }
         let name = self.place.file_system();

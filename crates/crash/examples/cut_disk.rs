@@ -1,10 +1,12 @@
 //! What a disk with a volatile cache holds after a power cut (`tests/long/power-cut.sh`).
 //!
-//! `cut_disk DISK LOG SEED`: DISK is the image of a disk as it was when a machine was started, LOG what QEMU's driver `blklogwrites` noted of
-//! the machine's writes and flushes since, in the format of the kernel's dm-log-writes. Everything that was written before the last flush is
-//! put into DISK, and of each sector that was written behind it some drawn prefix of its writes.
+//! `cut_disk DISK LOG SEED`: DISK is the image of a disk as it was when a machine was started, LOG
+//! what QEMU's driver `blklogwrites` noted of the machine's writes and flushes since, in the format
+//! of the kernel's dm-log-writes. Everything that was written before the last flush is put into
+//! DISK, and of each sector that was written behind it some drawn prefix of its writes.
 //!
-//! Fails with exit status 3 if the log has a hole: a write that it has no bytes of lies before one that may have been flushed.
+//! Fails with exit status 3 if the log has a hole: a write that it has no bytes of lies before one
+//! that may have been flushed.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -14,8 +14,9 @@ use crate::workloads::{
     workloads,
 };
 
-/// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of these within other namespaces,
-/// histories whose areas evolve, and workloads on disks, that the short budget has.
+/// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of
+/// these within other namespaces, histories whose areas evolve, and workloads on disks, that the
+/// short budget has.
 const SHORT: [usize; 7] = [250, 34, 10, 34, 30, 3, 380];
 /// The last of these.
 const ON_DISKS: usize = 6;
@@ -25,13 +26,15 @@ const ON_DISKS_LONG: usize = 160;
 const RANDOM_LONG: u64 = 150;
 const EVOLVED_LONG: u64 = 60;
 
-/// How much is explored. The first two name a fixed amount of work, so that two runs count the same.
+/// How much is explored. The first two name a fixed amount of work, so that two runs count the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Operations alone and chosen sequences, a tenth of those that other mappings and namespaces repeat, and a sample of
-    /// what is generated: minutes.
+    /// Operations alone and chosen sequences, a tenth of those that other mappings and namespaces
+    /// repeat, and a sample of what is generated: minutes.
     Short,
-    /// Every workload, but of those on disks a sample, with more states of each: an hour or so on two processors.
+    /// Every workload, but of those on disks a sample, with more states of each: an hour or so on
+    /// two processors.
     Long,
     /// As much as fits between the making of its options and so much later: of each workload what
     /// [`Short`](Self::Short) has, what is generated in an order drawn by the seed.
@@ -101,7 +104,8 @@ impl Budget {
         }
     }
 
-    /// The workloads of this budget; all there are, if some are named, as [`Options::only`] chooses.
+    /// The workloads of this budget; all there are, if some are named, as [`Options::only`]
+    /// chooses.
     pub fn workloads(self, options: &Options) -> Vec<Workload> {
         let mut all = workloads();
         let mut generated = generated();

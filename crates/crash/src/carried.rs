@@ -17,7 +17,8 @@ use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_AFTER, ExploredFs, Result, mount};
 use crate::tree::{Tree, read_tree};
 
-/// The superblock of a pool whose data medium carries a copy. Asked of every state, so that no image is taken for it.
+/// The superblock of a pool whose data medium carries a copy. Asked of every state, so that no
+/// image is taken for it.
 fn carrying(pool: &Shared) -> Option<(Superblock, CarriedPlan)> {
     let mut block = [0; BLOCK_BYTES as usize];
     pool.0.read(0, &mut block);
@@ -41,7 +42,8 @@ pub(crate) fn carries_whole(pool: &Shared) -> bool {
     head.is_some_and(|head| head.is_whole())
 }
 
-/// The tree of a pool that is made of what the data medium of `pool` carries; `None`: it carries nothing, or something stale.
+/// The tree of a pool that is made of what the data medium of `pool` carries; `None`: it carries
+/// nothing, or something stale.
 pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
     if !carries_whole(pool) {
         return None;
@@ -57,7 +59,8 @@ pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<T
 /// The identity that media get.
 const NEW: [u8; 16] = [0x4E; 16];
 
-/// A place for a pool, and behind it a medium as it is by itself: with a head, and a copy of the head.
+/// A place for a pool, and behind it a medium as it is by itself: with a head, and a copy of the
+/// head.
 struct Moved {
     all: Shared,
     superblock: Superblock,
@@ -105,7 +108,8 @@ impl Moved {
     }
 }
 
-/// The last bytes of a simulated pool, as a disk: a sync flushes each line that was written since the last one.
+/// The last bytes of a simulated pool, as a disk: a sync flushes each line that was written since
+/// the last one.
 struct Medium {
     all: Shared,
     from: u64,
@@ -259,7 +263,8 @@ mod tests {
         }
     }
 
-    /// What is left at each moment is the old pool, or none, with a medium that can be attached again; or the new pool.
+    /// What is left at each moment is the old pool, or none, with a medium that can be attached
+    /// again; or the new pool.
     #[test]
     fn a_power_cut_of_attaching_leaves_the_medium_to_one_pool() {
         let attached = attached();

@@ -1,4 +1,5 @@
-//! What a close that returned has promised, and what it saved: the next opening need not recover anything.
+//! What a close that returned has promised, and what it saved: the next opening need not recover
+//! anything.
 
 use vellum_layout::{
     BLOCK_BYTES, Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,

@@ -26,8 +26,8 @@ pub(crate) struct Expected {
     pub(crate) stages: Vec<Snapshot>,
     /// For each explored step of two parts, the model's tree between them.
     pub(crate) between: Vec<Option<Snapshot>>,
-    /// For each explored step that changes bytes until it finds the pool full, the model's tree as if it had found room, but
-    /// for sizes.
+    /// For each explored step that changes bytes until it finds the pool full, the model's tree as
+    /// if it had found room, but for sizes.
     pub(crate) attempted: Vec<Option<Snapshot>>,
     /// The engine's trees at the same times as the stages, for the times in them.
     pub(crate) trees: Vec<Tree>,
@@ -35,8 +35,8 @@ pub(crate) struct Expected {
     pub(crate) fences: Vec<bool>,
     /// The setup's last steps, from the last that fenced on.
     pub(crate) unsettled: Vec<Step>,
-    /// For each explored step that is made of two, by its number, what is known of the same sequence up to it, where it
-    /// is these two.
+    /// For each explored step that is made of two, by its number, what is known of the same
+    /// sequence up to it, where it is these two.
     pub(crate) halves: BTreeMap<usize, Expected>,
     /// Only what syncs makes anything durable.
     pub(crate) commits: bool,
@@ -59,8 +59,8 @@ impl Expected {
         }
     }
 
-    /// The same up to the explored step of this number, which becomes its two `halves`, between which the engine's tree is
-    /// `between`.
+    /// The same up to the explored step of this number, which becomes its two `halves`, between
+    /// which the engine's tree is `between`.
     pub(crate) fn with_halves(&self, number: usize, halves: [Step; 2], between: Tree) -> Self {
         let with = |steps: &[bool]| [steps, &[true, true]].concat();
         let (before, after) = (number + 1, number + 2);
@@ -87,8 +87,8 @@ impl Expected {
         }
     }
 
-    /// Whether `tree` shows so many explored steps: by what is under each name, and by times, if the last of them changes
-    /// nothing else, or is made of two.
+    /// Whether `tree` shows so many explored steps: by what is under each name, and by times, if
+    /// the last of them changes nothing else, or is made of two.
     pub(crate) fn is_shown_by(&self, tree: &Tree, done: usize) -> bool {
         let shows =
             |tree: &Tree| tree.nodes == self.stages[done] && tree.has_inodes_of(&self.trees[done]);
@@ -104,7 +104,8 @@ impl Expected {
         Stage(returned << u32::BITS | returned)
     }
 
-    /// What is wrong with `tree` if anything may be lost that was not synced by `stage`, and all that files hold: it is none that there was since.
+    /// What is wrong with `tree` if anything may be lost that was not synced by `stage`, and all
+    /// that files hold: it is none that there was since.
     pub(crate) fn judge_loss(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
         let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
         let mut wrong = Vec::new();
@@ -119,7 +120,8 @@ impl Expected {
         wrong
     }
 
-    /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was under way.
+    /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was
+    /// under way.
     fn judge_after(&self, tree: &Tree, returned: usize) -> Vec<(Kind, String)> {
         if let Some(halves) = self.halves.get(&returned) {
             let wrong = halves.judge_after(tree, returned);
@@ -147,8 +149,8 @@ fn returned_at(stage: Stage) -> usize {
     stage.0 as u32 as usize
 }
 
-/// A stage is the number of explored steps that had returned, which is what markers count, and above it, on a pool with a log, the number
-/// of those up to the last that syncs.
+/// A stage is the number of explored steps that had returned, which is what markers count, and
+/// above it, on a pool with a log, the number of those up to the last that syncs.
 impl Oracle for Expected {
     fn after(&self, stage: Stage, marker: u64) -> Stage {
         let last = (marker as usize).checked_sub(1);
@@ -241,9 +243,10 @@ fn text(expected: &Snapshot, found: &Snapshot) -> String {
     format!("expected / found: {}", lines.join("; "))
 }
 
-/// Whether `tree` differs from `variants`, the first of which is without calls on bytes and the last of which is with all, only in bytes
-/// inside the old size, by words that one of them has. A size that grew vouches for everything
-/// below it: words of smaller variants are not there any more.
+/// Whether `tree` differs from `variants`, the first of which is without calls on bytes and the
+/// last of which is with all, only in bytes inside the old size, by words that one of them has. A
+/// size that grew vouches for everything below it: words of smaller variants are not there any
+/// more.
 pub(crate) fn is_torn(tree: &Snapshot, variants: &[&Snapshot]) -> bool {
     variants.iter().all(|variant| variant.len() == tree.len())
         && tree.iter().all(|(path, node)| {
@@ -439,8 +442,8 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The first stage that may still show, because a step that had returned flushed without a fence
-    /// what it changed, and no later one fenced.
+    /// The first stage that may still show, because a step that had returned flushed without a
+    /// fence what it changed, and no later one fenced.
     fn first_lagging(&self, lags: impl Fn(usize) -> bool) -> usize {
         let fences = &self.expected.fences;
         let mut first = self.returned;

@@ -24,9 +24,9 @@ fn read_write() -> OpenOptions {
 }
 
 /// Makes, writes, renames, links and removes; extends files that are there and cuts them again;
-/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it was,
-/// unless there is no room for that: then everything is removed first, and the tree that is left is
-/// given.
+/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it
+/// was, unless there is no room for that: then everything is removed first, and the tree that is
+/// left is given.
 ///
 /// # Errors
 /// Something did not work, or did not hold what it had to.

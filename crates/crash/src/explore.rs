@@ -137,8 +137,9 @@ impl<'a> Explorer<'a> {
         self.explore_changed(name, &changed, skip);
     }
 
-    /// How many events a mutant leaves as they are at the beginning of a log. No crash in front of the first one that it changes can
-    /// show it, unless recoveries are crashed, which it changes, too.
+    /// How many events a mutant leaves as they are at the beginning of a log. No crash in front of
+    /// the first one that it changes can show it, unless recoveries are crashed, which it changes,
+    /// too.
     fn as_without_mutant(&self, log: &[Event], changed: &[Event]) -> usize {
         let is_in_recoveries = self.options.nested_recoveries[0] > 0;
         if is_in_recoveries || !matches!(self.subject.change, Change::Mutant(_)) {
@@ -147,7 +148,8 @@ impl<'a> Explorer<'a> {
         log.iter().zip(changed).take_while(|(a, b)| a == b).count()
     }
 
-    /// Explores a log that went through the subject's change already, behind its first `skip` events.
+    /// Explores a log that went through the subject's change already, behind its first `skip`
+    /// events.
     pub(crate) fn explore_changed(&mut self, name: &str, log: &[Event], skip: usize) {
         name.clone_into(&mut self.name);
         let bound = match self.subject.mode {
@@ -406,7 +408,8 @@ impl<'a> Explorer<'a> {
         at.leave(&self.judge.pool, state);
     }
 
-    /// Whether crashes of this recovery may show anything: those of one that a mutant leaves as it is show nothing of the mutant.
+    /// Whether crashes of this recovery may show anything: those of one that a mutant leaves as it
+    /// is show nothing of the mutant.
     fn may_show_more(&self, recovery: &[Event]) -> bool {
         match self.subject.change {
             Change::Mutant(mutant) => mutant.rewrite(recovery) != recovery,

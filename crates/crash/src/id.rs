@@ -1,13 +1,13 @@
 //! Names of crashes: enough to repeat one exactly.
 //!
 //! `x86:rename@57:0x4,2,1` is a crash of workload `rename` under the x86 model after 57 events, in
-//! which the first four lines in flight kept their old contents, the fifth got its second newer one,
-//! the sixth its first, and the rest none. `/`, events and lines again: recovery of that crashed too.
-//! Nothing behind the `@`: no crash, the run itself went wrong.
+//! which the first four lines in flight kept their old contents, the fifth got its second newer
+//! one, the sixth its first, and the rest none. `/`, events and lines again: recovery of that
+//! crashed too. Nothing behind the `@`: no crash, the run itself went wrong.
 //!
-//! What ran is said in the name: `x86:threads/a+b!85>1@33:` ran under a schedule (`threads/schedule.rs`),
-//! `kill:rename!57@80:` was killed after 57 events, to which those of the next opening are added, the third sync of
-//! `lies:logged-rename!2@80:` did nothing, and
+//! What ran is said in the name: `x86:threads/a+b!85>1@33:` ran under a schedule
+//! (`threads/schedule.rs`), `kill:rename!57@80:` was killed after 57 events, to which those of the
+//! next opening are added, the third sync of `lies:logged-rename!2@80:` did nothing, and
 //! `x86:rename=omit:journal/record@57:` is the run of a [`Mutant`].
 
 use std::fmt;
@@ -18,14 +18,15 @@ use crate::mutant::Mutant;
 /// How a power cut treats what was not fenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
-    /// Lines arrive independently and in any order; everything before the explored steps is durable.
+    /// Lines arrive independently and in any order; everything before the explored steps is
+    /// durable.
     X86,
     /// The same, but lines that the setup left unflushed may still be lost.
     Lazy,
     /// Caches survive: stores arrive in order.
     Eadr,
-    /// The process is killed in the middle of a step, and the power fails after another has opened the
-    /// pool or while it does so: see `kills.rs`.
+    /// The process is killed in the middle of a step, and the power fails after another has opened
+    /// the pool or while it does so: see `kills.rs`.
     Kill,
     /// A sync of a disk does nothing: see `lies.rs`.
     Lies,

@@ -23,8 +23,8 @@ pub(crate) struct Family<'a> {
     pub(crate) until: Option<Instant>,
 }
 
-/// Does what the options choose of all families, in order. Threads that find no more of one go on with
-/// the next, so that none waits for the longest.
+/// Does what the options choose of all families, in order. Threads that find no more of one go on
+/// with the next, so that none waits for the longest.
 pub(crate) fn run_families(
     families: Vec<Family<'_>>,
     options: &Options,

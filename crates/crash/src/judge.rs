@@ -41,7 +41,8 @@ pub(crate) struct Judged {
 /// Judges images, one after the other, in the same bytes.
 ///
 /// What comes after recovery is done once for each recovered image with the same arena: both
-/// together are all that the file system has (but for void versions, which nobody looks at), so that it does the same from there on.
+/// together are all that the file system has (but for void versions, which nobody looks at), so
+/// that it does the same from there on.
 pub(crate) struct Judge {
     /// What is judged.
     pub(crate) pool: Shared,
@@ -127,8 +128,8 @@ impl Judge {
         tree.ok().flatten()
     }
 
-    /// The lines that the checker, recovery and reading the tree read of what the pool holds, which is
-    /// left as it was.
+    /// The lines that the checker, recovery and reading the tree read of what the pool holds, which
+    /// is left as it was.
     pub(crate) fn lines_read(&self) -> BTreeSet<u64> {
         self.pool.0.remember();
         self.pool.0.track_reads(true);
@@ -261,7 +262,8 @@ impl Trial<'_> {
 }
 
 impl Trial<'_> {
-    /// Recovers again, and makes the copy whole that the data medium carries, if it does: that has the tree, too.
+    /// Recovers again, and makes the copy whole that the data medium carries, if it does: that has
+    /// the tree, too.
     fn carry(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
         if !carries(self.pool) {
             return Ok(());

@@ -1,10 +1,10 @@
 //! Processes that are killed in the middle of a step.
 //!
-//! A kill loses nothing that was stored, because the caches live on; but nobody knows what of it was flushed.
-//! Another process opens the pool under the same boot, recovers, and closes it. At every point of
-//! that the power may fail. While the pool is being opened the step that was killed may have happened or not; when it
-//! is open, that is decided, and no power cut takes it back: neither what the killed process had stored nor what
-//! recovery did about it.
+//! A kill loses nothing that was stored, because the caches live on; but nobody knows what of it
+//! was flushed. Another process opens the pool under the same boot, recovers, and closes it. At
+//! every point of that the power may fail. While the pool is being opened the step that was killed
+//! may have happened or not; when it is open, that is decided, and no power cut takes it back:
+//! neither what the killed process had stored nor what recovery did about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,8 @@ use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 use crate::{Options, Subject};
 
-/// What the next process does when it has opened the pool: a close believes everything that recovery left.
+/// What the next process does when it has opened the pool: a close believes everything that
+/// recovery left.
 const AFTERWARDS: [Step; 1] = [Step::Close];
 
 /// Explores the kills of `subject`, of which `expected` says what crashes may show.
@@ -91,8 +92,9 @@ pub(crate) fn steps_after_kills(recorded: &Recorded) -> Reached {
     steps_of(tails).collect()
 }
 
-/// The moments at which processes are killed, `most` of them: half of them where most is not yet durable, before fences and
-/// returns, half anywhere else that something was stored. In events done.
+/// The moments at which processes are killed, `most` of them: half of them where most is not yet
+/// durable, before fences and returns, half anywhere else that something was stored. In events
+/// done.
 fn moments(log: &[Event], skip: usize, most: usize) -> Vec<usize> {
     let (mut before_fences, mut others) = (Vec::new(), Vec::new());
     let mut last = None;
@@ -122,7 +124,8 @@ struct Kill {
     events: usize,
     /// Explored steps of its that had returned.
     returned: Stage,
-    /// What the next process did, with a marker before, one when the pool was open, and one behind each step.
+    /// What the next process did, with a marker before, one when the pool was open, and one behind
+    /// each step.
     tail: Vec<Event>,
     /// What crashes of that may show.
     expected: Expected,
@@ -144,8 +147,9 @@ impl Kill {
 
 /// Knows what a power cut may show after each kill of a run, by the events done.
 ///
-/// Stages of the run itself are its own. Those after a kill have the number of events done in their upper half; in the
-/// lower one 0 is the opening, and one more than so many steps returned is what comes then.
+/// Stages of the run itself are its own. Those after a kill have the number of events done in their
+/// upper half; in the lower one 0 is the opening, and one more than so many steps returned is what
+/// comes then.
 struct Killed<'a> {
     expected: &'a Expected,
     kills: BTreeMap<usize, Kill>,
@@ -303,8 +307,8 @@ fn unsynced(base: &[u8], log: &[Event]) -> BTreeSet<u64> {
 }
 
 impl NextProcess<'_> {
-    /// What it does, with markers from `stage` on, and the trees that it sees when the pool is open and after each step.
-    /// Leaves the pool as it was.
+    /// What it does, with markers from `stage` on, and the trees that it sees when the pool is open
+    /// and after each step. Leaves the pool as it was.
     ///
     /// # Errors
     /// It fails, and may leave the pool in another state.
@@ -342,7 +346,8 @@ impl NextProcess<'_> {
         Ok(session)
     }
 
-    /// The tree after so many steps, in a run of its own, because looking leaves traces in the pool.
+    /// The tree after so many steps, in a run of its own, because looking leaves traces in the
+    /// pool.
     fn tree_after(&self, steps: usize) -> Result<Tree, Wrong> {
         self.pool.0.remember();
         let tree = as_process(|| {

@@ -1,7 +1,7 @@
 //! Less of a workload: steps left out of it, and a name from which it is made again.
 //!
-//! `rename~s0-3,0.1` is `rename` without the first four steps of its setup and the second of those that are explored. Of
-//! threads, `1.0` is the first step of thread 1.
+//! `rename~s0-3,0.1` is `rename` without the first four steps of its setup and the second of those
+//! that are explored. Of threads, `1.0` is the first step of thread 1.
 
 use crate::shrink::fewest;
 use crate::workload::{Step, Workload};
@@ -63,8 +63,9 @@ pub(crate) fn find<W: Parts>(name: &str, known: impl FnOnce(&str) -> Option<W>) 
     Some(keeping(&whole, &kept))
 }
 
-/// As little of `whole` as `shows` is true of: fewer threads, then fewer steps, then less of a setup. Each of the three
-/// takes at most so many questions. `shows` was true last of what is returned, or never.
+/// As little of `whole` as `shows` is true of: fewer threads, then fewer steps, then less of a
+/// setup. Each of the three takes at most so many questions. `shows` was true last of what is
+/// returned, or never.
 pub(crate) fn least<W: Parts>(whole: &W, questions: usize, mut shows: impl FnMut(&W) -> bool) -> W {
     let (setup, mut explored): (Vec<Place>, Vec<Place>) =
         places(whole).into_iter().partition(|place| place.part == 0);

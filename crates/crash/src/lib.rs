@@ -17,7 +17,8 @@
 //! [`replay`] repeats it.
 //!
 //! ```
-//! let options = vellum_crash::Options { only: vec!["create-second".into()], ..Default::default() };
+//! use vellum_crash::Options;
+//! let options = Options { only: vec!["create-second".into()], ..Options::default() };
 //! let report = vellum_crash::run(&options);
 //! assert_eq!(report.totals().violations, 0, "{report}");
 //! ```

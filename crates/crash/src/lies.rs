@@ -1,8 +1,11 @@
-//! Disks that lie: a sync returns, and what it was to make durable is still in the cache of the disk.
+//! Disks that lie: a sync returns, and what it was to make durable is still in the cache of the
+//! disk.
 //!
-//! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both were to do. What was promised in between may be
-//! missing, and files may have other bytes. But what is found is a tree that there was at an instant behind the last sync before, or is refused with words
-//! that tell of the loss; nothing is taken for what it is not. A disk with nothing but the bytes of files takes only these.
+//! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both
+//! were to do. What was promised in between may be missing, and files may have other bytes. But
+//! what is found is a tree that there was at an instant behind the last sync before, or is refused
+//! with words that tell of the loss; nothing is taken for what it is not. A disk with nothing but
+//! the bytes of files takes only these.
 
 use vellum::disk_sites;
 use vellum_media::{Event, Op, Site};
@@ -33,14 +36,16 @@ const LOSING: u64 = u64::MAX;
 /// Of a stage: they are.
 const LOST: u64 = 1 << 63;
 
-/// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach home, or parts of anchors did not reach the log.
+/// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach
+/// home, or parts of anchors did not reach the log.
 const TOLD: [&str; 3] = [
     "metadata at home that differ from their sum",
     "home is not what was written",
     "both anchors of the log",
 ];
 
-/// Explores `subject` with some syncs, each in turn, that do nothing; `expected` says which trees there were.
+/// Explores `subject` with some syncs, each in turn, that do nothing; `expected` says which trees
+/// there were.
 pub(crate) fn explore_lies(
     subject: &Subject<'_>,
     expected: &Expected,
@@ -96,7 +101,8 @@ struct Lie {
 }
 
 impl Lie {
-    /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it to do.
+    /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it
+    /// to do.
     fn of(log: &[Event], is_apart: bool, number: usize) -> Option<Self> {
         let syncs = syncs(log);
         let &at = syncs.get(number)?;
@@ -144,8 +150,8 @@ fn is_flush_of_sync(event: &Event) -> bool {
     matches!(event.op, Op::Flush { .. }) && event.site == Site::UNNAMED
 }
 
-/// Knows what a power cut may show where a sync did nothing. Stages are those of the run itself; behind a lie that takes names, with [`LOST`], and
-/// what was synced up to there.
+/// Knows what a power cut may show where a sync did nothing. Stages are those of the run itself;
+/// behind a lie that takes names, with [`LOST`], and what was synced up to there.
 struct Lied<'a> {
     expected: &'a Expected,
 }

@@ -22,7 +22,8 @@ impl Memories for Explored {
 
 /// Memories that a file system of the explorer can be opened on.
 pub(crate) trait Kit: Memories {
-    /// The pool, as these memories have it; the image of a logged one outlives its process in `images`.
+    /// The pool, as these memories have it; the image of a logged one outlives its process in
+    /// `images`.
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Self::Pool;
 
     /// An arena of `bytes` zero bytes.
@@ -181,8 +182,8 @@ impl<M: Persistent> Persistent for Shared<M> {
     }
 }
 
-/// The pool of an explored file system: what is recorded, or, once the image of a logged pool has begun, memory of which nothing is, on a disk
-/// that is.
+/// The pool of an explored file system: what is recorded, or, once the image of a logged pool has
+/// begun, memory of which nothing is, on a disk that is.
 pub(crate) struct ExploredPool {
     shared: Shared,
     images: Option<Arc<SimImages>>,

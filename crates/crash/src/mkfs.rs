@@ -65,7 +65,8 @@ enum Left {
     NewPool,
 }
 
-/// What is wrong with what a crash left, or what it is, by the image and by whether the pool had been made.
+/// What is wrong with what a crash left, or what it is, by the image and by whether the pool had
+/// been made.
 type Judged = HashMap<(u128, bool), std::result::Result<Left, Wrong>>;
 
 /// Every making.
@@ -149,8 +150,8 @@ pub(crate) fn old_pool(ground: Ground) -> Result<Vec<u8>> {
     Ok(pool.0.image())
 }
 
-/// The makings of pools, explored where a crash model means something for them: nothing precedes a making,
-/// and after a kill it is made again.
+/// The makings of pools, explored where a crash model means something for them: nothing precedes a
+/// making, and after a kill it is made again.
 pub(crate) fn of_makings<'a>(options: &'a Options, progress: &'a Progress) -> Family<'a> {
     let explore = |name: &'static str| match making(name) {
         Ok(making) => {

@@ -1,8 +1,8 @@
 //! Mutants: what the engine would have done if a persistent step were missing, or two were in the
 //! wrong order.
 //!
-//! A flush or a fence changes nothing that a running program sees, only what a crash may leave. So a
-//! mutant of the engine is a change of the log that the engine itself wrote.
+//! A flush or a fence changes nothing that a running program sees, only what a crash may leave. So
+//! a mutant of the engine is a change of the log that the engine itself wrote.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -23,38 +23,42 @@ pub enum Mutant {
     /// round. Stores to one cell keep their order, because the last one decides what is read: the
     /// earlier ones come along with it.
     Swap(Spot),
-    /// The step in front of this fence, which only later operations need ([`FOR_LATER`]), reaches the medium behind
-    /// all that follows.
+    /// The step in front of this fence, which only later operations need ([`FOR_LATER`]), reaches
+    /// the medium behind all that follows.
     Late(Spot),
-    /// Where this order is declared ([`vellum_media::Persistent::behind`]), the cell so many bytes behind the one that is
-    /// stored later persists after it.
+    /// Where this order is declared ([`vellum_media::Persistent::behind`]), the cell so many bytes
+    /// behind the one that is stored later persists after it.
     Turn(Spot, i64),
 }
 
-/// Fences that change places not with the step behind them but with all that follows, because in the same call nothing
-/// builds on what is in front. What may stand next to each, and why it may come first:
+/// Fences that change places not with the step behind them but with all that follows, because in
+/// the same call nothing builds on what is in front. What may stand next to each, and why it may
+/// come first:
 pub(crate) const FOR_LATER: [Site; 8] = [
-    // Next are steps of other inodes, or of another part of the background's work: their slots and blocks are others, for these
-    // become free only behind this fence and a grace period.
+    // Next are steps of other inodes, or of another part of the background's work: their slots and
+    // blocks are others, for these become free only behind this fence and a grace period.
     sites::FREE_LIMBO_DURABLE,
-    // Next is the record of attributes that change in the same call. The size is durable in front of both; recovery frees
-    // MAPPED blocks beyond it, and the root says that there may be others.
+    // Next is the record of attributes that change in the same call. The size is durable in front
+    // of both; recovery frees MAPPED blocks beyond it, and the root says that there may be others.
     sites::TRUNCATE_LIMBO_DURABLE,
-    // Next is another attempt of the same write, whose claims take other blocks: these are in limbo until the grace period of this
-    // operation is over. Its own commit is a fence later, behind this one.
+    // Next is another attempt of the same write, whose claims take other blocks: these are in limbo
+    // until the grace period of this operation is over. Its own commit is a fence later, behind
+    // this one.
     sites::WRITE_LIMBO_DURABLE,
-    // Next is the compaction of the same log, which copies words that are not zero: a copy and a word that came
-    // back name nothing twice, because the log leads to one of the extents only.
+    // Next is the compaction of the same log, which copies words that are not zero: a copy and a
+    // word that came back name nothing twice, because the log leads to one of the extents only.
     sites::RECYCLE_WORDS_DURABLE,
-    // Next are states of another group, or the same compaction: of these entries no word is left. Their slots are used again
-    // only behind this fence.
+    // Next are states of another group, or the same compaction: of these entries no word is left.
+    // Their slots are used again only behind this fence.
     sites::RECYCLE_STATES_DURABLE,
-    // Next is another directory's work. The old extents are used again only behind this fence and an epoch.
+    // Next is another directory's work. The old extents are used again only behind this fence and
+    // an epoch.
     sites::COMPACT_ROOT_DURABLE,
-    // Next is another entry's move, or the claim that wanted room, for another key: recovery takes the second of two entries of one
-    // key out, in whatever order others came.
+    // Next is another entry's move, or the claim that wanted room, for another key: recovery takes
+    // the second of two entries of one key out, in whatever order others came.
     sites::LEVEL_LEAVE_DURABLE,
-    // Next is the same for another line of the log, or for dead entries: it is the end of the call that tells of them.
+    // Next is the same for another line of the log, or for dead entries: it is the end of the call
+    // that tells of them.
     sites::LIST_WORDS_DURABLE,
 ];
 
@@ -125,8 +129,8 @@ fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Where an order is declared, lets the store to the one cell come right behind that to the other, if nobody flushed their line in
-/// between: otherwise the order does not hang on the line alone.
+/// Where an order is declared, lets the store to the one cell come right behind that to the other,
+/// if nobody flushed their line in between: otherwise the order does not hang on the line alone.
 fn turn_in_line(spot: &Spot, distance: i64, log: &[Event]) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     for (declared, event) in log.iter().enumerate().filter(|(_, event)| spot.is(event)) {
@@ -195,7 +199,8 @@ struct Section {
     fence: Option<usize>,
 }
 
-/// Whose operations begin and end with which markers: with its own, if a thread has any, otherwise with every one.
+/// Whose operations begin and end with which markers: with its own, if a thread has any, otherwise
+/// with every one.
 pub(crate) struct Bounds(HashSet<u32>);
 
 impl Bounds {
@@ -234,8 +239,8 @@ fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Makes durable at the very end what is in front of the fences of `spot`. Threads go on to see the stores where
-/// they are; it is the medium that gets them last.
+/// Makes durable at the very end what is in front of the fences of `spot`. Threads go on to see the
+/// stores where they are; it is the medium that gets them last.
 fn put_off(spot: &Spot, log: &[Event]) -> Vec<Event> {
     let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
     let mut late: Vec<Event> = Vec::new();
@@ -285,7 +290,8 @@ fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
     }
 }
 
-/// The steps that each operation of `thread` made durable: what it did after its last fence is none.
+/// The steps that each operation of `thread` made durable: what it did after its last fence is
+/// none.
 fn sections(log: &[Event], thread: u32, bounds: &Bounds) -> Vec<Vec<Section>> {
     let mut all = vec![vec![Section::default()]];
     for (at, event) in log.iter().enumerate() {

@@ -21,8 +21,9 @@ use crate::spot::{Reached, Spot, Taken, steps_of};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
-/// Workloads that show what is wrong without a step, of a site by its name, which a hundred others go through without showing it: they are tried
-/// first. Should they show it no more, it takes longer to find one.
+/// Workloads that show what is wrong without a step, of a site by its name, which a hundred others
+/// go through without showing it: they are tried first. Should they show it no more, it takes
+/// longer to find one.
 const CATCHERS: [(&str, &str); 9] = [
     ("move/states", "adaptive-move-and-recycle"),
     ("move/over", "adaptive-evolve-merge"),
@@ -38,15 +39,15 @@ const CATCHERS: [(&str, &str); 9] = [
 /// Which mutants, on which workloads, how thoroughly.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
-    /// Steps and orders whose names contain one of these; all, if there are none. Each has the name of its site and,
-    /// behind a colon, its place in the source.
+    /// Steps and orders whose names contain one of these; all, if there are none. Each has the name
+    /// of its site and, behind a colon, its place in the source.
     pub only: Vec<String>,
     /// States tried at a crash point.
     pub states_per_point: usize,
     /// Recoveries of a workload whose crashes are explored.
     pub nested_recoveries: usize,
-    /// Of one in so many workloads, the recoveries are looked at for steps to leave out. Of the others they are looked at for
-    /// a mutant that nothing else catches.
+    /// Of one in so many workloads, the recoveries are looked at for steps to leave out. Of the
+    /// others they are looked at for a mutant that nothing else catches.
     pub one_look_in: usize,
     /// Threads.
     pub threads: usize,
@@ -72,7 +73,8 @@ impl Default for MutateOptions {
 pub struct MutationReport {
     /// Sites in the source.
     pub sites: usize,
-    /// Lines of the source in which the workloads flush, fence, store past the cache, or rely on an order within a line.
+    /// Lines of the source in which the workloads flush, fence, store past the cache, or rely on an
+    /// order within a line.
     pub places: usize,
     /// Sites at places: what one line does for several sites counts for each.
     pub steps: usize,
@@ -117,7 +119,8 @@ pub struct MutationProgress {
 }
 
 impl MutationProgress {
-    /// Mutants there are, those that are done, and those of them that were missed. Nothing at first.
+    /// Mutants there are, those that are done, and those of them that were missed. Nothing at
+    /// first.
     pub fn counts(&self) -> [usize; 3] {
         [&self.mutants, &self.done, &self.missed].map(|count| count.load(Ordering::Relaxed))
     }
@@ -340,7 +343,8 @@ impl<'a> Stage<'a> {
         reach
     }
 
-    /// Explores a workload as it is, a little, and looks which steps are taken after its crashes. Without time there are none.
+    /// Explores a workload as it is, a little, and looks which steps are taken after its crashes.
+    /// Without time there are none.
     fn after<'r>(&self, reach: &'r Reach) -> &'r After {
         reach.after.get_or_init(|| {
             if self.is_time_up() {
@@ -388,8 +392,8 @@ impl<'a> Stage<'a> {
         reached.chain(made).chain(beside).collect()
     }
 
-    /// Every step without, every fence with its two steps swapped where it has any, every order turned round. A site that
-    /// nothing reaches is one as a whole.
+    /// Every step without, every fence with its two steps swapped where it has any, every order
+    /// turned round. A site that nothing reaches is one as a whole.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
         let chosen = |spot: &Spot| {
@@ -439,7 +443,8 @@ impl<'a> Stage<'a> {
         time.is_some_and(|time| self.start.elapsed() > time)
     }
 
-    /// Tries `mutant` on one workload after the other, first on `catchers`, which showed another mutant of the same site; adds to them what shows it.
+    /// Tries `mutant` on one workload after the other, first on `catchers`, which showed another
+    /// mutant of the same site; adds to them what shows it.
     ///
     /// # Errors
     /// How many did not show it.

@@ -11,7 +11,8 @@ use crate::closed::geometry;
 /// The half of a name to which versions of metadata do not belong.
 const WITHOUT_VERSIONS: u128 = u64::MAX as u128;
 
-/// Names images of one pool. A name is the exclusive or of its cells' names, so that it follows every store.
+/// Names images of one pool. A name is the exclusive or of its cells' names, so that it follows
+/// every store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     versions: Option<Versions>,
@@ -67,8 +68,8 @@ impl Names {
         })
     }
 
-    /// Names what an opening may find that matters in the image that `recovery` makes of the one that `name` names: all of it, but for
-    /// versions that its last commit made void.
+    /// Names what an opening may find that matters in the image that `recovery` makes of the one
+    /// that `name` names: all of it, but for versions that its last commit made void.
     pub(crate) fn recovered(&self, name: u128, recovery: &[Event]) -> u128 {
         let name = self.after(name, recovery);
         let Some(versions) = &self.versions else {

@@ -21,13 +21,14 @@ pub(crate) trait Oracle: Sync {
     /// What is wrong with `tree` if the power failed at `stage`: nothing, if it is allowed.
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)>;
 
-    /// What is wrong with the `image` that a power cut leaves at the moment that a step led to `stage` by
-    /// returning, beyond what its tree says.
+    /// What is wrong with the `image` that a power cut leaves at the moment that a step led to
+    /// `stage` by returning, beyond what its tree says.
     fn broken_promise(&self, _stage: Stage, _image: &[u8]) -> Option<(Kind, String)> {
         None
     }
 
-    /// Whether something wrong with an image is right all the same at `stage`: it says what was lost, where something may be.
+    /// Whether something wrong with an image is right all the same at `stage`: it says what was
+    /// lost, where something may be.
     fn is_told(&self, _wrong: &Wrong, _stage: Stage) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it is to be, and what it says is there; the first
-//! file system is as it was.
+//! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it
+//! is to be, and what it says is there; the first file system is as it was.
 
 use vellum::experiments::{remove_part, settle_cut, settle_table, write_table};
 use vellum::{FormatOptions, disk_sites, format};
@@ -199,7 +199,8 @@ impl Change {
         Ok(())
     }
 
-    /// Everywhere near the steps of the table, and here and there before: how many states there were, with the part and without it.
+    /// Everywhere near the steps of the table, and here and there before: how many states there
+    /// were, with the part and without it.
     fn explore(&self, log: &[Event]) -> Result<(u32, u32), String> {
         let mut points = CrashPoints::new(self.base.clone(), log);
         let (mut with, mut without) = (0, 0);
@@ -321,7 +322,8 @@ fn the_table_comes_last_and_goes_first() {
     assert!(removing.explore(&[wipe, table].concat()).is_err());
 }
 
-/// What was begun and not done is done again, whatever was left of it, and however often it is cut short.
+/// What was begun and not done is done again, whatever was left of it, and however often it is cut
+/// short.
 #[test]
 fn a_change_that_was_cut_short_can_be_made_again() {
     let adding = Change::adding();
@@ -346,7 +348,8 @@ fn a_change_that_was_cut_short_can_be_made_again() {
     }
 }
 
-/// Without what comes before the table is written, a copy that one crash has torn is the only one that is left in front of the next.
+/// Without what comes before the table is written, a copy that one crash has torn is the only one
+/// that is left in front of the next.
 #[test]
 fn a_table_is_settled_before_it_is_written() {
     let adding = Change::adding();
@@ -363,7 +366,8 @@ fn a_table_is_settled_before_it_is_written() {
     assert!(repeated.explore(&without).is_err());
 }
 
-/// An opening for writing settles what was cut short, whatever counts then, and however often it is cut short, too.
+/// An opening for writing settles what was cut short, whatever counts then, and however often it is
+/// cut short, too.
 #[test]
 fn an_opening_settles_the_table() {
     for change in [Change::adding(), Change::removing()] {

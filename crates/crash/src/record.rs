@@ -253,7 +253,8 @@ impl Recorder<'_> {
         Err(self.error(&step.to_string(), what))
     }
 
-    /// The engine's tree after the setup and `steps`, in a run of its own, because looking leaves traces in the pool.
+    /// The engine's tree after the setup and `steps`, in a run of its own, because looking leaves
+    /// traces in the pool.
     fn tree_after(&self, steps: &[Step]) -> Result<Tree, RecordError> {
         let pool = Shared::of(self.base.clone());
         let mut session = self.begin(&pool)?;
@@ -284,8 +285,8 @@ fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
     between
 }
 
-/// What of a file's bytes a step may show that finds the pool full in the middle, until it has taken it back: the tree
-/// that it was to make, but with the sizes of before.
+/// What of a file's bytes a step may show that finds the pool full in the middle, until it has
+/// taken it back: the tree that it was to make, but with the sizes of before.
 fn attempt(model: &Model, step: &Step) -> Option<Snapshot> {
     let Step::Full(op) = step else {
         return None;

@@ -39,7 +39,8 @@ pub struct Options {
     pub states_on_disks: usize,
     /// The same under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
-    /// Crash points of a log at which a state is tried under [`Mode::Eadr`], which has one at every store, at most.
+    /// Crash points of a log at which a state is tried under [`Mode::Eadr`], which has one at every
+    /// store, at most.
     pub points_in_order: usize,
     /// At most so many in each run of threads.
     pub thread_states: usize,
@@ -56,8 +57,8 @@ pub struct Options {
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
     /// workload, those after a crash of such a recovery.
     pub nested_recoveries: [usize; NESTED_DEPTH],
-    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::Lies`], which begin recoveries with something else
-    /// and change nothing of what these do.
+    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::Lies`], which begin
+    /// recoveries with something else and change nothing of what these do.
     pub nested_elsewhere: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
@@ -65,7 +66,8 @@ pub struct Options {
     pub diagnose: bool,
     /// Schedules of workloads of threads.
     pub schedules: Bounds,
-    /// Of these so many, at most, under [`Mode::Lazy`] too: they differ in what the threads do, and that model in what came before.
+    /// Of these so many, at most, under [`Mode::Lazy`] too: they differ in what the threads do, and
+    /// that model in what came before.
     pub lazy_schedules: usize,
     /// Seed of the samples.
     pub seed: u64,

@@ -38,7 +38,8 @@ const CARRIED_BYTES: u64 = POOL_BYTES / 2;
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
 const CLOCK_STEP: i64 = 1_000_000;
-/// Openings within so many nanoseconds of the clock are under one boot: nothing was lost between them.
+/// Openings within so many nanoseconds of the clock are under one boot: nothing was lost between
+/// them.
 const CLOCK_BOOT: i64 = 1_000_000_000;
 /// Openings of a workload, at most: the process after it is told apart by its times.
 const OPENINGS_MAX: i64 = 500;
@@ -67,7 +68,8 @@ pub(crate) struct Session<M: Kit = Explored> {
 }
 
 impl Ground {
-    /// Bytes of the pool as it was made; where the data have a disk of their own, that is its last part.
+    /// Bytes of the pool as it was made; where the data have a disk of their own, that is its last
+    /// part.
     pub(crate) fn pool_bytes(self) -> u64 {
         match self {
             Self::Memory => POOL_BYTES,
@@ -76,7 +78,8 @@ impl Ground {
         }
     }
 
-    /// Bytes of metadata, beside which the log takes as much, and versions three times as much; `None`: what is usual.
+    /// Bytes of metadata, beside which the log takes as much, and versions three times as much;
+    /// `None`: what is usual.
     pub(crate) fn metadata_bytes(self) -> Option<u64> {
         match self {
             Self::Memory => None,
@@ -158,12 +161,14 @@ fn grown(image: &[u8]) -> Result<Vec<u8>> {
     Ok(pool.image())
 }
 
-/// Opens what `pool` holds, as another boot does. The same operations of this thread do the same from here on.
+/// Opens what `pool` holds, as another boot does. The same operations of this thread do the same
+/// from here on.
 pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Result<Arc<Fs<M>>> {
     mount_with_arena(pool, None, (cache_entries, clock), M::arena)
 }
 
-/// The same, in the arena that `make_arena` makes of so many bytes, and with `images` that outlive processes.
+/// The same, in the arena that `make_arena` makes of so many bytes, and with `images` that outlive
+/// processes.
 pub(crate) fn mount_with_arena<M: Kit>(
     pool: &Shared,
     images: Option<&Arc<SimImages>>,
@@ -204,7 +209,8 @@ impl<M: Kit> Session<M> {
         }
     }
 
-    /// A session of the process that comes, under the same boot, after one that was killed and left so much in memory.
+    /// A session of the process that comes, under the same boot, after one that was killed and left
+    /// so much in memory.
     pub(crate) fn after_kill(pool: Shared, cache_entries: u64, images: Arc<SimImages>) -> Self {
         Self {
             openings: OPENINGS_MAX,
@@ -461,7 +467,8 @@ impl<M: Kit> Session<M> {
     }
 }
 
-/// Adds to `set` what `op` changes; tells of which file, and whether a symbolic link there is followed.
+/// Adds to `set` what `op` changes; tells of which file, and whether a symbolic link there is
+/// followed.
 fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8], bool)> {
     match op {
         Op::Truncate { path, size } => {

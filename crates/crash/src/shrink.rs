@@ -1,7 +1,8 @@
-//! Making less of something: of what shows a violation (delta debugging), and of what there is too much of.
+//! Making less of something: of what shows a violation (delta debugging), and of what there is too
+//! much of.
 
-/// Leaves out of `all` as much as it can such that `holds` of what is left, which it does of `all`: halves
-/// first, then smaller parts, then one by one. Asks at most `questions` times.
+/// Leaves out of `all` as much as it can such that `holds` of what is left, which it does of `all`:
+/// halves first, then smaller parts, then one by one. Asks at most `questions` times.
 pub(crate) fn fewest<T: Clone>(
     all: Vec<T>,
     mut questions: usize,

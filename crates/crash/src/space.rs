@@ -1,5 +1,5 @@
-//! The space that files take after a crash: promised where it was allocated, and not leaked where it
-//! was given up.
+//! The space that files take after a crash: promised where it was allocated, and not leaked where
+//! it was given up.
 
 use vellum_layout::BLOCK_BYTES;
 use vellum_model::{Op, SnapshotBody};
@@ -14,9 +14,9 @@ const UNITS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
 /// Whether the space of `tree`'s files, which is otherwise allowed, fits when `returned` explored
 /// steps had returned; if not, why.
 ///
-/// While a step is under way, a file may take any space between before and after. A crash of a write
-/// may lose what was allocated ahead beyond the end where it wrote: it was the write's already. Where a size
-/// that was allocated shows, its space is there.
+/// While a step is under way, a file may take any space between before and after. A crash of a
+/// write may lose what was allocated ahead beyond the end where it wrote: it was the write's
+/// already. Where a size that was allocated shows, its space is there.
 pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
     let before = &expected.trees[returned];
     let after = expected.trees.get(returned + 1).unwrap_or(before);
@@ -55,8 +55,8 @@ fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
     end.saturating_sub(first) * UNITS_PER_BLOCK
 }
 
-/// What a step may have claimed and not given up yet: a write that finds no space (in a hole that is the file's, for it
-/// reads as zeros), or an experiment.
+/// What a step may have claimed and not given up yet: a write that finds no space (in a hole that
+/// is the file's, for it reads as zeros), or an experiment.
 fn claimed_in_vain(step: &Step, before: &Tree, ino: u64) -> u64 {
     let blocks = match step {
         Step::Full(op) => blocks_written(op, size_of(before, ino)),

@@ -1,4 +1,5 @@
-//! Persistent steps of the engine, and orders within a line: by their sites, and by where in the source they are.
+//! Persistent steps of the engine, and orders within a line: by their sites, and by where in the
+//! source they are.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,8 +8,8 @@ use std::str::FromStr;
 use vellum::sites;
 use vellum_media::{Event, LINE_BYTES, Op, Place, Site};
 
-/// What a log went through: the site, where in the source, and of an order within a line, so many bytes behind the cell that
-/// is stored later the other one lies.
+/// What a log went through: the site, where in the source, and of an order within a line, so many
+/// bytes behind the cell that is stored later the other one lies.
 pub(crate) type Taken = (Site, Place, Option<i64>);
 
 /// What logs went through.
@@ -33,9 +34,9 @@ pub(crate) fn steps_of<'a>(
     })
 }
 
-/// A flush, a fence, a store past the cache, or an order: which, and where in the source. One site is in several places
-/// where a function is told by its caller what its flush is for, and where a step is taken in more than one
-/// branch; each place may be the one that nobody would miss.
+/// A flush, a fence, a store past the cache, or an order: which, and where in the source. One site
+/// is in several places where a function is told by its caller what its flush is for, and where a
+/// step is taken in more than one branch; each place may be the one that nobody would miss.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     pub(crate) site: Site,

@@ -1,5 +1,5 @@
-//! The persistent steps of an operation by the names of their sites, as recorded, and what recovery makes of each gap
-//! between them.
+//! The persistent steps of an operation by the names of their sites, as recorded, and what recovery
+//! makes of each gap between them.
 
 use vellum::sites;
 use vellum_media::{CrashPoints, Event, Op, Site};
@@ -17,8 +17,9 @@ use crate::workload::Step;
 pub struct Steps {
     /// The sites that it went through, in their order; neighbours that are the same count once.
     pub sites: Vec<&'static str>,
-    /// Which of them commits: if the power fails anywhere before it, and nothing arrives that is not durable, recovery
-    /// finds the step not done, and done from there on. `None`: recovery cannot tell before from after.
+    /// Which of them commits: if the power fails anywhere before it, and nothing arrives that is
+    /// not durable, recovery finds the step not done, and done from there on. `None`: recovery
+    /// cannot tell before from after.
     pub commit: Option<usize>,
     /// A crash may find part of it done: bytes inside the old size, or background work.
     pub in_parts: bool,
@@ -26,8 +27,8 @@ pub struct Steps {
     pub step: Option<Step>,
 }
 
-/// What the first explored step of a workload did. `name:3` asks for the third step. `None`: there is no such workload,
-/// or it cannot be recorded, or recovery finds it done and later not done.
+/// What the first explored step of a workload did. `name:3` asks for the third step. `None`: there
+/// is no such workload, or it cannot be recorded, or recovery finds it done and later not done.
 pub fn persistent_steps(name: &str) -> Option<Steps> {
     let (name, step) = match name.split_once(':') {
         Some((name, step)) => (name, step.parse().ok()?),
@@ -99,8 +100,8 @@ fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
     gaps
 }
 
-/// The first of `gaps` behind which something `is_done`, which it then stays; `Some(None)` if it is before the
-/// first already, or never.
+/// The first of `gaps` behind which something `is_done`, which it then stays; `Some(None)` if it is
+/// before the first already, or never.
 fn commit(gaps: &[Gap], is_done: impl Fn(usize) -> bool) -> Option<Option<usize>> {
     if gaps.first().is_none_or(|first| is_done(first.before)) {
         return Some(None);

@@ -1,9 +1,9 @@
 //! The strategy `tracked`: only lines that are read are varied.
 //!
-//! What the checker, recovery and the reading of the tree do depends on the lines that they read and on nothing
-//! else. So a state stands for all that differ from it in other lines only, and one state of each such
-//! class is enough: they are found by trying one state, then what each line that was read in it may
-//! hold otherwise, and so on.
+//! What the checker, recovery and the reading of the tree do depends on the lines that they read
+//! and on nothing else. So a state stands for all that differ from it in other lines only, and one
+//! state of each such class is enough: they are found by trying one state, then what each line that
+//! was read in it may hold otherwise, and so on.
 
 use vellum_media::CrashState;
 
@@ -16,8 +16,8 @@ const CLASSES_MAX: usize = 2048;
 type Class = Vec<Option<usize>>;
 
 impl Explorer<'_> {
-    /// Tries a state of every class of states of the point that are read alike; whether there were no
-    /// more than `bound`, or [`CLASSES_MAX`].
+    /// Tries a state of every class of states of the point that are read alike; whether there were
+    /// no more than `bound`, or [`CLASSES_MAX`].
     pub(crate) fn visit_tracked(&mut self, at: &At<'_>, bound: usize, scope: &Scope) -> bool {
         let bound = bound.min(CLASSES_MAX);
         let lines = at.point.in_flight();

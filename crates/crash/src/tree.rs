@@ -41,7 +41,8 @@ impl Tree {
         self.nodes.get(path)
     }
 
-    /// The same tree, but that each file holds what the one of the same name and size holds in `other`.
+    /// The same tree, but that each file holds what the one of the same name and size holds in
+    /// `other`.
     pub(crate) fn with_contents_of(&self, other: &Snapshot) -> Self {
         let mut tree = self.clone();
         for (path, node) in &mut tree.nodes {

@@ -16,7 +16,8 @@ pub enum Step {
     User(Op),
     /// An operation of the superuser that fails because the pool is full, and changes nothing.
     Full(Op),
-    /// Operations of the superuser on the attributes of one file, in one call, which changes the size first.
+    /// Operations of the superuser on the attributes of one file, in one call, which changes the
+    /// size first.
     Together(Vec<Op>),
     /// Blocks given to a hole of a file and taken from it again, by its mapping alone.
     Blocks(BlocksAlone),
@@ -40,8 +41,8 @@ pub enum Step {
     Recover,
 }
 
-/// Blocks that an experiment gives a file and takes from it again ([`vellum::experiments`]). In between nobody says what
-/// they hold.
+/// Blocks that an experiment gives a file and takes from it again ([`vellum::experiments`]). In
+/// between nobody says what they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlocksAlone {
     /// The file.
@@ -53,8 +54,10 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`, `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
-    /// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind `together: `.
+    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`,
+    /// `close-pool`, `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an
+    /// operation as the model writes it, perhaps behind `user: ` or `full: `; or several with `; `
+    /// between them, behind `together: `.
     ///
     /// # Panics
     /// If it is none: workloads are part of the program.
@@ -157,7 +160,8 @@ impl Step {
         )
     }
 
-    /// Whether everything that was done before it is durable when it has returned, where a log makes it so.
+    /// Whether everything that was done before it is durable when it has returned, where a log
+    /// makes it so.
     pub fn syncs(&self) -> bool {
         matches!(
             self,
@@ -245,7 +249,8 @@ pub enum Ground {
     /// Persistent memory.
     #[default]
     Memory,
-    /// A disk, with a log: what was done before the last step that syncs is there after a crash, and some of what came next.
+    /// A disk, with a log: what was done before the last step that syncs is there after a crash,
+    /// and some of what came next.
     Logged,
     /// The same with another disk for the data.
     Apart,
@@ -256,8 +261,8 @@ pub enum Ground {
 }
 
 impl Ground {
-    /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs from the second in where blocks and their words lie
-    /// alone, and has fewer workloads.
+    /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs
+    /// from the second in where blocks and their words lie alone, and has fewer workloads.
     pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::Apart, Self::Split];
 
     /// What the names of workloads on it begin with.
@@ -292,13 +297,14 @@ impl Ground {
         self != Self::Memory
     }
 
-    /// Whether what a power cut leaves of it after a kill is something else than without one, and can be told.
+    /// Whether what a power cut leaves of it after a kill is something else than without one, and
+    /// can be told.
     pub fn is_killed(self) -> bool {
         !self.is_logged()
     }
 
-    /// Whether there is something to be found under this crash model. What a log makes durable is in no cache, a kill leaves what a
-    /// power cut leaves, and without a disk nothing is synced.
+    /// Whether there is something to be found under this crash model. What a log makes durable is
+    /// in no cache, a kill leaves what a power cut leaves, and without a disk nothing is synced.
     pub fn is_crashed_as(self, mode: Mode) -> bool {
         match mode {
             Mode::X86 => true,
@@ -374,7 +380,8 @@ impl Workload {
         self
     }
 
-    /// The same on a pool of which only what syncs makes anything durable, by whose ground its name begins; the setup ends with a sync, or a close.
+    /// The same on a pool of which only what syncs makes anything durable, by whose ground its name
+    /// begins; the setup ends with a sync, or a close.
     #[must_use]
     pub fn logged(mut self, ground: Ground) -> Self {
         self.name = format!("{}-{}", ground.name(), self.name);

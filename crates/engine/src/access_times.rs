@@ -50,8 +50,8 @@ impl AccessTimes {
 }
 
 impl<M: Memories> Core<M> {
-    /// Moves the access time of what was just read, of this kind, as the policy says. Flushed without a fence: it
-    /// is durable with whatever is fenced next.
+    /// Moves the access time of what was just read, of this kind, as the policy says. Flushed
+    /// without a fence: it is durable with whatever is fenced next.
     #[inline]
     pub(crate) fn touch(&self, file: Cachelet, kind: FileKind) {
         let policy = self.access_times.policy_of(kind);

@@ -85,7 +85,8 @@ impl<M: Memories> Core<M> {
             .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
     }
 
-    /// Marks the slots of heads and state-maps of an areas chunk as used, before anybody takes slots there; gives how many.
+    /// Marks the slots of heads and state-maps of an areas chunk as used, before anybody takes
+    /// slots there; gives how many.
     fn note_maps(&self, chunk: u64) -> u64 {
         let slots = self.geometry.slots_per_chunk();
         let areas = self.geometry.areas;
@@ -200,8 +201,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether the last free chunk is kept for entries, of which there are none yet: short texts of symlinks lie there,
-    /// however names are kept.
+    /// Whether the last free chunk is kept for entries, of which there are none yet: short texts of
+    /// symlinks lie there, however names are kept.
     fn is_last_kept(&self, kind: ChunkKind) -> bool {
         kind != ChunkKind::Entries
             && self.free_slots_of(ChunkKind::Free) == 1
@@ -234,8 +235,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether a chunk of `kind` would leave the logs of directories too few blocks for the names that there is
-    /// room for then: names would go, and none could come.
+    /// Whether a chunk of `kind` would leave the logs of directories too few blocks for the names
+    /// that there is room for then: names would go, and none could come.
     fn starves_logs(&self, kind: ChunkKind) -> bool {
         let cost = self.name_cost();
         if cost.entries_in.is_none() || kind != ChunkKind::Inodes && Some(kind) != cost.entries_in {
@@ -262,7 +263,8 @@ impl<M: Memories> Core<M> {
                 .is_some_and(|kind| self.starves_logs(kind))
     }
 
-    /// Blocks that others than logs leave free: what the logs need for the names that there is room for.
+    /// Blocks that others than logs leave free: what the logs need for the names that there is room
+    /// for.
     pub(crate) fn blocks_for_logs(&self) -> u64 {
         let cost = self.name_cost();
         cost.log_blocks_for(self.free_entries(cost))
@@ -516,8 +518,8 @@ impl<M: Memories> Op<'_, M> {
         None
     }
 
-    /// Takes a metadata block (32 slots), if `spare` more stay free; gives its first slot. Compacting
-    /// logs frees blocks, but needs some first.
+    /// Takes a metadata block (32 slots), if `spare` more stay free; gives its first slot.
+    /// Compacting logs frees blocks, but needs some first.
     pub(crate) fn alloc_block(&self, spare: u64) -> Result<u64> {
         let slot = self.alloc_any_block()?;
         let free_at = header::FREE_SLOTS + ChunkKind::Blocks as u64 * 8;
@@ -541,8 +543,8 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Gives back what thread slots hold, before a clean close saves the map. Waits for operations that read, which
-    /// go on beside a close, to leave their slots for a moment.
+    /// Gives back what thread slots hold, before a clean close saves the map. Waits for operations
+    /// that read, which go on beside a close, to leave their slots for a moment.
     pub(crate) fn return_all_held(&self) {
         let mut tries = 0;
         for slot in self.slots_used() {

@@ -58,8 +58,8 @@ pub(crate) mod field {
     pub(crate) const REFS: u64 = 64;
     /// Flags; see [`super::flag`].
     pub(crate) const FLAGS: u64 = 72;
-    /// Writer's lock (files: allocate, extend, truncate; directories, in another place: log growth):
-    /// 0 or the holder.
+    /// Writer's lock (files: allocate, extend, truncate; directories, in another place: log
+    /// growth): 0 or the holder.
     pub(crate) const LOCK: u64 = 80;
     /// Directories: when names changed last; see `times`.
     pub(crate) const CHANGED: u64 = 80;
@@ -72,7 +72,8 @@ pub(crate) mod field {
     pub(crate) const CHILDREN: u64 = 96;
     /// See [`CHILDREN`].
     pub(crate) const BLOCKS: u64 = 96;
-    /// Directories: log tail; with the namespace *tree*, who changes names above it. Files: mapping version, raised whenever a translation may go stale.
+    /// Directories: log tail; with the namespace *tree*, who changes names above it. Files: mapping
+    /// version, raised whenever a translation may go stale.
     pub(crate) const TAIL: u64 = 104;
     /// See [`TAIL`].
     pub(crate) const VERSION: u64 = 104;
@@ -92,8 +93,8 @@ pub(crate) mod flag {
     pub(crate) const BUILDING: u64 = 2;
     /// On the work stack.
     pub(crate) const QUEUED: u64 = 4;
-    /// Directories: times or link count are newer than the inode's. Files: those in the inode may not be
-    /// durable.
+    /// Directories: times or link count are newer than the inode's. Files: those in the inode may
+    /// not be durable.
     pub(crate) const DIRTY: u64 = 8;
     /// No name is left; the inode dies with the last reference.
     pub(crate) const UNLINKED: u64 = 16;
@@ -114,10 +115,11 @@ pub(crate) mod flag {
     pub(crate) const CONTINUOUS: u64 = 2048;
     /// Directories: names in it do not change, because it is moved, or one above it.
     pub(crate) const STILL: u64 = 4096;
-    /// Directories: a rename has replaced or exchanged a name in it, since it is known. Such a name exists
-    /// throughout, but its entry is another one: listings look for it a second time.
+    /// Directories: a rename has replaced or exchanged a name in it, since it is known. Such a name
+    /// exists throughout, but its entry is another one: listings look for it a second time.
     pub(crate) const REPLACED: u64 = 1 << 14;
-    /// The inode names it: whoever comes by that finds this one and makes no other, until it is evicted or the file is gone.
+    /// The inode names it: whoever comes by that finds this one and makes no other, until it is
+    /// evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;
     /// Directories: counts evictions from bit 40 on. A miss in the index counts only if this and
     /// [`INDEXED`] were the same before and after.
@@ -126,7 +128,8 @@ pub(crate) mod flag {
     const AREA_SHIFT: u32 = 16;
     const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
 
-    /// Directories of the namespace *adaptive*: the area whose table the names in it are in; 0: not known yet.
+    /// Directories of the namespace *adaptive*: the area whose table the names in it are in; 0: not
+    /// known yet.
     pub(crate) fn area(flags: u64) -> u32 {
         ((flags & AREA) >> AREA_SHIFT) as u32
     }
@@ -277,8 +280,8 @@ impl<M: Memories> Core<M> {
         some.then_some(Cachelet((held >> 32) as u32))
     }
 
-    /// Cachelets that were never used: the first one (bits 32..64), and how many follow each other from there on. None beyond the limit, which
-    /// may be raised meanwhile.
+    /// Cachelets that were never used: the first one (bits 32..64), and how many follow each other
+    /// from there on. None beyond the limit, which may be raised meanwhile.
     fn fresh_batch(&self) -> u64 {
         let mut last = self.last_cachelet();
         loop {
@@ -430,8 +433,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether a cachelet that somebody may have heard of long ago is that of the file that is named, as [`Self::load_cachelet`] would find it. `false`,
-    /// too, where that is not plain.
+    /// Whether a cachelet that somebody may have heard of long ago is that of the file that is
+    /// named, as [`Self::load_cachelet`] would find it. `false`, too, where that is not plain.
     #[inline]
     pub(crate) fn is_cachelet_of(&self, told: Cachelet, named: &Named) -> bool {
         let is_it = |identity: IdentityWord| {
@@ -442,8 +445,9 @@ impl<M: Memories> Core<M> {
 
     /// The same of the file that has this inode now.
     ///
-    /// The flags come first. One that is known is nobody else's before this operation ends unless it said before that it is evicted or that
-    /// its file has no name, because both are followed by a grace period.
+    /// The flags come first. One that is known is nobody else's before this operation ends unless
+    /// it said before that it is evicted or that its file has no name, because both are followed by
+    /// a grace period.
     #[inline]
     pub(crate) fn is_known_for(&self, told: Cachelet, ino: u64) -> bool {
         const GOING: u64 = flag::UNLINKED | flag::EVICTING | flag::EVICTED;
@@ -472,9 +476,9 @@ impl<M: Memories> Core<M> {
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
         let is_dir = IdentityWord(inode.identity).kind() == Some(FileKind::Directory);
-        // A directory that was found has a name and itself, whatever a damaged inode says: with no links it
-        // would be one that is just being removed, and a stat would wait for the end of that. Its index
-        // counts the links.
+        // A directory that was found has a name and itself, whatever a damaged inode says: with no
+        // links it would be one that is just being removed, and a stat would wait for the end of
+        // that. Its index counts the links.
         let least = if is_dir { 2 } else { 0 };
         let links = u64::from(LinksWord(inode.links).links()).max(least);
         self.set(made, field::LINKS, links);
@@ -530,7 +534,8 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// What can be checked of an inode in use by itself. Fields of later releases are damage to this one.
+/// What can be checked of an inode in use by itself. Fields of later releases are damage to this
+/// one.
 pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Result<()> {
     let damaged = |what| Err(Error::damaged(what, Place::Inode(ino)));
     if !inode.is_sound(ino) {

@@ -1,14 +1,19 @@
-//! Commits of logged pools, and of those with versions: everything that was done so far becomes durable as one epoch, or transaction.
+//! Commits of logged pools, and of those with versions: everything that was done so far becomes
+//! durable as one epoch, or transaction.
 //!
-//! It is cut between operations: the *gate* keeps new ones from beginning, those that run are waited for, and then the lines that
-//! were stored to are copied, or the next transaction begins. Whoever cuts holds the background's lease, which works outside of operations, and is in none itself. So the
-//! copy is what a power cut on persistent memory could have left at that instant, and whatever recovers from one recovers from the other.
+//! It is cut between operations: the *gate* keeps new ones from beginning, those that run are
+//! waited for, and then the lines that were stored to are copied, or the next transaction begins.
+//! Whoever cuts holds the background's lease, which works outside of operations, and is in none
+//! itself. So the copy is what a power cut on persistent memory could have left at that instant,
+//! and whatever recovers from one recovers from the other.
 //!
-//! Whoever wants to have something durable *leads* a commit, or sleeps while another thread does: one commit answers all who came before its
-//! cut. Neither lease nor gate are held while the disk is waited for, so that operations, and the background's work, go on beside it.
+//! Whoever wants to have something durable *leads* a commit, or sleeps while another thread does:
+//! one commit answers all who came before its cut. Neither lease nor gate are held while the disk
+//! is waited for, so that operations, and the background's work, go on beside it.
 //!
-//! A block that is given up is *held* until the epoch that gave it up is durable, or an earlier epoch's file would show what its next owner
-//! wrote. Reclamation epochs tell: each cut begins a new one, and [`header::SETTLED`] is the last of which everything is durable.
+//! A block that is given up is *held* until the epoch that gave it up is durable, or an earlier
+//! epoch's file would show what its next owner wrote. Reclamation epochs tell: each cut begins a
+//! new one, and [`header::SETTLED`] is the last of which everything is durable.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -24,22 +29,25 @@ use crate::log::{Epoch, Log};
 use crate::slots::GRACE;
 use crate::versions::{Transaction, Versions};
 
-/// How long a leader waits for those whom the last commit answered, too: such a part of what that took, at most so long. Who slept meanwhile needs
-/// some 50 us to wake up, and a commit of his own is saved.
+/// How long a leader waits for those whom the last commit answered, too: such a part of what that
+/// took, at most so long. Who slept meanwhile needs some 50 us to wake up, and a commit of his own
+/// is saved.
 const GIVE_WAY_PART: u64 = 2;
 const GIVE_WAY_MAX: Duration = Duration::from_micros(200);
 /// Where commits take less, those who wait for one are awake when it ends.
 const AWAKE_MAX: Duration = Duration::from_micros(500);
-/// So long before that they want to be woken up: the kernel lets timers be 50 us late, and a processor that slept takes as long again to come back.
+/// So long before that they want to be woken up: the kernel lets timers be 50 us late, and a
+/// processor that slept takes as long again to come back.
 const AWAKE_BEFORE: Duration = Duration::from_micros(150);
-/// Of so many commits in which nobody shares, and which take less than that, one tells what it took: a clock that is read right behind a fence
-/// waits for it, too.
+/// Of so many commits in which nobody shares, and which take less than that, one tells what it
+/// took: a clock that is read right behind a fence waits for it, too.
 const TIMED_EVERY: u64 = 16;
 const UNTIMED_BELOW: Duration = Duration::from_micros(10);
 /// After so long whoever sleeps looks for itself whether it was forgotten.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What is durable when an operation returns, on pools whose operations are made durable by commits, and on ordinary files.
+/// What is durable when an operation returns, on pools whose operations are made durable by
+/// commits, and on ordinary files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// What the medium makes durable by itself; the rest from the next commit on.
@@ -167,8 +175,8 @@ fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
 pub(crate) struct Gate<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Gate<'a, M> {
-    /// Closes the gate and waits until no operation runs. Whoever begins one and does not see the gate is seen here: both store before they
-    /// look, sequentially consistent.
+    /// Closes the gate and waits until no operation runs. Whoever begins one and does not see the
+    /// gate is seen here: both store before they look, sequentially consistent.
     pub(crate) fn close(core: &'a Core<M>) -> Self {
         core.arena.store(header::GATE, 1, Ordering::SeqCst);
         core.arena.barrier();
@@ -216,8 +224,8 @@ impl<M: Memories> Drop for Leader<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Makes everything that was done before survive what the medium can survive. The caller is in no operation; it may hold the background's
-    /// lease.
+    /// Makes everything that was done before survive what the medium can survive. The caller is in
+    /// no operation; it may hold the background's lease.
     ///
     /// # Errors
     /// What the medium said. A pool that commits does so no more, and refuses changes.
@@ -242,7 +250,8 @@ impl<M: Memories> Core<M> {
 
     /// Leads a commit, or waits for one whose cut comes behind this call.
     fn commit(&self, commits: &Commits, lease: Option<&Lease<'_, M>>) -> Result<()> {
-        // A cut that takes what was done before this call finds this epoch, or a later one: the one before it began another.
+        // A cut that takes what was done before this call finds this epoch, or a later one: the one
+        // before it began another.
         let need = self.epoch();
         let mut has_come = false;
         loop {
@@ -263,8 +272,9 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake for the last part of one, because the next one's
-    /// leader would wait for whoever wakes up behind its end, or leave him behind.
+    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake
+    /// for the last part of one, because the next one's leader would wait for whoever wakes up
+    /// behind its end, or leave him behind.
     fn wait_for_turn(&self, turn: u64) {
         let of = |word| self.arena.load(word, Ordering::SeqCst);
         let took = Duration::from_nanos(of(header::COMMIT_TOOK));
@@ -282,15 +292,17 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Sleeps until a turn ends, but no longer than `limit`. Whoever ends it looks for sleepers behind that, and who sleeps looks for its end behind
-    /// being counted. (Those who die asleep stay counted: somebody is woken up in vain.)
+    /// Sleeps until a turn ends, but no longer than `limit`. Whoever ends it looks for sleepers
+    /// behind that, and who sleeps looks for its end behind being counted. (Those who die asleep
+    /// stay counted: somebody is woken up in vain.)
     fn sleep_through(&self, turn: u64, limit: Duration) {
         self.arena.fetch_add(header::SLEEPERS, 1);
         self.arena.wait(header::LEADER, turn, limit);
         self.arena.fetch_add(header::SLEEPERS, 1u64.wrapping_neg());
     }
 
-    /// Commits once. Where the background is at work, which may itself wait for a commit, it comes first, and nothing is done.
+    /// Commits once. Where the background is at work, which may itself wait for a commit, it comes
+    /// first, and nothing is done.
     fn lead(
         &self,
         commits: &Commits,
@@ -328,7 +340,8 @@ impl<M: Memories> Core<M> {
         done
     }
 
-    /// Whether it is found out what this commit takes. Who comes alone does not need to know, and tells now and then whoever will come.
+    /// Whether it is found out what this commit takes. Who comes alone does not need to know, and
+    /// tells now and then whoever will come.
     fn is_timed(&self, leader: &Leader<'_, M>) -> bool {
         let of = |word| self.arena.load(word, Ordering::Relaxed);
         let is_short = Duration::from_nanos(of(header::COMMIT_TOOK)) < UNTIMED_BELOW;
@@ -336,13 +349,15 @@ impl<M: Memories> Core<M> {
         !(is_short && is_alone) || (leader.turn / 2).is_multiple_of(TIMED_EVERY)
     }
 
-    /// The time by which it is told how long commits take: none in simulations, which have a clock of their own, and repeat exactly.
+    /// The time by which it is told how long commits take: none in simulations, which have a clock
+    /// of their own, and repeat exactly.
     fn now(&self) -> Option<Instant> {
         matches!(self.clock, Clock::System).then(Instant::now)
     }
 
-    /// Lets those come who shared the last commit, and do now what they will want to have committed: otherwise they would find this one
-    /// under way, and each commit would serve every second thread.
+    /// Lets those come who shared the last commit, and do now what they will want to have
+    /// committed: otherwise they would find this one under way, and each commit would serve every
+    /// second thread.
     fn give_way(&self) {
         let of = |word| self.arena.load(word, Ordering::Relaxed);
         let company = of(header::COMPANY);
@@ -391,7 +406,8 @@ impl<M: Memories> Core<M> {
         Ok(Epoch { lines, written })
     }
 
-    /// What counts as the present epoch for blocks whose grace period is to be over: those of an epoch that is not durable are held.
+    /// What counts as the present epoch for blocks whose grace period is to be over: those of an
+    /// epoch that is not durable are held.
     pub(crate) fn settled_epoch(&self) -> u64 {
         let now = self.epoch();
         match &self.commits {
@@ -407,9 +423,10 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Makes durable that set-id bits were taken, before any bytes of files change: these may reach the medium without a commit, and are
-    /// never to be found with bits of before. Whoever takes bits for a writer (the kernel, in front of a mount) need not be the writer.
-    /// Outside any operation.
+    /// Makes durable that set-id bits were taken, before any bytes of files change: these may reach
+    /// the medium without a commit, and are never to be found with bits of before. Whoever takes
+    /// bits for a writer (the kernel, in front of a mount) need not be the writer. Outside any
+    /// operation.
     ///
     /// # Errors
     /// What the medium said.
@@ -421,7 +438,8 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Whether blocks may be held for want of a commit alone, the grace period of all that were given up being over.
+    /// Whether blocks may be held for want of a commit alone, the grace period of all that were
+    /// given up being over.
     pub(crate) fn lacks_commit(&self) -> bool {
         self.settled_epoch() < self.epoch()
     }

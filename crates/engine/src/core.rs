@@ -67,7 +67,8 @@ pub(crate) mod header {
     words! {
         /// Global reclamation epoch.
         EPOCH: [1] at 0,
-        /// No thread slot from this number on was ever entered; in the line that whoever enters one reads anyway.
+        /// No thread slot from this number on was ever entered; in the line that whoever enters one
+        /// reads anyway.
         SLOTS_USED: [1] at 8,
         /// Head of the stack of cachelets with background work.
         WORK: [1] at 64,
@@ -109,7 +110,8 @@ pub(crate) mod header {
         NODES_USED: [1] at 536,
         /// 1: damage was found, nothing more is written.
         HARMED: [1] at 576,
-        /// 1: a part of the mapping table could not be read at opening, so that a hole may be a block.
+        /// 1: a part of the mapping table could not be read at opening, so that a hole may be a
+        /// block.
         TABLE_LOST: [1] at 584,
         /// Whether the file system is being closed, or is.
         CLOSED: [1] at 592,
@@ -123,7 +125,8 @@ pub(crate) mod header {
         GATE: [1] at 832,
         /// The last reclamation epoch of which everything is durable, where a log makes it so.
         SETTLED: [1] at 840,
-        /// The last reclamation epoch in which set-id bits were taken from a file, where only commits make that durable.
+        /// The last reclamation epoch in which set-id bits were taken from a file, where only
+        /// commits make that durable.
         SET_IDS_TAKEN: [1] at 848,
         /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
         LEADER: [1] at 896,
@@ -131,9 +134,11 @@ pub(crate) mod header {
         SLEEPERS: [1] at 904,
         /// How many came for the last cut.
         COMPANY: [1] at 912,
-        /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one is moved with what is below it.
+        /// 1: names stand still in some directories ([`crate::cachelet::flag::STILL`]), because one
+        /// is moved with what is below it.
         STILL: [1] at 920,
-        /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of areas.
+        /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of
+        /// areas.
         NAMES_ELSEWHERE: [1] at 928,
         /// The area whose table a directory's names are just leaving, or 0.
         LEAVING: [1] at 936,
@@ -143,7 +148,8 @@ pub(crate) mod header {
         COMERS: [1] at 952,
         /// The version of paths; see `namespace::common::changing`.
         PATHS: [1] at 960,
-        /// All chunks of metadata below this number have the memory of their image; see [`crate::image_memory`].
+        /// All chunks of metadata below this number have the memory of their image; see
+        /// [`crate::image_memory`].
         RESERVED: [1] at 1024,
         /// 1: no memory was to be had for the next chunk when it was last asked for.
         REFUSED: [1] at 1032,
@@ -269,7 +275,8 @@ impl<M: Memories> Core<M> {
         Ok(self.geometry.meta_at + slot * SLOT_BYTES)
     }
 
-    /// Fails if any access since the opening went wrong: for opening and closing, where nothing may be lost.
+    /// Fails if any access since the opening went wrong: for opening and closing, where nothing may
+    /// be lost.
     pub(crate) fn check_media(&self) -> Result<()> {
         match self.pool.damaged() {
             None => Ok(()),
@@ -277,7 +284,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Fails if bytes of a file could not be written by a call: then nothing is committed any more. Everything else tells by what it loads.
+    /// Fails if bytes of a file could not be written by a call: then nothing is committed any more.
+    /// Everything else tells by what it loads.
     pub(crate) fn check_written(&self) -> Result<()> {
         let Some(commits) = &self.commits else {
             return Ok(());
@@ -292,7 +300,8 @@ impl<M: Memories> Core<M> {
     #[cold]
     pub(crate) fn unreadable(&self, at: u64) -> Error {
         if let Some(log) = self.log().filter(|_| at < self.geometry.log_at) {
-            // Whoever finds the image after a kill must not take the zeros in the place of what was lost for it.
+            // Whoever finds the image after a kill must not take the zeros in the place of what was
+            // lost for it.
             log.fail();
         }
         let error = if at < self.pool.len() {
@@ -335,8 +344,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives `result`; where it tells of damage, nothing more is written. The operation that came by it is still
-    /// under way: a close waits for that, and then knows.
+    /// Gives `result`; where it tells of damage, nothing more is written. The operation that came
+    /// by it is still under way: a close waits for that, and then knows.
     pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.note_damage(error))
     }

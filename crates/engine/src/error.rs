@@ -143,7 +143,8 @@ pub enum Error {
     /// The pool is between two namespaces.
     #[error("a conversion of the pool was not finished: `vellum convert` finishes it")]
     Converting,
-    /// The operation is not done yet, and nothing of it is seen. No caller is told: it begins again.
+    /// The operation is not done yet, and nothing of it is seen. No caller is told: it begins
+    /// again.
     #[doc(hidden)]
     #[error("the operation begins again")]
     First(First),
@@ -201,7 +202,8 @@ impl std::fmt::Display for Place {
 }
 
 impl Error {
-    /// The reason of [`Error::NoSpace`] where the pool has metadata left, and `/dev/shm` no memory to work on them.
+    /// The reason of [`Error::NoSpace`] where the pool has metadata left, and `/dev/shm` no memory
+    /// to work on them.
     pub const SHARED_MEMORY_FULL: &str =
         "/dev/shm, where its metadata are worked on, is full: remove what fills it";
     /// The same for an image in another directory.
@@ -259,8 +261,9 @@ impl Error {
     }
 }
 
-/// Keeps the errno ([`Error::errno`]), as programs expect of files: an error of the standard library has that or a text, not both. What is said beside it,
-/// where the pool or what it lies on is at fault, is logged.
+/// Keeps the errno ([`Error::errno`]), as programs expect of files: an error of the standard
+/// library has that or a text, not both. What is said beside it, where the pool or what it lies on
+/// is at fault, is logged.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let errno = error.errno();

@@ -1,7 +1,9 @@
-//! Memory for the chunks of an image in a file that others share: on tmpfs, where whoever comes first has what there is.
+//! Memory for the chunks of an image in a file that others share: on tmpfs, where whoever comes
+//! first has what there is.
 //!
-//! A chunk has all its memory before anybody may use it, and the next chunks have theirs ahead: what other programs put into `/dev/shm` takes
-//! nothing from files that are made soon. Chunks are taken from the lowest number on, so one word says which have their memory.
+//! A chunk has all its memory before anybody may use it, and the next chunks have theirs ahead:
+//! what other programs put into `/dev/shm` takes nothing from files that are made soon. Chunks are
+//! taken from the lowest number on, so one word says which have their memory.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -13,8 +15,8 @@ use vellum_media::{Memories, Memory, Persistent, SharedImage};
 use crate::core::{Core, header};
 use crate::error::Error;
 
-/// So much of the metadata that nobody uses yet has its memory: 65 536 files. It costs this much memory at most, and pools up to 1 GiB have
-/// no more metadata by default.
+/// So much of the metadata that nobody uses yet has its memory: 65 536 files. It costs this much
+/// memory at most, and pools up to 1 GiB have no more metadata by default.
 const AHEAD_BYTES: u64 = 16 << 20;
 
 /// Where images are, if nothing else is said.

@@ -142,10 +142,10 @@ fn retire<M: Memories>(core: &Core<M>, site: Site, slot: u32) {
         .store_through(site, at + JournalHead::AT, JournalHead::RETIRED.0);
 }
 
-/// Takes the checksums of earlier openings' records away. Sequence numbers begin anew at each opening:
-/// a head whose record is cut off by a power cut could bring back the record of the same number that
-/// an earlier opening left behind it. Not flushed: a head lies in the same line and is stored later,
-/// so it does not arrive without this.
+/// Takes the checksums of earlier openings' records away. Sequence numbers begin anew at each
+/// opening: a head whose record is cut off by a power cut could bring back the record of the same
+/// number that an earlier opening left behind it. Not flushed: a head lies in the same line and is
+/// stored later, so it does not arrive without this.
 pub(crate) fn forget_checksums<M: Memories>(core: &Core<M>) {
     for slot in 0..core.geometry.thread_slots {
         let at = core.geometry.thread_slot_at(slot) + JournalHead::CHECK;

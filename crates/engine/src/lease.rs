@@ -3,10 +3,10 @@
 //! A word of the file's cachelet counts its leases, so that a writer of a file without any pays one
 //! load. Which bytes are lent, and to which thread, is private to the process.
 //!
-//! A lease is counted first, and then waits until the file's lock is free for a moment; a writer takes
-//! the lock first, and then looks at the count. So of two that come at the same time at least one sees
-//! the other: the writer gives the lock back and waits for the lease, never the other way round, and
-//! never inside an operation.
+//! A lease is counted first, and then waits until the file's lock is free for a moment; a writer
+//! takes the lock first, and then looks at the count. So of two that come at the same time at least
+//! one sees the other: the writer gives the lock back and waits for the lease, never the other way
+//! round, and never inside an operation.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -103,8 +103,8 @@ pub(crate) struct Lease<'a, M: Memories> {
 }
 
 impl<'a, M: Memories> Lease<'a, M> {
-    /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation and
-    /// holds a reference to the file.
+    /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation
+    /// and holds a reference to the file.
     pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
         core.leases.shard(file).lock().lent.push(Lent {
             file,
@@ -143,11 +143,13 @@ impl<M: Memories> Drop for Lease<'_, M> {
     }
 }
 
-/// Counts a view of bytes in place, until it is dropped. As long as there is one, nobody else opens the pool.
+/// Counts a view of bytes in place, until it is dropped. As long as there is one, nobody else opens
+/// the pool.
 pub(crate) struct Shown<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Shown<'a, M> {
-    /// The caller is in the operation that lends the bytes: whoever ends the use of the pool waits for that before he counts.
+    /// The caller is in the operation that lends the bytes: whoever ends the use of the pool waits
+    /// for that before he counts.
     pub(crate) fn new(core: &'a Core<M>) -> Self {
         core.leases.views.fetch_add(1, Ordering::SeqCst);
         Self(core)
@@ -156,7 +158,8 @@ impl<'a, M: Memories> Shown<'a, M> {
 
 impl<M: Memories> Drop for Shown<'_, M> {
     fn drop(&mut self) {
-        // Whoever ends the use of the pool says so before he counts, and so one of the two unlocks it, or both.
+        // Whoever ends the use of the pool says so before he counts, and so one of the two unlocks
+        // it, or both.
         let is_last = self.0.leases.views.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && !self.0.arena.is_at_work() {
             self.0.pool.unlock();

@@ -1,8 +1,8 @@
 //! How much time a file system spends in its mapping, for those who measure.
 //!
 //! A mapping behind another that asks the clock around a part of the calls, drawn at random: one of
-//! [`EVERY`] on average, so that reading the clock, which takes about as long as a lookup, costs the
-//! rest nothing. Pools that nobody measures have the mapping itself.
+//! [`EVERY`] on average, so that reading the clock, which takes about as long as a lookup, costs
+//! the rest nothing. Pools that nobody measures have the mapping itself.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -136,7 +136,8 @@ pub enum MediumError {
     NotApart,
 }
 
-/// What a medium of so many bytes has room for, with `carried_bytes` of it for a copy of the metadata.
+/// What a medium of so many bytes has room for, with `carried_bytes` of it for a copy of the
+/// metadata.
 pub(crate) fn room(path: &Path, bytes: u64, id: [u8; 16], carried_bytes: u64) -> Result<DataApart> {
     let line = LINE_ENTRIES * BLOCK_BYTES;
     let beside = BESIDE_BYTES.saturating_add(carried_bytes);
@@ -153,7 +154,8 @@ pub(crate) fn room(path: &Path, bytes: u64, id: [u8; 16], carried_bytes: u64) ->
     })
 }
 
-/// The same, where the medium is to carry a copy of the metadata of the pool that `plan` makes of it: less data have no more metadata.
+/// The same, where the medium is to carry a copy of the metadata of the pool that `plan` makes of
+/// it: less data have no more metadata.
 pub(crate) fn room_beside_copy(
     file: &DataFile,
     id: [u8; 16],
@@ -171,7 +173,8 @@ pub(crate) fn room_beside_copy(
     }
 }
 
-/// How a pool at `pool` is to call the medium at `path`: from its own directory on, if the medium lies there or below.
+/// How a pool at `pool` is to call the medium at `path`: from its own directory on, if the medium
+/// lies there or below.
 ///
 /// # Errors
 /// Too long.
@@ -233,8 +236,8 @@ pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8])
     Ok(())
 }
 
-/// The pool at `path`, before its image has begun, and its data media, if it has some, are about to be used in a session of their own ([`session`]).
-/// The pool remembers where they are now.
+/// The pool at `path`, before its image has begun, and its data media, if it has some, are about to
+/// be used in a session of their own ([`session`]). The pool remembers where they are now.
 ///
 /// # Errors
 /// The path of a medium is too long; what the operating system said.
@@ -261,7 +264,8 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     fill_random(&mut new)?;
     let set = |at, value: u64| {
         pool.write_own(apart.places_at + at, &value.to_le_bytes())?;
-        // The kernel gives other memory for a page that cannot be read, and takes what is stored to it.
+        // The kernel gives other memory for a page that cannot be read, and takes what is stored to
+        // it.
         pool.damaged().map_or(Ok(()), |_| Err(Errno::IO.into()))
     };
     let begun = session::begin(&places, &heads, u64::from_ne_bytes(new), &set);
@@ -276,8 +280,8 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has the pool's block of places, which has the bytes `places` but for what it says of sessions, tell where one more medium is, and of no others than
-/// the pool's own; gives its bytes then.
+/// Has the pool's block of places, which has the bytes `places` but for what it says of sessions,
+/// tell where one more medium is, and of no others than the pool's own; gives its bytes then.
 ///
 /// # Errors
 /// What the operating system said.
@@ -311,7 +315,8 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> crate::Err
         }
         Failed::Write(error) => ("write the head of", error),
         Failed::Sync(error) => {
-            // It is about data that nobody synced, for all one knows, and not told to the next opening: what leads to them is given up now.
+            // It is about data that nobody synced, for all one knows, and not told to the next
+            // opening: what leads to them is given up now.
             if let Err(error) = settle_image(pool, boot_id(), Some(&[])) {
                 tracing::warn!(%error, "what was not committed could not be given up");
             }
@@ -346,9 +351,10 @@ pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
     Some(MediumHead::unseal(&head)?.pool)
 }
 
-/// Finds the data media of the pool at `path`, in the order of their blocks: those that are `asked` for, in any order, and the others where the pool says that they
-/// were last (in `places`, the block at `media_at`). They are known by their heads, and that they are no old copies by their session. None: the pool has
-/// its data itself.
+/// Finds the data media of the pool at `path`, in the order of their blocks: those that are `asked`
+/// for, in any order, and the others where the pool says that they were last (in `places`, the
+/// block at `media_at`). They are known by their heads, and that they are no old copies by their
+/// session. None: the pool has its data itself.
 ///
 /// # Errors
 /// Missing, in use, cut short, something else's, of another session.
@@ -444,10 +450,12 @@ fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
     })
 }
 
-/// Has the pool at `path`, or the part that it names, take its data media as of its own session, whenever they are from.
+/// Has the pool at `path`, or the part that it names, take its data media as of its own session,
+/// whenever they are from.
 ///
 /// # Errors
-/// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
+/// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or
+/// something else's; what the pool said.
 pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     let pool = parts::open_own(&PoolPath::of(path), OpenMode::default())?;
     let superblock = read_superblock(&pool)?;
@@ -469,7 +477,8 @@ pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     Ok(pool.write_own(at, &both)?)
 }
 
-/// The head of the medium, if it is the one that is expected: the first one says so, or the copy of it where that cannot be read.
+/// The head of the medium, if it is the one that is expected: the first one says so, or the copy of
+/// it where that cannot be read.
 fn know(file: &DataFile, expected: &MediumHead) -> Result<MediumHead> {
     let found = Heads::find(file, Some(expected)).map(|heads| heads.counts);
     let path = || file.path().to_owned();
@@ -520,8 +529,9 @@ fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> M
     }
 }
 
-/// The bytes of a pool, or of the part that `path` names as `POOL:NAME`, with its data behind them wherever they are, for whoever works on bytes. Of
-/// what is no pool, or a damaged one without any superblock, there are those of the file alone.
+/// The bytes of a pool, or of the part that `path` names as `POOL:NAME`, with its data behind them
+/// wherever they are, for whoever works on bytes. Of what is no pool, or a damaged one without any
+/// superblock, there are those of the file alone.
 ///
 /// # Errors
 /// In use; no such part; the data are missing, in use, cut short, or something else's.
@@ -541,7 +551,8 @@ pub fn open_bytes(path: &Path, mode: OpenMode, data: &[PathBuf]) -> Result<Mappe
 /// The same pool, whose data pass the page cache.
 ///
 /// # Errors
-/// No calls read and write them; they lie where there is no direct I/O; what the operating system said.
+/// No calls read and write them; they lie where there is no direct I/O; what the operating system
+/// said.
 pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
     let geometry = read_superblock(&pool)?.geometry();
     if !geometry.is_logged() && geometry.apart.is_none() {

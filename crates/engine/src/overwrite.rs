@@ -1,9 +1,9 @@
 //! Bytes that a killed process left in the caches.
 //!
-//! Metadata that may be in the caches only is little, and a scan of the pool finds all of it. Data is much. So
-//! whoever is to change bytes that readers can find notes in its thread slot where they lie: a plain
-//! store, which is in the caches as long as those bytes are. Everything else is durable before a size or a state of a
-//! block lets readers find it.
+//! Metadata that may be in the caches only is little, and a scan of the pool finds all of it. Data
+//! is much. So whoever is to change bytes that readers can find notes in its thread slot where they
+//! lie: a plain store, which is in the caches as long as those bytes are. Everything else is
+//! durable before a size or a state of a block lets readers find it.
 
 use vellum_layout::{BLOCK_BYTES, Overwrite};
 use vellum_media::{Memories, Persistent};
@@ -40,7 +40,8 @@ pub(crate) fn inherit<M: Memories>(core: &Core<M>, mapping: &dyn Mapping<M>) -> 
         let words = [Overwrite::FILE, Overwrite::BLOCKS].map(|field| core.word(at + field));
         let overwrite = Overwrite::from_words(words);
         let Overwrite { first, last, .. } = overwrite;
-        // Earlier processes noted something, too, and a slot may be a link's by now, whose text's check is no word of a tree.
+        // Earlier processes noted something, too, and a slot may be a link's by now, whose text's
+        // check is no word of a tree.
         let gone = core.geometry.mapping.has_trees() && !is_file(core, overwrite.id.into());
         if overwrite.id == 0 || last < first || gone {
             continue;

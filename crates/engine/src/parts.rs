@@ -1,8 +1,9 @@
-//! Several file systems in one pool: the table of them in the superblock of the first, and the bytes behind it in which the others, each a whole
-//! pool by itself, lie.
+//! Several file systems in one pool: the table of them in the superblock of the first, and the
+//! bytes behind it in which the others, each a whole pool by itself, lie.
 //!
-//! A part is whole before the table has it, and no part any more once the table does not: what a crash leaves of either is the table as it was, or
-//! as it is to be. Nothing of the first file system changes but its superblock.
+//! A part is whole before the table has it, and no part any more once the table does not: what a
+//! crash leaves of either is the table as it was, or as it is to be. Nothing of the first file
+//! system changes but its superblock.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -120,7 +121,8 @@ pub struct PoolPath {
 }
 
 impl PoolPath {
-    /// What a path means. If there is a file of the whole path, that; else, if there is one of what precedes the last `:`, the file system in it.
+    /// What a path means. If there is a file of the whole path, that; else, if there is one of what
+    /// precedes the last `:`, the file system in it.
     pub fn of(path: &Path) -> Self {
         let whole = || Self {
             pool: path.to_owned(),
@@ -187,7 +189,8 @@ pub struct FileSystem {
 }
 
 impl FileSystem {
-    /// Whether a medium has data of it: it is one of those that its superblock names, or, if that cannot be read, says so itself.
+    /// Whether a medium has data of it: it is one of those that its superblock names, or, if that
+    /// cannot be read, says so itself.
     pub(crate) fn has_data_on(&self, medium: &DataFile) -> bool {
         let head = |expected: Option<&MediumHead>| Some(Heads::find(medium, expected)?.counts);
         match &self.superblock {
@@ -199,7 +202,8 @@ impl FileSystem {
     }
 }
 
-/// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what has no superblock, all bytes of the file.
+/// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what
+/// has no superblock, all bytes of the file.
 ///
 /// # Errors
 /// In use, no such part, or not where the table says.
@@ -225,8 +229,9 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     Ok(own)
 }
 
-/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used as `mode` says. A copy that cannot be written keeps
-/// nobody from the pool, which has one that counts.
+/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used
+/// as `mode` says. A copy that cannot be written keeps nobody from the pool, which has one that
+/// counts.
 ///
 /// # Errors
 /// A sync failed: what counts may be in caches only.
@@ -273,7 +278,8 @@ fn own_of(
     }
 }
 
-/// Where in the file of the pool with this superblock the file system's own bytes begin, and how many they are.
+/// Where in the file of the pool with this superblock the file system's own bytes begin, and how
+/// many they are.
 ///
 /// # Errors
 /// There is no such file system.
@@ -300,7 +306,8 @@ fn names(superblock: &Superblock) -> Vec<String> {
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
-/// Settles the table if a change of it was cut short, and nothing else is wrong with the copies of the superblock.
+/// Settles the table if a change of it was cut short, and nothing else is wrong with the copies of
+/// the superblock.
 ///
 /// # Errors
 /// What the medium said.
@@ -314,8 +321,9 @@ pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()
     settle_table(pool, superblock)
 }
 
-/// Makes what counts of the table durable, in all copies: what was cut short before, by a kill or a power cut, may have left one of those in front
-/// torn or old, and the other in caches only. Before anything is done on the ground of what the table says, and before it is written.
+/// Makes what counts of the table durable, in all copies: what was cut short before, by a kill or a
+/// power cut, may have left one of those in front torn or old, and the other in caches only. Before
+/// anything is done on the ground of what the table says, and before it is written.
 ///
 /// # Errors
 /// What the medium said.
@@ -331,8 +339,8 @@ pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<
     Ok(())
 }
 
-/// Writes a superblock with another table over every copy. The last copy is found by one of those in front, of which one is sound at each instant,
-/// once they are [settled](settle_table).
+/// Writes a superblock with another table over every copy. The last copy is found by one of those
+/// in front, of which one is sound at each instant, once they are [settled](settle_table).
 ///
 /// # Errors
 /// What the medium said. What did not arrive leaves the copy in front of the pool as it was.
@@ -367,7 +375,8 @@ fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
     found
 }
 
-/// Takes the file system of this record out of the table of the pool, and makes its bytes those of nobody.
+/// Takes the file system of this record out of the table of the pool, and makes its bytes those of
+/// nobody.
 ///
 /// # Errors
 /// What the medium said.
@@ -399,14 +408,16 @@ struct Container {
 }
 
 impl Container {
-    /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that knows its superblock.
+    /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that
+    /// knows its superblock.
     fn open(pool: &Path) -> Result<Self> {
         // Whatever its file systems are taken for, the table is written as the file asks for.
         let whole = MappedPool::open(pool, OpenMode::default())?;
         whole.exclude_all()?;
         let superblock = read_superblock(&whole)?;
         let geometry = superblock.geometry();
-        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node cannot be mapped so.
+        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node
+        // cannot be mapped so.
         let is_laid_over = geometry.is_logged() || geometry.has_versions();
         let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
         check_at_rest(&view)?;
@@ -537,13 +548,15 @@ impl Container {
 }
 
 impl Pool {
-    /// Makes one more file system in the pool at `path`, of `options.size_bytes`, and opens it. Nobody may use the pool meanwhile. A file grows for
-    /// it; a device has to have room behind the pool. `options.overwrite` says nothing here.
+    /// Makes one more file system in the pool at `path`, of `options.size_bytes`, and opens it.
+    /// Nobody may use the pool meanwhile. A file grows for it; a device has to have room behind the
+    /// pool. `options.overwrite` says nothing here.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or none; there are eight file systems; no room; the
-    /// size or the options are impossible. The pool is as it was then, unless it is the table that could not be written, or the new file system that
-    /// could not be opened: [`Self::file_systems`] tells.
+    /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or
+    /// none; there are eight file systems; no room; the size or the options are impossible. The
+    /// pool is as it was then, unless it is the table that could not be written, or the new file
+    /// system that could not be opened: [`Self::file_systems`] tells.
     pub fn add_file_system(
         path: impl AsRef<Path>,
         name: &str,
@@ -562,19 +575,19 @@ impl Pool {
         Self::start(container.add(name, options)?, &PoolOptions::default())
     }
 
-    /// Removes a file system of the pool at `path`, with all that is in it. Nobody may use the pool meanwhile. A medium of its own with its data is
-    /// left as it is.
+    /// Removes a file system of the pool at `path`, with all that is in it. Nobody may use the pool
+    /// meanwhile. A medium of its own with its data is left as it is.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or has a conversion that was not finished; there is no such file system, or it is the one that the pool was made
-    /// with; what the medium said.
+    /// The pool is in use, damaged, or has a conversion that was not finished; there is no such
+    /// file system, or it is the one that the pool was made with; what the medium said.
     pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
         let container = Container::open(path.as_ref())?;
         container.remove(container.removable(name)?)
     }
 
-    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is opened for reading as `options` say, under the
-    /// same lock on the pool.
+    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is
+    /// opened for reading as `options` say, under the same lock on the pool.
     ///
     /// # Errors
     /// The same; it has files; or it cannot be opened, so that nobody can tell.
@@ -589,7 +602,8 @@ impl Pool {
         container.remove(record)
     }
 
-    /// The file systems of the pool at `path`, the one that it was made with first. The pool may be in use.
+    /// The file systems of the pool at `path`, the one that it was made with first. The pool may be
+    /// in use.
     ///
     /// # Errors
     /// Not a pool; it cannot be read.
@@ -605,11 +619,12 @@ impl Pool {
         list(path, len.map_err(std::io::Error::from)?, &read)
     }
 
-    /// Opens every file system of the pool at `path`, each with its name: they share the lock on the pool. What is wrong with one is no matter of the
-    /// others.
+    /// Opens every file system of the pool at `path`, each with its name: they share the lock on
+    /// the pool. What is wrong with one is no matter of the others.
     ///
     /// # Errors
-    /// Those of [`Self::open`] that concern the pool as such; those of one file system come with its name.
+    /// Those of [`Self::open`] that concern the pool as such; those of one file system come with
+    /// its name.
     pub fn open_all(
         path: impl AsRef<Path>,
         options: &PoolOptions,

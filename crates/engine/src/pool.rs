@@ -34,7 +34,8 @@ const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from
 /// How often areas evolve, unless it is said otherwise.
 const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many times as long as a directory took to be moved evolving rests before it moves another one.
+/// So many times as long as a directory took to be moved evolving rests before it moves another
+/// one.
 const REST_AFTER_MOVE: u32 = 8;
 
 /// The least time between two commits that nobody asks for.
@@ -58,18 +59,20 @@ pub struct CreateOptions {
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
     /// has it.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and so on.
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
+    /// so on.
     pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
-    /// What the pool lies on. By default what keeps order through a power cut there ([`media_of_new_pool`]): a log in a file or device that is neither
-    /// persistent memory nor tmpfs. One without a log is made there by [`MediaChoice::File`].
+    /// What the pool lies on. By default what keeps order through a power cut there
+    /// ([`media_of_new_pool`]): a log in a file or device that is neither persistent memory nor
+    /// tmpfs. One without a log is made there by [`MediaChoice::File`].
     pub media: MediaChoice,
-    /// The data are to lie on another file or device. The pool, which has to be a logged one or to lie in persistent memory, is then as large as it
-    /// has to be, if its size is 0.
+    /// The data are to lie on another file or device. The pool, which has to be a logged one or to
+    /// lie in persistent memory, is then as large as it has to be, if its size is 0.
     pub data: Option<DataOptions>,
-    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be made a pool of elsewhere
-    /// ([`Pool::close_and_carry`]).
+    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be
+    /// made a pool of elsewhere ([`Pool::close_and_carry`]).
     pub carries: bool,
     /// Use a file or device that exists, whatever it holds.
     pub overwrite: bool,
@@ -77,14 +80,16 @@ pub struct CreateOptions {
     pub owner: (u32, u32),
     /// Identity of the pool; by default one is drawn. No two pools may have the same.
     pub uuid: Option<[u8; 16]>,
-    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names that meet. Whoever counts what a pool does names one: how
-    /// many probes a lookup takes differs from seed to seed.
+    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names
+    /// that meet. Whoever counts what a pool does names one: how many probes a lookup takes differs
+    /// from seed to seed.
     pub hash_seed: Option<u64>,
 }
 
-/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if nothing else is asked for: the best that survives a power
-/// cut there. An ordinary file does so with a log only; and data on a medium of their own need an order between the two, which a log keeps, or persistent
-/// memory, which needs none. What is asked for stays as it is.
+/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if
+/// nothing else is asked for: the best that survives a power cut there. An ordinary file does so
+/// with a log only; and data on a medium of their own need an order between the two, which a log
+/// keeps, or persistent memory, which needs none. What is asked for stays as it is.
 pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_data_apart: bool) -> MediaChoice {
     let kind = || kind_at(pool);
     match (asked, has_data_apart) {
@@ -155,27 +160,34 @@ pub struct PoolOptions {
     pub cache_entries: u64,
     /// Where the metadata of a logged pool are worked on.
     pub image: ImagePlace,
-    /// Where the data of the pool are that has them on other media, in any order; by default where they were last.
+    /// Where the data of the pool are that has them on other media, in any order; by default where
+    /// they were last.
     pub data: Vec<PathBuf>,
-    /// What a killed process left of a logged pool in memory is given up: the pool is as of its last commit.
+    /// What a killed process left of a logged pool in memory is given up: the pool is as of its
+    /// last commit.
     pub last_epoch: bool,
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
-    /// How often areas evolve, where names are kept in areas: every five seconds by default; none: never.
+    /// How often areas evolve, where names are kept in areas: every five seconds by default; none:
+    /// never.
     pub evolve_every: Option<Duration>,
     /// When reading moves access times: by default as *relatime* has it.
     pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
-    /// How often a pool is committed, where operations do not commit by themselves, when nobody asks for it: every five seconds by default. So much
-    /// a power cut may take, of what was not synced.
+    /// How often a pool is committed, where operations do not commit by themselves, when nobody
+    /// asks for it: every five seconds by default. So much a power cut may take, of what was not
+    /// synced.
     pub commit_every: Duration,
-    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without, which is faster where that is slow, a power cut may
-    /// take anything that was written since the pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the process is
-    /// killed. The pool is then as of an earlier commit, or is refused as damaged; files may have other bytes than were written to them.
+    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without,
+    /// which is faster where that is slow, a power cut may take anything that was written since the
+    /// pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the
+    /// process is killed. The pool is then as of an earlier commit, or is refused as damaged; files
+    /// may have other bytes than were written to them.
     pub barriers: bool,
-    /// Data that calls read and write, those of pools with a log and those on a medium of their own, pass the page cache of the kernel that the
-    /// pool lies under: nothing of them is kept in memory, and every read of them waits for the medium.
+    /// Data that calls read and write, those of pools with a log and those on a medium of their
+    /// own, pass the page cache of the kernel that the pool lies under: nothing of them is kept in
+    /// memory, and every read of them waits for the medium.
     pub direct: bool,
 }
 
@@ -210,12 +222,15 @@ impl PoolOptions {
 
 /// An open pool.
 ///
-/// Dropping it closes it in order, whoever still has volumes and files of it; [`Pool::close`] also says whether that went well.
+/// Dropping it closes it in order, whoever still has volumes and files of it; [`Pool::close`] also
+/// says whether that went well.
 ///
-/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had open, be it the pool, its volumes or its
-/// files: every call is refused with [`Error::Forked`] (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the
-/// parent notices nothing of it. That holds where the parent has ended, too, as behind `daemon(3)`: open a pool behind the fork. Pools that the
-/// child opens itself it may use, as soon as nobody else has them.
+/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had
+/// open, be it the pool, its volumes or its files: every call is refused with [`Error::Forked`]
+/// (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the parent
+/// notices nothing of it. That holds where the parent has ended, too, as behind `daemon(3)`: open a
+/// pool behind the fork. Pools that the child opens itself it may use, as soon as nobody else has
+/// them.
 #[derive(Debug)]
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
@@ -248,8 +263,9 @@ impl Pool {
         Self::start_new(memory)
     }
 
-    /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its data, if it is to have one; `path` is how the pool is
-    /// called. The options are [settled](CreateOptions::settled).
+    /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its
+    /// data, if it is to have one; `path` is how the pool is called. The options are
+    /// [settled](CreateOptions::settled).
     pub(crate) fn make(
         path: &Path,
         options: &CreateOptions,
@@ -268,7 +284,8 @@ impl Pool {
         Ok((memory, superblock))
     }
 
-    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the pool: what a crash leaves is refused.
+    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the
+    /// pool: what a crash leaves is refused.
     fn make_apart(
         path: &Path,
         (options, mut format_options): (&CreateOptions, FormatOptions),
@@ -320,8 +337,8 @@ impl Pool {
         Self::memory_with(&CreateOptions::new(size_bytes))
     }
 
-    /// The same, as `options` say. Memory is taken as it is first touched, so that the data of a pool may
-    /// be larger than memory as long as it is not.
+    /// The same, as `options` say. Memory is taken as it is first touched, so that the data of a
+    /// pool may be larger than memory as long as it is not.
     ///
     /// # Errors
     /// As for [`Self::memory`].
@@ -370,8 +387,8 @@ impl Pool {
         format(memory, &options)
     }
 
-    /// Opens a pool, or the file system `NAME` of it by the path `POOL:NAME` ([`PoolPath`](crate::PoolPath)); recovers it if it was not closed in
-    /// order.
+    /// Opens a pool, or the file system `NAME` of it by the path `POOL:NAME`
+    /// ([`PoolPath`](crate::PoolPath)); recovers it if it was not closed in order.
     ///
     /// # Errors
     /// Not a pool, a later format, in use, damaged; no file system of that name.
@@ -402,12 +419,15 @@ impl Pool {
         })
     }
 
-    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets it, as of the last epoch, for a tool that works on
-    /// the pool's bytes. Of metadata whose data lie elsewhere what is not committed is taken back, or counts as committed. Other pools stay as they
-    /// are. Of the options those count that say what the medium is, where the data are, and whether it is to be forgotten.
+    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets
+    /// it, as of the last epoch, for a tool that works on the pool's bytes. Of metadata whose data
+    /// lie elsewhere what is not committed is taken back, or counts as committed. Other pools stay
+    /// as they are. Of the options those count that say what the medium is, where the data are, and
+    /// whether it is to be forgotten.
     ///
     /// # Errors
-    /// In use, not a pool, what was left cannot be used, the log or the versions are damaged, or the medium failed.
+    /// In use, not a pool, what was left cannot be used, the log or the versions are damaged, or
+    /// the medium failed.
     pub fn settle_image(path: impl AsRef<Path>, options: &PoolOptions) -> Result<FoundImage> {
         let mode = OpenMode {
             media: options.media,
@@ -418,21 +438,25 @@ impl Pool {
         settle_image(&memory, boot_id(), given_up.as_deref())
     }
 
-    /// Has the pool at `path`, or the part that it names, take its data medium as it is, although it was last used with it in another session, so that
-    /// one of the two is an old copy: files have the bytes that the medium has of them, whenever they are from.
+    /// Has the pool at `path`, or the part that it names, take its data medium as it is, although
+    /// it was last used with it in another session, so that one of the two is an old copy: files
+    /// have the bytes that the medium has of them, whenever they are from.
     ///
     /// # Errors
-    /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or something else's; what the pool said.
+    /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short
+    /// or something else's; what the pool said.
     pub fn accept_data(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
         medium::accept(path.as_ref(), data)
     }
 
-    /// Makes a pool at `path` of what a data medium carries, which was closed with [`Self::close_and_carry`]. The pool that it was of knows the medium
-    /// no more. What `tell` is told is how many blocks of metadata of how many are done.
+    /// Makes a pool at `path` of what a data medium carries, which was closed with
+    /// [`Self::close_and_carry`]. The pool that it was of knows the medium no more. What `tell` is
+    /// told is how many blocks of metadata of how many are done.
     ///
     /// # Errors
-    /// The path exists, or is an ordinary file; the medium is in use, is none, carries no copy of the metadata, or one that is stale or damaged; what
-    /// either said. The medium is as it was then, unless the very last step failed.
+    /// The path exists, or is an ordinary file; the medium is in use, is none, carries no copy of
+    /// the metadata, or one that is stale or damaged; what either said. The medium is as it was
+    /// then, unless the very last step failed.
     pub fn attach(
         path: impl AsRef<Path>,
         options: &AttachOptions,
@@ -516,7 +540,8 @@ impl Pool {
         }
     }
 
-    /// The file system, by paths, as this process's user, with the file mode creation mask that the process had at the opening: like `std::fs`.
+    /// The file system, by paths, as this process's user, with the file mode creation mask that the
+    /// process had at the opening: like `std::fs`.
     pub fn volume(&self) -> Volume {
         Volume::new(self.fs(), self.umask)
     }
@@ -531,22 +556,27 @@ impl Pool {
         self.fs().superblock().clone()
     }
 
-    /// Closes in order. Operations that run are waited for; volumes and files that are still there can do nothing any more ([`Error::Closed`]), and
-    /// the pool can be opened again at once, by this process or another.
+    /// Closes in order. Operations that run are waited for; volumes and files that are still there
+    /// can do nothing any more ([`Error::Closed`]), and the pool can be opened again at once, by
+    /// this process or another.
     ///
     /// # Errors
-    /// Views of files are there that lend bytes in place ([`Error::Lent`]): the pool is closed in order, and can be opened again when the last of them
-    /// is dropped. Unlinked files are still open ([`Error::Busy`]), or the medium failed: the pool can be opened again, and the next opening
-    /// then recovers, which loses nothing that was promised.
+    /// Views of files are there that lend bytes in place ([`Error::Lent`]): the pool is closed in
+    /// order, and can be opened again when the last of them is dropped. Unlinked files are still
+    /// open ([`Error::Busy`]), or the medium failed: the pool can be opened again, and the next
+    /// opening then recovers, which loses nothing that was promised.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }
 
-    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of what changed since it last was, or of `all`. The
-    /// medium can then be taken elsewhere ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks of how many are done.
+    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
+    /// what changed since it last was, or of `all`. The medium can then be taken elsewhere
+    /// ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks of how
+    /// many are done.
     ///
     /// # Errors
-    /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the pool is closed, and the copy is stale.
+    /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the
+    /// pool is closed, and the copy is stale.
     pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
         self.end_by(|fs| fs.close_and_carry(all, tell))
             .unwrap_or(Err(Error::Closed))
@@ -569,8 +599,8 @@ impl Pool {
         self.end_by(|fs| fs.close()).unwrap_or(Ok(()))
     }
 
-    /// Has the file system closed, when nobody works for it any more and its commits have barriers, and ends its use, whatever came of that.
-    /// `None`: that was done before.
+    /// Has the file system closed, when nobody works for it any more and its commits have barriers,
+    /// and ends its use, whatever came of that. `None`: that was done before.
     fn end_by<T>(&mut self, close: impl FnOnce(&RealFs) -> Result<T>) -> Option<Result<T>> {
         if self.disown() {
             return Some(Err(Error::Forked));
@@ -587,7 +617,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // In a child of the process whose it is nobody is told: whoever had a hand on the log at the fork is not there.
+        // In a child of the process whose it is nobody is told: whoever had a hand on the log at
+        // the fork is not there.
         if self.disown() {
             return;
         }
@@ -665,8 +696,9 @@ fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
     }
 }
 
-/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one, free: a piece at a time, with a rest behind
-/// each that is as long as the piece took, or until a commit is due. On other media operations commit by themselves.
+/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one,
+/// free: a piece at a time, with a rest behind each that is as long as the piece took, or until a
+/// commit is due. On other media operations commit by themselves.
 fn commit(fs: &RealFs, stop: &AtomicBool) {
     let interval = fs.commit_every();
     fs.wake_when_half_full(std::thread::current());
@@ -710,7 +742,8 @@ impl Drop for Worker {
     }
 }
 
-/// The seed of the hashes in pools for which none is named, where a test or the whole run of tests says so: builds that are released draw one.
+/// The seed of the hashes in pools for which none is named, where a test or the whole run of tests
+/// says so: builds that are released draw one.
 fn seed_of_tests() -> Option<u64> {
     let named = || std::env::var("VELLUM_HASH_SEED").ok()?.parse().ok();
     cfg!(debug_assertions).then(named).flatten()
@@ -725,7 +758,8 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The process's file mode creation mask; what is usual where it cannot be known. To ask for it by `umask(2)` is to set it, for all threads.
+/// The process's file mode creation mask; what is usual where it cannot be known. To ask for it by
+/// `umask(2)` is to set it, for all threads.
 fn umask() -> u16 {
     const USUAL: u16 = 0o022;
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,12 +1,15 @@
-//! In which session a pool and its data medium were last used together, so that an old copy of one is not taken for what belongs to the other.
+//! In which session a pool and its data medium were last used together, so that an old copy of one
+//! is not taken for what belongs to the other.
 //!
-//! An opening for writing draws a new session. The pool says first that the medium may be of it (`next`), then the medium becomes of it, its
-//! copy of the head before its head, then the pool says that it is (`session`). Each step is durable before the next, so that the medium is of
-//! one of the two sessions at every instant, and one of its two heads is sound. Several media become of it one after the other; who finds them
-//! of both makes them of one before he draws another.
+//! An opening for writing draws a new session. The pool says first that the medium may be of it
+//! (`next`), then the medium becomes of it, its copy of the head before its head, then the pool
+//! says that it is (`session`). Each step is durable before the next, so that the medium is of one
+//! of the two sessions at every instant, and one of its two heads is sound. Several media become of
+//! it one after the other; who finds them of both makes them of one before he draws another.
 //!
-//! What is read may be in a cache only, left by who was killed between a step and its sync, or failed in that: so the head that counts is made
-//! durable before anything is built upon it. The pool's two words lie in one line and one sector, and get durable together.
+//! What is read may be in a cache only, left by who was killed between a step and its sync, or
+//! failed in that: so the head that counts is made durable before anything is built upon it. The
+//! pool's two words lie in one line and one sector, and get durable together.
 
 use std::io;
 
@@ -30,7 +33,8 @@ pub(crate) enum Failed {
     Pool(io::Error),
     /// What the medium said to a write.
     Write(io::Error),
-    /// What the medium said to a sync. It may have been about bytes that a killed process wrote, which it says once.
+    /// What the medium said to a sync. It may have been about bytes that a killed process wrote,
+    /// which it says once.
     Sync(io::Error),
 }
 
@@ -43,7 +47,8 @@ impl Failed {
 }
 
 impl<'a> Heads<'a> {
-    /// The heads of a medium: the first one counts, or else the copy of it that there would be on the medium that is expected.
+    /// The heads of a medium: the first one counts, or else the copy of it that there would be on
+    /// the medium that is expected.
     pub(crate) fn find(disk: &'a dyn Disk, expected: Option<&MediumHead>) -> Option<Self> {
         let head = |at| {
             let mut block = [0; MEDIUM_HEAD_BYTES];
@@ -54,7 +59,8 @@ impl<'a> Heads<'a> {
         Some(Self { disk, counts })
     }
 
-    /// Writes a head, durably. It is all that is in its block, and a whole block can be written that cannot be read.
+    /// Writes a head, durably. It is all that is in its block, and a whole block can be written
+    /// that cannot be read.
     fn write(&self, at: u64, head: &MediumHead) -> Result<(), Failed> {
         let mut block = [0; BLOCK_BYTES as usize];
         block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
@@ -71,13 +77,14 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Whether a medium of this session belongs to a pool whose block of places has these bytes. A block that is not sound does not say: all belong.
+/// Whether a medium of this session belongs to a pool whose block of places has these bytes. A
+/// block that is not sound does not say: all belong.
 pub(crate) fn belongs(places: &[u8], session: u64) -> bool {
     MediumPlaces::sessions(places).is_none_or(|known| known.contains(&session))
 }
 
-/// Draws the next session of a pool and its media, of which there are some, and which belong together; `set` stores a word of the pool's block of places, by its offset,
-/// durably.
+/// Draws the next session of a pool and its media, of which there are some, and which belong
+/// together; `set` stores a word of the pool's block of places, by its offset, durably.
 ///
 /// # Errors
 /// What the pool said, or the medium of this number.
@@ -93,7 +100,8 @@ pub(crate) fn begin(
     };
     each(&|heads| heads.write(0, &heads.counts))?;
     let now = media.first().map_or(0, |first| first.counts.session);
-    // The last opening was cut short between two media: of both sessions that the pool knows, all become of the first one's.
+    // The last opening was cut short between two media: of both sessions that the pool knows, all
+    // become of the first one's.
     each(&|heads| match heads.counts.session == now {
         true => Ok(()),
         false => heads.enter(now),

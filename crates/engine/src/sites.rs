@@ -2,9 +2,9 @@
 //! `docs/crash/operations.md`, which says what each step is for; and every place that relies on the
 //! order of two stores to one cache line.
 //!
-//! Each is given in exactly one place; a mapping that gets one as an argument may use it in several.
-//! A constant's name is that of its site; those of fences end in *durable*, those of orders within a
-//! line in *behind*.
+//! Each is given in exactly one place; a mapping that gets one as an argument may use it in
+//! several. A constant's name is that of its site; those of fences end in *durable*, those of
+//! orders within a line in *behind*.
 
 vellum_media::sites! {
     /// Both superblocks in front zero.

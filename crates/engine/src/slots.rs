@@ -21,7 +21,8 @@ use crate::error::Result;
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
 
-/// How often one looks whether an operation is over before one sleeps, which is after some milliseconds, and how long one sleeps before one looks again.
+/// How often one looks whether an operation is over before one sleeps, which is after some
+/// milliseconds, and how long one sleeps before one looks again.
 const AWAKE_TRIES: u32 = 5000;
 const ASLEEP: Duration = Duration::from_micros(100);
 
@@ -82,8 +83,9 @@ thread_local! {
 }
 static NEXT_HINT: AtomicU32 = AtomicU32::new(0);
 
-/// Lets this thread's next operation try thread slot `slot` first (modulo their number). For simulations that must
-/// repeat exactly: otherwise the slot depends on how many threads the process had before.
+/// Lets this thread's next operation try thread slot `slot` first (modulo their number). For
+/// simulations that must repeat exactly: otherwise the slot depends on how many threads the process
+/// had before.
 pub fn prefer_thread_slot(slot: u32) {
     HINT.set(slot);
 }
@@ -106,8 +108,8 @@ impl<M: Memories> Core<M> {
     /// Begins an operation.
     ///
     /// # Errors
-    /// This process may not use the pool: it was forked off the one that has it open ([`Error::Forked`]), or the pool was closed
-    /// ([`Error::Closed`]).
+    /// This process may not use the pool: it was forked off the one that has it open
+    /// ([`Error::Forked`]), or the pool was closed ([`Error::Closed`]).
     #[inline(always)]
     pub(crate) fn op_begin(&self) -> Result<Op<'_, M>> {
         // A child of a process has nobody who leaves a slot, or opens the gate.
@@ -118,8 +120,9 @@ impl<M: Memories> Core<M> {
         Ok(op)
     }
 
-    /// Begins an operation that is a step of something that began before: of another operation, or of the background's work. It ends
-    /// although the pool is to be closed, and there is none in a process that may not use the pool.
+    /// Begins an operation that is a step of something that began before: of another operation, or
+    /// of the background's work. It ends although the pool is to be closed, and there is none in a
+    /// process that may not use the pool.
     #[inline]
     pub(crate) fn op_step(&self) -> Op<'_, M> {
         self.begun(self.enter())
@@ -154,7 +157,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Enters a slot, once no epoch is being cut: of those from `first` on, of which the first `tried` were in use.
+    /// Enters a slot, once no epoch is being cut: of those from `first` on, of which the first
+    /// `tried` were in use.
     #[cold]
     fn enter_beside(&self, first: u32, mut tried: u32) -> u32 {
         let count = self.geometry.thread_slots;
@@ -189,7 +193,8 @@ impl<M: Memories> Core<M> {
         Ok(op)
     }
 
-    /// Whether an epoch is being cut. Looked at once the slot is entered: whoever cuts looks at the slots once the gate is closed.
+    /// Whether an epoch is being cut. Looked at once the slot is entered: whoever cuts looks at the
+    /// slots once the gate is closed.
     #[inline(always)]
     fn is_gated(&self) -> bool {
         self.commits.is_some() && self.arena.load(header::GATE, Ordering::SeqCst) != 0
@@ -205,7 +210,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until no operation runs on a slot; asleep, if it takes long, because then the operation waits itself, perhaps for a disk.
+    /// Waits until no operation runs on a slot; asleep, if it takes long, because then the
+    /// operation waits itself, perhaps for a disk.
     pub(crate) fn wait_for_operation(&self, slot: u32) {
         let at = self.slot_word(slot, field::STATE);
         let mut tries = 0;
@@ -235,8 +241,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Who looks at the slots in use behind a barrier, and not at this one, comes before whoever enters it: that it is in use is said before it
-    /// is entered, by a swap, or was read from one.
+    /// Who looks at the slots in use behind a barrier, and not at this one, comes before whoever
+    /// enters it: that it is in use is said before it is entered, by a swap, or was read from one.
     #[inline(always)]
     fn try_enter(&self, slot: u32) -> bool {
         if self.arena.load(header::SLOTS_USED, Ordering::Acquire) <= u64::from(slot) {
@@ -303,8 +309,9 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Moves the epoch on from `epoch`, if nobody else does. No operation runs, and none begins: one that enters its slot meanwhile leaves it
-    /// again before it looks at anything, whatever epoch it pins.
+    /// Moves the epoch on from `epoch`, if nobody else does. No operation runs, and none begins:
+    /// one that enters its slot meanwhile leaves it again before it looks at anything, whatever
+    /// epoch it pins.
     pub(crate) fn advance_past(&self, epoch: u64) {
         let _or_somebody_else = self.arena.compare_exchange(header::EPOCH, epoch, epoch + 1);
     }
@@ -366,8 +373,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Whether bytes were lost while this operation ran: it may have met the zeros in their place. One that begins now
-    /// would know.
+    /// Whether bytes were lost while this operation ran: it may have met the zeros in their place.
+    /// One that begins now would know.
     fn met_a_loss(&self, condition: u64) -> bool {
         // The lowest bit only says that some access failed.
         condition >> 1 != self.condition >> 1
@@ -384,7 +391,8 @@ impl<M: Memories> Op<'_, M> {
         self.faults.set(faults().count);
     }
 
-    /// Fails if a block of a file that was not found may lie where the mapping table could not be read.
+    /// Fails if a block of a file that was not found may lie where the mapping table could not be
+    /// read.
     #[inline]
     pub(crate) fn check_hole(&self) -> Result<()> {
         let core = self.core;

@@ -5,10 +5,10 @@
 //! anyway. The other line of the cachelet, which lookups and permission checks read, stays in
 //! every processor's cache.
 //!
-//! Everything else that sets times holds the file's lock ([`Change`]), in memory and on the pool, so
-//! that a change time never goes back. That of a directory closes the word meanwhile: a change of
-//! names either was told by it before, and goes along into the inode, or comes afterwards.
-//! One that comes afterwards, though its entry is the older one, tells recovery nothing: entries are
+//! Everything else that sets times holds the file's lock ([`Change`]), in memory and on the pool,
+//! so that a change time never goes back. That of a directory closes the word meanwhile: a change
+//! of names either was told by it before, and goes along into the inode, or comes afterwards. One
+//! that comes afterwards, though its entry is the older one, tells recovery nothing: entries are
 //! believed only if they are later than the inode's change time. It stores its time by itself
 //! ([`Op::note_names`]), before it returns and before anybody sees that time.
 
@@ -20,12 +20,12 @@ use crate::core::Core;
 use crate::journal::Record;
 use crate::slots::Op;
 
-/// The latest time that names of a directory change at, whatever damaged times say: a later one would not fit its word, and
-/// its entries would tell of changes that the directory does not.
+/// The latest time that names of a directory change at, whatever damaged times say: a later one
+/// would not fit its word, and its entries would tell of changes that the directory does not.
 pub(crate) const LAST_NS: i64 = LifeWord::LAST_NS;
 
-/// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags. Later
-/// changes are greater, whatever the flags.
+/// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags.
+/// Later changes are greater, whatever the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ChangeWord(u64);
 
@@ -68,8 +68,8 @@ pub(crate) struct Times {
     pub(crate) ctime: i64,
 }
 
-/// A change of a file's times under way: nobody else sets any, in memory or in the inode. They are seen as
-/// they were, until they are shown.
+/// A change of a file's times under way: nobody else sets any, in memory or in the inode. They are
+/// seen as they were, until they are shown.
 pub(crate) struct Change<'a, M: Memories> {
     core: &'a Core<M>,
     pub(crate) file: Cachelet,
@@ -85,8 +85,8 @@ impl<M: Memories> Change<'_, M> {
         self.core.clock.now().max(self.before.ctime)
     }
 
-    /// Shows the times, of which the modification time stays if none is given, and the change time if it
-    /// was later.
+    /// Shows the times, of which the modification time stays if none is given, and the change time
+    /// if it was later.
     pub(crate) fn show(self, mtime: Option<i64>, ctime: i64) {
         if let Some(mtime) = mtime {
             self.core.set(self.file, field::MTIME, mtime as u64);
@@ -188,8 +188,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Notes that names of `dir` changed at `ns`; `false`, and nothing is noted: the inode says of a later
-    /// change that is no change of names, or is about to.
+    /// Notes that names of `dir` changed at `ns`; `false`, and nothing is noted: the inode says of
+    /// a later change that is no change of names, or is about to.
     fn try_note_names(&self, dir: Cachelet, ns: i64) -> bool {
         let word = ChangeWord::both(ns);
         let at = self.cachelet_at(dir, field::CHANGED);
@@ -241,9 +241,9 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// The same where the change time may be later than `ns` already, so that recovery passes over the entry
-    /// that tells of `ns`. A modification time between the two is that of a later change of names, or was set
-    /// on purpose; any other was before.
+    /// The same where the change time may be later than `ns` already, so that recovery passes over
+    /// the entry that tells of `ns`. A modification time between the two is that of a later change
+    /// of names, or was set on purpose; any other was before.
     #[cold]
     fn note_names_late(&self, dir: Cachelet, ns: i64) {
         let core = self.core;
@@ -293,8 +293,8 @@ mod tests {
         stage.fs().set_attr(&Cred::root(), &node, set).unwrap();
     }
 
-    /// A directory whose mode was changed while a name was made in it had, after a crash, the modification
-    /// time of before the name.
+    /// A directory whose mode was changed while a name was made in it had, after a crash, the
+    /// modification time of before the name.
     #[test]
     fn a_change_of_names_beside_one_of_permissions_survives() {
         explore(3, Swaps::Plain, |stage| {

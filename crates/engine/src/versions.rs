@@ -1,9 +1,11 @@
 //! Transactions of metadata in persistent memory whose data lie on another medium.
 //!
-//! Stores go to the pool in place, and are flushed as on persistent memory, which it is. What a piece held before a transaction first stores
-//! to it goes into a *version* first, durably. A commit makes the data durable and raises one number; a power cut takes back what later
-//! transactions changed, and so leaves what a power cut at the last committed cut could have left, with all the data that it leads to.
-//! A kill takes nothing back: all that was stored is there, in the pool and in the kernel's copies of the data.
+//! Stores go to the pool in place, and are flushed as on persistent memory, which it is. What a
+//! piece held before a transaction first stores to it goes into a *version* first, durably. A
+//! commit makes the data durable and raises one number; a power cut takes back what later
+//! transactions changed, and so leaves what a power cut at the last committed cut could have left,
+//! with all the data that it leads to. A kill takes nothing back: all that was stored is there, in
+//! the pool and in the kernel's copies of the data.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,8 +37,9 @@ pub struct VersionCounts {
     pub data_syncs: u64,
 }
 
-/// Where versions go: round and round. There is room for those of two transactions that change everything, and there are never more: the
-/// next one begins when the one before the last is committed.
+/// Where versions go: round and round. There is room for those of two transactions that change
+/// everything, and there are never more: the next one begins when the one before the last is
+/// committed.
 struct Ring {
     plan: VersionsPlan,
     seed: u64,
@@ -47,8 +50,8 @@ struct Ring {
 }
 
 impl Ring {
-    /// Makes a version of what its piece holds; not if that is lost: it is not to become zeros by being taken back, where the medium may have
-    /// the bytes.
+    /// Makes a version of what its piece holds; not if that is lost: it is not to become zeros by
+    /// being taken back, where the medium may have the bytes.
     fn seal(&self, pool: &dyn Persistent, version: &mut Version) -> bool {
         loop {
             let condition = pool.condition();
@@ -94,7 +97,8 @@ impl Originals for Ring {
         }
     }
 
-    /// Under another boot what was not committed is taken back anyway: only kills read this, so that it need not be durable.
+    /// Under another boot what was not committed is taken back anyway: only kills read this, so
+    /// that it need not be durable.
     fn fail(&self, pool: &dyn Persistent) {
         pool.store(self.plan.at + Entrance::POISONED, 1, Ordering::SeqCst);
     }
@@ -145,7 +149,8 @@ impl Versions {
         }
     }
 
-    /// Nothing is committed any more, and the next opening takes back what was not, under the same boot, too.
+    /// Nothing is committed any more, and the next opening takes back what was not, under the same
+    /// boot, too.
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         self.has_failed.store(true, Ordering::SeqCst);
         self.ring.fail(pool);
@@ -243,7 +248,8 @@ impl Later {
         Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
     }
 
-    /// Reads the versions of transactions behind `committed`. What a crash cut short is none: its piece was not changed.
+    /// Reads the versions of transactions behind `committed`. What a crash cut short is none: its
+    /// piece was not changed.
     fn read<P: Persistent>(
         pool: &P,
         plan: &VersionsPlan,
@@ -272,14 +278,16 @@ impl Later {
             let first = later.pieces.entry(version.piece).or_insert(new);
             *first = (*first).min(new);
         }
-        // A version that cannot be read looks like none, and half of a transaction is not to be taken back.
+        // A version that cannot be read looks like none, and half of a transaction is not to be
+        // taken back.
         match pool.damaged() {
             Some(at) => Err(Error::Unreadable(Place::Offset(at))),
             None => Ok(later),
         }
     }
 
-    /// Stores back what the pieces held. Durable when this returns, but for who only reads, in whose memory it is.
+    /// Stores back what the pieces held. Durable when this returns, but for who only reads, in
+    /// whose memory it is.
     fn take_back<P: Persistent>(&self, pool: &P, seed: u64) {
         for (&piece, &(_, at)) in &self.pieces {
             if let Some(version) = read_version(pool, seed, at) {
@@ -303,8 +311,9 @@ fn was_closed<P: Persistent>(pool: &P, state_at: u64) -> bool {
         .is_some_and(|(phase, _)| phase == PoolPhase::Clean)
 }
 
-/// Makes the metadata of a pool what the last transaction left that was committed, or, under the boot under which it was last open, leaves
-/// them as they are; gives the transactions, to go on with, and how many pieces were taken back.
+/// Makes the metadata of a pool what the last transaction left that was committed, or, under the
+/// boot under which it was last open, leaves them as they are; gives the transactions, to go on
+/// with, and how many pieces were taken back.
 ///
 /// # Errors
 /// The entrance or a version is damaged, or what the disk said.
@@ -363,8 +372,9 @@ pub(crate) fn open<P: Persistent>(
     Ok((versions, taken_back))
 }
 
-/// Makes the data medium one that is written to: the copy of the metadata that it carries is stale from here on. Where
-/// it is written past the page cache, nothing that an earlier session left there may be newer.
+/// Makes the data medium one that is written to: the copy of the metadata that it carries is stale
+/// from here on. Where it is written past the page cache, nothing that an earlier session left
+/// there may be newer.
 fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     if disk.is_direct() {
         sync_data(disk)?;
@@ -406,8 +416,9 @@ impl Versions {
     }
 }
 
-/// Whether nothing that was stored can be missing: the last opener for writing was of this boot, and bytes of files reached their medium, or
-/// can. Where a boot is not known nothing is: to be taken back to a cut is always right.
+/// Whether nothing that was stored can be missing: the last opener for writing was of this boot,
+/// and bytes of files reached their medium, or can. Where a boot is not known nothing is: to be
+/// taken back to a cut is always right.
 fn is_of_this_boot<P: Persistent>(pool: &P, plan: &VersionsPlan, boot: [u8; 16]) -> bool {
     let mut last = [0; 16];
     pool.read(plan.at + Entrance::BOOT, &mut last);
@@ -415,8 +426,9 @@ fn is_of_this_boot<P: Persistent>(pool: &P, plan: &VersionsPlan, boot: [u8; 16])
     boot != [0; 16] && last == boot && !is_poisoned
 }
 
-/// Makes durable what a process that was killed left in caches, of the kernel and, with the next fence, of the processor: what follows builds
-/// upon it. A power cut before that fence leaves what it could have left at the kill, whether it counts as committed by then or not.
+/// Makes durable what a process that was killed left in caches, of the kernel and, with the next
+/// fence, of the processor: what follows builds upon it. A power cut before that fence leaves what
+/// it could have left at the kill, whether it counts as committed by then or not.
 fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     sync_data(disk_of(pool)?)?;
     let geometry = superblock.geometry();
@@ -428,8 +440,9 @@ fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Lets all transactions up to `latest` count as committed, and this boot as the last one. If this process is killed in between, the boot is
-/// still another: what was taken back is taken back again. Only after kills do boot and poison mean anything, so that they need not be durable.
+/// Lets all transactions up to `latest` count as committed, and this boot as the last one. If this
+/// process is killed in between, the boot is still another: what was taken back is taken back
+/// again. Only after kills do boot and poison mean anything, so that they need not be durable.
 fn settle<P: Persistent>(pool: &P, plan: &VersionsPlan, latest: u64, boot: [u8; 16]) {
     say_committed(pool, plan, latest);
     pool.store(plan.at + Entrance::POISONED, 0, Ordering::Release);

@@ -68,7 +68,8 @@ impl Volume {
         }
     }
 
-    /// The same file system with another file mode creation mask than that which the process had when it opened the pool.
+    /// The same file system with another file mode creation mask than that which the process had
+    /// when it opened the pool.
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
         Self {
@@ -384,8 +385,9 @@ impl Iterator for ReadDir {
 
 /// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` need none.
 ///
-/// Threads that share a `File` take turns at the position, as those that share a descriptor of the kernel do: a read, a write or a seek
-/// begins where the one before ended. So every byte of the file goes to one reader, and what one call writes is not written over by the next.
+/// Threads that share a `File` take turns at the position, as those that share a descriptor of the
+/// kernel do: a read, a write or a seek begins where the one before ended. So every byte of the
+/// file goes to one reader, and what one call writes is not written over by the next.
 #[derive(Debug)]
 pub struct File {
     handle: Handle<Real>,
@@ -407,8 +409,8 @@ impl File {
         self.handle.read_at(offset, out)
     }
 
-    /// A view of a range of the file, as far as the file reaches: in place where that can be, else a
-    /// copy. Writers of what is in place wait until the view is dropped; see [`View`].
+    /// A view of a range of the file, as far as the file reaches: in place where that can be, else
+    /// a copy. Writers of what is in place wait until the view is dropped; see [`View`].
     ///
     /// # Errors
     /// Not open for reading, damaged media.
@@ -416,8 +418,8 @@ impl File {
         self.handle.view(range)
     }
 
-    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is bought:
-    /// [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for it. See [`Handle::view_by`].
+    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is
+    /// bought: [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for it. See [`Handle::view_by`].
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -457,7 +459,8 @@ impl File {
         self.handle.attr()
     }
 
-    /// Waits for this call's turn at the position. A call that panicked has not moved it, so that it is sound.
+    /// Waits for this call's turn at the position. A call that panicked has not moved it, so that
+    /// it is sound.
     ///
     /// # Errors
     /// This process may not use the pool: of what its parent had open nobody ends his turn.

@@ -1,8 +1,11 @@
-//! Zones that a pool comes to have after it was made ([`vellum_layout::AddedZones`]): more data media.
+//! Zones that a pool comes to have after it was made ([`vellum_layout::AddedZones`]): more data
+//! media.
 //!
-//! A zone is added in three steps, each of which leaves a whole pool. The pool, opened as ever, sets chunks aside for the words of the zone's blocks, if its
-//! mapping has such; what a crash leaves of that waits for the zone to come. Then the medium is made, with its head. Then, while nobody has the pool
-//! open, its superblock is written with one more zone: from there on there is one.
+//! A zone is added in three steps, each of which leaves a whole pool. The pool, opened as ever,
+//! sets chunks aside for the words of the zone's blocks, if its mapping has such; what a crash
+//! leaves of that waits for the zone to come. Then the medium is made, with its head. Then, while
+//! nobody has the pool open, its superblock is written with one more zone: from there on there is
+//! one.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -94,8 +97,8 @@ pub enum ZoneError {
 }
 
 impl<M: Memories> Core<M> {
-    /// Where the words of the table of blocks lie, of a mapping that has one. Whoever only reads does without those that no chunk has: their blocks are
-    /// nobody's to him.
+    /// Where the words of the table of blocks lie, of a mapping that has one. Whoever only reads
+    /// does without those that no chunk has: their blocks are nobody's to him.
     ///
     /// # Errors
     /// An added zone lacks some of its words.
@@ -129,8 +132,9 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// Has a file system set chunks aside for the words of a zone that is to be added, one for each of `parts`; whether there are as many. If not, it sets none
-/// aside, nor all but the last free one, which names may need.
+/// Has a file system set chunks aside for the words of a zone that is to be added, one for each of
+/// `parts`; whether there are as many. If not, it sets none aside, nor all but the last free one,
+/// which names may need.
 ///
 /// # Errors
 /// Read only, damaged.
@@ -238,12 +242,14 @@ impl Plan {
 }
 
 impl Pool {
-    /// Adds a data medium to the pool at `path`, or to the part that it names, which nobody uses: as many more bytes for data. `options` are for the opening
-    /// in which the pool sets room aside for it.
+    /// Adds a data medium to the pool at `path`, or to the part that it names, which nobody uses:
+    /// as many more bytes for data. `options` are for the opening in which the pool sets room aside
+    /// for it.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or can have no further medium ([`ZoneError`]); the medium exists, or is too small. The pool is as it was then. A medium that
-    /// was made stays if it is the pool that could not be written.
+    /// The pool is in use, damaged, or can have no further medium ([`ZoneError`]); the medium
+    /// exists, or is too small. The pool is as it was then. A medium that was made stays if it is
+    /// the pool that could not be written.
     pub fn add_data(
         path: impl AsRef<Path>,
         data: &DataOptions,

@@ -1,4 +1,5 @@
-//! Logged pools whose process is killed: what it had in shared memory is found by the next one, or it is told that it is gone.
+//! Logged pools whose process is killed: what it had in shared memory is found by the next one, or
+//! it is told that it is gone.
 //!
 //! A program of its own, because it is started again by its tests, which kill it.
 
@@ -11,7 +12,8 @@ use vellum::media::{MediaChoice, MediaError};
 use vellum::{CreateOptions, Error, FoundImage, ImagePlace, MappingKind, Pool, PoolOptions};
 use vellum_check::{Options, check};
 
-/// In the environment of a process that is to be killed: the pool that it works on, and where its image is to be.
+/// In the environment of a process that is to be killed: the pool that it works on, and where its
+/// image is to be.
 const POOL: &str = "VELLUM_TEST_POOL";
 const IMAGE: &str = "VELLUM_TEST_IMAGE";
 /// Files that there are at once.
@@ -34,7 +36,8 @@ fn made(dir: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// The bytes of a file in a round: small ones ride, and each round overwrites those of the one before.
+/// The bytes of a file in a round: small ones ride, and each round overwrites those of the one
+/// before.
 fn content(number: u64) -> Vec<u8> {
     let len = 100 + (number % 7) as usize * 3000;
     number.to_le_bytes().into_iter().cycle().take(len).collect()
@@ -236,7 +239,8 @@ fn a_kill_loses_nothing_that_had_returned() {
     assert_done(&pool, last.unwrap());
 }
 
-/// What a killed process left of a file system that is removed is of use to nobody; that of another in the same file is.
+/// What a killed process left of a file system that is removed is of use to nobody; that of another
+/// in the same file is.
 #[test]
 fn an_image_goes_with_its_file_system() {
     let dir = tempfile::tempdir().unwrap();
@@ -366,7 +370,8 @@ fn without_an_image_the_last_epoch_is_found() {
     assert_sound(&path);
 }
 
-/// An image of another life of the pool is removed; one that is not understood, or knows more than the log, is left, and the pool refused.
+/// An image of another life of the pool is removed; one that is not understood, or knows more than
+/// the log, is left, and the pool refused.
 #[test]
 fn foreign_images_are_told_from_ones_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -480,7 +485,8 @@ fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
     }
 }
 
-/// A copy of the file that is taken under a running process, and put back after it was killed, has not all that the image builds on.
+/// A copy of the file that is taken under a running process, and put back after it was killed, has
+/// not all that the image builds on.
 #[test]
 fn a_copy_that_is_put_back_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -567,7 +573,8 @@ fn images_of(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A process that is killed while it opens a pool leaves no image that stays, whatever the next one works in.
+/// A process that is killed while it opens a pool leaves no image that stays, whatever the next one
+/// works in.
 #[test]
 fn images_of_openings_that_were_killed_do_not_stay() {
     let dir = tempfile::tempdir().unwrap();
@@ -598,7 +605,8 @@ fn images_of_openings_that_were_killed_do_not_stay() {
     assert_sound(&path);
 }
 
-/// An image that got its name, of which the log does not know, is nobody's: also where the next opening makes none there.
+/// An image that got its name, of which the log does not know, is nobody's: also where the next
+/// opening makes none there.
 #[test]
 fn an_image_that_no_log_names_is_removed() {
     let dir = tempfile::tempdir().unwrap();

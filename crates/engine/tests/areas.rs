@@ -1,5 +1,6 @@
-//! The kernel bounds how many areas a process may have mapped: when windows have had their part of them, reading goes on
-//! by search. A program of its own, because the areas are the whole process's.
+//! The kernel bounds how many areas a process may have mapped: when windows have had their part of
+//! them, reading goes on by search. A program of its own, because the areas are the whole
+//! process's.
 #![allow(missing_docs)]
 
 use vellum::experiments::page_table;

@@ -1,4 +1,5 @@
-//! What a child of `fork` finds of a pool that its parent has open: a refusal by name, whatever it calls, and nothing that the parent would notice.
+//! What a child of `fork` finds of a pool that its parent has open: a refusal by name, whatever it
+//! calls, and nothing that the parent would notice.
 //!
 //! A program of its own, because it forks, and takes children of children for its own.
 
@@ -329,7 +330,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Whatever other threads are in the middle of when a process forks: its child waits for none of them.
+/// Whatever other threads are in the middle of when a process forks: its child waits for none of
+/// them.
 #[test]
 fn a_child_waits_for_no_thread_that_it_does_not_have() {
     const CHILDREN: u32 = 60;

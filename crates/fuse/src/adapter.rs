@@ -35,15 +35,17 @@ pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
 const BACKGROUND: u16 = 64;
 /// What the kernel is asked for, where it has it.
 ///
-/// With `ASYNC_DIO` the kernel leaves stale pages behind, which [`Stale`] has dropped. (Measured: without it there are
-/// 32 000 instead of 280 000 direct writes of 4 KiB a second, 32 at once, and 208 000 where pages have to be dropped.)
+/// With `ASYNC_DIO` the kernel leaves stale pages behind, which [`Stale`] has dropped. (Measured:
+/// without it there are 32 000 instead of 280 000 direct writes of 4 KiB a second, 32 at once, and
+/// 208 000 where pages have to be dropped.)
 ///
 /// Not asked for: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so that opening needs no
-/// request), `AUTO_INVAL_DATA` (only this mount writes, and it doesn't drop those pages in time), `HANDLE_KILLPRIV` (the kernel then clears
-/// set-id bits by a change of mode, under its own locks), locks (the kernel keeps them itself).
-/// Nor `WRITEBACK_CACHE`: a write would return before its bytes are in the pool, and be lost with
-/// this process, which is less than is promised. (Measured: 4 KiB appended to an open file 2 us
-/// instead of 15, but a small file opened, written and closed 37 us instead of 20.)
+/// request), `AUTO_INVAL_DATA` (only this mount writes, and it doesn't drop those pages in time),
+/// `HANDLE_KILLPRIV` (the kernel then clears set-id bits by a change of mode, under its own locks),
+/// locks (the kernel keeps them itself). Nor `WRITEBACK_CACHE`: a write would return before its
+/// bytes are in the pool, and be lost with this process, which is less than is promised. (Measured:
+/// 4 KiB appended to an open file 2 us instead of 15, but a small file opened, written and closed
+/// 37 us instead of 20.)
 const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -323,9 +325,9 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         if !self.open_requests {
-            // The kernel makes a node and opens it by itself from now on, under the directory's lock
-            // and without asking whether the mode lets it: one request less, as nobody is told of
-            // the close.
+            // The kernel makes a node and opens it by itself from now on, under the directory's
+            // lock and without asking whether the mode lets it: one request less, as nobody is told
+            // of the close.
             return reply.error(Errno::ENOSYS);
         }
         guard(|| {

@@ -1,7 +1,8 @@
 //! Questions to a mounted file system, through an ioctl on its root.
 //!
-//! An answer is text of any length, JSON; an ioctl has room for 8 KiB. So whoever asks says from where on it wants
-//! the text, and who answers keeps what did not fit, the last such text, under a token.
+//! An answer is text of any length, JSON; an ioctl has room for 8 KiB. So whoever asks says from
+//! where on it wants the text, and who answers keeps what did not fit, the last such text, under a
+//! token.
 
 use std::fs::File;
 use std::io;
@@ -20,8 +21,8 @@ use crate::session::Stopper;
 pub enum Question {
     /// What it serves, and how. Anybody may ask.
     Information,
-    /// The areas that names are kept in. Only the superuser and the user who serves the mount may ask this, and what comes
-    /// below: they see every directory.
+    /// The areas that names are kept in. Only the superuser and the user who serves the mount may
+    /// ask this, and what comes below: they see every directory.
     Areas,
     /// What rounds of evolving came to, which are made for it.
     Evolve {
@@ -170,7 +171,8 @@ fn told(text: &[u8], token: u64, from: usize) -> Vec<u8> {
 /// Asks the file system mounted at `root`; gives its JSON.
 ///
 /// # Errors
-/// Nothing of Vellum is mounted there, it does not know the question, or does not answer it (to this user).
+/// Nothing of Vellum is mounted there, it does not know the question, or does not answer it (to
+/// this user).
 pub fn ask(root: &Path, question: Question) -> io::Result<String> {
     let root = File::open(root)?;
     for _ in 0..TRIES {
@@ -185,11 +187,13 @@ pub fn ask(root: &Path, question: Question) -> io::Result<String> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Has the file system mounted at `root` end at once: it goes from the tree of names, and whoever uses it, in whatever
-/// mount namespace, is cut off. Its pool is closed in order after this has returned.
+/// Has the file system mounted at `root` end at once: it goes from the tree of names, and whoever
+/// uses it, in whatever mount namespace, is cut off. Its pool is closed in order after this has
+/// returned.
 ///
 /// # Errors
-/// Nothing of Vellum is mounted there, it is served by a release that does not know this, or not for this user.
+/// Nothing of Vellum is mounted there, it is served by a release that does not know this, or not
+/// for this user.
 pub fn stop(root: &Path) -> io::Result<()> {
     let root = File::open(root)?;
     let asked = Asked {

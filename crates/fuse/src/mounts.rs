@@ -109,8 +109,8 @@ impl From<Below> for io::Error {
     }
 }
 
-/// The device number of a mounted file system. All its mounts have it, wherever they are moved or copied to, and no
-/// other file system has as long as there is one of them.
+/// The device number of a mounted file system. All its mounts have it, wherever they are moved or
+/// copied to, and no other file system has as long as there is one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     major: u32,
@@ -391,8 +391,9 @@ pub fn detach(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Takes every mount of a file system, of this pool, that is in this mount namespace from the tree of names, wherever it has been moved.
-/// (The number alone is another's as soon as the last mount is gone.)
+/// Takes every mount of a file system, of this pool, that is in this mount namespace from the tree
+/// of names, wherever it has been moved. (The number alone is another's as soon as the last mount
+/// is gone.)
 ///
 /// # Errors
 /// As for [`list`] and [`detach`]; the first that fails does not keep the others.

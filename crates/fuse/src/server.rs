@@ -82,7 +82,8 @@ impl Listed {
 /// What a listing tells of a file beside its entry.
 pub(crate) struct Told {
     pub(crate) attr: Attr,
-    /// The attributes are the file's; if not, they could not be had, and asking for them gives the error.
+    /// The attributes are the file's; if not, they could not be had, and asking for them gives the
+    /// error.
     pub(crate) is_true: bool,
 }
 
@@ -181,8 +182,8 @@ impl Server {
         let known = self.known(ino)?;
         let mut set = *set;
         if set == SetAttr::default() {
-            // So the kernel asks for a new change time, and nothing else (`chown(path, -1, -1)`): to set
-            // the access time to what it is brings that, and loses no change of others.
+            // So the kernel asks for a new change time, and nothing else (`chown(path, -1, -1)`):
+            // to set the access time to what it is brings that, and loses no change of others.
             let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
             set.atime = Some(SetTime::At(attr.atime_ns));
         }
@@ -340,7 +341,8 @@ impl Server {
         Ok(len as u32)
     }
 
-    /// Whether the kernel's page cache may hold bytes of a file that a direct write, which was made, has replaced.
+    /// Whether the kernel's page cache may hold bytes of a file that a direct write, which was
+    /// made, has replaced.
     pub(crate) fn may_be_cached(&self, ino: u64) -> bool {
         self.table
             .get(ino)
@@ -425,8 +427,8 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up. A name
-    /// whose file is lost is listed all the same.
+    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up. A
+    /// name whose file is lost is listed all the same.
     pub(crate) fn list_plus(
         &self,
         ino: u64,
@@ -526,8 +528,8 @@ impl Server {
         };
         let added = add(listed.entry(), &told);
         if added {
-            // The kernel counts a lookup of every name that it was given. What it knows under another
-            // name it must not be made to forget.
+            // The kernel counts a lookup of every name that it was given. What it knows under
+            // another name it must not be made to forget.
             let node = node.ok();
             let known = || Some(self.table.get(listed.ino)?.node.clone());
             if let Some(node) = node.or_else(known) {

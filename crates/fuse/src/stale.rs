@@ -1,12 +1,13 @@
 //! Pages that the kernel has to drop once a direct write is done.
 //!
-//! Before a direct write (`O_DIRECT`) the kernel drops the pages of its range, and those that readers have filled
-//! since, once it is done: but not where the write was asynchronous (`io_submit`, `io_uring`; fs/fuse/file.c,
-//! `fuse_aio_complete`, in Linux up to 6.18 at least). Such a page stays stale until something else drops it. So a
-//! direct write is answered only after the kernel has dropped, because we say so, what it may have cached of the range.
+//! Before a direct write (`O_DIRECT`) the kernel drops the pages of its range, and those that
+//! readers have filled since, once it is done: but not where the write was asynchronous
+//! (`io_submit`, `io_uring`; fs/fuse/file.c, `fuse_aio_complete`, in Linux up to 6.18 at least).
+//! Such a page stays stale until something else drops it. So a direct write is answered only after
+//! the kernel has dropped, because we say so, what it may have cached of the range.
 //!
-//! Dropping waits for pages that are being read or written back, which ends when other requests are answered: so it has
-//! a thread of its own, which answers none.
+//! Dropping waits for pages that are being read or written back, which ends when other requests are
+//! answered: so it has a thread of its own, which answers none.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -55,12 +55,14 @@ impl Known {
         Ok(slot.get_or_init(|| opened))
     }
 
-    /// Notes, before bytes are read or written for the kernel's page cache, that it may hold some from here on.
+    /// Notes, before bytes are read or written for the kernel's page cache, that it may hold some
+    /// from here on.
     pub(crate) fn note_cached(&self) {
         if !self.cached.load(Ordering::Relaxed) {
             self.cached.store(true, Ordering::Relaxed);
         }
-        // Pairs with the one below: either those bytes are what a direct write left, or it sees the note.
+        // Pairs with the one below: either those bytes are what a direct write left, or it sees the
+        // note.
         fence(Ordering::SeqCst);
     }
 

@@ -1,5 +1,5 @@
-//! Pages that vanish under a mount: an error for what lay there, an answer for everything else, no change any more, and
-//! an end in order.
+//! Pages that vanish under a mount: an error for what lay there, an answer for everything else, no
+//! change any more, and an end in order.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -114,7 +114,8 @@ fn a_mount_survives_any_page() {
     pool.close().unwrap();
 }
 
-/// A listing through the kernel, which asks for attributes along with names, ended at a file whose inode was lost.
+/// A listing through the kernel, which asks for attributes along with names, ended at a file whose
+/// inode was lost.
 #[test]
 fn a_listing_shows_names_whose_files_are_lost() {
     const FILES: usize = 100;
@@ -143,7 +144,8 @@ fn a_listing_shows_names_whose_files_are_lost() {
             let entry = entry.unwrap();
             assert!(entry.file_type().unwrap().is_file());
             listed += 1;
-            // While names are still to come: who looks at files makes the kernel ask for attributes with them.
+            // While names are still to come: who looks at files makes the kernel ask for attributes
+            // with them.
             match entry.metadata() {
                 Ok(found) => assert_eq!((found.ino(), found.len()), (entry.ino(), 7)),
                 Err(error) => {

@@ -5,8 +5,8 @@ const SEED: &str = "VELLUM_FUZZ_SEED";
 /// Longest input. What a target reads of one is far less.
 const BYTES_MAX: u64 = 1024;
 
-/// Tries a target on `cases` inputs of any length and content, drawn by the seed in `VELLUM_FUZZ_SEED` (0 without
-/// it); says on which it panicked.
+/// Tries a target on `cases` inputs of any length and content, drawn by the seed in
+/// `VELLUM_FUZZ_SEED` (0 without it); says on which it panicked.
 ///
 /// Under a fuzzer on none: it has its own.
 pub fn draw(cases: usize, target: fn(&[u8])) {
@@ -52,8 +52,8 @@ impl Numbers {
     }
 }
 
-/// Makes the body of a target: a function of bytes, tried on inputs that are drawn ([`draw`]) and on those kept for it (see
-/// `docs/TESTING.md`), or by the fuzzer that the test was built for.
+/// Makes the body of a target: a function of bytes, tried on inputs that are drawn ([`draw`]) and
+/// on those kept for it (see `docs/TESTING.md`), or by the fuzzer that the test was built for.
 #[macro_export]
 macro_rules! target {
     ($cases:expr, $target:expr) => {{

@@ -20,7 +20,8 @@ type Volume = Arc<Fs<Memories>>;
 /// Nodes looked at in one walk: a damaged tree may have no end.
 const NODES_MAX: usize = 300;
 
-/// Opens `image`, and settles before what was cut short of a change of the table of file systems, as openings of files do.
+/// Opens `image`, and settles before what was cut short of a change of the table of file systems,
+/// as openings of files do.
 ///
 /// # Errors
 /// The engine's.
@@ -44,8 +45,8 @@ pub fn mount(image: Vec<u8>, read_only: bool) -> vellum::Result<(Volume, Opened)
 /// # Panics
 /// A promise was broken:
 /// * the checker gives the same answer twice;
-/// * what the checker calls sound opens, unless it has areas beside that of the root, can be used without meeting damage,
-///   closes in order, and is then sound with nothing left over;
+/// * what the checker calls sound opens, unless it has areas beside that of the root, can be used
+///   without meeting damage, closes in order, and is then sound with nothing left over;
 /// * an opening that is refused gives `EUCLEAN` or `EIO`, or says that the format is of another
 ///   release (`EOPNOTSUPP`, `EROFS`);
 /// * a pool that was not closed in order and opens for writing is sound after closing, because
@@ -59,7 +60,8 @@ pub fn judge(image: Vec<u8>, read_only: bool) {
         Ok(mounted) => mounted,
         Err(error) => {
             let errno = error.errno();
-            // A reader may know a pool that a writer of this release does not, and the checker knows more than both.
+            // A reader may know a pool that a writer of this release does not, and the checker
+            // knows more than both.
             let only_read = errno == EROFS && !read_only;
             let is_known = only_read || errno == EOPNOTSUPP && has_further_areas(&image);
             assert!(
@@ -160,8 +162,8 @@ struct User<'a> {
 }
 
 impl User<'_> {
-    /// Whether answers must be right: until something was changed, and in a sound pool always. A live
-    /// map that is wrong under a right checksum gives slots in use away.
+    /// Whether answers must be right: until something was changed, and in a sound pool always. A
+    /// live map that is wrong under a right checksum gives slots in use away.
     fn is_strict(&self) -> bool {
         self.sound || !self.changed
     }

@@ -1,5 +1,5 @@
-//! Where a sample says which block is whose: words of a table, entries of one, words and nodes of trees; and making
-//! their checks fit.
+//! Where a sample says which block is whose: words of a table, entries of one, words and nodes of
+//! trees; and making their checks fit.
 
 use vellum_check::survey::{TreeNode, trees};
 use vellum_layout::{
@@ -54,8 +54,9 @@ fn in_entries(sample: &Sample) -> Vec<Place> {
     entries.filter(chosen).collect()
 }
 
-/// A place's number says for what its words are sealed: the mapping id in the upper half, behind it the first logical block
-/// (radix), or what the inode's word is told by, or the number of a node (extents).
+/// A place's number says for what its words are sealed: the mapping id in the upper half, behind it
+/// the first logical block (radix), or what the inode's word is told by, or the number of a node
+/// (extents).
 fn in_trees(sample: &Sample) -> Vec<Place> {
     let is_radix = sample.geometry.mapping == MappingKind::Radix;
     let mut places = Vec::new();

@@ -38,8 +38,8 @@ pub enum Part {
     LogWord,
     /// The text of a symlink.
     Text,
-    /// What says which block is whose: a word or an entry of the mapping table, a word, an entry or the head of
-    /// a node of a file's tree.
+    /// What says which block is whose: a word or an entry of the mapping table, a word, an entry or
+    /// the head of a node of a file's tree.
     Map,
     /// A line of the area table; line 0 is the head of its block.
     Area,
@@ -58,8 +58,8 @@ pub struct Place {
     pub at: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Its number among its kind: slot, chunk, block, thread slot, area; of a word of a state-map, the first slot; of a text, a record, or a tail, its inode's; of a tree,
-    /// see `maps.rs`.
+    /// Its number among its kind: slot, chunk, block, thread slot, area; of a word of a state-map,
+    /// the first slot; of a text, a record, or a tail, its inode's; of a tree, see `maps.rs`.
     pub number: u64,
 }
 
@@ -81,9 +81,9 @@ pub struct Sample {
     lists: Vec<Place>,
 }
 
-/// The pools to start from: closed in order; the same as if it had not been; left by a crash; closed
-/// in order, with blocks placed one by one, and with runs that lie apart; then, for each other mapping and each other namespace, closed in
-/// order and left by a crash.
+/// The pools to start from: closed in order; the same as if it had not been; left by a crash;
+/// closed in order, with blocks placed one by one, and with runs that lie apart; then, for each
+/// other mapping and each other namespace, closed in order and left by a crash.
 pub fn samples() -> &'static [Sample] {
     static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
@@ -128,7 +128,8 @@ pub fn samples() -> &'static [Sample] {
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
 /// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
-/// entries, with areas a directory that is the root of one; left in the middle of work unless it is to be closed.
+/// entries, with areas a directory that is the root of one; left in the middle of work unless it is
+/// to be closed.
 fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
@@ -148,7 +149,8 @@ fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     fs.pool().image()
 }
 
-/// Makes such a pool with areas, cut off in the middle of moving a directory, which a list says how to finish.
+/// Makes such a pool with areas, cut off in the middle of moving a directory, which a list says how
+/// to finish.
 fn make_moving(options: FormatOptions) -> Vec<u8> {
     let (fs, _) = mount(make(true, options), false).expect("the sample opens");
     let (cred, top) = (Cred::root(), fs.root());
@@ -402,7 +404,8 @@ impl Sample {
         ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
     }
 
-    /// The structures of a class; of some there are none with other namespaces, or where nothing was being moved.
+    /// The structures of a class; of some there are none with other namespaces, or where nothing
+    /// was being moved.
     pub fn places(&self, part: Part) -> Vec<Place> {
         let geometry = &self.geometry;
         let one = |at, bytes| {

@@ -1,8 +1,11 @@
-//! Zones that a pool came to have after it was made: more blocks for data, each on a medium of its own.
+//! Zones that a pool came to have after it was made: more blocks for data, each on a medium of its
+//! own.
 //!
-//! Blocks are numbered on from zone to zone, and lie behind the pool's own bytes in that order: where a block lies follows from its number alone. Where
-//! the mapping has a table of blocks (HashFS), the words of added ones lie in metadata chunks of their own ([`crate::ChunkKind::Table`]): as many
-//! for each zone as it has words, in the order of their numbers.
+//! Blocks are numbered on from zone to zone, and lie behind the pool's own bytes in that order:
+//! where a block lies follows from its number alone. Where the mapping has a table of blocks
+//! (HashFS), the words of added ones lie in metadata chunks of their own
+//! ([`crate::ChunkKind::Table`]): as many for each zone as it has words, in the order of their
+//! numbers.
 
 use std::collections::BTreeMap;
 
@@ -123,7 +126,8 @@ impl TablePart {
     }
 }
 
-/// The chunks that say that they have words of a zone, with zone and part; `load` loads words of the chunk table by their pool offset.
+/// The chunks that say that they have words of a zone, with zone and part; `load` loads words of
+/// the chunk table by their pool offset.
 pub fn table_parts(
     geometry: &Geometry,
     load: impl Fn(u64) -> u64,
@@ -134,7 +138,8 @@ pub fn table_parts(
     })
 }
 
-/// Where the words of the table of blocks lie: those of zone 0 together, those of added zones in chunks of their own. Mappings without such a table have none.
+/// Where the words of the table of blocks lie: those of zone 0 together, those of added zones in
+/// chunks of their own. Mappings without such a table have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
     pieces: Vec<TablePiece>,
@@ -185,7 +190,8 @@ impl TablePlan {
         &self.missing
     }
 
-    /// The same, in which the words of those parts are the zeros that a chunk at this pool offset has: blocks of nobody.
+    /// The same, in which the words of those parts are the zeros that a chunk at this pool offset
+    /// has: blocks of nobody.
     #[must_use]
     pub fn with_zeros_at(mut self, at: u64) -> Self {
         self.pieces

@@ -1,6 +1,7 @@
-//! The aids of a zone's mapping, as a close in order saves them behind the mapping table: what would
-//! have to be learnt by reading the whole table. Never a second truth: they mean something only
-//! while the pool is closed, at the epoch in which they were saved, and the table says the same.
+//! The aids of a zone's mapping, as a close in order saves them behind the mapping table: what
+//! would have to be learnt by reading the whole table. Never a second truth: they mean something
+//! only while the pool is closed, at the epoch in which they were saved, and the table says the
+//! same.
 //!
 //! A head of 64 bytes, then in whole words: the free bitmap, the displaced counters, the chain map,
 //! the chains. A *displaced* block is one outside its home line; it is on the chain of its run.

@@ -1,7 +1,9 @@
-//! Areas, of the namespace *adaptive*: a directory, their *root*, and the names below it down to the next roots.
+//! Areas, of the namespace *adaptive*: a directory, their *root*, and the names below it down to
+//! the next roots.
 //!
-//! The *area table* has a line for each area. Entries ([`crate::PathEntryHead`]) lie in *extents* of an areas chunk: a head, the
-//! *state-map* with two bits a slot, the slots. The state-map says what exists; an entry says itself which area it is of.
+//! The *area table* has a line for each area. Entries ([`crate::PathEntryHead`]) lie in *extents*
+//! of an areas chunk: a head, the *state-map* with two bits a slot, the slots. The state-map says
+//! what exists; an entry says itself which area it is of.
 
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -23,7 +25,8 @@ pub struct AreaPlan {
     pub table: u64,
     /// Bytes of an extent, a power of two from 4096 to a chunk.
     pub bytes: u32,
-    /// Slots above which an area, or a directory that is renamed, counts as large (Size_Max, Size_Min).
+    /// Slots above which an area, or a directory that is renamed, counts as large (Size_Max,
+    /// Size_Min).
     pub size_max: u32,
 }
 
@@ -38,7 +41,8 @@ impl AreaPlan {
         }
     }
 
-    /// Whether a pool with areas, of so many slots and with chunks of so many bytes, can have this plan.
+    /// Whether a pool with areas, of so many slots and with chunks of so many bytes, can have this
+    /// plan.
     pub fn is_sound(&self, meta_slots: u64, chunk_bytes: u64) -> bool {
         let bytes = u64::from(self.bytes);
         self.table != 0
@@ -64,7 +68,8 @@ impl AreaPlan {
         u64::from(self.bytes) / BLOCK_BYTES
     }
 
-    /// Offset, in the metadata region, of the state-map's word for the group of metadata slot `slot`.
+    /// Offset, in the metadata region, of the state-map's word for the group of metadata slot
+    /// `slot`.
     pub fn states_at(&self, slot: u64) -> u64 {
         let extent = slot / self.slots();
         let word = slot % self.slots() / SLOTS_PER_BLOCK;
@@ -76,7 +81,8 @@ impl AreaPlan {
         self.slots().min(LINE_BYTES / 8 * SLOTS_PER_BLOCK)
     }
 
-    /// Whether an entry of `slots` slots may begin at metadata slot `slot`: behind the map, inside its group.
+    /// Whether an entry of `slots` slots may begin at metadata slot `slot`: behind the map, inside
+    /// its group.
     pub fn has_room(&self, slot: u64, slots: u64) -> bool {
         slot % self.slots() >= self.first() && slot % SLOTS_PER_BLOCK + slots <= SLOTS_PER_BLOCK
     }
@@ -105,8 +111,8 @@ pub struct AreaTableHead {
     pub number: u32,
     /// CRC-32C of the block's metadata slot and its number, each as a word.
     pub checksum: u32,
-    /// Of the first block: metadata slot of the list of a move that is not over ([`crate::MoveListHead`]), or 0. Changes by one
-    /// 8-byte store.
+    /// Of the first block: metadata slot of the list of a move that is not over
+    /// ([`crate::MoveListHead`]), or 0. Changes by one 8-byte store.
     pub moving: u64,
     /// Reserved, zero.
     pub reserved: [u64; 4],
@@ -212,7 +218,8 @@ pub struct AreaLine {
 
 const _: () = assert!(size_of::<AreaLine>() == 64);
 
-/// When an area was formed, and the numbers that led to it. Told to people; nothing follows from it.
+/// When an area was formed, and the numbers that led to it. Told to people; nothing follows from
+/// it.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -254,10 +261,12 @@ impl AreaLine {
     pub const SAVED_CHECK: u64 = 40;
     /// Offset of the word that what an area was formed by begins with.
     pub const FORMED: u64 = 48;
-    /// Offset of the word with the checksum in its high half, and the last of what the area was formed by in the other.
+    /// Offset of the word with the checksum in its high half, and the last of what the area was
+    /// formed by in the other.
     pub const CHECK: u64 = 56;
 
-    /// A sound line of an area whose root is the directory at inode slot `root`, of `root_generation`; without a table.
+    /// A sound line of an area whose root is the directory at inode slot `root`, of
+    /// `root_generation`; without a table.
     pub fn new(area: AreaLife, phase: AreaPhase, root: u64, root_generation: u32) -> Self {
         let mut line = Self {
             word: AreaWord::new(area.number, phase).0,
@@ -285,7 +294,8 @@ impl AreaLine {
         (self.saved_check == check).then_some(saved)
     }
 
-    /// The phase, if the line is sound for area `number`: of a line that is nobody's only the word is looked at.
+    /// The phase, if the line is sound for area `number`: of a line that is nobody's only the word
+    /// is looked at.
     pub fn phase(&self, number: u32) -> Option<AreaPhase> {
         let phase = AreaWord(self.word).phase(number)?;
         let is_sound = phase == AreaPhase::Free
@@ -318,7 +328,8 @@ fn saved_check(number: u32, epoch: u32, table: u64, saved: u64) -> u64 {
 pub struct AreaCounts {
     /// Names in the area.
     pub names: u32,
-    /// Members, directories of the area that are not its root, without search permission for everybody.
+    /// Members, directories of the area that are not its root, without search permission for
+    /// everybody.
     pub restricting: u32,
 }
 
@@ -345,7 +356,8 @@ pub struct AreaExtentHead {
     pub area: u32,
     /// Generation of that area.
     pub generation: u32,
-    /// CRC-32C of three words: the extent's metadata slot, `area`, `generation`; 0 where it is shared.
+    /// CRC-32C of three words: the extent's metadata slot, `area`, `generation`; 0 where it is
+    /// shared.
     pub checksum: u32,
     /// Reserved, zero.
     pub reserved: [u32; 13],
@@ -367,7 +379,8 @@ impl AreaExtentHead {
         }
     }
 
-    /// Which area the extent at metadata slot `at` is reserved for; none if it is shared, or says nothing sound.
+    /// Which area the extent at metadata slot `at` is reserved for; none if it is shared, or says
+    /// nothing sound.
     pub fn owner(&self, at: u64) -> Option<AreaLife> {
         let area = AreaLife {
             number: self.area,
@@ -377,7 +390,8 @@ impl AreaExtentHead {
     }
 }
 
-/// What the state-map says of a slot. That of an entry's first slot is the entry's; all others are [`EntryState::None`].
+/// What the state-map says of a slot. That of an entry's first slot is the entry's; all others are
+/// [`EntryState::None`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryState {
@@ -435,8 +449,9 @@ impl StateMapWord {
     }
 }
 
-/// Where a directory's names are, as its inode keeps it: slot of its own entry (bits 0..32; 0 for the file system's root), number of the area
-/// whose root it is (32..56; 0: of none). A hint, which whoever follows it checks.
+/// Where a directory's names are, as its inode keeps it: slot of its own entry (bits 0..32; 0 for
+/// the file system's root), number of the area whose root it is (32..56; 0: of none). A hint, which
+/// whoever follows it checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirPlace(pub u64);
 

@@ -1,4 +1,5 @@
-//! The copy of the metadata that a data medium carries, so that it alone makes a pool elsewhere; and the map of what that copy lacks.
+//! The copy of the metadata that a data medium carries, so that it alone makes a pool elsewhere;
+//! and the map of what that copy lacks.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -11,12 +12,14 @@ pub const CARRIED_SUM_BYTES: u64 = 8;
 /// Bytes in front of the bits of the map of changed blocks.
 pub const CHANGED_HEAD_BYTES: u64 = 64;
 
-/// Word offsets of the map of blocks that changed since they were copied, whose bits begin at [`CHANGED_HEAD_BYTES`].
+/// Word offsets of the map of blocks that changed since they were copied, whose bits begin at
+/// [`CHANGED_HEAD_BYTES`].
 #[derive(Debug)]
 pub struct ChangedMap;
 
 impl ChangedMap {
-    /// [`CarriedHead::number`] of the copy that the bits are about; with any other copy all blocks count as changed.
+    /// [`CarriedHead::number`] of the copy that the bits are about; with any other copy all blocks
+    /// count as changed.
     pub const SINCE: u64 = 0;
 }
 
@@ -55,7 +58,8 @@ const STATE_WHOLE: u64 = 2;
 const BLOCKS_MAX: u64 = 1 << 48;
 
 impl CarriedHead {
-    /// The head of a copy of so many blocks of this pool, made for the `number`th time, whose sums have this one.
+    /// The head of a copy of so many blocks of this pool, made for the `number`th time, whose sums
+    /// have this one.
     pub fn whole(pool: [u8; 16], number: u64, blocks: u64, sum: u64) -> Self {
         let mut new = Self {
             magic: CARRIED_MAGIC,

@@ -28,12 +28,14 @@ impl ChunkKind {
     }
 }
 
-/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the zone in 8..16 and which part of its words in 16..32; check in 32..64.
+/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the zone in
+/// 8..16 and which part of its words in 16..32; check in 32..64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
 impl ChunkWord {
-    /// The word of chunk `index` when it holds `kind`, and the first part of the words of this added zone, or of none (0). Free chunks are zero.
+    /// The word of chunk `index` when it holds `kind`, and the first part of the words of this
+    /// added zone, or of none (0). Free chunks are zero.
     pub fn new(index: u64, kind: ChunkKind, zone: u8) -> Self {
         match kind {
             ChunkKind::Free => Self(0),
@@ -41,7 +43,8 @@ impl ChunkWord {
         }
     }
 
-    /// The word of chunk `index` when it holds this part, counted from 0, of the words of an added zone.
+    /// The word of chunk `index` when it holds this part, counted from 0, of the words of an added
+    /// zone.
     pub fn of_table(index: u64, zone: u32, part: u64) -> Self {
         let low = ChunkKind::Table as u64 | u64::from(zone & 0xFF) << 8 | (part & 0xFFFF) << 16;
         Self::sealed(index, low)
@@ -51,7 +54,8 @@ impl ChunkWord {
         Self(low | u64::from(checksum_words(&[index, low])) << 32)
     }
 
-    /// Added zone and part of its words, if the word is sound for chunk `index` and says that it holds some.
+    /// Added zone and part of its words, if the word is sound for chunk `index` and says that it
+    /// holds some.
     pub fn table_part(self, index: u64) -> Option<(u32, u64)> {
         let (zone, part) = ((self.0 >> 8) as u8, self.0 >> 16 & 0xFFFF);
         let is_its = zone != 0 && Self::of_table(index, zone.into(), part) == self;

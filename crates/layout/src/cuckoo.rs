@@ -1,5 +1,5 @@
-//! The cuckoo table of a zone: a file's block is found in one of two lines. Behind the lines lies the
-//! *stash*, for keys that found no way into either of them.
+//! The cuckoo table of a zone: a file's block is found in one of two lines. Behind the lines lies
+//! the *stash*, for keys that found no way into either of them.
 
 use crate::keyed::{LINE_BYTES, PAIRS_PER_LINE, STASH_LINES, hashes, scale};
 

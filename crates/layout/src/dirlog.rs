@@ -57,8 +57,8 @@ pub struct LogExtentHead {
     pub next: u64,
     /// Cookie of word 0; cookies in this extent are at least this.
     pub base_cookie: u64,
-    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`). Bit 2: records instead of
-    /// words, of a large extent ([`crate::NameRecord`]).
+    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`). Bit 2: records
+    /// instead of words, of a large extent ([`crate::NameRecord`]).
     pub flags: u32,
     /// CRC-32C of owner and its generation, base cookie, flags and the extent's own slot. `next` is
     /// left out: it changes by a single store.
@@ -120,8 +120,8 @@ impl LogExtentHead {
             && self.checksum == self.expected_checksum(at, owner.generation)
     }
 
-    /// Whether the head is sound for an extent of words of `owner`, of `generation`, at metadata slot `at`: that
-    /// of an earlier directory with the same number is not.
+    /// Whether the head is sound for an extent of words of `owner`, of `generation`, at metadata
+    /// slot `at`: that of an earlier directory with the same number is not.
     pub fn is_sound(&self, at: u64, owner: u64, generation: u32) -> bool {
         self.owner == owner
             && self.flags & !(Self::LARGE | Self::COMPACTED) == 0

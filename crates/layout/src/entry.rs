@@ -118,8 +118,8 @@ pub struct LifeWord(pub u64);
 
 impl LifeWord {
     const VALID: u64 = 1 << 63;
-    /// The latest time, in 2116: what a directory in memory can tell of its own changes. A later one, as
-    /// damage may leave, counts as this.
+    /// The latest time, in 2116: what a directory in memory can tell of its own changes. A later
+    /// one, as damage may leave, counts as this.
     pub const LAST_NS: i64 = i64::MAX >> 1;
 
     /// An entry that exists since `ns`.

@@ -5,9 +5,9 @@
 //! persist in program order, so a key never vouches for a body that is not there. Each word carries
 //! a check of its own: what changes by one store is checked by that store.
 //!
-//! A node is a metadata block: a head that never changes, then entries in the order of their keys, used
-//! ones first. Inner nodes have the same entries, whose bodies name nodes. A file with one extent
-//! from its first block on has no node, only the word in its inode.
+//! A node is a metadata block: a head that never changes, then entries in the order of their keys,
+//! used ones first. Inner nodes have the same entries, whose bodies name nodes. A file with one
+//! extent from its first block on has no node, only the word in its inode.
 
 use vellum_media::mix;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,7 +18,8 @@ use crate::{BLOCK_BYTES, MapState};
 /// Entries of a node.
 pub const EXTENT_ENTRIES: usize =
     (BLOCK_BYTES as usize - size_of::<ExtentNodeHead>()) / ExtentKey::ENTRY_BYTES as usize;
-/// Most blocks of an extent: 256 MiB less one block, so that 15 bits of its key are left for a check.
+/// Most blocks of an extent: 256 MiB less one block, so that 15 bits of its key are left for a
+/// check.
 pub const EXTENT_MAX_BLOCKS: u32 = (1 << 16) - 1;
 /// Highest level of a node; leaves have level 0.
 pub const EXTENT_MAX_LEVEL: u32 = 7;
@@ -43,8 +44,8 @@ impl ExtentSeal {
     }
 }
 
-/// The first word of an entry: logical block (bits 0..32), length in blocks, or in an inner node its
-/// level (32..48), check (48..63), valid (63). Zero: never used.
+/// The first word of an entry: logical block (bits 0..32), length in blocks, or in an inner node
+/// its level (32..48), check (48..63), valid (63). Zero: never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentKey(pub u64);
 

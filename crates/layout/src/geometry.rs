@@ -30,14 +30,15 @@ pub struct GeometryRequest {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs: a power of two, by default [`SPAN_LINES`].
+    /// Lines side by side that are the homes of consecutive runs: a power of two, by default
+    /// [`SPAN_LINES`].
     pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: see [`Geometry::fragmentation`].
     pub fragmentation: u16,
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
-    /// Data on a medium of its own; without a log, versions of the metadata keep these in order with the data. The pool is then as large as
-    /// it has to be, if `pool_bytes` is 0.
+    /// Data on a medium of its own; without a log, versions of the metadata keep these in order
+    /// with the data. The pool is then as large as it has to be, if `pool_bytes` is 0.
     pub apart: Option<ApartRequest>,
 }
 
@@ -150,7 +151,8 @@ pub struct Geometry {
     pub log_at: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// The versions of metadata in persistent memory whose data lie elsewhere ([`crate::VersionsPlan`]); 0: none.
+    /// The versions of metadata in persistent memory whose data lie elsewhere
+    /// ([`crate::VersionsPlan`]); 0: none.
     pub versions_at: u64,
     /// Bytes of the versions.
     pub versions_bytes: u64,
@@ -172,12 +174,13 @@ pub struct Geometry {
     pub run_blocks: u32,
     /// Lines side by side that are the homes of consecutive runs of a file in HashFS.
     pub span_lines: u16,
-    /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000 less
-    /// the layout score that files are to have. 0: nobody wants any.
+    /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000
+    /// less the layout score that files are to have. 0: nobody wants any.
     pub fragmentation: u16,
     /// Where the data are, if they have a medium of their own.
     pub apart: Option<Apart>,
-    /// The map of blocks of metadata that changed since the data medium got a copy of them ([`crate::CarriedPlan`]); 0: it carries none.
+    /// The map of blocks of metadata that changed since the data medium got a copy of them
+    /// ([`crate::CarriedPlan`]); 0: it carries none.
     pub changed_at: u64,
 }
 
@@ -222,7 +225,8 @@ impl Geometry {
         if request.fragmentation > FRAGMENTATION_MAX {
             return Err(GeometryError::Fragmentation(request.fragmentation));
         }
-        // A logged pool's metadata take memory, and as much again for the log; those of one with versions three times as much for these.
+        // A logged pool's metadata take memory, and as much again for the log; those of one with
+        // versions three times as much for these.
         let is_dear = request.is_logged || request.has_versions();
         let share = match (sized_by < 64 << 20, is_dear) {
             (true, false) => 4,
@@ -443,7 +447,8 @@ impl Geometry {
         self.log_bytes != 0
     }
 
-    /// Whether the metadata lie in persistent memory, the data elsewhere, and versions keep them in order.
+    /// Whether the metadata lie in persistent memory, the data elsewhere, and versions keep them in
+    /// order.
     pub fn has_versions(&self) -> bool {
         self.versions_bytes != 0
     }
@@ -600,7 +605,8 @@ impl Front {
         }
     }
 
-    /// Where aids of so many blocks lie, where the metadata end, and where what keeps them in order does.
+    /// Where aids of so many blocks lie, where the metadata end, and where what keeps them in order
+    /// does.
     fn behind(&self, request: &GeometryRequest, zone_blocks: u64) -> (u64, u64, u64) {
         let table_bytes = request.mapping.table_bytes(zone_blocks);
         let at = block_up(self.table_at + table_bytes);

@@ -102,8 +102,8 @@ pub struct Inode {
     /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
     /// meaning: stale unless the epoch is the present one.
     pub cachelet: u64,
-    /// Files: how the file was used when it was last closed ([`Inode::CONTINUOUS`] or 0). Else 0. A hint:
-    /// never flushed, and harmless whatever a crash makes of it.
+    /// Files: how the file was used when it was last closed ([`Inode::CONTINUOUS`] or 0). Else 0. A
+    /// hint: never flushed, and harmless whatever a crash makes of it.
     pub pattern: u64,
 }
 

@@ -1,9 +1,10 @@
-//! What tables have in common that keep the blocks of all files by their keys: cuckoo and level tables.
+//! What tables have in common that keep the blocks of all files by their keys: cuckoo and level
+//! tables.
 //!
 //! Their lines hold four entries of two words. The first word is the key, a
 //! [`MapWord`](crate::MapWord), which also says whether the entry is in use; the second, a
-//! [`PlaceWord`], says where the block is. A *stash* of a few lines holds keys that found no room in
-//! any of their lines.
+//! [`PlaceWord`], says where the block is. A *stash* of a few lines holds keys that found no room
+//! in any of their lines.
 
 use vellum_media::mix;
 
@@ -87,8 +88,9 @@ pub enum KeyedPlan {
 }
 
 impl KeyedPlan {
-    /// That of a mapping of so many blocks whose table's words `word` reads, by their offset; `None` if
-    /// it has no such table. Where the root of a level table is unsound, what lies in the levels tells.
+    /// That of a mapping of so many blocks whose table's words `word` reads, by their offset;
+    /// `None` if it has no such table. Where the root of a level table is unsound, what lies in the
+    /// levels tells.
     pub fn read(
         mapping: MappingKind,
         zone_blocks: u64,
@@ -136,9 +138,9 @@ impl KeyedPlan {
         homes.into_iter().flatten().flatten()
     }
 
-    /// Whether a crash may leave a key in line `copy`, too, besides line `first`, where it is looked for
-    /// before: it was on its way from one to the other. Keys of a level table may move to the stash, and
-    /// none moves within a line, or out of the stash.
+    /// Whether a crash may leave a key in line `copy`, too, besides line `first`, where it is
+    /// looked for before: it was on its way from one to the other. Keys of a level table may move
+    /// to the stash, and none moves within a line, or out of the stash.
     pub fn may_leave_copy(&self, first: u64, copy: u64) -> bool {
         let may_come = matches!(self, Self::Level(..)) || !self.is_stash(copy);
         first != copy && may_come && !self.is_stash(first)

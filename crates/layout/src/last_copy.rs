@@ -1,5 +1,5 @@
-//! The last copy of a pool's superblock where further file systems lie behind the pool: at the end of its own bytes, which nothing in front tells any
-//! more once both copies there are lost.
+//! The last copy of a pool's superblock where further file systems lie behind the pool: at the end
+//! of its own bytes, which nothing in front tells any more once both copies there are lost.
 
 use crate::superblock::{FsRecord, Superblock, SuperblockError};
 use crate::{BLOCK_BYTES, PART_ALIGN};
@@ -7,13 +7,15 @@ use crate::{BLOCK_BYTES, PART_ALIGN};
 /// A superblock's bytes.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// The last copy in a file of `len` bytes that ends with a further file system; `None`: it does not end so, there is no such copy, or there are several
-/// that tell of different pools. Looked at are ends of pools of whole units of [`PART_ALIGN`], and all blocks of the unit in front of each further file
-/// system. What `read` gives is what lies at an offset, if that can be read.
+/// The last copy in a file of `len` bytes that ends with a further file system; `None`: it does not
+/// end so, there is no such copy, or there are several that tell of different pools. Looked at are
+/// ends of pools of whole units of [`PART_ALIGN`], and all blocks of the unit in front of each
+/// further file system. What `read` gives is what lies at an offset, if that can be read.
 ///
-/// A copy says where it is itself, by which none of another file system, or in a file, is the pool's; and one of the file systems that it tells of has
-/// to be there. Of a pool that was made over an older one, both may be there: the older one is not the pool, and that the younger one tells of no
-/// further file systems makes none of it.
+/// A copy says where it is itself, by which none of another file system, or in a file, is the
+/// pool's; and one of the file systems that it tells of has to be there. Of a pool that was made
+/// over an older one, both may be there: the older one is not the pool, and that the younger one
+/// tells of no further file systems makes none of it.
 pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> Option<Superblock> {
     let file = Searched { len, read };
     if !file.ends_with_part() {

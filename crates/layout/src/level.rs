@@ -1,8 +1,9 @@
-//! The level table of a zone: level hashing's two levels of lines, of which the bottom one has half as
-//! many as the top one, and which grows by a new top level.
+//! The level table of a zone: level hashing's two levels of lines, of which the bottom one has half
+//! as many as the top one, and which grows by a new top level.
 //!
-//! Every level that the table will ever have has a place of its own, one behind the other, each twice
-//! as long as the one before. Which of them are in use the *root* says, one word at the table's begin.
+//! Every level that the table will ever have has a place of its own, one behind the other, each
+//! twice as long as the one before. Which of them are in use the *root* says, one word at the
+//! table's begin.
 
 use vellum_media::mix;
 
@@ -58,8 +59,8 @@ impl LevelPlan {
         self.all_lines() * LINE_BYTES
     }
 
-    /// The two lines of a level that a key may be in: one of each half, so that they differ. One of a
-    /// level above that leads to the same is one of two.
+    /// The two lines of a level that a key may be in: one of each half, so that they differ. One of
+    /// a level above that leads to the same is one of two.
     pub fn homes(&self, seed: u64, key: u64, level: u32) -> [u64; 2] {
         self.homes_of(hashes(seed, key), level)
     }
@@ -78,8 +79,8 @@ impl LevelPlan {
     }
 }
 
-/// Which levels are in use: the top one (bits 0..8), whether the one two below it is being moved into
-/// it (8), check (32..64).
+/// Which levels are in use: the top one (bits 0..8), whether the one two below it is being moved
+/// into it (8), check (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelRoot(pub u64);
 

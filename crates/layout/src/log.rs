@@ -44,7 +44,8 @@ pub struct Anchor {
     pub target_sum: u64,
     /// Reserved, zero.
     pub reserved_middle: [u64; 4],
-    /// Bit 0: nobody knows the sum of home, and `target` is `tail`. Bit 1: there is an image in shared memory.
+    /// Bit 0: nobody knows the sum of home, and `target` is `tail`. Bit 1: there is an image in
+    /// shared memory.
     pub flags: u64,
     /// In which directory, with zeros behind it.
     pub image: [u8; IMAGE_DIR_BYTES],
@@ -143,8 +144,8 @@ impl Anchor {
         new
     }
 
-    /// What stands for an anchor where none is sound, to read what the pool `uuid` has without its log: no record is of it, and the sum of home is not
-    /// known.
+    /// What stands for an anchor where none is sound, to read what the pool `uuid` has without its
+    /// log: no record is of it, and the sum of home is not known.
     pub fn unknown(uuid: [u8; 16]) -> Self {
         let mut new = Self::new(uuid, 0, AnchorPoint::first(0));
         new.flags |= Self::NO_SUM;
@@ -268,7 +269,8 @@ pub const RECORD_HEAD_BYTES: usize = size_of::<RecordHead>();
 
 const _: () = assert!(RECORD_HEAD_BYTES == 64);
 
-/// Where the lines of a record of so many begin, behind its head, their numbers, and those of so many blocks.
+/// Where the lines of a record of so many begin, behind its head, their numbers, and those of so
+/// many blocks.
 fn lines_at(lines: u64, rides: u64) -> u64 {
     (RECORD_HEAD_BYTES as u64 + lines * 4 + rides * 8).next_multiple_of(LOG_LINE_BYTES)
 }
@@ -353,8 +355,8 @@ fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     hash.digest()
 }
 
-/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives it and its check. Those in records before
-/// epoch `rides_from` are void.
+/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives
+/// it and its check. Those in records before epoch `rides_from` are void.
 pub fn seal_record(
     expected: Expected,
     (known, rides_from): (u64, u64),
@@ -420,8 +422,8 @@ impl Record {
         is_next.then_some(head.bytes.into())
     }
 
-    /// Reads all bytes of a record; `None` if they are not those that were sealed, or name a line or a block
-    /// that there is not.
+    /// Reads all bytes of a record; `None` if they are not those that were sealed, or name a line
+    /// or a block that there is not.
     pub fn unseal(bytes: Vec<u8>, expected: Expected, bounds: &LogBounds) -> Option<Self> {
         let len = Self::length(&bytes, expected, bounds)?;
         let (head, _) = RecordHead::read_from_prefix(&bytes).ok()?;
@@ -562,7 +564,8 @@ mod tests {
         assert!(!found(image.start, blocks));
     }
 
-    /// A record may leave blocks of those before it in force, but not void its own, and revokes none.
+    /// A record may leave blocks of those before it in force, but not void its own, and revokes
+    /// none.
     #[test]
     fn a_record_that_voids_its_own_blocks_is_refused() {
         let (mut bytes, _) = sample(3, 1);

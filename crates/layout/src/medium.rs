@@ -1,4 +1,5 @@
-//! The head of a data medium, by which the pool whose data it has knows it, and where the pool says that media were last found.
+//! The head of a data medium, by which the pool whose data it has knows it, and where the pool says
+//! that media were last found.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -52,7 +53,8 @@ pub const MEDIUM_HEAD_BYTES: usize = size_of::<MediumHead>();
 const _: () = assert!(MEDIUM_HEAD_BYTES == 512);
 
 impl MediumHead {
-    /// The head of the medium that a sound superblock says has the data of zone 0; `None` if the pool has them itself.
+    /// The head of the medium that a sound superblock says has the data of zone 0; `None` if the
+    /// pool has them itself.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
         let apart = geometry.apart?;
@@ -66,7 +68,8 @@ impl MediumHead {
         Some(Self::sealed(superblock, 0, &zone, carried_bytes))
     }
 
-    /// The heads of all media that a sound superblock says have its data, that of zone 0 first; none if the pool has them itself.
+    /// The heads of all media that a sound superblock says have its data, that of zone 0 first;
+    /// none if the pool has them itself.
     pub fn all(superblock: &Superblock) -> Vec<Self> {
         let added = superblock.geometry().added;
         let of_added = added
@@ -75,7 +78,8 @@ impl MediumHead {
         Self::of(superblock).into_iter().chain(of_added).collect()
     }
 
-    /// The head of the medium of a zone, behind whose data a copy of the metadata of so many bytes follows.
+    /// The head of the medium of a zone, behind whose data a copy of the metadata of so many bytes
+    /// follows.
     fn sealed(superblock: &Superblock, number: u32, zone: &AddedZone, carried_bytes: u64) -> Self {
         let data_end = zone.at + zone.blocks * BLOCK_BYTES;
         let mut new = Self {
@@ -139,11 +143,13 @@ pub struct MediumPlace {
     pub length: u16,
     /// Reserved, zero.
     pub reserved: u32,
-    /// Its path, from the directory of the pool on if it does not begin with a slash; zeros behind it.
+    /// Its path, from the directory of the pool on if it does not begin with a slash; zeros behind
+    /// it.
     pub path: [u8; MEDIUM_PATH_MAX],
 }
 
-/// The block of a pool that tells where its media were last found, which is tried first, and in which session it was last open for writing.
+/// The block of a pool that tells where its media were last found, which is tried first, and in
+/// which session it was last open for writing.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct MediumPlaces {
@@ -183,8 +189,8 @@ impl MediumPlaces {
         new
     }
 
-    /// What these bytes of the block tell, and that the medium of this identity is at `path`, of at most [`MEDIUM_PATH_MAX`] bytes; of bytes that are not
-    /// sound nothing is taken.
+    /// What these bytes of the block tell, and that the medium of this identity is at `path`, of at
+    /// most [`MEDIUM_PATH_MAX`] bytes; of bytes that are not sound nothing is taken.
     pub fn with_data(bytes: &[u8], id: [u8; 16], path: &[u8]) -> Self {
         let new = Self::of_data(id, path);
         let Some(mut places) = Self::sound(bytes) else {
@@ -203,7 +209,8 @@ impl MediumPlaces {
         self.check = self.expected_check();
     }
 
-    /// Where the data medium of this identity was last found, by the bytes of the block; `None` if they do not say.
+    /// Where the data medium of this identity was last found, by the bytes of the block; `None` if
+    /// they do not say.
     pub fn find(bytes: &[u8], id: [u8; 16]) -> Option<Vec<u8>> {
         let places = Self::sound(bytes)?;
         let found = places.places.iter();
@@ -212,7 +219,8 @@ impl MediumPlaces {
         (!path.is_empty()).then(|| path.to_vec())
     }
 
-    /// The sessions of which the medium may be, by the bytes of the block; `None` if they do not say.
+    /// The sessions of which the medium may be, by the bytes of the block; `None` if they do not
+    /// say.
     pub fn sessions(bytes: &[u8]) -> Option<[u64; 2]> {
         let places = Self::sound(bytes)?;
         Some([places.session, places.next])

@@ -1,4 +1,5 @@
-//! What the line of an area that was merged away tells: where it went, when and why. Told to people; nothing follows from it.
+//! What the line of an area that was merged away tells: where it went, when and why. Told to
+//! people; nothing follows from it.
 
 use crate::area::{AREA_LIMIT, AreaLine, AreaPhase, AreaWord, Formed};
 use crate::checksum::checksum_words;
@@ -33,8 +34,8 @@ impl MergeReason {
     }
 }
 
-/// Where an area went and why: number of the area that its names are in from then on (bits 0..24), number of the reason (24..32), what
-/// lookups in it were compared with (32..64).
+/// Where an area went and why: number of the area that its names are in from then on (bits 0..24),
+/// number of the reason (24..32), what lookups in it were compared with (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedWord(pub u64);
 

@@ -1,8 +1,8 @@
-//! The list of a move, of the namespace *adaptive*: the entries below directories that are moved, and their copies with the paths that
-//! they have from then on.
+//! The list of a move, of the namespace *adaptive*: the entries below directories that are moved,
+//! and their copies with the paths that they have from then on.
 //!
-//! The head of the area table leads to the list of a move that was committed and is not over. Recovery does what it says, whatever
-//! part of that was done; then there is none.
+//! The head of the area table leads to the list of a move that was committed and is not over.
+//! Recovery does what it says, whatever part of that was done; then there is none.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -25,7 +25,8 @@ pub struct MoveListHead {
     pub next: u64,
     /// Entries in this block, 1 to 255.
     pub count: u32,
-    /// CRC-32C of the block's metadata slot, `next` and `count`, each as a word, then the words of the entries.
+    /// CRC-32C of the block's metadata slot, `next` and `count`, each as a word, then the words of
+    /// the entries.
     pub checksum: u32,
 }
 
@@ -44,7 +45,8 @@ pub struct MovedEntry {
 }
 
 impl MoveListHead {
-    /// The block at metadata slot `at` with the first of `entries`, as many as it takes; `next` follows it.
+    /// The block at metadata slot `at` with the first of `entries`, as many as it takes; `next`
+    /// follows it.
     pub fn encode(at: u64, next: u64, entries: &[MovedEntry]) -> [u8; BLOCK_BYTES as usize] {
         let entries = &entries[..entries.len().min(MOVE_LIST_ENTRIES)];
         let mut head = Self {
@@ -65,7 +67,8 @@ impl MoveListHead {
         (size_of::<Self>() + entries * size_of::<MovedEntry>()).next_multiple_of(64)
     }
 
-    /// The next block, and the entries of the block with these bytes, if it is sound at metadata slot `at`.
+    /// The next block, and the entries of the block with these bytes, if it is sound at metadata
+    /// slot `at`.
     pub fn decode(at: u64, block: &[u8; BLOCK_BYTES as usize]) -> Option<(u64, Vec<MovedEntry>)> {
         let (head, rest) = Self::read_from_prefix(block).ok()?;
         let count = head.count as usize;

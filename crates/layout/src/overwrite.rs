@@ -1,8 +1,8 @@
 //! What the owner of a thread slot changed last of the bytes that files have already.
 //!
-//! It is stored before the first of these bytes, and neither flushed nor taken back: if the process is
-//! killed in the middle, the next one under the same boot finds it and makes durable what readers can see. After a power
-//! cut it means nothing.
+//! It is stored before the first of these bytes, and neither flushed nor taken back: if the process
+//! is killed in the middle, the next one under the same boot finds it and makes durable what
+//! readers can see. After a power cut it means nothing.
 
 use crate::THREAD_SLOT_BYTES;
 

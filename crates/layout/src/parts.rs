@@ -1,12 +1,14 @@
-//! Several file systems in a pool: each but the first is a *part*, bytes behind the pool's own that are a whole pool
-//! by themselves. The table of file systems in the superblock is the index of them all.
+//! Several file systems in a pool: each but the first is a *part*, bytes behind the pool's own that
+//! are a whole pool by themselves. The table of file systems in the superblock is the index of them
+//! all.
 
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::superblock::{FsRecord, MAIN, Superblock, features};
 
-/// Parts begin at multiples of this, and have multiples of it of bytes: so that what is a large page of a part is one of the file.
+/// Parts begin at multiples of this, and have multiples of it of bytes: so that what is a large
+/// page of a part is one of the file.
 pub const PART_ALIGN: u64 = 2 << 20;
 /// Most bytes of the name of a file system.
 pub const FS_NAME_MAX: usize = 63;
@@ -122,7 +124,8 @@ impl Superblock {
             .fold(self.pool_bytes, u64::max)
     }
 
-    /// The first free place behind the pool for a part of so many bytes, whole units; it may reach beyond all that there is so far.
+    /// The first free place behind the pool for a part of so many bytes, whole units; it may reach
+    /// beyond all that there is so far.
     pub fn part_room(&self, bytes: u64) -> u64 {
         let mut taken: Vec<_> = self.parts().map(|fs| (fs.at, fs.end())).collect();
         taken.sort_unstable();
@@ -154,7 +157,8 @@ impl Superblock {
         self.keeping_parts(|fs| fs.name_text() != Some(name))
     }
 
-    /// The same superblock without any part, as its next rewrite: that of a copy of the pool which has none.
+    /// The same superblock without any part, as its next rewrite: that of a copy of the pool which
+    /// has none.
     #[must_use]
     pub fn without_parts(&self) -> Self {
         self.keeping_parts(|_| false)
@@ -180,9 +184,10 @@ impl Superblock {
         self
     }
 
-    /// Whether it takes no more than a change of the table that was cut short to find these bytes where the first, the second and the last copy of this
-    /// superblock belong, which counts: a change writes one record, the first copy is written while the second is whole, and all are made the same
-    /// before the next one.
+    /// Whether it takes no more than a change of the table that was cut short to find these bytes
+    /// where the first, the second and the last copy of this superblock belong, which counts: a
+    /// change writes one record, the first copy is written while the second is whole, and all are
+    /// made the same before the next one.
     pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
         let is_whole = |copy: &[u8]| copy == self.as_bytes();
         let [first, second, _] = copies;
@@ -192,7 +197,8 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is that before or after a change of one record, of a file system or a zone, or torn between it and this.
+    /// Whether a copy is that before or after a change of one record, of a file system or a zone,
+    /// or torn between it and this.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
@@ -223,7 +229,8 @@ impl Superblock {
         is_table && found == *self
     }
 
-    /// Whether the table of file systems is possible: each part behind the pool, apart from the others, with a name and a uuid of its own.
+    /// Whether the table of file systems is possible: each part behind the pool, apart from the
+    /// others, with a name and a uuid of its own.
     pub(crate) fn has_sound_parts(&self) -> bool {
         let main = &self.file_systems[0];
         let parts: Vec<_> = self.file_systems[1..]

@@ -1,7 +1,8 @@
 //! Entries of the namespace *adaptive*: names with their paths from the root of their area on.
 //!
-//! An entry takes one to nine slots of a group. Everything but the life word is written once, before the state-map says that there is an
-//! entry, and is under the checksum. The head is short, so that a path of up to 16 bytes shares its cache line.
+//! An entry takes one to nine slots of a group. Everything but the life word is written once,
+//! before the state-map says that there is an entry, and is under the checksum. The head is short,
+//! so that a path of up to 16 bytes shares its cache line.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -9,7 +10,8 @@ use crate::checksum::{Summing, long_name_hash};
 use crate::entry::NAME_MAX;
 use crate::{SLOT_BYTES, mix};
 
-/// Longest path of a directory that the paths of names in it go on from, in bytes: any name fits behind it.
+/// Longest path of a directory that the paths of names in it go on from, in bytes: any name fits
+/// behind it.
 pub const DIR_PATH_MAX: usize = 848;
 /// Longest path of an entry, in bytes.
 pub const PATH_MAX: usize = DIR_PATH_MAX + 1 + NAME_MAX;
@@ -36,8 +38,8 @@ pub struct PathEntryHead {
     pub parent: u64,
     /// Generation of the inode named.
     pub generation: u32,
-    /// CRC-32C of three words ([`PathSeal`]: the area's generation, the entry's slot, the directory's generation), then bytes 8 to 36 and 40
-    /// to 48 of the entry, then the path.
+    /// CRC-32C of three words ([`PathSeal`]: the area's generation, the entry's slot, the
+    /// directory's generation), then bytes 8 to 36 and 40 to 48 of the entry, then the path.
     pub checksum: u32,
     /// Bytes of the path, 1 to 1104.
     pub path_len: u16,
@@ -71,7 +73,8 @@ impl PathEntryHead {
     pub const PARENT: u64 = 24;
     /// Offset of generation (low half) and checksum (high half).
     pub const CHECK: u64 = 32;
-    /// Offset of the path's length (16 bits), where the name begins (16 bits), and the area's number (high half).
+    /// Offset of the path's length (16 bits), where the name begins (16 bits), and the area's
+    /// number (high half).
     pub const PATH_WORD: u64 = 40;
     /// Offset of the path.
     pub const PATH: u64 = 48;
@@ -90,7 +93,8 @@ impl PathEntryHead {
         sealed
     }
 
-    /// Writes the bytes of the entry, sealed, into `buffer`; gives how many (whole cache lines, the rest of the last one zeroed).
+    /// Writes the bytes of the entry, sealed, into `buffer`; gives how many (whole cache lines, the
+    /// rest of the last one zeroed).
     pub fn encode(
         &self,
         path: &[u8],
@@ -116,13 +120,15 @@ impl PathEntryHead {
         total
     }
 
-    /// The head and the path with which `bytes` begin, if they are an entry that is sound for `seal`.
+    /// The head and the path with which `bytes` begin, if they are an entry that is sound for
+    /// `seal`.
     pub fn decode(bytes: &[u8], seal: PathSeal) -> Option<(Self, &[u8])> {
         let found = Self::decode_unsealed(bytes);
         found.filter(|(head, path)| head.checksum == head.expected_checksum(path, seal))
     }
 
-    /// The same whatever the checksum says: what was verified before, or whose generations are not known yet. The path ends in a name.
+    /// The same whatever the checksum says: what was verified before, or whose generations are not
+    /// known yet. The path ends in a name.
     #[inline]
     pub fn decode_unsealed(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = Self::read_from_prefix(bytes).ok()?;
@@ -173,7 +179,8 @@ pub fn is_path(path: &[u8]) -> bool {
     path.len() <= PATH_MAX && path.split(|&byte| byte == b'/').all(is_name)
 }
 
-/// What the paths of names in a directory with this path go on from: none where it is so long that they begin anew, as at a root.
+/// What the paths of names in a directory with this path go on from: none where it is so long that
+/// they begin anew, as at a root.
 pub fn path_below(directory: &[u8]) -> &[u8] {
     match directory.len() {
         0..=DIR_PATH_MAX => directory,
@@ -181,7 +188,8 @@ pub fn path_below(directory: &[u8]) -> &[u8] {
     }
 }
 
-/// The hash of a path: made of that of the directory's path and the name, so that it goes on from component to component.
+/// The hash of a path: made of that of the directory's path and the name, so that it goes on from
+/// component to component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathHash(pub u64);
 

@@ -1,7 +1,9 @@
-//! The hash table of an area: finds an entry by the hash of its path. Derived from the entries; a clean pool's is true.
+//! The hash table of an area: finds an entry by the hash of its path. Derived from the entries; a
+//! clean pool's is true.
 //!
-//! A table of *level* n is 2^n blocks of 64 lines. A line is a head and seven words. An entry's word lies in its home line or, where that was
-//! full, in its second one; the home line's head counts those and keeps a filter of their tags.
+//! A table of *level* n is 2^n blocks of 64 lines. A line is a head and seven words. An entry's
+//! word lies in its home line or, where that was full, in its second one; the home line's head
+//! counts those and keeps a filter of their tags.
 
 use crate::checksum::checksum_words;
 use crate::keyed::scale;
@@ -17,7 +19,8 @@ pub const TABLE_LEVEL_MAX: u32 = 18;
 /// Block numbers in a block that leads to others.
 const NUMBERS: u64 = BLOCK_BYTES / 8;
 
-/// A table: metadata slot of its only block, or of its top block of numbers (bits 0..48); level (48..56). Zero: none.
+/// A table: metadata slot of its only block, or of its top block of numbers (bits 0..48); level
+/// (48..56). Zero: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableRoot(pub u64);
 
@@ -44,7 +47,8 @@ impl TableRoot {
         level.div_ceil(9)
     }
 
-    /// Which of its numbers leads on to block `block` of the table from a block of numbers that has `below` more of them below it.
+    /// Which of its numbers leads on to block `block` of the table from a block of numbers that has
+    /// `below` more of them below it.
     pub const fn number_of(block: u64, below: u32) -> u64 {
         (block >> (9 * below)) % NUMBERS
     }
@@ -54,7 +58,8 @@ impl TableRoot {
         TABLE_BLOCK_LINES << level
     }
 
-    /// The home line of an entry. Lines 2 *i* and 2 *i* + 1 of the next level share the entries of line *i*.
+    /// The home line of an entry. Lines 2 *i* and 2 *i* + 1 of the next level share the entries of
+    /// line *i*.
     #[inline]
     pub fn home(hash: PathHash, level: u32) -> u64 {
         hash.0 >> (64 - TABLE_BLOCK_LINES.ilog2() - level)
@@ -73,7 +78,8 @@ pub fn path_tag(hash: PathHash) -> u32 {
     hash.0 as u32 & 0x7FFF_FFFF
 }
 
-/// A word of a line: metadata slot of an entry (bits 0..32), its tag (32..63), 1 (63). Zero is free.
+/// A word of a line: metadata slot of an entry (bits 0..32), its tag (32..63), 1 (63). Zero is
+/// free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableWord(pub u64);
 
@@ -103,8 +109,8 @@ impl TableWord {
     }
 }
 
-/// The head of a line: how many entries of this home lie in their second lines (bits 0..8), a filter of their tags (8..56), the line's check
-/// (56..64), which is sound on a clean pool.
+/// The head of a line: how many entries of this home lie in their second lines (bits 0..8), a
+/// filter of their tags (8..56), the line's check (56..64), which is sound on a clean pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableHead(pub u64);
 
@@ -123,12 +129,14 @@ impl TableHead {
         self.displaced() != 0 && self.0 & Self::filter(tag) != 0
     }
 
-    /// The head with one more entry in its second line, unless it cannot count it. The check is left as it is.
+    /// The head with one more entry in its second line, unless it cannot count it. The check is
+    /// left as it is.
     pub fn with_displaced(self, tag: u32) -> Option<Self> {
         (self.displaced() < Self::COUNT).then_some(Self((self.0 | Self::filter(tag)) + 1))
     }
 
-    /// The head with one entry less in its second line; its tag stays in the filter while others are there.
+    /// The head with one entry less in its second line; its tag stays in the filter while others
+    /// are there.
     pub fn without_displaced(self) -> Self {
         match self.displaced() {
             0 => self,

@@ -1,6 +1,7 @@
-//! Stores that were decided on and perhaps not all made: those of a conversion between namespaces, of which there are more than a journal
-//! record holds. They lie in metadata blocks that nothing uses, one chain of them, from the block that
-//! [`crate::PoolState::PENDING`] says on. They count while the state word says so ([`crate::StateWord::converting`]).
+//! Stores that were decided on and perhaps not all made: those of a conversion between namespaces,
+//! of which there are more than a journal record holds. They lie in metadata blocks that nothing
+//! uses, one chain of them, from the block that [`crate::PoolState::PENDING`] says on. They count
+//! while the state word says so ([`crate::StateWord::converting`]).
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -38,7 +39,8 @@ impl PendingStore {
     }
 }
 
-/// A block of stores. All of them are durable before the first of the next block is made; in a block they have no order.
+/// A block of stores. All of them are durable before the first of the next block is made; in a
+/// block they have no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PendingBlock {

@@ -11,10 +11,9 @@ pub enum PoolPhase {
     Dirty,
 }
 
-/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair, 5 under conversion), epoch
-/// (8..32), check (32..64).
-/// The epoch grows by one at every opening for writing and tags `nv_pointer`s. The check is in the
-/// same word because the word commits by one store.
+/// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair, 5 under
+/// conversion), epoch (8..32), check (32..64). The epoch grows by one at every opening for writing
+/// and tags `nv_pointer`s. The check is in the same word because the word commits by one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord(pub u64);
 
@@ -34,8 +33,8 @@ impl StateWord {
         Self::pack(if was_clean { 3 } else { 4 }, epoch)
     }
 
-    /// The word of a pool, closed in order, of which a conversion is decided: what [`PoolState::PENDING`] leads to
-    /// has to be stored before anything else is done.
+    /// The word of a pool, closed in order, of which a conversion is decided: what
+    /// [`PoolState::PENDING`] leads to has to be stored before anything else is done.
     pub fn converting(epoch: u32) -> Self {
         Self::pack(5, epoch)
     }

@@ -33,9 +33,11 @@ pub mod features {
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
     pub const READ_ONLY_COMPATIBLE: u64 = CARRIED | PARTS;
-    /// Read-only-compatible: the data medium carries a copy of the metadata, which whoever changes the pool has to call stale.
+    /// Read-only-compatible: the data medium carries a copy of the metadata, which whoever changes
+    /// the pool has to call stale.
     pub const CARRIED: u64 = 1;
-    /// Read-only-compatible: further file systems lie behind the pool, and the table of file systems says where.
+    /// Read-only-compatible: further file systems lie behind the pool, and the table of file
+    /// systems says where.
     pub const PARTS: u64 = 2;
     /// Incompatible: the metadata are worked on in memory and made durable by a log.
     pub const LOGGED: u64 = 1;
@@ -43,7 +45,8 @@ pub mod features {
     pub const SPANS: u64 = 2;
     /// Incompatible: the data of a zone lie on a medium of their own.
     pub const DATA_APART: u64 = 4;
-    /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with data on a medium of their own.
+    /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with
+    /// data on a medium of their own.
     pub const VERSIONS: u64 = 8;
     /// Incompatible: there are zones behind the first one.
     pub const ZONES: u64 = 16;
@@ -135,7 +138,8 @@ impl MappingKind {
         matches!(self, Self::HashFs)
     }
 
-    /// Whether pools with it can have added zones: the tables of the others are made for so many blocks.
+    /// Whether pools with it can have added zones: the tables of the others are made for so many
+    /// blocks.
     pub fn takes_zones(self) -> bool {
         self.has_home_lines() || self.has_trees()
     }
@@ -169,11 +173,13 @@ pub struct FsRecord {
     pub in_use: u32,
     /// [`NamespaceKind`].
     pub namespace: u32,
-    /// Inode slot of the root directory; of a further file system 0, as all but `in_use`, the name and what tells where it lies.
+    /// Inode slot of the root directory; of a further file system 0, as all but `in_use`, the name
+    /// and what tells where it lies.
     pub root: u64,
     /// Name, zero-padded.
     pub name: [u8; 64],
-    /// Namespace *adaptive*: metadata slot of the first block of the area table ([`AreaPlan`]); else 0.
+    /// Namespace *adaptive*: metadata slot of the first block of the area table ([`AreaPlan`]);
+    /// else 0.
     pub area_table: u64,
     /// The same: bytes of an extent of entries; else 0.
     pub area_bytes: u32,
@@ -313,9 +319,11 @@ pub struct Superblock {
     pub versions_at: u64,
     /// Bytes of the versions: a block with the entrance, then versions.
     pub versions_bytes: u64,
-    /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]); 0: none.
+    /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]);
+    /// 0: none.
     pub media_at: u64,
-    /// Pool offset of the map of blocks that changed since the data medium got a copy of them ([`crate::ChangedMap`]); 0: it carries none.
+    /// Pool offset of the map of blocks that changed since the data medium got a copy of them
+    /// ([`crate::ChangedMap`]); 0: it carries none.
     pub changed_at: u64,
     /// Reserved, zero.
     pub reserved_head: [u64; 2],
@@ -461,8 +469,8 @@ impl Superblock {
         self.checksum = checksum(&bytes[..BLOCK_BYTES as usize - 4]);
     }
 
-    /// Reads one copy, of whatever version: magic, version, identity, features, sequence and checksum
-    /// stay where they are in every one.
+    /// Reads one copy, of whatever version: magic, version, identity, features, sequence and
+    /// checksum stay where they are in every one.
     ///
     /// # Errors
     /// The copy is not what a writer sealed.
@@ -477,9 +485,9 @@ impl Superblock {
         Ok(new)
     }
 
-    /// The copy that counts, of several that [`Self::unseal`] read: of those of the first sealed one's
-    /// pool that with the highest sequence, whether this release can use it or not. An older copy
-    /// beside it is what an interrupted rewrite left, and tells of a pool that is no more.
+    /// The copy that counts, of several that [`Self::unseal`] read: of those of the first sealed
+    /// one's pool that with the highest sequence, whether this release can use it or not. An older
+    /// copy beside it is what an interrupted rewrite left, and tells of a pool that is no more.
     ///
     /// # Errors
     /// No copy is sealed.
@@ -652,7 +660,8 @@ impl Superblock {
             && self.zones[1 + there..].iter().all(is_none)
     }
 
-    /// The superblock of the same pool with one more zone, as its next rewrite; `None` if it can have no more.
+    /// The superblock of the same pool with one more zone, as its next rewrite; `None` if it can
+    /// have no more.
     pub fn with_zone(&self, zone: AddedZone) -> Option<Self> {
         let mut new = self.clone();
         let number = 1 + self.added().iter().count();

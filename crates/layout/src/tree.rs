@@ -1,8 +1,8 @@
 //! Tree words: how per-file mappings point, from a file's inode and from node to node.
 //!
-//! A word vouches for itself: its check covers whose tree it is in, where, and what it points to. So a
-//! node needs no head, a word is one atomic store, and a node of another file, or one that was used
-//! again, is recognised word by word.
+//! A word vouches for itself: its check covers whose tree it is in, where, and what it points to.
+//! So a node needs no head, a word is one atomic store, and a node of another file, or one that was
+//! used again, is recognised word by word.
 
 use crate::checksum::checksum_words;
 
@@ -28,8 +28,8 @@ pub enum TreeTarget {
     },
 }
 
-/// A tree word: target (bits 0..30), what it is (30..32), level (32..35), check (35..64). Zero: nothing
-/// is there.
+/// A tree word: target (bits 0..30), what it is (30..32), level (32..35), check (35..64). Zero:
+/// nothing is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeWord(pub u64);
 
@@ -39,7 +39,8 @@ impl TreeWord {
     const CHECK_SHIFT: u32 = 35;
     const TARGET_MASK: u64 = (1 << 30) - 1;
 
-    /// A word in the tree of the file with mapping id `id`, for what begins at logical block `first`.
+    /// A word in the tree of the file with mapping id `id`, for what begins at logical block
+    /// `first`.
     pub fn new(target: TreeTarget, id: u32, first: u32) -> Self {
         let (target, what, level) = match target {
             TreeTarget::Unwritten(block) => (block, 1, 0),

@@ -1,11 +1,12 @@
-//! Directory logs of the namespace *tree*: a chain of metadata blocks with records of names that came and
-//! went, up to a tail that the directory's inode holds. What lies behind the tail means nothing.
+//! Directory logs of the namespace *tree*: a chain of metadata blocks with records of names that
+//! came and went, up to a tail that the directory's inode holds. What lies behind the tail means
+//! nothing.
 //!
-//! A block begins with a [`LogExtentHead`] of records; records follow from [`NameRecord::FIRST`] on, none
-//! across [`NameRecord::LIMIT`]. Where a block has a successor, its records end with a zero word, or at
-//! the limit. Cookies of names that came ascend along the log. A name exists if it came, and no later
-//! record says that the name of this cookie went. One that went may be missing in front: a log is copied from
-//! its beginning on.
+//! A block begins with a [`LogExtentHead`] of records; records follow from [`NameRecord::FIRST`]
+//! on, none across [`NameRecord::LIMIT`]. Where a block has a successor, its records end with a
+//! zero word, or at the limit. Cookies of names that came ascend along the log. A name exists if it
+//! came, and no later record says that the name of this cookie went. One that went may be missing
+//! in front: a log is copied from its beginning on.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -23,7 +24,8 @@ pub enum RecordKind {
     Came = 1,
     /// The name that came with this cookie went.
     Went = 2,
-    /// A name came, and went: stored over the record that it came, where there was no room for one more.
+    /// A name came, and went: stored over the record that it came, where there was no room for one
+    /// more.
     Gone = 3,
 }
 
@@ -39,8 +41,9 @@ impl RecordKind {
     }
 }
 
-/// A place in a log: byte in the block (bits 0..12), slot of the block (12..60). As [`crate::Inode::detail`]
-/// of a directory, the tail: behind it nothing counts. 0: nothing was ever recorded.
+/// A place in a log: byte in the block (bits 0..12), slot of the block (12..60). As
+/// [`crate::Inode::detail`] of a directory, the tail: behind it nothing counts. 0: nothing was ever
+/// recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPlace(pub u64);
 
@@ -73,7 +76,8 @@ impl LogPlace {
     }
 }
 
-/// Everything of a record but the name. The name follows, then zeros up to the next multiple of 8 bytes.
+/// Everything of a record but the name. The name follows, then zeros up to the next multiple of 8
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NameRecord {
@@ -83,8 +87,8 @@ pub struct NameRecord {
     pub reserved: u8,
     /// Bytes of the name, 1 to 255. One that went needs none; what it has means nothing.
     pub name_len: u16,
-    /// CRC-32C of the record's place, its directory's slot and generation (each as a word), and the record to the
-    /// end of the name, this field as zero.
+    /// CRC-32C of the record's place, its directory's slot and generation (each as a word), and the
+    /// record to the end of the name, this field as zero.
     pub checksum: u32,
     /// [`crate::TargetWord`] of what has the name, or had it.
     pub target: u64,
@@ -143,7 +147,8 @@ impl NameRecord {
         sealed
     }
 
-    /// Writes the record, sealed, for its place in the log of `owner` into `buffer`; gives how many bytes.
+    /// Writes the record, sealed, for its place in the log of `owner` into `buffer`; gives how many
+    /// bytes.
     pub fn encode(
         &self,
         name: &[u8],
@@ -160,8 +165,8 @@ impl NameRecord {
         total
     }
 
-    /// The record, and its name, with which `bytes` begin, if it is a sound one for its place in the log of
-    /// `owner`.
+    /// The record, and its name, with which `bytes` begin, if it is a sound one for its place in
+    /// the log of `owner`.
     pub fn decode(bytes: &[u8], place: LogPlace, owner: LogOwner) -> Option<(Self, &[u8])> {
         let found = Self::decode_unsealed(bytes, place);
         found.filter(|(record, name)| {
@@ -197,7 +202,8 @@ impl NameRecord {
         sum.finish()
     }
 
-    /// When it came or went, nanoseconds since 1970; a later time than directories can tell counts as their latest.
+    /// When it came or went, nanoseconds since 1970; a later time than directories can tell counts
+    /// as their latest.
     pub fn ns(&self) -> i64 {
         self.time.min(LifeWord::LAST_NS)
     }
@@ -241,8 +247,8 @@ pub struct Records<'b> {
 }
 
 impl<'b> Records<'b> {
-    /// Those of the block at metadata slot `slot` of the log of `owner`, in which the log's tail is, if one
-    /// is given.
+    /// Those of the block at metadata slot `slot` of the log of `owner`, in which the log's tail
+    /// is, if one is given.
     pub fn of(
         block: &'b [u8; BLOCK_BYTES as usize],
         slot: u64,

@@ -1,5 +1,6 @@
-//! Versions: what pieces of metadata in persistent memory held before a transaction first changed them, for pools whose data lie on
-//! another medium. A power cut takes metadata back to the last transaction that was committed, because the data of later ones may be missing.
+//! Versions: what pieces of metadata in persistent memory held before a transaction first changed
+//! them, for pools whose data lie on another medium. A power cut takes metadata back to the last
+//! transaction that was committed, because the data of later ones may be missing.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -22,11 +23,13 @@ impl Entrance {
     pub const COMMITTED: u64 = 0;
     /// Boot id (16 bytes) of the last opener for writing, once nothing was left to be taken back.
     pub const BOOT: u64 = 8;
-    /// Not 0: bytes of files did not reach their medium, so that the metadata are taken back under the same boot, too.
+    /// Not 0: bytes of files did not reach their medium, so that the metadata are taken back under
+    /// the same boot, too.
     pub const POISONED: u64 = 24;
 }
 
-/// The last transaction that was committed (bits 0..48), with a check (48..64): it commits by one store.
+/// The last transaction that was committed (bits 0..48), with a check (48..64): it commits by one
+/// store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommittedWord(pub u64);
 
@@ -81,7 +84,8 @@ impl Version {
         self.check = self.expected_check(seed);
     }
 
-    /// Reads a version; `None` if it is not sound, as one is that a crash cut short: the piece had not been changed.
+    /// Reads a version; `None` if it is not sound, as one is that a crash cut short: the piece had
+    /// not been changed.
     pub fn unseal(seed: u64, bytes: &[u8]) -> Option<Self> {
         let (version, _) = Self::read_from_prefix(bytes).ok()?;
         (version.check == version.expected_check(seed)).then_some(version)

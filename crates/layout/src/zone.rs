@@ -78,15 +78,15 @@ impl MapWord {
     }
 }
 
-/// The home line of a run of blocks: which line of a table of `lines` lines to look in first. The homes of
-/// `span` consecutive runs lie side by side.
+/// The home line of a run of blocks: which line of a table of `lines` lines to look in first. The
+/// homes of `span` consecutive runs lie side by side.
 pub fn home_line(seed: u64, id: u32, run: u32, span: u32, lines: u64) -> u64 {
     let first = place_among(span_hash(seed, id, run / span), lines as u32);
     (first + u64::from(run % span)) % lines
 }
 
-/// The chain of the overflow index that a run's blocks outside their home line are on, in a zone of so
-/// many blocks.
+/// The chain of the overflow index that a run's blocks outside their home line are on, in a zone of
+/// so many blocks.
 pub fn chain(seed: u64, id: u32, run: u32, span: u32, blocks: u64) -> u64 {
     let first = span_hash(seed, id, run / span);
     first.wrapping_add(u64::from(run % span)) & (chain_count(blocks) - 1)
@@ -120,8 +120,8 @@ impl Homes {
         run_blocks == 1 || u64::from(run_blocks) == RUN_BLOCKS
     }
 
-    /// Whether runs of so many blocks can have spans of so many lines. The paper's placement, blocks
-    /// one by one, has none: its spans are of one line.
+    /// Whether runs of so many blocks can have spans of so many lines. The paper's placement,
+    /// blocks one by one, has none: its spans are of one line.
     pub fn is_span(span_lines: u16, run_blocks: u32) -> bool {
         let most = if run_blocks == 1 { 1 } else { SPAN_LINES_MAX };
         span_lines.is_power_of_two() && span_lines <= most

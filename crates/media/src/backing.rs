@@ -31,11 +31,13 @@ pub(crate) enum Node {
     Dax,
 }
 
-/// The descriptor of a pool. The lock goes when this is [released](Self::release), at the latest when it is dropped, and not only with the last
-/// duplicate: a child that another thread has just forked has one, until it runs its program.
+/// The descriptor of a pool. The lock goes when this is [released](Self::release), at the latest
+/// when it is dropped, and not only with the last duplicate: a child that another thread has just
+/// forked has one, until it runs its program.
 pub(crate) struct PoolFile {
     fd: OwnedFd,
-    /// The process that may give the lock up: not a child that goes on without having opened anything.
+    /// The process that may give the lock up: not a child that goes on without having opened
+    /// anything.
     opened_by: Process,
     /// The descriptor that carries the lock, if this one does not.
     locked: Option<Arc<PoolFile>>,
@@ -55,8 +57,9 @@ impl PoolFile {
         }
     }
 
-    /// The same file, opened once more, under the same lock. The kernel tells each opening of a file once that bytes could not be written
-    /// back: of one that two pools share only one would hear of it.
+    /// The same file, opened once more, under the same lock. The kernel tells each opening of a
+    /// file once that bytes could not be written back: of one that two pools share only one would
+    /// hear of it.
     pub(crate) fn again(self: &Arc<Self>) -> Result<Self, Errno> {
         let fd = self.reopened(OFlags::empty())?;
         let carrier = self.locked.as_ref().unwrap_or(self);
@@ -103,7 +106,8 @@ impl Drop for PoolFile {
     }
 }
 
-/// The descriptor of a pool that is open, which releases it when it is dropped, though others may need it for the lock that it carries.
+/// The descriptor of a pool that is open, which releases it when it is dropped, though others may
+/// need it for the lock that it carries.
 pub(crate) struct Held(Arc<PoolFile>);
 
 impl Held {
@@ -272,7 +276,8 @@ impl Backing {
                 });
             }
         }
-        // Beside somebody who changes others and is there, nothing of a dead one is waited for: what is read is nobody's.
+        // Beside somebody who changes others and is there, nothing of a dead one is waited for:
+        // what is read is nobody's.
         if !uses::are_told(&fd) {
             under_way::wait(&fd, path)?;
         }
@@ -374,7 +379,8 @@ impl Backing {
     }
 }
 
-/// Gives `len` bytes of a file from `at` on, which are zeros, all their blocks. The file grows if it has to.
+/// Gives `len` bytes of a file from `at` on, which are zeros, all their blocks. The file grows if
+/// it has to.
 pub(crate) fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len) {

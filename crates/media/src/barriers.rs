@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether a sync has the devices flush their caches, which it does unless it is told otherwise.
 ///
-/// Without, it waits until the devices have said that they have what was written. What they have in their caches, and what the file system below
-/// has not committed of where a file's bytes are, a power cut takes, whatever came before what.
+/// Without, it waits until the devices have said that they have what was written. What they have in
+/// their caches, and what the file system below has not committed of where a file's bytes are, a
+/// power cut takes, whatever came before what.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
     are_left_out: AtomicBool,
@@ -23,7 +24,8 @@ impl Barriers {
         self.are_left_out.store(true, Ordering::Relaxed);
     }
 
-    /// Leaves them out no longer; gives whether they were. What was written so far is flushed by whatever syncs next.
+    /// Leaves them out no longer; gives whether they were. What was written so far is flushed by
+    /// whatever syncs next.
     pub(crate) fn keep(&self) -> bool {
         self.are_left_out.swap(false, Ordering::Relaxed)
     }
@@ -72,7 +74,8 @@ impl Barriers {
     }
 }
 
-/// Has the kernel write what is dirty of `[at, at + len)`, or from `at` on if `len` is 0, and waits for it.
+/// Has the kernel write what is dirty of `[at, at + len)`, or from `at` on if `len` is 0, and waits
+/// for it.
 fn write_back(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     let whole = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE

@@ -22,7 +22,8 @@ pub struct Counts {
     pub probes: u64,
     /// Things allocated in pool or arena, see [`allocation`].
     pub allocations: u64,
-    /// Calls that made the operating system write, see [`Persistent::sync`](crate::Persistent::sync).
+    /// Calls that made the operating system write, see
+    /// [`Persistent::sync`](crate::Persistent::sync).
     pub syncs: u64,
 }
 
@@ -96,7 +97,8 @@ impl Block {
     }
 }
 
-/// The block that was made last. No lock is taken, which another thread could hold at a fork for ever.
+/// The block that was made last. No lock is taken, which another thread could hold at a fork for
+/// ever.
 static LAST: AtomicPtr<Block> = AtomicPtr::new(std::ptr::null_mut());
 
 /// All blocks there ever were.

@@ -20,13 +20,15 @@ impl DataFile {
     /// Opens one that exists.
     ///
     /// # Errors
-    /// There is none, somebody has it open, it is neither a file nor a block device, or what the operating system said.
+    /// There is none, somebody has it open, it is neither a file nor a block device, or what the
+    /// operating system said.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, MediaError> {
         Self::of(Backing::open(path, read_only)?)
     }
 
-    /// Makes one of `len` bytes, with every block of it allocated; 0 takes all of a device. Whatever is there already is refused, unless it
-    /// is to be overwritten: a file loses its bytes, a device is taken as it is.
+    /// Makes one of `len` bytes, with every block of it allocated; 0 takes all of a device.
+    /// Whatever is there already is refused, unless it is to be overwritten: a file loses its
+    /// bytes, a device is taken as it is.
     ///
     /// # Errors
     /// The name is taken, space is short, or as for [`open`](Self::open).

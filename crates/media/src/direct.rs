@@ -1,22 +1,28 @@
 //! Blocks of files that are read and written past the kernel's page cache (`O_DIRECT`).
 //!
-//! The device then reads and writes our memory itself, in whole blocks: offset, length and address have to be multiples of [`BLOCK_BYTES`],
-//! which is what any device of our time asks for, or more. What is aligned so goes without a copy. Everything else goes through a buffer of
-//! the thread: to read, whole blocks are read and a part of them is copied out; to write, a block of which a part is written is read before,
-//! and written as a whole.
+//! The device then reads and writes our memory itself, in whole blocks: offset, length and address
+//! have to be multiples of [`BLOCK_BYTES`], which is what any device of our time asks for, or more.
+//! What is aligned so goes without a copy. Everything else goes through a buffer of the thread: to
+//! read, whole blocks are read and a part of them is copied out; to write, a block of which a part
+//! is written is read before, and written as a whole.
 //!
-//! **Two writers of one block.** Whoever wrote another part of a block between the two would lose it. Nobody does. Blocks of files are written
-//! by operations, each under the lock of its file, which locks all other writers of the file out (`Core::lock`), for all of the operation. A
-//! block is one file's from the operation that claims it to the one that gives it up, both under that lock, and another's only once nobody is
-//! in an operation any more that began before it was given up. Whoever has the pool has it alone. Beside operations, an opening writes blocks
-//! that rode in the log before the first one begins, and a close the copy of the metadata that a medium carries, in blocks of no file, after
-//! the last has ended; each is one thread. So no two writes touch one block at a time, whatever parts of it they are about. Readers lock
-//! nobody out: in a block that is written again, the bytes beside those of the write are what they were.
+//! **Two writers of one block.** Whoever wrote another part of a block between the two would lose
+//! it. Nobody does. Blocks of files are written by operations, each under the lock of its file,
+//! which locks all other writers of the file out (`Core::lock`), for all of the operation. A block
+//! is one file's from the operation that claims it to the one that gives it up, both under that
+//! lock, and another's only once nobody is in an operation any more that began before it was given
+//! up. Whoever has the pool has it alone. Beside operations, an opening writes blocks that rode in
+//! the log before the first one begins, and a close the copy of the metadata that a medium carries,
+//! in blocks of no file, after the last has ended; each is one thread. So no two writes touch one
+//! block at a time, whatever parts of it they are about. Readers lock nobody out: in a block that
+//! is written again, the bytes beside those of the write are what they were.
 //!
-//! **Beside the page cache.** What lies there is not asked here, and yet agrees: Linux writes dirty pages of a range back before it reads or
-//! writes it directly, and drops the pages of what was written directly, also out of mappings; where it cannot it writes through the cache.
-//! So whoever reads the file another way, a checker after the close, say, sees what was written. Errors come with the write itself, and a
-//! sync of the file, by whichever description, makes durable what was written by any.
+//! **Beside the page cache.** What lies there is not asked here, and yet agrees: Linux writes dirty
+//! pages of a range back before it reads or writes it directly, and drops the pages of what was
+//! written directly, also out of mappings; where it cannot it writes through the cache. So whoever
+//! reads the file another way, a checker after the close, say, sees what was written. Errors come
+//! with the write itself, and a sync of the file, by whichever description, makes durable what was
+//! written by any.
 
 use crate::MediaError;
 use crate::backing::{PoolFile, failed};
@@ -38,7 +44,8 @@ mod batch;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Bytes that go through the buffer at once: those of one operation, which touches a block more where it is not aligned.
+/// Bytes that go through the buffer at once: those of one operation, which touches a block more
+/// where it is not aligned.
 const BOUNCE_BYTES: usize = (1 << 20) + BLOCK;
 
 thread_local! {
@@ -57,13 +64,15 @@ pub(crate) struct Direct {
     file_from: u64,
     /// By which several requests are made at once.
     rings: Rings,
-    /// The process whose requests hold up the next opening, if they do, so that it may write by batches.
+    /// The process whose requests hold up the next opening, if they do, so that it may write by
+    /// batches.
     held_by: Option<Process>,
 }
 
 impl Direct {
-    /// Opens `file` once more. A duplicate of its descriptor would not do: it had to be direct, too, and that of the pool's own file reads
-    /// and writes metadata. The lock stays with the description that carries it.
+    /// Opens `file` once more. A duplicate of its descriptor would not do: it had to be direct,
+    /// too, and that of the pool's own file reads and writes metadata. The lock stays with the
+    /// description that carries it.
     pub(crate) fn open(
         file: &PoolFile,
         path: &Path,
@@ -92,7 +101,8 @@ impl Direct {
             rings: Rings::new(),
             held_by: is_held.then(Process::current),
         };
-        // What only some file systems say when they open a file. A block that cannot be read is none of it.
+        // What only some file systems say when they open a file. A block that cannot be read is
+        // none of it.
         match direct.read(from, &mut [0; BLOCK]) {
             Err(error) if is_refusal(&error) => Err(refused(error)),
             _ => Ok(direct),
@@ -116,8 +126,9 @@ impl Direct {
         read(self, at - self.from + self.file_from, out)
     }
 
-    /// The same; what cannot be read is tried by `other`, another way to the same bytes, which may go into memory of any kind. Blocks that neither
-    /// reads become zeros, and `lose` is told of each before.
+    /// The same; what cannot be read is tried by `other`, another way to the same bytes, which may
+    /// go into memory of any kind. Blocks that neither reads become zeros, and `lose` is told of
+    /// each before.
     pub(crate) fn read_or_lose(
         &self,
         at: u64,
@@ -142,7 +153,8 @@ impl Direct {
         }
     }
 
-    /// Writes bytes to `at` of the pool. Nobody else writes to the blocks that they touch meanwhile.
+    /// Writes bytes to `at` of the pool. Nobody else writes to the blocks that they touch
+    /// meanwhile.
     pub(crate) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         write(self, at - self.from + self.file_from, data)
     }
@@ -271,7 +283,8 @@ fn write_copied(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the first and the last of the blocks at `start` that are to be written, unless all of their bytes are: those are `len`, behind `skip`.
+/// Reads the first and the last of the blocks at `start` that are to be written, unless all of
+/// their bytes are: those are `len`, behind `skip`.
 fn read_ends(
     blocks: &impl Blocks,
     (start, skip, len): (u64, usize, usize),
@@ -288,7 +301,8 @@ fn read_ends(
     Ok(())
 }
 
-/// Calls `run` with where the blocks begin that `len` bytes at `at` touch, how many bytes lie before these, and a buffer for the blocks.
+/// Calls `run` with where the blocks begin that `len` bytes at `at` touch, how many bytes lie
+/// before these, and a buffer for the blocks.
 fn bounced(
     at: u64,
     len: usize,

@@ -1,10 +1,11 @@
-//! What is read and written by calls: the file or device under a pool whose metadata are worked on in memory.
+//! What is read and written by calls: the file or device under a pool whose metadata are worked on
+//! in memory.
 
 use crate::site::Site;
 use std::io;
 
-/// A file or device. Reads see what was written; what survives a power cut is what a [`sync`](Self::sync) has followed, and
-/// perhaps any part of the rest, by sectors of 512 bytes.
+/// A file or device. Reads see what was written; what survives a power cut is what a
+/// [`sync`](Self::sync) has followed, and perhaps any part of the rest, by sectors of 512 bytes.
 pub trait Disk: Send + Sync {
     /// Fills `out` with the bytes from `at` on.
     ///
@@ -12,21 +13,24 @@ pub trait Disk: Send + Sync {
     /// Outside, or what the operating system said.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes bytes. Blocks of files count as written since the last cut. Nobody else writes to the blocks that these bytes touch meanwhile.
+    /// Writes bytes. Blocks of files count as written since the last cut. Nobody else writes to the
+    /// blocks that these bytes touch meanwhile.
     ///
     /// # Errors
     /// Outside, opened for reading only, or what the operating system said.
     #[track_caller]
     fn write(&self, at: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Makes everything that was written survive a power cut. Once it has failed nobody knows what did.
+    /// Makes everything that was written survive a power cut. Once it has failed nobody knows what
+    /// did.
     ///
     /// # Errors
     /// What the operating system said, now or to a write of data before.
     #[track_caller]
     fn sync(&self, site: Site) -> io::Result<()>;
 
-    /// Writes bytes that are in no block of a file, and makes them survive a power cut; of what was written before, others need not.
+    /// Writes bytes that are in no block of a file, and makes them survive a power cut; of what was
+    /// written before, others need not.
     ///
     /// # Errors
     /// Those of [`write`](Self::write) and of [`sync`](Self::sync).
@@ -36,7 +40,8 @@ pub trait Disk: Send + Sync {
         self.sync(site)
     }
 
-    /// A [`sync`](Self::sync) of the medium of the blocks of files alone, where they have one of their own; that one leaves them out then.
+    /// A [`sync`](Self::sync) of the medium of the blocks of files alone, where they have one of
+    /// their own; that one leaves them out then.
     ///
     /// # Errors
     /// Those of [`sync`](Self::sync).
@@ -45,8 +50,9 @@ pub trait Disk: Send + Sync {
         self.sync(site)
     }
 
-    /// Writes zeros to bytes that are nobody's, if the first write to some of them is still to come, and a sync that follows that would wait for more
-    /// than its bytes: whatever is below has to note that they are written. Blocks of files among them do not count as written.
+    /// Writes zeros to bytes that are nobody's, if the first write to some of them is still to
+    /// come, and a sync that follows that would wait for more than its bytes: whatever is below has
+    /// to note that they are written. Blocks of files among them do not count as written.
     ///
     /// # Errors
     /// Those of [`write`](Self::write); nothing hangs on it.
@@ -56,7 +62,8 @@ pub trait Disk: Send + Sync {
         Ok(())
     }
 
-    /// Whether blocks of files are read from the medium itself whenever they are read, because the kernel keeps no copies of them.
+    /// Whether blocks of files are read from the medium itself whenever they are read, because the
+    /// kernel keeps no copies of them.
     fn is_direct(&self) -> bool {
         false
     }
@@ -66,7 +73,8 @@ pub trait Disk: Send + Sync {
         false
     }
 
-    /// Forgets copies in memory that are no newer than what lies on the medium, so that it is the medium that is read.
+    /// Forgets copies in memory that are no newer than what lies on the medium, so that it is the
+    /// medium that is read.
     fn forget(&self, at: u64, len: u64) {
         let _ = (at, len);
     }

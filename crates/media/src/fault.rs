@@ -8,8 +8,9 @@
 //!
 //! Whoever accesses a lost page later meets no signal but the mark, once the mapping is *watched*
 //! ([`Memory::watch`](crate::Memory::watch)): each such access, and each outside the memory, is
-//! counted for its thread ([`faults`]). Accesses that were under way when the page was lost are told
-//! by [`Memory::condition`](crate::Memory::condition), which changes before the zero page comes.
+//! counted for its thread ([`faults`]). Accesses that were under way when the page was lost are
+//! told by [`Memory::condition`](crate::Memory::condition), which changes before the zero page
+//! comes.
 //!
 //! The handler uses only atomics and `mmap`; it takes no lock and allocates nothing.
 
@@ -126,17 +127,18 @@ impl Slot {
         self.condition.fetch_or(FAILED, Ordering::SeqCst);
     }
 
-    /// Records the loss of a page. Everybody who may have met its zeros finds the condition changed:
-    /// to be called before they come.
+    /// Records the loss of a page. Everybody who may have met its zeros finds the condition
+    /// changed: to be called before they come.
     fn record_loss(&self, page: &Page) {
-        // SAFETY: slots are never freed. That of a pool outlives in its present use the windows of the pool.
+        // SAFETY: slots are never freed. That of a pool outlives in its present use the windows of
+        // the pool.
         if let Some(pool) = unsafe { page.shows.as_ref() } {
             pool.change_condition();
             return;
         }
         let number = (page.start - self.start.load(Ordering::Relaxed)) / page.bytes;
-        // SAFETY: `lost` has a bit for every page of the mapping, and lives as long as the mapping, which
-        // the faulting access keeps alive.
+        // SAFETY: `lost` has a bit for every page of the mapping, and lives as long as the mapping,
+        // which the faulting access keeps alive.
         unsafe { (*page.lost.add(number / 64)).fetch_or(1 << (number % 64), Ordering::SeqCst) };
         self.record_lost_page(page.offset);
     }
@@ -207,8 +209,8 @@ struct Page {
     shows: *const Slot,
 }
 
-/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`; `lost` has a bit
-/// for each, and lives until [`Slot::release`].
+/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`; `lost` has a
+/// bit for each, and lives until [`Slot::release`].
 pub(crate) fn register(
     start: usize,
     len_bytes: usize,
@@ -255,13 +257,13 @@ fn take_slot(
     Ok(slot)
 }
 
-/// Makes [`on_sigbus`] the process's handler and remembers the one before. Threads that come at once all do it, and wait for nobody: a child
-/// of `fork` may not have the thread that was at it.
+/// Makes [`on_sigbus`] the process's handler and remembers the one before. Threads that come at
+/// once all do it, and wait for nobody: a child of `fork` may not have the thread that was at it.
 fn install() {
     // SAFETY: a zeroed `sigaction` is a valid one (default action, empty mask); both calls get
-    // pointers to live, initialised structures. The box that PREVIOUS is given is never freed, so the
-    // handler may read it at any time; it is in place before the handler can run. One that was not given
-    // to it is freed here.
+    // pointers to live, initialised structures. The box that PREVIOUS is given is never freed, so
+    // the handler may read it at any time; it is in place before the handler can run. One that was
+    // not given to it is freed here.
     unsafe {
         let ours = on_sigbus as *const () as usize;
         let mut before: libc::sigaction = std::mem::zeroed();

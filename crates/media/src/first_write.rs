@@ -1,7 +1,8 @@
 //! The first write to a block of a file.
 //!
-//! Some file systems give a file blocks without writing them, mark these as unwritten, and clear the mark in their journal once bytes are there.
-//! Whoever syncs then waits for the journal, too. Where nobody has written yet is where a search for holes ends.
+//! Some file systems give a file blocks without writing them, mark these as unwritten, and clear
+//! the mark in their journal once bytes are there. Whoever syncs then waits for the journal, too.
+//! Where nobody has written yet is where a search for holes ends.
 
 use crate::backing::fs_type;
 use rustix::fs::SeekFrom;
@@ -11,8 +12,8 @@ use std::os::fd::BorrowedFd;
 const EXT_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 
-/// Whether somebody's first write to some of `[at, at + len)` is still to come, in a file system that notes it. Others write what is
-/// overwritten to another place each time.
+/// Whether somebody's first write to some of `[at, at + len)` is still to come, in a file system
+/// that notes it. Others write what is overwritten to another place each time.
 pub(crate) fn is_to_come(file: BorrowedFd<'_>, at: u64, len: u64) -> bool {
     let is_noted = matches!(fs_type(file), Some(EXT_MAGIC | XFS_MAGIC));
     is_noted && has_hole(file, at, len)

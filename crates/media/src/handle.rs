@@ -1,4 +1,5 @@
-//! What tells a file from all others for as long as its file system lives, whatever becomes of its name.
+//! What tells a file from all others for as long as its file system lives, whatever becomes of its
+//! name.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -11,8 +12,9 @@ use std::path::PathBuf;
 const HANDLE_MAX_BYTES: usize = 128;
 /// Bytes of what [`FileHandle::to_bytes`] gives.
 pub(crate) const BYTES: usize = 16 + HANDLE_MAX_BYTES;
-/// File systems whose `f_fsid` comes from their uuid, and whose handles have a generation: ext2 to ext4, and btrfs. Of others a handle that leads
-/// nowhere proves nothing, because another file system may have the device's number by now.
+/// File systems whose `f_fsid` comes from their uuid, and whose handles have a generation: ext2 to
+/// ext4, and btrfs. Of others a handle that leads nowhere proves nothing, because another file
+/// system may have the device's number by now.
 const KNOWN_BY_ID: [u64; 2] = [0xEF53, 0x9123_683E];
 
 /// As the kernel has it.
@@ -54,8 +56,9 @@ impl FileHandle {
             data: [0; HANDLE_MAX_BYTES],
         };
         let mut mount = 0;
-        // SAFETY: the path is an empty string that ends with a zero; the kernel writes at most `bytes` bytes behind the two numbers of the
-        // handle, which is as large as it says, and the number of the mount, which lives.
+        // SAFETY: the path is an empty string that ends with a zero; the kernel writes at most
+        // `bytes` bytes behind the two numbers of the handle, which is as large as it says, and the
+        // number of the mount, which lives.
         let done = unsafe {
             libc::name_to_handle_at(
                 file.as_raw_fd(),
@@ -141,7 +144,8 @@ impl FileHandle {
 
     fn open(&self, mount: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         let mut raw = self.raw.clone();
-        // SAFETY: the kernel reads two numbers and `bytes` bytes behind them, of which there are as many as 128, and no more are told.
+        // SAFETY: the kernel reads two numbers and `bytes` bytes behind them, of which there are as
+        // many as 128, and no more are told.
         let fd = unsafe {
             libc::open_by_handle_at(
                 mount.as_raw_fd(),
@@ -184,7 +188,8 @@ fn mount_points(mounts: &[u8], device: u64) -> Vec<OsString> {
     of_device.collect()
 }
 
-/// A path of `mountinfo`, in which blanks and backslashes are three octal digits behind a backslash.
+/// A path of `mountinfo`, in which blanks and backslashes are three octal digits behind a
+/// backslash.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,8 +1,9 @@
-//! The image of a logged pool in memory that outlives the process that works on it: a file on tmpfs, with a head, two maps of the lines
-//! that were stored to, and the image itself.
+//! The image of a logged pool in memory that outlives the process that works on it: a file on
+//! tmpfs, with a head, two maps of the lines that were stored to, and the image itself.
 //!
-//! Whoever opens the pool next, under the same boot, finds it there, if the pool's log says that it belongs to it (`attach`). Its name
-//! tells pool, file and boot, so that nobody finds another pool's: whoever holds the pool's lock is alone with it.
+//! Whoever opens the pool next, under the same boot, finds it there, if the pool's log says that it
+//! belongs to it (`attach`). Its name tells pool, file and boot, so that nobody finds another
+//! pool's: whoever holds the pool's lock is alone with it.
 
 use crate::MediaError;
 use crate::backing::{fs_type, is_memory};
@@ -207,7 +208,8 @@ pub enum LeftImage {
 
 /// The image of an open pool, in memory that outlives the process.
 pub trait SharedImage: std::fmt::Debug + Send + Sync {
-    /// Gives it its name, for whoever finds `attach` in the log. All up to epoch `durable` is there, nothing was stored since.
+    /// Gives it its name, for whoever finds `attach` in the log. All up to epoch `durable` is
+    /// there, nothing was stored since.
     ///
     /// # Errors
     /// What the operating system said.
@@ -228,7 +230,8 @@ pub trait SharedImage: std::fmt::Debug + Send + Sync {
     /// The directory that it was made in.
     fn dir(&self) -> &Path;
 
-    /// Bytes of memory that can still be had for it where others may take them, too; `None`: as many as the process can have.
+    /// Bytes of memory that can still be had for it where others may take them, too; `None`: as
+    /// many as the process can have.
     fn room_bytes(&self) -> Option<u64>;
 }
 
@@ -257,10 +260,12 @@ fn image_at(map_bytes: u64) -> u64 {
 }
 
 impl ImageFile {
-    /// A file for an image of `bytes` zeros, without a name: if this process ends before it has one, nothing is left of it.
+    /// A file for an image of `bytes` zeros, without a name: if this process ends before it has
+    /// one, nothing is left of it.
     ///
     /// # Errors
-    /// The directory is not in memory, has no room for all of it, or what the operating system said.
+    /// The directory is not in memory, has no room for all of it, or what the operating system
+    /// said.
     pub(crate) fn create(
         pool: BorrowedFd<'_>,
         pool_path: &Path,
@@ -485,7 +490,8 @@ pub fn forget_image(pool: BorrowedFd<'_>, key: &ImageKey<'_>) {
     }
 }
 
-/// Whether only those can have made it whom the pool trusts: the caller, the pool's owner, and root.
+/// Whether only those can have made it whom the pool trusts: the caller, the pool's owner, and
+/// root.
 fn is_trusted(image: BorrowedFd<'_>, pool: BorrowedFd<'_>) -> io::Result<bool> {
     let (image, pool) = (rustix::fs::fstat(image)?, rustix::fs::fstat(pool)?);
     let is_file = FileType::from_raw_mode(image.st_mode) == FileType::RegularFile;
@@ -598,7 +604,8 @@ fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> MediaErr
     }
 }
 
-/// Bytes that are left in the file system of `fd`, which is memory; `None`: it has no bound of its own.
+/// Bytes that are left in the file system of `fd`, which is memory; `None`: it has no bound of its
+/// own.
 fn room_bytes(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let room = rustix::fs::fstatvfs(fd)?;
     let left = room.f_bavail.saturating_mul(room.f_frsize);

@@ -83,7 +83,8 @@ fn open(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Looks at what lies at a path with the name of an image; nothing, if it has gone meanwhile, or is no file.
+/// Looks at what lies at a path with the name of an image; nothing, if it has gone meanwhile, or is
+/// no file.
 fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
     let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

@@ -9,8 +9,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::MediaKind;
 use crate::backing::{Node, fs_type, is_memory, node_at};
 
-/// What kind of medium a pool at `path` would lie on, there or not. An answer only, for whoever chooses how to make one: what cannot be found
-/// out is an ordinary file.
+/// What kind of medium a pool at `path` would lie on, there or not. An answer only, for whoever
+/// chooses how to make one: what cannot be found out is an ordinary file.
 pub fn kind_at(path: &Path) -> MediaKind {
     match node_at(path) {
         Some(Node::Dax) => MediaKind::Dax,
@@ -49,7 +49,8 @@ fn kind_of_file(file: &OwnedFd) -> MediaKind {
     }
 }
 
-/// Whether the kernel grants `MAP_SYNC` for the first `bytes` of a file, whole pages: a flushed line is then a durable line.
+/// Whether the kernel grants `MAP_SYNC` for the first `bytes` of a file, whole pages: a flushed
+/// line is then a durable line.
 pub(crate) fn grants_sync(file: impl AsFd, bytes: usize) -> bool {
     let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
     // SAFETY: the kernel chooses a free range, which is given back unseen.

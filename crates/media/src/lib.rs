@@ -5,9 +5,9 @@
 //! | [`Real`] | [`MappedPool`]: a file, a device or anonymous memory | [`MappedArena`]: shared memory |
 //! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
 //!
-//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it, but through
-//! [`Persistent::in_place`] and [`Persistent::in_window`], whose callers vouch that the bytes stay.
-//! [`count`] counts what everybody does to memory.
+//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it, but
+//! through [`Persistent::in_place`] and [`Persistent::in_window`], whose callers vouch that the
+//! bytes stay. [`count`] counts what everybody does to memory.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;

@@ -1,5 +1,5 @@
-//! A mapped pool whose metadata are worked on in memory, or taken back by transactions: what it knows beside its mapping, and how its file
-//! is read and written.
+//! A mapped pool whose metadata are worked on in memory, or taken back by transactions: what it
+//! knows beside its mapping, and how its file is read and written.
 
 use crate::disk::Split;
 use crate::image::{ImageFile, SharedImage};
@@ -95,8 +95,8 @@ impl Logged {
         }
     }
 
-    /// Notes what became of writing bytes of a file to `[at, at + len)` of the pool. That they could not be written is told by the next sync,
-    /// and by each after it.
+    /// Notes what became of writing bytes of a file to `[at, at + len)` of the pool. That they
+    /// could not be written is told by the next sync, and by each after it.
     pub(crate) fn note_outcome(
         &self,
         pool: &dyn Persistent,
@@ -117,7 +117,8 @@ impl Logged {
         }
     }
 
-    /// What was said to be done is not: no sync succeeds any more, of this process or of one that finds the image, or the transaction.
+    /// What was said to be done is not: no sync succeeds any more, of this process or of one that
+    /// finds the image, or the transaction.
     fn fail(&self, pool: &dyn Persistent) {
         self.has_failed.store(true, Ordering::Release);
         if let Before::Originals(pieces) = &self.before {
@@ -186,7 +187,8 @@ pub(crate) fn write_by(
     Ok(())
 }
 
-/// Has the kernel begin to write what is dirty of `[at, at + len)`; nobody waits, and a sync tells whether it arrived.
+/// Has the kernel begin to write what is dirty of `[at, at + len)`; nobody waits, and a sync tells
+/// whether it arrived.
 pub(crate) fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
     let _not_begun_is_fine = sync_file_range(file, at, len, libc::SYNC_FILE_RANGE_WRITE);
 }

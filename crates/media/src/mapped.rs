@@ -1,7 +1,10 @@
 //! A pool that is mapped: a file, a device, or anonymous memory.
 
+mod choice;
 mod disk;
 mod populate;
+
+pub use choice::{MediaChoice, OpenMode};
 
 use crate::arena::memory_file;
 use crate::backing::{Backing, Existing, Held, PoolFile};
@@ -32,36 +35,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// What to take the medium for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MediaChoice {
-    /// Whatever it turns out to be: DAX if the kernel grants `MAP_SYNC`, memory on tmpfs, ramfs and
-    /// hugetlbfs, otherwise a file.
-    #[default]
-    Auto,
-    /// Persistent memory, or an error.
-    Dax,
-    /// A file through the page cache, whatever it is.
-    File,
-    /// Memory that need not survive, whatever it is: `sync` does nothing.
-    Memory,
-    /// A file, in which a log makes durable what is worked on in memory. Asked for when a pool is made; later on the pool says it.
-    Logged,
-}
-
-/// How to open a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenMode {
-    /// Leave the file alone. The pool is mapped copy-on-write, so the engine may still store into
-    /// it (to replay a journal, say): what it stores is seen by this mapping alone and forgotten
-    /// when it is dropped. Several may read, none while somebody writes.
-    pub read_only: bool,
-    /// What to take the medium for.
-    pub media: MediaChoice,
-    /// Fault in every page before returning.
-    pub populate: bool,
-}
-
 /// A pool in mapped memory. While it lives the file carries a kernel lock, so that nobody else
 /// opens it.
 pub struct MappedPool {
@@ -77,7 +50,8 @@ pub struct MappedPool {
     path: Option<PathBuf>,
     /// Where the blocks of files are, if they have media of their own: one behind the other.
     data: Vec<DataPart>,
-    /// How they are read and written, if that is past the page cache: a way for each file that has some.
+    /// How they are read and written, if that is past the page cache: a way for each file that has
+    /// some.
     direct: Vec<Direct>,
     /// How all of these files are synced.
     barriers: Barriers,
@@ -85,7 +59,8 @@ pub struct MappedPool {
     logged: OnceLock<Logged>,
 }
 
-/// A data medium of a pool: its bytes count as what lies behind the pool's own, and behind those of the media before it.
+/// A data medium of a pool: its bytes count as what lies behind the pool's own, and behind those of
+/// the media before it.
 #[derive(Debug)]
 pub struct DataPart {
     /// The medium.
@@ -108,8 +83,10 @@ impl MappedPool {
         Self::opened(Backing::open(path, mode.read_only)?, mode)
     }
 
-    /// Opens the file of a pool to read the file system of this name in it, whatever `mode` says of that. Somebody may change others in the same file,
-    /// if he [tells](Self::tell_uses) which he uses: only bytes of this one are to be read, and of the superblock of the file that which tells where it is.
+    /// Opens the file of a pool to read the file system of this name in it, whatever `mode` says of
+    /// that. Somebody may change others in the same file, if he [tells](Self::tell_uses) which he
+    /// uses: only bytes of this one are to be read, and of the superblock of the file that which
+    /// tells where it is.
     ///
     /// # Errors
     /// As for [`open`](Self::open); this file system is in use.
@@ -129,8 +106,9 @@ impl MappedPool {
         Ok(pool)
     }
 
-    /// The same pool with the data of these media, of which there are some: the first begin where the pool's own bytes end, the others where those before
-    /// them do. Nobody stores to them, but by calls.
+    /// The same pool with the data of these media, of which there are some: the first begin where
+    /// the pool's own bytes end, the others where those before them do. Nobody stores to them, but
+    /// by calls.
     ///
     /// # Errors
     /// The pool has pages of another size, or what the operating system said.
@@ -168,11 +146,14 @@ impl MappedPool {
         self.data.iter().map(|data| &data.file)
     }
 
-    /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from `start` on as a pool of its own under the name
-    /// `path`. The lock on the file is held until both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever this one is.
+    /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from
+    /// `start` on as a pool of its own under the name `path`. The lock on the file is held until
+    /// both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever this
+    /// one is.
     ///
     /// # Errors
-    /// The bytes are not all inside the file, or do not begin where a page can, or what the operating system said.
+    /// The bytes are not all inside the file, or do not begin where a page can, or what the
+    /// operating system said.
     pub fn part(
         &self,
         (start, len): (u64, u64),
@@ -216,7 +197,8 @@ impl MappedPool {
         .settled())
     }
 
-    /// The first `len` bytes of this pool once more, as of one that is opened for reading: what is stored there is in memory of ours.
+    /// The first `len` bytes of this pool once more, as of one that is opened for reading: what is
+    /// stored there is in memory of ours.
     ///
     /// # Errors
     /// As for [`part`](Self::part).
@@ -225,7 +207,8 @@ impl MappedPool {
         self.part((self.start, len), path, true)
     }
 
-    /// Makes room for [a part](Self::part) of `len` bytes from `start` on: a file grows, if it has to. Whatever lies there is lost.
+    /// Makes room for [a part](Self::part) of `len` bytes from `start` on: a file grows, if it has
+    /// to. Whatever lies there is lost.
     ///
     /// # Errors
     /// No room on the device, or under the file; or what the operating system said.
@@ -248,7 +231,8 @@ impl MappedPool {
         })
     }
 
-    /// Gives back the room of a part that is no more, where `end` is the end of all that is left of the file. It is not touched any more by anybody.
+    /// Gives back the room of a part that is no more, where `end` is the end of all that is left of
+    /// the file. It is not touched any more by anybody.
     pub fn free_part(&self, start: u64, len: u64, end: u64) {
         let path = self.path.as_deref().unwrap_or(Path::new(""));
         if let Ok(Some(room)) = Room::of(&self.fd, path) {
@@ -299,7 +283,8 @@ impl MappedPool {
     /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
     ///
     /// # Errors
-    /// If the name is taken, space is short, or as for [`open`](Self::open). No file is left behind.
+    /// If the name is taken, space is short, or as for [`open`](Self::open). No file is left
+    /// behind.
     pub fn create(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
         let backing = Backing::create(path, len, Existing::Refused)?;
         let made = Self::of(backing, media, false);
@@ -311,8 +296,8 @@ impl MappedPool {
     }
 
     /// Creates a pool where something may be already: a file loses its bytes and gets `len` zero
-    /// ones, a device is taken as it is ([`known_zero`](Self::known_zero) tells). A `len` of 0 takes
-    /// all of a device.
+    /// ones, a device is taken as it is ([`known_zero`](Self::known_zero) tells). A `len` of 0
+    /// takes all of a device.
     ///
     /// # Errors
     /// As for [`create`](Self::create), but the name may be taken.
@@ -385,7 +370,8 @@ impl MappedPool {
         self.known_zero
     }
 
-    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
+    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its
+    /// bytes. For tests.
     ///
     /// # Errors
     /// `at` is outside, or what the operating system said.
@@ -422,8 +408,9 @@ impl MappedPool {
         .settled())
     }
 
-    /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its data medium is not synced: what that says
-    /// is for whoever takes over what a killed process wrote.
+    /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its
+    /// data medium is not synced: what that says is for whoever takes over what a killed process
+    /// wrote.
     ///
     /// # Errors
     /// What the operating system said.
@@ -471,7 +458,8 @@ impl MappedPool {
         logged.is_some_and(|logged| logged.is_overlaid.load(Ordering::Relaxed))
     }
 
-    /// Writes into an image with ordinary stores, into other metadata past the cache, and blocks of files by a call.
+    /// Writes into an image with ordinary stores, into other metadata past the cache, and blocks of
+    /// files by a call.
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
             self.noting(at, data.len() as u64);
@@ -712,7 +700,8 @@ impl Persistent for MappedPool {
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {
-        // What is mapped in larger pages only cannot be laid block by block. A page of a file is one of the page cache.
+        // What is mapped in larger pages only cannot be laid block by block. A page of a file is
+        // one of the page cache.
         let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES
             && !self.is_overlaid()
             && !self.is_direct();
@@ -755,7 +744,8 @@ impl Persistent for MappedPool {
     }
 }
 
-/// How a file is mapped: one that is only read copy-on-write, persistent memory so that a flushed line is a durable line.
+/// How a file is mapped: one that is only read copy-on-write, persistent memory so that a flushed
+/// line is a durable line.
 fn sharing(read_only: bool, is_dax: bool) -> MapFlags {
     match (read_only, is_dax) {
         (true, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,

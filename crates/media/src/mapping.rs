@@ -45,7 +45,8 @@ pub(crate) struct Mapping {
     base: *mut u8,
     /// Bytes that may be accessed.
     len: u64,
-    /// Bytes that may be accessed without a further look: all of them, or none once the mapping is watched.
+    /// Bytes that may be accessed without a further look: all of them, or none once the mapping is
+    /// watched.
     unwatched: AtomicU64,
     /// Bytes of a page of `lost`.
     page_bytes: usize,
@@ -82,7 +83,8 @@ impl Mapping {
         Self::joined(&[whole], page_bytes)
     }
 
-    /// Maps parts of files one behind the other, readable and writable. All but the last are whole pages.
+    /// Maps parts of files one behind the other, readable and writable. All but the last are whole
+    /// pages.
     pub(crate) fn joined(parts: &[Part<'_>], page_bytes: usize) -> Result<Self, MappingError> {
         let pages = |len: u64| {
             let len = usize::try_from(len).ok();
@@ -105,8 +107,9 @@ impl Mapping {
             if at + bytes > mapped_bytes || (!is_last && part.len != bytes as u64) {
                 return Err(MappingError::System(io::ErrorKind::InvalidInput.into()));
             }
-            // SAFETY: replaces a part of a reservation of our own that nobody has seen: it was just looked that it does not reach beyond.
-            // The bytes may be changed by others; they are only accessed in ways that allow for it.
+            // SAFETY: replaces a part of a reservation of our own that nobody has seen: it was just
+            // looked that it does not reach beyond. The bytes may be changed by others; they are
+            // only accessed in ways that allow for it.
             unsafe {
                 let start = place.base.cast::<u8>().add(at).cast();
                 let flags = part.flags | MapFlags::FIXED;
@@ -203,12 +206,13 @@ impl Mapping {
             return None;
         }
         let start = self.run(at, len)?;
-        // SAFETY: the run is mapped as long as `self` lives; the caller vouches that it does not change.
+        // SAFETY: the run is mapped as long as `self` lives; the caller vouches that it does not
+        // change.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 
-    /// Says that the page of `at` cannot be had in another way than through this mapping: its reader is given zeros. The access is counted for
-    /// the thread.
+    /// Says that the page of `at` cannot be had in another way than through this mapping: its
+    /// reader is given zeros. The access is counted for the thread.
     #[cold]
     pub(crate) fn lose(&self, at: u64) {
         let page = at as usize / self.page_bytes;
@@ -253,7 +257,8 @@ impl Mapping {
         (self.base.cast(), self.mapped_bytes)
     }
 
-    /// Takes the whole pages of a range, to which nobody stores here, out of the page tables; whoever touches them next gets them anew.
+    /// Takes the whole pages of a range, to which nobody stores here, out of the page tables;
+    /// whoever touches them next gets them anew.
     pub(crate) fn unload(&self, at: u64, len: u64) {
         let page = self.page_bytes as u64;
         let first = at.next_multiple_of(page);
@@ -263,8 +268,9 @@ impl Mapping {
                 self.base.wrapping_add(first as usize),
                 (end - first) as usize,
             );
-            // SAFETY: the range lies in our mapping, of a file. Its pages are those of the file, whether they are in our page tables or not, since
-            // nobody has stored to one that would be ours alone: no byte changes for anybody who looks at it meanwhile.
+            // SAFETY: the range lies in our mapping, of a file. Its pages are those of the file,
+            // whether they are in our page tables or not, since nobody has stored to one that would
+            // be ours alone: no byte changes for anybody who looks at it meanwhile.
             let _refusal_is_fine =
                 unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
         }
@@ -287,8 +293,8 @@ impl Mapping {
 
     /// Puts what is mapped, a file in memory, on large pages, whatever the system's policy for such
     /// files is: a random access then takes two thirds of the time. Pages that the file lacks are
-    /// allocated. Ends behind `len` bytes, or where the kernel declines; what lies behind stays on small
-    /// pages; gives how many bytes are on large ones now.
+    /// allocated. Ends behind `len` bytes, or where the kernel declines; what lies behind stays on
+    /// small pages; gives how many bytes are on large ones now.
     pub(crate) fn gather_large_pages(&self, page_bytes: usize, len: u64) -> u64 {
         let (base, bytes) = self.whole();
         let bytes = bytes.min(usize::try_from(len).unwrap_or(usize::MAX));
@@ -317,8 +323,8 @@ impl Mapping {
         let nothing = rustix::fs::memfd_create("vellum-nothing", rustix::fs::MemfdFlags::CLOEXEC)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let start = at as usize / self.page_bytes * self.page_bytes;
-        // SAFETY: a whole page of our own mapping, whose bytes are only accessed in ways that allow for their loss. It is
-        // replaced by one beyond the end of an empty file.
+        // SAFETY: a whole page of our own mapping, whose bytes are only accessed in ways that allow
+        // for their loss. It is replaced by one beyond the end of an empty file.
         unsafe {
             let page = self.base.add(start).cast();
             rustix::mm::mmap(
@@ -333,15 +339,16 @@ impl Mapping {
         Ok(())
     }
 
-    /// Puts other memory in the place of the first `len` bytes, whole pages: what `file` has from the offset on, or zeroed memory of this
-    /// process.
+    /// Puts other memory in the place of the first `len` bytes, whole pages: what `file` has from
+    /// the offset on, or zeroed memory of this process.
     pub(crate) fn replace(&self, len: u64, file: Option<(BorrowedFd<'_>, u64)>) -> io::Result<()> {
         if len > self.len || !len.is_multiple_of(self.page_bytes as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (base, bytes) = (self.base.cast(), len as usize);
-        // SAFETY: whole pages of our own mapping, whose bytes are only accessed in ways that allow for others changing them.
+        // SAFETY: whole pages of our own mapping, whose bytes are only accessed in ways that allow
+        // for others changing them.
         unsafe {
             match file {
                 Some((file, at)) => {
@@ -358,8 +365,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes zeros into the file, at `file_at`, where the page of `at` lies, which has been lost, and maps it again with `flags`: a file
-    /// system gives a bad place another, or has the device make it good, when it is written to by the file.
+    /// Writes zeros into the file, at `file_at`, where the page of `at` lies, which has been lost,
+    /// and maps it again with `flags`: a file system gives a bad place another, or has the device
+    /// make it good, when it is written to by the file.
     pub(crate) fn renew(
         &self,
         (file, file_at): (BorrowedFd<'_>, u64),
@@ -378,8 +386,9 @@ impl Mapping {
         write_all(file, file_start, &zeros)?;
         fdatasync(file)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a whole page of our own mapping, in whose place the fault handler put a page of zeros; its bytes are only accessed in
-        // ways that allow for others changing them. It is replaced by the file's page that was mapped there first.
+        // SAFETY: a whole page of our own mapping, in whose place the fault handler put a page of
+        // zeros; its bytes are only accessed in ways that allow for others changing them. It is
+        // replaced by the file's page that was mapped there first.
         unsafe {
             let page = self.base.add(start).cast();
             let flags = flags | MapFlags::FIXED;
@@ -429,7 +438,8 @@ impl Mapping {
     pub(crate) fn cells(&self, at: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = self.cell(at)?;
         self.run(at, count as u64 * CELL)?;
-        // SAFETY: the run is mapped as long as `self` lives, and begins with an aligned cell; only atomics and opaque code touch it.
+        // SAFETY: the run is mapped as long as `self` lives, and begins with an aligned cell; only
+        // atomics and opaque code touch it.
         Some(unsafe { std::slice::from_raw_parts(first, count) })
     }
 
@@ -437,8 +447,9 @@ impl Mapping {
     fn half(&self, at: u64) -> Option<&AtomicU32> {
         const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
         let cell = self.cell(at)?;
-        // SAFETY: four bytes within the cell, aligned, and valid as long as it; nobody loads or stores through this: only its
-        // address is given to the kernel, for which a half of a cell is as atomic as the whole.
+        // SAFETY: four bytes within the cell, aligned, and valid as long as it; nobody loads or
+        // stores through this: only its address is given to the kernel, for which a half of a cell
+        // is as atomic as the whole.
         Some(unsafe { AtomicU32::from_ptr(cell.as_ptr().cast::<u8>().add(LOW).cast()) })
     }
 

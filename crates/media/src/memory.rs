@@ -30,7 +30,8 @@ pub const LINE_BYTES: u64 = 64;
 /// Bytes in a block: the unit of file data.
 pub const BLOCK_BYTES: u64 = 4096;
 
-/// Shared memory, addressed by byte offset. What changes it knows its caller's [`Place`](crate::Place).
+/// Shared memory, addressed by byte offset. What changes it knows its caller's
+/// [`Place`](crate::Place).
 pub trait Memory: Send + Sync + 'static {
     /// Bytes of the memory.
     fn len(&self) -> u64;
@@ -43,8 +44,9 @@ pub trait Memory: Send + Sync + 'static {
     /// The offset of the first access that failed (out of bounds, or a poisoned line), if any did.
     fn damaged(&self) -> Option<u64>;
 
-    /// 0 while no access failed. Changes in bits other than the lowest when bytes are lost, before anybody can meet
-    /// the zeros that come in their place: whoever finds it as it was has met none that were lost meanwhile.
+    /// 0 while no access failed. Changes in bits other than the lowest when bytes are lost, before
+    /// anybody can meet the zeros that come in their place: whoever finds it as it was has met none
+    /// that were lost meanwhile.
     #[inline(always)]
     fn condition(&self) -> u64 {
         u64::from(self.damaged().is_some())
@@ -55,8 +57,8 @@ pub trait Memory: Send + Sync + 'static {
         0
     }
 
-    /// Whether the process that calls may use the memory: it made it, rather than a process that it was forked off, and has not
-    /// [done with it](Self::end). No system call is made for it.
+    /// Whether the process that calls may use the memory: it made it, rather than a process that it
+    /// was forked off, and has not [done with it](Self::end). No system call is made for it.
     #[inline(always)]
     fn is_at_work(&self) -> bool {
         true
@@ -68,11 +70,12 @@ pub trait Memory: Send + Sync + 'static {
         false
     }
 
-    /// Says that nobody is to use the memory any more, though it is there until it is dropped. Sequentially consistent.
+    /// Says that nobody is to use the memory any more, though it is there until it is dropped.
+    /// Sequentially consistent.
     fn end(&self) {}
 
-    /// From now on every access to lost bytes is counted for its thread, see [`faults`](crate::faults). Accesses
-    /// outside the memory are in any case.
+    /// From now on every access to lost bytes is counted for its thread, see
+    /// [`faults`](crate::faults). Accesses outside the memory are in any case.
     fn watch(&self) {}
 
     /// Loads the cell at `at`.
@@ -134,9 +137,9 @@ pub trait Memory: Send + Sync + 'static {
     /// Asks the processor to bring the line of `at` near.
     fn prefetch(&self, at: u64);
 
-    /// Drops the lines that `[at, at + len)` touches from the processor's caches, those that were changed
-    /// after writing them back: for experiments that begin with cold caches. Counts as no flush, and
-    /// promises nothing.
+    /// Drops the lines that `[at, at + len)` touches from the processor's caches, those that were
+    /// changed after writing them back: for experiments that begin with cold caches. Counts as no
+    /// flush, and promises nothing.
     fn evict(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
@@ -151,8 +154,9 @@ pub trait Memory: Send + Sync + 'static {
         }
     }
 
-    /// Waits as long as the low half of the cell is that of `seen`, but no longer than `limit`, and perhaps less: whoever waits looks
-    /// again. For what takes longer than [`relax`](Self::relax) is meant for; mapped memory sleeps, others let another thread run.
+    /// Waits as long as the low half of the cell is that of `seen`, but no longer than `limit`, and
+    /// perhaps less: whoever waits looks again. For what takes longer than [`relax`](Self::relax)
+    /// is meant for; mapped memory sleeps, others let another thread run.
     fn wait(&self, at: u64, seen: u64, limit: Duration) {
         let _ = (at, seen, limit);
         self.relax(u32::MAX);
@@ -190,19 +194,21 @@ pub trait Persistent: Memory {
     #[track_caller]
     fn fence(&self, site: Site);
 
-    /// Says that this thread's next store to the cell at `at` must not reach the medium before what `cells` hold now. In one
-    /// line it does not, because a line's stores persist in program order; what lies in other lines the caller has made durable.
-    /// So nothing is done: simulated pools write it into their logs, for those who turn orders round to see whether anybody
-    /// would miss them.
+    /// Says that this thread's next store to the cell at `at` must not reach the medium before what
+    /// `cells` hold now. In one line it does not, because a line's stores persist in program order;
+    /// what lies in other lines the caller has made durable. So nothing is done: simulated pools
+    /// write it into their logs, for those who turn orders round to see whether anybody would miss
+    /// them.
     #[inline(always)]
     #[track_caller]
     fn behind(&self, site: Site, at: u64, cells: &[u64]) {
         let _ = (site, at, cells);
     }
 
-    /// Says that the bytes `[at, at + len)` of a file, which was given up, may be overwritten from here on, because no power cut brings back
-    /// what leads to them. So nothing is done: disks of simulations write it into their logs, for those who overwrite them earlier to see
-    /// whether anybody would notice.
+    /// Says that the bytes `[at, at + len)` of a file, which was given up, may be overwritten from
+    /// here on, because no power cut brings back what leads to them. So nothing is done: disks of
+    /// simulations write it into their logs, for those who overwrite them earlier to see whether
+    /// anybody would notice.
     #[inline(always)]
     #[track_caller]
     fn release(&self, site: Site, at: u64, len: u64) {
@@ -224,8 +230,9 @@ pub trait Persistent: Memory {
     #[track_caller]
     fn write_through(&self, site: Site, at: u64, data: &[u8]);
 
-    /// Copies `data` past the cache, as [`write_through`](Self::write_through), over what is nobody's. If it was nobody's at the last commit, what
-    /// it holds need not be kept: where that commit is gone back to, it holds `data`, or any part of it, and nothing leads there. What is
+    /// Copies `data` past the cache, as [`write_through`](Self::write_through), over what is
+    /// nobody's. If it was nobody's at the last commit, what it holds need not be kept: where that
+    /// commit is gone back to, it holds `data`, or any part of it, and nothing leads there. What is
     /// stored there later is kept from as anything else.
     #[track_caller]
     fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
@@ -243,7 +250,8 @@ pub trait Persistent: Memory {
     /// What the operating system said.
     fn sync(&self) -> io::Result<()>;
 
-    /// Lets others open what lies under this. The caller has [done with it](Memory::end), and everybody who used it, too.
+    /// Lets others open what lies under this. The caller has [done with it](Memory::end), and
+    /// everybody who used it, too.
     fn unlock(&self) {}
 
     /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
@@ -251,8 +259,9 @@ pub trait Persistent: Memory {
         self.len()
     }
 
-    /// Gives the block of 4 KiB at `at`, which cannot be read, zeros in place of what was there, durably, so that it can be used
-    /// again; where pages are longer, the whole page. Nobody else may use the memory meanwhile.
+    /// Gives the block of 4 KiB at `at`, which cannot be read, zeros in place of what was there,
+    /// durably, so that it can be used again; where pages are longer, the whole page. Nobody else
+    /// may use the memory meanwhile.
     ///
     /// # Errors
     /// The medium cannot, or what the operating system said: the block is as lost as it was.
@@ -261,19 +270,23 @@ pub trait Persistent: Memory {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// From now on the image is memory of its own, zero at first, whose stores are noted; blocks of files are written by calls, and
-    /// [`disk`](Self::disk) reaches all that lies under this. Nobody else uses the pool meanwhile. With a key, the memory is such that it
-    /// outlives this process, and [`shared_image`](Self::shared_image) gives it a name; of a pool that is only read it never is.
+    /// From now on the image is memory of its own, zero at first, whose stores are noted; blocks of
+    /// files are written by calls, and [`disk`](Self::disk) reaches all that lies under this.
+    /// Nobody else uses the pool meanwhile. With a key, the memory is such that it outlives this
+    /// process, and [`shared_image`](Self::shared_image) gives it a name; of a pool that is only
+    /// read it never is.
     ///
     /// # Errors
-    /// The pool cannot be split so, there is no such memory, or what the operating system said. Nothing has changed.
+    /// The pool cannot be split so, there is no such memory, or what the operating system said.
+    /// Nothing has changed.
     fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
         let _ = (split, shared);
         Err(MediaError::NoImage)
     }
 
-    /// From now on blocks of files are written by calls, and [`disk`](Self::disk) reaches them; and once a transaction has begun, what pieces of
-    /// the metadata hold is kept by `originals` before the transaction first stores to them. Nobody else uses the pool meanwhile.
+    /// From now on blocks of files are written by calls, and [`disk`](Self::disk) reaches them; and
+    /// once a transaction has begun, what pieces of the metadata hold is kept by `originals` before
+    /// the transaction first stores to them. Nobody else uses the pool meanwhile.
     ///
     /// # Errors
     /// The pool cannot be split so.
@@ -291,8 +304,8 @@ pub trait Persistent: Memory {
         let _ = number;
     }
 
-    /// Says that this thread is about to store to these places, `(at, len)` each. Where it is kept what they hold before, that is done for all of
-    /// them with one fence.
+    /// Says that this thread is about to store to these places, `(at, len)` each. Where it is kept
+    /// what they hold before, that is done for all of them with one fence.
     fn about_to_store(&self, places: &[(u64, u64)]) {
         let _ = places;
     }
@@ -307,13 +320,15 @@ pub trait Persistent: Memory {
         let _ = (at, len);
     }
 
-    /// Says that `[at, at + len)`, which is nobody's, is about to be stored to, and that whatever leads to it does so because of later stores of
-    /// the same transaction. If it was nobody's at the last commit, what it holds need not be kept.
+    /// Says that `[at, at + len)`, which is nobody's, is about to be stored to, and that whatever
+    /// leads to it does so because of later stores of the same transaction. If it was nobody's at
+    /// the last commit, what it holds need not be kept.
     fn take(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 
-    /// Takes memory for `[at, at + len)` of the image, whole blocks, so that stores there do not fail for want of it.
+    /// Takes memory for `[at, at + len)` of the image, whole blocks, so that stores there do not
+    /// fail for want of it.
     ///
     /// # Errors
     /// There is none left.
@@ -346,14 +361,14 @@ pub trait Persistent: Memory {
         let _ = key;
     }
 
-    /// What lies under the image, once that has begun: home, log and blocks of files, at the offsets that they have in the pool. Once
-    /// transactions have begun, blocks of files.
+    /// What lies under the image, once that has begun: home, log and blocks of files, at the
+    /// offsets that they have in the pool. Once transactions have begun, blocks of files.
     fn disk(&self) -> Option<&dyn Disk> {
         None
     }
 
-    /// Calls `each` with the offset of every line of the image that was stored to since the last cut, ascending; gives the blocks of
-    /// files that were written since. Nobody stores meanwhile.
+    /// Calls `each` with the offset of every line of the image that was stored to since the last
+    /// cut, ascending; gives the blocks of files that were written since. Nobody stores meanwhile.
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         let _ = each;
         Written::Few(Vec::new())
@@ -362,40 +377,43 @@ pub trait Persistent: Memory {
     /// What the bytes lie on.
     fn kind(&self) -> MediaKind;
 
-    /// Whether so many bytes of a file, side by side, are read by a call, as of a disk, of which the kernel then reads ahead: the more at once the
-    /// better, and better than through a [`Window`].
+    /// Whether so many bytes of a file, side by side, are read by a call, as of a disk, of which
+    /// the kernel then reads ahead: the more at once the better, and better than through a
+    /// [`Window`].
     fn pays_by_call(&self, bytes: usize) -> bool {
         let _ = bytes;
         false
     }
 
-    /// Whether the page of `at` is in memory, as far as can be told; else whoever reads it waits for a disk.
+    /// Whether the page of `at` is in memory, as far as can be told; else whoever reads it waits
+    /// for a disk.
     fn is_in_memory(&self, at: u64) -> bool {
         let _ = at;
         true
     }
 
-    /// Whether blocks of files are read from a disk one by one, as they are touched: around them lie those of others. Who is going to read more
-    /// says so ([`will_need`](Self::will_need)).
+    /// Whether blocks of files are read from a disk one by one, as they are touched: around them
+    /// lie those of others. Who is going to read more says so ([`will_need`](Self::will_need)).
     fn reads_singly(&self) -> bool {
         false
     }
 
-    /// Has the disk begin with these bytes of files, if blocks are read one by one and the first of these is not in memory.
+    /// Has the disk begin with these bytes of files, if blocks are read one by one and the first of
+    /// these is not in memory.
     fn will_need(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 
-    /// Copies bytes of files out of several places of the pool, `(from, to)` each: where [that pays](Self::pays_by_call), all that are to be had of a
-    /// disk are asked for at once.
+    /// Copies bytes of files out of several places of the pool, `(from, to)` each: where [that
+    /// pays](Self::pays_by_call), all that are to be had of a disk are asked for at once.
     fn read_all(&self, pieces: &mut [(u64, &mut [u8])]) {
         for (at, out) in pieces {
             self.read(*at, out);
         }
     }
 
-    /// As [`write_through`](Self::write_through), bytes of files to several places of the pool, `(to, from)` each, of which no two touch one block.
-    /// In whatever order.
+    /// As [`write_through`](Self::write_through), bytes of files to several places of the pool,
+    /// `(to, from)` each, of which no two touch one block. In whatever order.
     #[track_caller]
     fn write_all_through(&self, site: Site, pieces: &[(u64, &[u8])]) {
         for (at, data) in pieces {
@@ -403,15 +421,15 @@ pub trait Persistent: Memory {
         }
     }
 
-    /// Addresses of at least `bytes`, to lay blocks of this memory side by side in; `None` if it has
-    /// none. A window is dropped before its memory.
+    /// Addresses of at least `bytes`, to lay blocks of this memory side by side in; `None` if it
+    /// has none. A window is dropped before its memory.
     fn window(&self, bytes: u64) -> Option<Window> {
         let _ = bytes;
         None
     }
 
-    /// Lays the `len` bytes at `from` of this memory at `at` of a window: whole blocks. What was there
-    /// is no longer. A read-only pool lays what its file holds, not what was stored since.
+    /// Lays the `len` bytes at `from` of this memory at `at` of a window: whole blocks. What was
+    /// there is no longer. A read-only pool lays what its file holds, not what was stored since.
     ///
     /// # Errors
     /// Outside the window or the memory; what the operating system said. The window is then of no
@@ -427,8 +445,8 @@ pub trait Persistent: Memory {
         out.fill(0);
     }
 
-    /// The bytes `[at, at + len)` in place; `None` if this memory has none that can be lent, now or at
-    /// all. Bytes that are lost meanwhile become zeros, as [`Memory::condition`] tells.
+    /// The bytes `[at, at + len)` in place; `None` if this memory has none that can be lent, now or
+    /// at all. Bytes that are lost meanwhile become zeros, as [`Memory::condition`] tells.
     ///
     /// # Safety
     /// Nobody stores to these bytes as long as the slice lives, but to lose them.

@@ -1,8 +1,9 @@
-//! Which lines of an image were stored to since the last cut: a bit a line, and a bit for each word of these.
+//! Which lines of an image were stored to since the last cut: a bit a line, and a bit for each word
+//! of these.
 //!
-//! A line is noted before it is stored to, by whoever stores; a cut comes when nobody does. Who finds a line's bit set knows
-//! that whoever set it sets the bit above, too, before a cut can come. A kill can come before it does: what a killed process
-//! noted is read from the lines alone.
+//! A line is noted before it is stored to, by whoever stores; a cut comes when nobody does. Who
+//! finds a line's bit set knows that whoever set it sets the bit above, too, before a cut can come.
+//! A kill can come before it does: what a killed process noted is read from the lines alone.
 
 use crate::heap::zeroed_cells;
 use crate::mapping::Mapping;
@@ -101,8 +102,8 @@ impl Notes {
             }
             line += count;
         }
-        // A kill leaves what was done so far: the store that follows must not be done before, by the compiler. The processor stops
-        // between instructions.
+        // A kill leaves what was done so far: the store that follows must not be done before, by
+        // the compiler. The processor stops between instructions.
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -113,7 +114,8 @@ impl Notes {
         }
     }
 
-    /// Calls `each` with the offset of every line that is in one of the maps, ascending: what a killed process noted.
+    /// Calls `each` with the offset of every line that is in one of the maps, ascending: what a
+    /// killed process noted.
     pub(crate) fn each_of(maps: &[&Self; 2], mut each: impl FnMut(u64)) {
         let [first, second] = maps.map(|map| map.lines.iter());
         for ((a, b), word) in first.zip(second).zip(0..) {
@@ -127,8 +129,9 @@ impl Notes {
         self.words[(number / 64) as usize].fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
 
-    /// Calls `each` with the offset of every line that was noted, ascending, and forgets them; before it forgets any, `keep` gets the
-    /// word of the map, and its number. Nobody stores meanwhile.
+    /// Calls `each` with the offset of every line that was noted, ascending, and forgets them;
+    /// before it forgets any, `keep` gets the word of the map, and its number. Nobody stores
+    /// meanwhile.
     pub(crate) fn take(&self, keep: impl Fn(u64, u64), each: &mut dyn FnMut(u64)) {
         for (number, word) in (0..).zip(&*self.words) {
             for index in bits_of(word.swap(0, Ordering::AcqRel)) {

@@ -28,7 +28,8 @@ impl<'f> Room<'f> {
         self.stat.st_size as u64
     }
 
-    /// Gives `len` bytes from `start` on all their blocks, durably: the file grows if it has to. Gives whether they are known to be zero.
+    /// Gives `len` bytes from `start` on all their blocks, durably: the file grows if it has to.
+    /// Gives whether they are known to be zero.
     pub(crate) fn take(&self, start: u64, len: u64) -> Result<bool, MediaError> {
         let there = self.len().saturating_sub(start).min(len);
         let is_zero = there == 0 || self.punch(start, there).is_ok();
@@ -36,14 +37,15 @@ impl<'f> Room<'f> {
             .and_then(|()| rustix::fs::fsync(self.fd))
             .map_err(|errno| no_room(self.path, len, errno));
         if taken.is_err() && start.saturating_add(len) > self.len() {
-            // What the file has grown by is of use to nobody; whether it goes cannot change the answer.
+            // What the file has grown by is of use to nobody; whether it goes cannot change the
+            // answer.
             let _ = rustix::fs::ftruncate(self.fd, self.len());
         }
         taken.map(|()| is_zero)
     }
 
-    /// Gives back `len` bytes from `start` on, as far as the file system under the file can, where nothing but free bytes lies behind `end`.
-    /// That they stay taken harms nobody.
+    /// Gives back `len` bytes from `start` on, as far as the file system under the file can, where
+    /// nothing but free bytes lies behind `end`. That they stay taken harms nobody.
     pub(crate) fn give_back(&self, start: u64, len: u64, end: u64) {
         let _refusal_is_fine = if end < self.len() {
             rustix::fs::ftruncate(self.fd, end)

@@ -262,8 +262,9 @@ impl<'points> CrashPoint<'points> {
     }
 
     /// Outcomes of a crash here: all of them if there are at most `bound`, otherwise `bound`
-    /// different ones (with a little luck): nothing arrived, everything did, one line alone did, all
-    /// but one did (each of up to a third of `bound` lines, spread evenly), and then any, drawn by `seed`.
+    /// different ones (with a little luck): nothing arrived, everything did, one line alone did,
+    /// all but one did (each of up to a third of `bound` lines, spread evenly), and then any, drawn
+    /// by `seed`.
     pub fn states(&self, bound: usize, seed: u64) -> Vec<CrashState> {
         if self.combinations() <= bound as u128 {
             self.every()

@@ -1,10 +1,13 @@
-//! Which pieces of metadata were kept as they were before the running transaction first stored to them.
+//! Which pieces of metadata were kept as they were before the running transaction first stored to
+//! them.
 //!
-//! A transaction begins when nobody stores. Whoever stores to a piece first keeps it; whoever else wants to store to it waits for that.
+//! A transaction begins when nobody stores. Whoever stores to a piece first keeps it; whoever else
+//! wants to store to it waits for that.
 //!
-//! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back with the transaction that took it. What was
-//! given up since is still led to then, and is kept as anything else. What is found by what it says itself can be written *anew* without being
-//! kept, once: what is stored there later has to be kept from.
+//! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back
+//! with the transaction that took it. What was given up since is still led to then, and is kept as
+//! anything else. What is found by what it says itself can be written *anew* without being kept,
+//! once: what is stored there later has to be kept from.
 
 use crate::heap::zeroed_cells;
 use crate::memory::{BLOCK_BYTES, Persistent};
@@ -29,8 +32,9 @@ const GIVEN_UP: u64 = 2;
 
 /// Keeps what pieces of 128 bytes hold.
 pub trait Originals: Send + Sync {
-    /// Makes durable elsewhere in `pool` what these pieces hold, by their offsets, before `transaction` changes them. Nobody stores to them
-    /// meanwhile, but for what is written anew: of that any part may be kept.
+    /// Makes durable elsewhere in `pool` what these pieces hold, by their offsets, before
+    /// `transaction` changes them. Nobody stores to them meanwhile, but for what is written anew:
+    /// of that any part may be kept.
     fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]);
 
     /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
@@ -38,7 +42,8 @@ pub trait Originals: Send + Sync {
         let _ = (pool, at, len);
     }
 
-    /// Says in `pool` that bytes of a file did not reach their medium: whoever opens it next must not build on what leads to them.
+    /// Says in `pool` that bytes of a file did not reach their medium: whoever opens it next must
+    /// not build on what leads to them.
     fn fail(&self, pool: &dyn Persistent);
 }
 
@@ -48,7 +53,8 @@ pub(crate) struct Pieces {
     running: AtomicU64,
     /// The last transaction that was committed since all this began; 0: none.
     committed: AtomicU64,
-    /// The last transaction that stored to the piece or gave it up, << 2, and one of [`KEPT`], [`KEEPING`] and [`GIVEN_UP`].
+    /// The last transaction that stored to the piece or gave it up, << 2, and one of [`KEPT`],
+    /// [`KEEPING`] and [`GIVEN_UP`].
     states: Box<[AtomicU64]>,
     originals: Arc<dyn Originals>,
 }
@@ -94,9 +100,10 @@ impl Pieces {
         }
     }
 
-    /// Whether `[at, at + len)`, which is nobody's, was nobody's at the last commit, and so may be written over as it is; then that is about to
-    /// happen. Nobody has stored to it in this transaction for all that its state tells: the next store keeps what is written now, or any part
-    /// of it if somebody who keeps a neighbour comes first.
+    /// Whether `[at, at + len)`, which is nobody's, was nobody's at the last commit, and so may be
+    /// written over as it is; then that is about to happen. Nobody has stored to it in this
+    /// transaction for all that its state tells: the next store keeps what is written now, or any
+    /// part of it if somebody who keeps a neighbour comes first.
     pub(crate) fn is_anew(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
         let committed = self.committed.load(Ordering::Acquire);
         let was_free = |number| self.state(number) >> 2 <= committed;
@@ -171,9 +178,10 @@ impl Pieces {
         first..end.min(self.states.len())
     }
 
-    /// Claims further pieces of the block of one that was claimed: twice as many as of it were kept in this transaction. Whoever stores to some
-    /// slots of a block mostly stores to others of it, too, and finds them kept: the fence is what keeping one costs. A piece that
-    /// is lost is found out here, before anybody asked for it, as any other reading may find it.
+    /// Claims further pieces of the block of one that was claimed: twice as many as of it were kept
+    /// in this transaction. Whoever stores to some slots of a block mostly stores to others of it,
+    /// too, and finds them kept: the fence is what keeping one costs. A piece that is lost is found
+    /// out here, before anybody asked for it, as any other reading may find it.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
         let number = (batch.pieces[claimed] / PIECE_BYTES) as usize;
         let first = number - number % BLOCK_PIECES;
@@ -236,7 +244,8 @@ impl Batch {
         self.transaction << 2 | KEEPING
     }
 
-    /// Whether it is for the caller to keep a piece, which then is part of this: nobody has done so in this transaction, or a later one.
+    /// Whether it is for the caller to keep a piece, which then is part of this: nobody has done so
+    /// in this transaction, or a later one.
     fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
         let order = Ordering::AcqRel;
         let (running, keeping) = (self.transaction, self.keeping());
@@ -320,7 +329,8 @@ mod tests {
         assert_eq!(rest, expected);
     }
 
-    /// Whoever stores to slot after slot of a block waits four times, in whatever order; who stores to one keeps no more.
+    /// Whoever stores to slot after slot of a block waits four times, in whatever order; who stores
+    /// to one keeps no more.
     #[test]
     fn of_a_block_twice_as_many_more_are_kept_as_were() {
         let pool = SimPool::new(1 << 16);

@@ -1,8 +1,9 @@
 //! Which process this is, told without a system call.
 //!
-//! A child of `fork` has copies of its parent's private memory, and shares what is mapped shared: what it finds open there is its parent's.
-//! So what belongs to one process remembers a number of it. The number lies in a page that the kernel gives to a child as zeros
-//! (`MADV_WIPEONFORK`), and whoever finds zero there draws the child's own.
+//! A child of `fork` has copies of its parent's private memory, and shares what is mapped shared:
+//! what it finds open there is its parent's. So what belongs to one process remembers a number of
+//! it. The number lies in a page that the kernel gives to a child as zeros (`MADV_WIPEONFORK`), and
+//! whoever finds zero there draws the child's own.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -57,11 +58,13 @@ impl Process {
 /// The number of the process that calls; 0: it has to be found out.
 #[inline(always)]
 fn known_number() -> u64 {
-    // SAFETY: what is stored there is a word that is valid until the process ends: in a page that is not unmapped, or a static.
+    // SAFETY: what is stored there is a word that is valid until the process ends: in a page that
+    // is not unmapped, or a static.
     unsafe { &*PAGE.load(Ordering::Acquire) }.load(Ordering::Relaxed)
 }
 
-/// Where this process's number lies. No lock is taken, which another thread could hold at a fork for ever.
+/// Where this process's number lies. No lock is taken, which another thread could hold at a fork
+/// for ever.
 fn word() -> &'static AtomicU64 {
     let known = PAGE.load(Ordering::Acquire);
     let not_asked = (&raw const NOT_ASKED).cast_mut();
@@ -78,13 +81,15 @@ fn word() -> &'static AtomicU64 {
     unsafe { &*kept }
 }
 
-/// A page of zeros of this process alone, which its children find as zeros again. `None`: the kernel has no such pages.
+/// A page of zeros of this process alone, which its children find as zeros again. `None`: the
+/// kernel has no such pages.
 fn wiped_page() -> Option<*mut AtomicU64> {
     let bytes = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let anywhere = std::ptr::null_mut();
-    // SAFETY: the kernel chooses a free address range, so no existing memory is touched; then it is told about that range, which nobody has
-    // seen, and which is given back if it does not take that.
+    // SAFETY: the kernel chooses a free address range, so no existing memory is touched; then it is
+    // told about that range, which nobody has seen, and which is given back if it does not take
+    // that.
     unsafe {
         let page =
             rustix::mm::mmap_anonymous(anywhere, bytes, protection, MapFlags::PRIVATE).ok()?;

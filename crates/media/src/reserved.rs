@@ -11,8 +11,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages only
-    /// what lies on such an address. Those that may be read hold zeros.
+    /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages
+    /// only what lies on such an address. Those that may be read hold zeros.
     pub(crate) fn new(bytes: usize, align: usize, may: ProtFlags) -> Result<Self, Errno> {
         let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;

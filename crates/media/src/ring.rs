@@ -1,12 +1,15 @@
 //! Several requests to a file at once (io_uring).
 //!
-//! A *batch* is handed to the kernel by one call, and waited for whole: nobody returns before each of its requests was answered, so that the
-//! memory of a request is borrowed for as long as the kernel uses it. What was not done wholly, for whatever reason, is not done: its owner does
-//! it by a call, which does what it did before there were rings, and says what is wrong. So no error comes from here.
+//! A *batch* is handed to the kernel by one call, and waited for whole: nobody returns before each
+//! of its requests was answered, so that the memory of a request is borrowed for as long as the
+//! kernel uses it. What was not done wholly, for whatever reason, is not done: its owner does it by
+//! a call, which does what it did before there were rings, and says what is wrong. So no error
+//! comes from here.
 //!
-//! A thread has a ring to itself for a batch. Rings are made when they are needed, [`RINGS_MAX`] of a pool at most; whoever finds none does
-//! without. If the kernel refuses the first, as it does in many containers, nobody asks again. A child of `fork` has its parent's rings and leaves
-//! them alone.
+//! A thread has a ring to itself for a batch. Rings are made when they are needed, [`RINGS_MAX`] of
+//! a pool at most; whoever finds none does without. If the kernel refuses the first, as it does in
+//! many containers, nobody asks again. A child of `fork` has its parent's rings and leaves them
+//! alone.
 
 use crate::process::Process;
 use io_uring::{IoUring, opcode, types};
@@ -17,7 +20,8 @@ use std::time::Duration;
 
 /// Requests of a batch, at most.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Rings of a pool, at most: so many threads have batches under way. Each has some 10 KiB of memory of the kernel.
+/// Rings of a pool, at most: so many threads have batches under way. Each has some 10 KiB of memory
+/// of the kernel.
 const RINGS_MAX: usize = 8;
 /// How often it is looked whether a request was answered that cannot be waited for.
 const LOOK: Duration = Duration::from_micros(100);
@@ -114,7 +118,8 @@ pub(crate) struct Lent<'r> {
 }
 
 impl Lent<'_> {
-    /// Does up to [`BATCH_MAX`] requests at once, in any order; `answered` is told of each that was done wholly.
+    /// Does up to [`BATCH_MAX`] requests at once, in any order; `answered` is told of each that was
+    /// done wholly.
     pub(crate) fn run<R: Request>(
         &mut self,
         file: BorrowedFd<'_>,
@@ -147,7 +152,8 @@ struct Flight<'r> {
     ring: &'r mut IoUring,
     /// Requests, with their bytes, that were not answered yet.
     open: [Option<u32>; BATCH_MAX],
-    /// The kernel does not take requests any more. What it has not taken it never gets: the ring is closed.
+    /// The kernel does not take requests any more. What it has not taken it never gets: the ring is
+    /// closed.
     is_broken: bool,
 }
 
@@ -170,9 +176,11 @@ impl<'r> Flight<'r> {
                     .offset(at)
                     .build(),
             };
-            // SAFETY: the memory is borrowed from the requests, which `Lent::run` has borrowed alone until this flight is dropped, and nobody
-            // gets at a request there before it was answered. Dropping waits until each that the kernel has taken was answered; what it has not
-            // taken is taken by nobody: it stays in the queue of a ring that is not used again. The file is borrowed as long.
+            // SAFETY: the memory is borrowed from the requests, which `Lent::run` has borrowed
+            // alone until this flight is dropped, and nobody gets at a request there before it was
+            // answered. Dropping waits until each that the kernel has taken was answered; what it
+            // has not taken is taken by nobody: it stays in the queue of a ring that is not used
+            // again. The file is borrowed as long.
             if unsafe { queue.push(&entry.user_data(number as u64)) }.is_ok() {
                 open[number] = Some(len);
             }
@@ -185,7 +193,8 @@ impl<'r> Flight<'r> {
         }
     }
 
-    /// Waits for a request: which one was answered, and whether it was done wholly. `None`: nothing is under way.
+    /// Waits for a request: which one was answered, and whether it was done wholly. `None`: nothing
+    /// is under way.
     fn next(&mut self) -> Option<(usize, bool)> {
         loop {
             let answer = self.ring.completion().next();
@@ -198,7 +207,8 @@ impl<'r> Flight<'r> {
             }
             match self.under_way() {
                 0 => return None,
-                // Half of them, so that threads are woken a few times only, and what came is looked after while the rest comes.
+                // Half of them, so that threads are woken a few times only, and what came is looked
+                // after while the rest comes.
                 more => self.wait(more.div_ceil(2)),
             }
         }

@@ -46,8 +46,8 @@ pub enum Op {
     },
     /// What the thread flushed or wrote past the cache is durable.
     Fence,
-    /// The thread's next store to a cell is not to persist before what other cells of its line hold, see
-    /// [`Persistent::behind`].
+    /// The thread's next store to a cell is not to persist before what other cells of its line
+    /// hold, see [`Persistent::behind`].
     Behind {
         /// Offset of the cell.
         at: u64,
@@ -174,7 +174,8 @@ impl SimPool {
         self.record(site, Place::here(), Op::Release { at, len });
     }
 
-    /// Lets `count` more writes by calls succeed, which [`SimLogged`](crate::SimLogged) makes; those after them fail.
+    /// Lets `count` more writes by calls succeed, which [`SimLogged`](crate::SimLogged) makes;
+    /// those after them fail.
     pub fn fail_writes_after(&self, count: u32) {
         self.good_writes.store(count, Ordering::SeqCst);
     }
@@ -184,7 +185,8 @@ impl SimPool {
         count_down(&self.good_writes)
     }
 
-    /// Lets `count` more syncs succeed; those after them fail, as they do on a medium that is broken.
+    /// Lets `count` more syncs succeed; those after them fail, as they do on a medium that is
+    /// broken.
     pub fn fail_syncs_after(&self, count: u32) {
         self.good_syncs.store(count, Ordering::SeqCst);
     }

@@ -1,11 +1,13 @@
-//! A simulated pool whose metadata are worked on in memory, on a simulated disk, or lie in simulated persistent memory, with the data on a
-//! simulated disk.
+//! A simulated pool whose metadata are worked on in memory, on a simulated disk, or lie in
+//! simulated persistent memory, with the data on a simulated disk.
 //!
-//! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a flush of every line written
-//! since the last one, and a fence. So a crash leaves any mixture of 64-byte lines, each with any prefix of its words: more than
-//! a disk can that writes sectors of 512 bytes, each as a whole.
+//! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a
+//! flush of every line written since the last one, and a fence. So a crash leaves any mixture of
+//! 64-byte lines, each with any prefix of its words: more than a disk can that writes sectors of
+//! 512 bytes, each as a whole.
 //!
-//! A data medium is another disk, behind the first one in the same pool: a sync of either flushes the lines of its own.
+//! A data medium is another disk, behind the first one in the same pool: a sync of either flushes
+//! the lines of its own.
 
 use crate::MediaError;
 use crate::disk::{Disk, Split};
@@ -33,8 +35,9 @@ impl Memories for SimulatedLogged {
     type Arena = HeapMemory;
 }
 
-/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun; nothing of it is recorded. Once transactions
-/// have begun, what lies in front of the data is persistent memory, and recorded as such.
+/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun;
+/// nothing of it is recorded. Once transactions have begun, what lies in front of the data is
+/// persistent memory, and recorded as such.
 pub struct SimLogged {
     disk: Arc<SimPool>,
     image: OnceLock<Arc<Image>>,
@@ -48,8 +51,8 @@ pub struct SimLogged {
     has_failed: AtomicBool,
 }
 
-/// Memory that outlives simulated processes, and no power cut, of one pool: its image, if one has a name, and which lines of its disk are in
-/// caches only.
+/// Memory that outlives simulated processes, and no power cut, of one pool: its image, if one has a
+/// name, and which lines of its disk are in caches only.
 #[derive(Default)]
 pub struct SimImages {
     named: Mutex<Option<Arc<Image>>>,
@@ -72,7 +75,8 @@ impl SimImages {
 
 struct Image {
     memory: HeapMemory,
-    /// Lines stored to since the last cut, and those that the last cut took, until they are durable.
+    /// Lines stored to since the last cut, and those that the last cut took, until they are
+    /// durable.
     notes: Notes,
     taken: Notes,
     head: Mutex<Head>,
@@ -202,7 +206,8 @@ impl SimLogged {
         Some(&image.memory)
     }
 
-    /// Whether persistent memory is stored to at `at`; what lies there is kept before, as far as `len` bytes.
+    /// Whether persistent memory is stored to at `at`; what lies there is kept before, as far as
+    /// `len` bytes.
     fn is_persistent(&self, at: u64, len: u64) -> bool {
         let Some((pieces, split)) = self.pieces.get() else {
             return false;

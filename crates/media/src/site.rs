@@ -26,9 +26,10 @@ impl Site {
     }
 }
 
-/// A line of the source. The operations of [`Memory`](crate::Memory) and [`Persistent`](crate::Persistent)
-/// that change memory know their caller's (`#[track_caller]`), and simulated pools write it into their logs; in
-/// others nothing looks at it, so that it is gone with their inlined calls.
+/// A line of the source. The operations of [`Memory`](crate::Memory) and
+/// [`Persistent`](crate::Persistent) that change memory know their caller's (`#[track_caller]`),
+/// and simulated pools write it into their logs; in others nothing looks at it, so that it is gone
+/// with their inlined calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Place(&'static Location<'static>);
 
@@ -91,7 +92,8 @@ impl Hash for Place {
 }
 
 /// Declares sites: a public constant for each, `ALL` with their names in this order, and `name`,
-/// which finds a site's name. With `from N;` in front their numbers are above N, so that they are none of another list's.
+/// which finds a site's name. With `from N;` in front their numbers are above N, so that they are
+/// none of another list's.
 ///
 /// ```
 /// mod sites {

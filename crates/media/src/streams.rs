@@ -16,14 +16,15 @@ pub fn was_output_closed() -> bool {
 }
 
 extern "C" fn look() {
-    // SAFETY: whatever is behind the number, or nothing, this reads its flags; it touches no memory.
+    // SAFETY: whatever is behind the number, or nothing, this reads its flags; it touches no
+    // memory.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
-// SAFETY: the section holds functions, which the C library calls once, before `main`, with arguments
-// that a function without parameters passes over in the C calling convention. This one needs nothing
-// of Rust's runtime: it neither allocates nor panics.
+// SAFETY: the section holds functions, which the C library calls once, before `main`, with
+// arguments that a function without parameters passes over in the C calling convention. This one
+// needs nothing of Rust's runtime: it neither allocates nor panics.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = look;

@@ -1,12 +1,15 @@
 //! What a process that was killed had asked a device for.
 //!
-//! A killed thread that writes by a call is waited for by the kernel, and the process is not gone, nor its lock, before the write has ended. A
-//! batch (`ring`) is not waited for: what the device was asked for past the page cache lands when the process is gone and the next opening may
-//! have read. The lock on the pool, which belongs to another description of the file, does not help. So the description that such requests go by
-//! carries a lock of its own, a record lock, which has nothing to do with that of the pool (`flock`), nor with those that tell
-//! which file systems are in use ([`crate::uses`]). The kernel keeps a description, and what is
-//! locked by it, as long as a request of it is under way. Whoever has opened a pool and has its lock waits until nobody has one of these: only
-//! the requests of a dead process can. Where there are no such locks, as on some network file systems, nothing is written by batches.
+//! A killed thread that writes by a call is waited for by the kernel, and the process is not gone,
+//! nor its lock, before the write has ended. A batch (`ring`) is not waited for: what the device
+//! was asked for past the page cache lands when the process is gone and the next opening may have
+//! read. The lock on the pool, which belongs to another description of the file, does not help. So
+//! the description that such requests go by carries a lock of its own, a record lock, which has
+//! nothing to do with that of the pool (`flock`), nor with those that tell which file systems are
+//! in use ([`crate::uses`]). The kernel keeps a description, and what is locked by it, as long as a
+//! request of it is under way. Whoever has opened a pool and has its lock waits until nobody has
+//! one of these: only the requests of a dead process can. Where there are no such locks, as on some
+//! network file systems, nothing is written by batches.
 //!
 //! Reading is another matter: what lands then is memory of the process, which is gone.
 
@@ -31,8 +34,8 @@ fn byte(at: u64, kind: libc::c_int) -> Option<Bytes> {
     Some(Bytes { at, len: 1, kind })
 }
 
-/// Has the next opening wait until nothing that was asked for by this description is under way; gives whether it will. Descriptions of one file
-/// have different bytes.
+/// Has the next opening wait until nothing that was asked for by this description is under way;
+/// gives whether it will. Descriptions of one file have different bytes.
 pub(crate) fn hold_up(file: &impl AsFd, at: u64) -> bool {
     byte(at, libc::F_WRLCK).is_some_and(|own| own.lock(file) == Ok(true))
 }

@@ -1,9 +1,11 @@
 //! Which of the file systems in one file are in use.
 //!
-//! Whoever opens the file to change anything in it has the lock on all of it (`Backing`). By further locks, on open files and on bytes that need not be
-//! there, he tells which file systems he has open: each on a byte that its name stands for, and one byte says that nothing else of the file is touched.
-//! So one that nobody has open can be read while somebody else changes others. Who reads it has its byte, too, shared with others who do: nobody
-//! opens it to change it meanwhile, and nobody changes which file systems there are.
+//! Whoever opens the file to change anything in it has the lock on all of it (`Backing`). By
+//! further locks, on open files and on bytes that need not be there, he tells which file systems he
+//! has open: each on a byte that its name stands for, and one byte says that nothing else of the
+//! file is touched. So one that nobody has open can be read while somebody else changes others. Who
+//! reads it has its byte, too, shared with others who do: nobody opens it to change it meanwhile,
+//! and nobody changes which file systems there are.
 
 use crate::MediaError;
 use crate::backing::PoolFile;
@@ -14,7 +16,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Bytes that names stand for are in front of this one, which says that what is used is told. Far behind it are those of [`crate::under_way`].
+/// Bytes that names stand for are in front of this one, which says that what is used is told. Far
+/// behind it are those of [`crate::under_way`].
 const TOLD: i64 = 1 << 62;
 
 /// Bytes that are locked, in a way that others can have them locked, too, or not.
@@ -27,7 +30,8 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// The byte of a name, by FNV-1a: the table of names cannot be read on every medium that is in use.
+    /// The byte of a name, by FNV-1a: the table of names cannot be read on every medium that is in
+    /// use.
     fn of(name: &str, kind: libc::c_int) -> Self {
         let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
@@ -54,7 +58,8 @@ impl Bytes {
         match call(file, libc::F_OFD_SETLK, &mut asked) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                // Over a network the lock on the whole file may be one of this kind, and would be in its own way.
+                // Over a network the lock on the whole file may be one of this kind, and would be
+                // in its own way.
                 let found = self.in_the_way(file)?;
                 match found.l_start == 0 && found.l_len == 0 && is_locked(&found) {
                     true => Err(Errno::NOLCK),
@@ -96,7 +101,8 @@ fn is_locked(found: &libc::flock) -> bool {
 
 fn call(file: &impl AsFd, command: libc::c_int, lock: &mut libc::flock) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: both commands take a `flock` that is ours for as long as the call lasts, and `fd` is borrowed for that long.
+    // SAFETY: both commands take a `flock` that is ours for as long as the call lasts, and `fd` is
+    // borrowed for that long.
     match unsafe { libc::fcntl(fd, command, std::ptr::from_mut(lock)) } {
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
         _ => Ok(()),
@@ -114,7 +120,8 @@ pub(crate) fn release(file: &PoolFile) {
     let _ = call(file, libc::F_OFD_SETLK, &mut all.asked());
 }
 
-/// Keeps everybody from the file systems in a file of which somebody has the lock on the whole; also those who read.
+/// Keeps everybody from the file systems in a file of which somebody has the lock on the whole;
+/// also those who read.
 pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError> {
     match Bytes::ALL.lock(file) {
         // Where there are no such locks, nobody reads without that on the whole.
@@ -123,8 +130,8 @@ pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError
     }
 }
 
-/// Locks what is to be read: the whole file, shared with others who read, or only the file system of this name, where somebody changes others and tells
-/// which. `Ok(false)`: neither can be had.
+/// Locks what is to be read: the whole file, shared with others who read, or only the file system
+/// of this name, where somebody changes others and tells which. `Ok(false)`: neither can be had.
 ///
 /// # Errors
 /// What the operating system said.
@@ -168,7 +175,8 @@ fn busy(path: &Path) -> MediaError {
 }
 
 impl MappedPool {
-    /// Tells others that this is in use as the file system of this name, of those in its file, until it is dropped. `false`: it cannot be told here.
+    /// Tells others that this is in use as the file system of this name, of those in its file,
+    /// until it is dropped. `false`: it cannot be told here.
     ///
     /// # Errors
     /// Somebody else has it open.
@@ -184,13 +192,15 @@ impl MappedPool {
         }
     }
 
-    /// Tells others that of the file, which was opened as this, only those file systems are used that [are told](Self::use_as).
+    /// Tells others that of the file, which was opened as this, only those file systems are used
+    /// that [are told](Self::use_as).
     pub fn tell_uses(&self) {
         // Where that cannot be told, others are kept from all.
         let _ = Bytes::TOLD.lock(self.file());
     }
 
-    /// Keeps others from all file systems in the file, which was opened as this: which there are is going to change.
+    /// Keeps others from all file systems in the file, which was opened as this: which there are is
+    /// going to change.
     ///
     /// # Errors
     /// Somebody reads one of them.

@@ -2,9 +2,9 @@
 //! processor's address translation does what a search of software did before.
 //!
 //! A window is a range of addresses. All of it can be read at any time: what nothing was laid at
-//! reads as zeros. Blocks are laid into it with [`Persistent::lay`](crate::Persistent::lay) and stay
-//! until the window is cleared or dropped; they show the same bytes as the pool does, because both
-//! are mappings of the same pages. Whose bytes they are is for the caller to know.
+//! reads as zeros. Blocks are laid into it with [`Persistent::lay`](crate::Persistent::lay) and
+//! stay until the window is cleared or dropped; they show the same bytes as the pool does, because
+//! both are mappings of the same pages. Whose bytes they are is for the caller to know.
 //!
 //! A page of a window that cannot be had is a loss of the pool: it reads as zeros, and the pool's
 //! [`condition`](crate::Memory::condition) has changed before anybody can meet them. Which bytes
@@ -50,13 +50,14 @@ struct Mapped {
     broken: AtomicBool,
 }
 
-// SAFETY: the bytes are only read, by code that the compiler cannot see into; what is mapped where is
-// changed by system calls alone, which may run at the same time.
+// SAFETY: the bytes are only read, by code that the compiler cannot see into; what is mapped where
+// is changed by system calls alone, which may run at the same time.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// Areas that are left to windows. Whoever comes first asks how many there are, and waits for nobody who does the same.
+/// Areas that are left to windows. Whoever comes first asks how many there are, and waits for
+/// nobody who does the same.
 fn areas_left() -> &'static AtomicU64 {
     const UNASKED: u64 = u64::MAX;
     static LEFT: AtomicU64 = AtomicU64::new(UNASKED);
@@ -198,7 +199,8 @@ impl Window {
         }
     }
 
-    /// Copies out what a mapped window shows; `false`, with nothing copied, where it has no such bytes.
+    /// Copies out what a mapped window shows; `false`, with nothing copied, where it has no such
+    /// bytes.
     #[inline]
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> bool {
         let Some((from, isa)) = self.run(at, out.len() as u64) else {
@@ -254,8 +256,8 @@ impl Mapped {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let start = self.base.wrapping_add(at as usize).cast();
         // SAFETY: replaces, in one step as far as other threads see, a part of our own addresses by
-        // other readable pages. These are only read, in ways that allow for changes of the bytes, or
-        // by whoever vouches that nobody changes them.
+        // other readable pages. These are only read, in ways that allow for changes of the bytes,
+        // or by whoever vouches that nobody changes them.
         let laid =
             unsafe { rustix::mm::mmap(start, len as usize, ProtFlags::READ, flags, fd, from) };
         self.outcome(laid.map(drop))
@@ -282,8 +284,9 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         self.slot.release();
         if !*self.broken.get_mut() {
-            // SAFETY: our own range, all of it, and nobody reads it any more. Where a change failed the
-            // kernel may have taken a part away and given it to somebody else: then the range is left alone.
+            // SAFETY: our own range, all of it, and nobody reads it any more. Where a change failed
+            // the kernel may have taken a part away and given it to somebody else: then the range
+            // is left alone.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
         }
     }

@@ -8,8 +8,8 @@ use crate::tree::Body;
 use crate::{Cred, Errno, Handle, Ino, Kind, Model, Result};
 
 impl Model {
-    /// `openat(2)`: `flags` may also hold `O_CREAT`, `O_EXCL`, `O_DIRECTORY` and `O_NOFOLLOW`; `mode` is that of a new
-    /// file, the umask already applied.
+    /// `openat(2)`: `flags` may also hold `O_CREAT`, `O_EXCL`, `O_DIRECTORY` and `O_NOFOLLOW`;
+    /// `mode` is that of a new file, the umask already applied.
     pub fn open_at(
         &mut self,
         base: Ino,
@@ -74,7 +74,8 @@ impl Model {
         self.open_unchecked(ino, flags)
     }
 
-    /// Walks to the last component and hands it to `operation`; the root directory itself gives `at_root`.
+    /// Walks to the last component and hands it to `operation`; the root directory itself gives
+    /// `at_root`.
     fn with_last<T>(
         &mut self,
         base: Ino,
@@ -182,7 +183,8 @@ impl Model {
         let from = self.resolve_parent(base, from, cred)?;
         let to = self.resolve_parent(base, to, cred)?;
         let root = (b"..".to_vec(), Ino::ROOT);
-        // Neither the root directory nor a name of dots can be moved or replaced, with the same error.
+        // Neither the root directory nor a name of dots can be moved or replaced, with the same
+        // error.
         let entry = |last: Last| match last {
             Last::Root => (root.0.clone(), root.1, false),
             Last::Name { dir, name, slash } => (name, dir, slash),

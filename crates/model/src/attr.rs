@@ -161,7 +161,8 @@ impl Model {
         Ok(mode)
     }
 
-    /// Content changed: an ordinary user's change drops set-user-id, and set-group-id where it means something.
+    /// Content changed: an ordinary user's change drops set-user-id, and set-group-id where it
+    /// means something.
     pub(crate) fn drop_privileges(&mut self, ino: Ino, cred: &Cred) -> Result<()> {
         let node = self.node_mut(ino)?;
         if !cred.is_superuser() {
@@ -180,7 +181,8 @@ impl Model {
     }
 }
 
-/// Set-group-id if a change by this caller drops it: when it is executable by the group, or the caller is a stranger.
+/// Set-group-id if a change by this caller drops it: when it is executable by the group, or the
+/// caller is a stranger.
 fn dropped_by_change(node: &Node, cred: &Cred) -> u32 {
     let stranger = !cred.is_superuser() && !cred.in_group(node.gid);
     if node.mode & GROUP_EXEC != 0 || stranger {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 pub enum Block {
     /// Written at least once. Bytes past the end of file are zero.
     Data(Arc<[u8; BLOCK_SIZE]>),
-    /// Allocated by `fallocate` and never written: reads as zeros and counts as a hole for `SEEK_HOLE`.
+    /// Allocated by `fallocate` and never written: reads as zeros and counts as a hole for
+    /// `SEEK_HOLE`.
     Unwritten,
 }
 
@@ -77,7 +78,8 @@ impl Content {
         self.size = self.size.max(offset + bytes.len() as u64);
     }
 
-    /// Sets the size. Whole blocks past the new end are freed, also when the size stays the same; growing allocates nothing.
+    /// Sets the size. Whole blocks past the new end are freed, also when the size stays the same;
+    /// growing allocates nothing.
     pub fn set_size(&mut self, size: u64) {
         if size <= self.size {
             self.blocks.split_off(&size.div_ceil(BLOCK_SIZE as u64));
@@ -96,8 +98,9 @@ impl Content {
         }
     }
 
-    /// Frees the whole blocks in the range and zeroes the rest of it; the size stays. As on ext4, a range that reaches
-    /// the end of file takes its last block whole, and preallocation past that block is out of reach.
+    /// Frees the whole blocks in the range and zeroes the rest of it; the size stays. As on ext4, a
+    /// range that reaches the end of file takes its last block whole, and preallocation past that
+    /// block is out of reach.
     pub fn punch(&mut self, offset: u64, len: u64) {
         if offset >= self.size {
             return;
@@ -124,7 +127,8 @@ impl Content {
         }
     }
 
-    /// The first offset of data at or after `offset`, or `None` when there is none before the end of file.
+    /// The first offset of data at or after `offset`, or `None` when there is none before the end
+    /// of file.
     pub fn seek_data(&self, offset: u64) -> Option<u64> {
         let unit = BLOCK_SIZE as u64;
         self.blocks
@@ -134,7 +138,8 @@ impl Content {
             .filter(|&found| found < self.size)
     }
 
-    /// The first offset of a hole at or after `offset`; the end of file is a hole. `None` at or past the end of file.
+    /// The first offset of a hole at or after `offset`; the end of file is a hole. `None` at or
+    /// past the end of file.
     pub fn seek_hole(&self, offset: u64) -> Option<u64> {
         if offset >= self.size {
             return None;

@@ -34,7 +34,8 @@ impl OpenFile {
     }
 }
 
-/// Offsets are signed 64-bit numbers in system calls; those that are not one here are negative there.
+/// Offsets are signed 64-bit numbers in system calls; those that are not one here are negative
+/// there.
 fn check_offset(offset: u64) -> Result<()> {
     if offset > i64::MAX as u64 {
         Err(Errno::EINVAL)
@@ -44,7 +45,8 @@ fn check_offset(offset: u64) -> Result<()> {
 }
 
 impl Model {
-    /// Opens an inode: `flags` are `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with `O_TRUNC`, `O_APPEND` and `O_DIRECTORY`.
+    /// Opens an inode: `flags` are `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with `O_TRUNC`, `O_APPEND`
+    /// and `O_DIRECTORY`.
     pub fn open(&mut self, ino: Ino, flags: i32, cred: &Cred, now: i64) -> Result<Handle> {
         let file = OpenFile { ino, flags };
         let truncate = flags & libc::O_TRUNC != 0;
@@ -141,8 +143,8 @@ impl Model {
         Ok(bytes)
     }
 
-    /// Writes at an offset (`pwrite`), or at the end of a file that was opened with `O_APPEND`. Returns the number of
-    /// bytes written, fewer than given only at the largest file size.
+    /// Writes at an offset (`pwrite`), or at the end of a file that was opened with `O_APPEND`.
+    /// Returns the number of bytes written, fewer than given only at the largest file size.
     pub fn write(
         &mut self,
         handle: Handle,
@@ -204,7 +206,8 @@ impl Model {
         )
     }
 
-    /// Allocates (`mode` 0 or `FALLOC_FL_KEEP_SIZE`) or frees (`FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE`) a range.
+    /// Allocates (`mode` 0 or `FALLOC_FL_KEEP_SIZE`) or frees (`FALLOC_FL_PUNCH_HOLE |
+    /// FALLOC_FL_KEEP_SIZE`) a range.
     pub fn fallocate(
         &mut self,
         handle: Handle,
@@ -248,7 +251,8 @@ impl Model {
             .ok_or(Errno::ENXIO)
     }
 
-    /// The next hole at or after `offset` (`SEEK_HOLE`); the end of file is one, and `ENXIO` at or past it.
+    /// The next hole at or after `offset` (`SEEK_HOLE`); the end of file is one, and `ENXIO` at or
+    /// past it.
     pub fn seek_hole(&self, handle: Handle, offset: u64) -> Result<u64> {
         self.content(self.handle_ino(handle)?)?
             .seek_hole(offset)

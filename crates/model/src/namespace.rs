@@ -28,8 +28,9 @@ impl<'a> Entry<'a> {
 }
 
 impl Model {
-    /// Creates a regular file. An existing one is returned unless `exclusive`; its own permissions are checked by
-    /// [`Model::open`]. An existing directory is `EISDIR`, an existing symbolic link is for the caller to follow: `ELOOP`.
+    /// Creates a regular file. An existing one is returned unless `exclusive`; its own permissions
+    /// are checked by [`Model::open`]. An existing directory is `EISDIR`, an existing symbolic link
+    /// is for the caller to follow: `ELOOP`.
     pub fn create(
         &mut self,
         dir: Ino,
@@ -259,7 +260,8 @@ impl Model {
         }
     }
 
-    /// Checks that nothing has the name, and that only a directory is made under a name with slashes after it.
+    /// Checks that nothing has the name, and that only a directory is made under a name with
+    /// slashes after it.
     fn check_absent(&self, entry: Entry) -> Result<()> {
         match self.find(entry.dir, entry.name)? {
             Some(_) => Err(Errno::EEXIST),
@@ -282,7 +284,8 @@ impl Model {
         self.access(dir, WRITE, cred)
     }
 
-    /// Checks that the caller may remove `victim`'s name from `dir`, and that it is a directory or not, as expected.
+    /// Checks that the caller may remove `victim`'s name from `dir`, and that it is a directory or
+    /// not, as expected.
     pub(crate) fn may_delete(
         &self,
         dir: Ino,

@@ -3,10 +3,11 @@
 use crate::{Attr, Cred, Errno, Kind, Range, TimeSet};
 use std::collections::BTreeMap;
 
-/// An operation on paths relative to the root directory, or on a numbered slot that holds an open handle.
+/// An operation on paths relative to the root directory, or on a numbered slot that holds an open
+/// handle.
 ///
-/// Bytes to write are described by a seed and a length ([`pattern`]). `Display` and `FromStr` turn an operation into
-/// one line of text and back.
+/// Bytes to write are described by a seed and a length ([`pattern`]). `Display` and `FromStr` turn
+/// an operation into one line of text and back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[expect(
     missing_docs,

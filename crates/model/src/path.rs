@@ -111,7 +111,8 @@ impl<'a> Walk<'a> {
         self.model.may_follow(dir, ino, self.cred)
     }
 
-    /// Walks to the end. The last component is followed if `follow_last` or if slashes come after it.
+    /// Walks to the end. The last component is followed if `follow_last` or if slashes come after
+    /// it.
     pub(crate) fn reach_end(&mut self, follow_last: bool) -> Result<Ino> {
         loop {
             let Last::Name { dir, name, slash } = self.reach_last()? else {
@@ -131,7 +132,8 @@ impl<'a> Walk<'a> {
 }
 
 impl Model {
-    /// The inode that `path` means, from the directory `base` or, if it begins with a slash, from the root.
+    /// The inode that `path` means, from the directory `base` or, if it begins with a slash, from
+    /// the root.
     ///
     /// A symbolic link at the end is followed if `follow_last`, or if slashes come after it.
     pub fn resolve(&self, base: Ino, path: &[u8], follow_last: bool, cred: &Cred) -> Result<Ino> {

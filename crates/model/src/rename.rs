@@ -20,7 +20,8 @@ pub(crate) fn check_flags(flags: u32) -> Result<()> {
 }
 
 impl Model {
-    /// Moves `from` in `from_dir` to `to` in `to_dir`; `flags` is 0, [`RENAME_NOREPLACE`] or [`RENAME_EXCHANGE`].
+    /// Moves `from` in `from_dir` to `to` in `to_dir`; `flags` is 0, [`RENAME_NOREPLACE`] or
+    /// [`RENAME_EXCHANGE`].
     #[expect(
         clippy::too_many_arguments,
         reason = "two names, two directories, flags, and what every operation takes"

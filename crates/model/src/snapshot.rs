@@ -31,7 +31,8 @@ pub struct NodeSnapshot {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// The first path, in byte order, that names the same inode: equal for paths that are hard links of each other.
+    /// The first path, in byte order, that names the same inode: equal for paths that are hard
+    /// links of each other.
     pub identity: Vec<u8>,
     /// Times, if they were asked for.
     pub times: Option<Times>,
@@ -40,8 +41,9 @@ pub struct NodeSnapshot {
 /// Content of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotBody {
-    /// A regular file: its size and its blocks of 4 KiB that are not all zeros, by block number. Bytes of the last block
-    /// past the end of file are zero, so equal contents are equal values, however sparse.
+    /// A regular file: its size and its blocks of 4 KiB that are not all zeros, by block number.
+    /// Bytes of the last block past the end of file are zero, so equal contents are equal values,
+    /// however sparse.
     File {
         /// Size in bytes.
         size: u64,
@@ -67,8 +69,8 @@ impl SnapshotBody {
         SnapshotBody::from_extents(bytes.len() as u64, [(0, bytes)])
     }
 
-    /// The content of a file of this size that holds these bytes at these offsets, and zeros elsewhere. Offsets must be
-    /// multiples of the block size.
+    /// The content of a file of this size that holds these bytes at these offsets, and zeros
+    /// elsewhere. Offsets must be multiples of the block size.
     pub fn from_extents<'a>(
         size: u64,
         extents: impl IntoIterator<Item = (u64, &'a [u8])>,

@@ -5,7 +5,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// The users of random steps: the superuser, two users that share group 30, and one that shares nothing.
+/// The users of random steps: the superuser, two users that share group 30, and one that shares
+/// nothing.
 pub fn creds() -> Vec<Cred> {
     vec![
         Cred::superuser(),
@@ -21,7 +22,8 @@ pub fn cred() -> impl Strategy<Value = Cred> {
     prop_oneof![Just(all[0].clone()), prop::sample::select(all)]
 }
 
-/// A name: mostly `a` to `d`, sometimes one of two of the longest, one of 100 bytes, or one that is too long.
+/// A name: mostly `a` to `d`, sometimes one of two of the longest, one of 100 bytes, or one that is
+/// too long.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let long = |byte: u8, len: usize| Just([vec![byte; len - 1], vec![b'z']].concat());
     prop_oneof![
@@ -203,7 +205,8 @@ pub fn step(ops: impl Strategy<Value = Op>) -> impl Strategy<Value = Step> {
     (cred(), ops).prop_map(|(cred, op)| Step { cred, op })
 }
 
-/// Steps that go together: of all kinds over many or few paths, or only names, or only the content of two files.
+/// Steps that go together: of all kinds over many or few paths, or only names, or only the content
+/// of two files.
 pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     let (many, few) = (path(), few_paths());
     let two = prop::sample::select(vec![b"a".to_vec(), b"b".to_vec()]).boxed();

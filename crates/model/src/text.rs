@@ -1,9 +1,11 @@
-//! One line of text for each operation and credential, so that a failing sequence can be kept and replayed.
+//! One line of text for each operation and credential, so that a failing sequence can be kept and
+//! replayed.
 //!
-//! Words are separated by single spaces. Modes are octal, other numbers decimal, `-` is "none" or "not". Paths are
-//! written as they are, except that bytes other than letters, digits and `._/-` become `%` and two hexadecimal
-//! digits, a run of at least eight equal bytes becomes `%(` the byte in hexadecimal `x` its length `)`, and an empty
-//! path, or one that would read as `-`, is marked by a single `%` at the end.
+//! Words are separated by single spaces. Modes are octal, other numbers decimal, `-` is "none" or
+//! "not". Paths are written as they are, except that bytes other than letters, digits and `._/-`
+//! become `%` and two hexadecimal digits, a run of at least eight equal bytes becomes `%(` the byte
+//! in hexadecimal `x` its length `)`, and an empty path, or one that would read as `-`, is marked
+//! by a single `%` at the end.
 
 use crate::{Cred, Kind, Op, Range, Step, TimeSet};
 use std::fmt::{self, Display, Formatter, Write};

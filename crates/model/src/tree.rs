@@ -67,7 +67,8 @@ pub struct Cred {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Vec<u32>,
-    /// Whether the caller has the file-system capabilities (CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN, CAP_FSETID).
+    /// Whether the caller has the file-system capabilities (CAP_DAC_OVERRIDE, CAP_FOWNER,
+    /// CAP_CHOWN, CAP_FSETID).
     pub privileged: bool,
 }
 
@@ -112,7 +113,8 @@ impl Cred {
 pub enum AtimePolicy {
     /// At every read.
     Strict,
-    /// When the access time is not later than the modification or change time, or is a day old; Linux's default.
+    /// When the access time is not later than the modification or change time, or is a day old;
+    /// Linux's default.
     #[default]
     Relative,
     /// Never.
@@ -122,14 +124,15 @@ pub enum AtimePolicy {
 /// The kernel's `fs.protected_*` settings, which forbid more than POSIX does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hardening {
-    /// `protected_hardlinks`: only the owner, or who may read and write a regular file that is neither set-user-id nor
-    /// executable set-group-id, may link to it.
+    /// `protected_hardlinks`: only the owner, or who may read and write a regular file that is
+    /// neither set-user-id nor executable set-group-id, may link to it.
     pub hardlinks: bool,
-    /// `protected_symlinks`: in a sticky directory that anyone may write, the last component is followed only if the link
-    /// belongs to the caller or to the directory's owner.
+    /// `protected_symlinks`: in a sticky directory that anyone may write, the last component is
+    /// followed only if the link belongs to the caller or to the directory's owner.
     pub symlinks: bool,
-    /// `protected_regular`: in a sticky directory that anyone may write (2: or its group), `O_CREAT` opens an existing
-    /// file only if it belongs to the caller or to the directory's owner.
+    /// `protected_regular`: in a sticky directory that anyone may write (2: or its group),
+    /// `O_CREAT` opens an existing file only if it belongs to the caller or to the directory's
+    /// owner.
     pub regular: u8,
 }
 
@@ -390,8 +393,8 @@ impl Model {
         if refused { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Checks what the kernel does before `O_CREAT` opens something that exists; a symbolic link, which is there only
-    /// with `O_NOFOLLOW`, is checked whatever the settings.
+    /// Checks what the kernel does before `O_CREAT` opens something that exists; a symbolic link,
+    /// which is there only with `O_NOFOLLOW`, is checked whatever the settings.
     pub(crate) fn may_open_existing(&self, dir: Ino, ino: Ino, cred: &Cred) -> Result<()> {
         let writable = match (self.node(ino)?.kind(), self.hardening.regular) {
             (Kind::File, 0) => return Ok(()),
@@ -441,7 +444,8 @@ impl Model {
         }
     }
 
-    /// The names in a directory, sorted, with `.` and `..`. Permission to read is checked when a directory is opened.
+    /// The names in a directory, sorted, with `.` and `..`. Permission to read is checked when a
+    /// directory is opened.
     pub fn readdir(&mut self, dir: Ino, now: i64) -> Result<Vec<DirEntry>> {
         let entries = self.entries(dir)?;
         if self.node(dir)?.nlink == 0 {

@@ -1,7 +1,9 @@
-//! Random operations on the model and on the kernel's own file system, as several users, with every outcome compared.
+//! Random operations on the model and on the kernel's own file system, as several users, with every
+//! outcome compared.
 //!
-//! The tests need the superuser (to become others, and to make a temporary directory the root of a thread) and a temporary
-//! directory on ext4, or on a mount of Vellum (`tests/mount/80-model.sh`); elsewhere they say so and pass. `VELLUM_REPLAY=file` replays the steps of a file, a line each.
+//! The tests need the superuser (to become others, and to make a temporary directory the root of a
+//! thread) and a temporary directory on ext4, or on a mount of Vellum (`tests/mount/80-model.sh`);
+//! elsewhere they say so and pass. `VELLUM_REPLAY=file` replays the steps of a file, a line each.
 
 mod kernel;
 
@@ -263,7 +265,8 @@ fn clocks(pair: &Pair) -> Clocks {
     clocks
 }
 
-/// Which of access, modification and change time of each path's inode changed, for inodes that were there before.
+/// Which of access, modification and change time of each path's inode changed, for inodes that were
+/// there before.
 fn changes(pair: &Pair, before: &Clocks, after: &Clocks) -> Vec<(String, [bool; 3], [bool; 3])> {
     let changed = |before: Times, after: Times| {
         [
@@ -294,7 +297,8 @@ fn changes(pair: &Pair, before: &Clocks, after: &Clocks) -> Vec<(String, [bool; 
     changes
 }
 
-/// Compares which times change at each step; access times only if `pause` lets the coarse clock tick in between.
+/// Compares which times change at each step; access times only if `pause` lets the coarse clock
+/// tick in between.
 fn compare_times(steps: &[Step], pause: Option<Duration>) {
     with_pair(|pair| {
         let mut before = clocks(pair);

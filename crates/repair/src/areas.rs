@@ -1,7 +1,9 @@
-//! Names in areas (the namespace *adaptive*): the area table, states, paths, and what leads to names.
+//! Names in areas (the namespace *adaptive*): the area table, states, paths, and what leads to
+//! names.
 //!
-//! Entries and their states are what names are; logs and places are made anew of them. All names go into the area of the root: which other
-//! directories are roots changes nothing but how fast they are renamed.
+//! Entries and their states are what names are; logs and places are made anew of them. All names go
+//! into the area of the root: which other directories are roots changes nothing but how fast they
+//! are renamed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -273,7 +275,8 @@ pub(crate) fn moves(draft: &mut Draft, finish: bool) {
     }
 }
 
-/// The area table: the root's area is in use and the root's, and lines that entries vouch for are sound.
+/// The area table: the root's area is in use and the root's, and lines that entries vouch for are
+/// sound.
 pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() {
         return;
@@ -361,7 +364,8 @@ fn root_area(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// States where nothing sound begins go, and those of entries that another of the same name outweighs.
+/// States where nothing sound begins go, and those of entries that another of the same name
+/// outweighs.
 pub(crate) fn states(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() {
         return;

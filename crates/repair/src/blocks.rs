@@ -15,8 +15,8 @@ use crate::keyed::{self, sound_rows};
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
 
-/// Gives what every block is to which file to `each`: every word of the table that is not zero, or what the files' trees
-/// lead to.
+/// Gives what every block is to which file to `each`: every word of the table that is not zero, or
+/// what the files' trees lead to.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
     if draft.geometry.mapping.has_trees() {
         let trees = trees(draft.overlay, draft.superblock);
@@ -167,8 +167,8 @@ pub(crate) fn content(draft: &Draft, ino: u64) -> (u64, u64) {
     )
 }
 
-/// Blocks of files of which neither inode nor name is left get a file of their number, without a name, where the inode was. (A blank
-/// inode never had blocks, unless it was lost.)
+/// Blocks of files of which neither inode nor name is left get a file of their number, without a
+/// name, where the inode was. (A blank inode never had blocks, unless it was lost.)
 pub(crate) fn ownerless(draft: &mut Draft, survey: &Survey) {
     if !draft.lossy || !draft.wants(Class::MapNobody) {
         return;
@@ -304,9 +304,9 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// A file that has blocks under its number, inside its size, and a root that does not say so has lost
-/// its root: whoever maps a block makes the root durable before the size covers it. Whether there
-/// was one.
+/// A file that has blocks under its number, inside its size, and a root that does not say so has
+/// lost its root: whoever maps a block makes the root durable before the size covers it. Whether
+/// there was one.
 fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
     if rootless.is_empty() {
         return false;
@@ -357,8 +357,9 @@ fn word_at(table: &TablePlan, block: u64) -> u64 {
     at.expect("the block was found by its word")
 }
 
-/// Of two blocks that both say that they are the same part of a file the one stays that was written,
-/// then the one that readers find first. Another one that has other bytes goes to lost+found.
+/// Of two blocks that both say that they are the same part of a file the one stays that was
+/// written, then the one that readers find first. Another one that has other bytes goes to
+/// lost+found.
 fn settle_twice(
     draft: &mut Draft,
     survey: &Survey,
@@ -395,7 +396,8 @@ fn settle_twice(
     }
 }
 
-/// Makes a block, whose word is at `at`, a file in lost+found; `kept` stays in the file that it claims to be of.
+/// Makes a block, whose word is at `at`, a file in lost+found; `kept` stays in the file that it
+/// claims to be of.
 fn rescue_block(
     draft: &mut Draft,
     survey: &Survey,

@@ -1,15 +1,18 @@
 //! From one namespace to another, with the pool closed.
 //!
-//! The other namespace's structures are written into metadata slots that nothing uses. What makes them count, in inodes, the chunk
-//! table and the superblock, is a list of stores in slots that nothing uses either ([`vellum_layout::PendingBlock`]). Then the state
-//! word decides: before it the pool is the old one, closed in order; behind it the stores are made, by whoever comes
-//! first, and made again if that is interrupted. Names keep their cookies and their times; what removed names left is dropped.
+//! The other namespace's structures are written into metadata slots that nothing uses. What makes
+//! them count, in inodes, the chunk table and the superblock, is a list of stores in slots that
+//! nothing uses either ([`vellum_layout::PendingBlock`]). Then the state word decides: before it
+//! the pool is the old one, closed in order; behind it the stores are made, by whoever comes first,
+//! and made again if that is interrupted. Names keep their cookies and their times; what removed
+//! names left is dropped.
 //!
-//! In a pool that has its data elsewhere and no log nothing is to be taken back when the conversion is planned, and none of its stores makes a version:
-//! what decides is the same one word.
+//! In a pool that has its data elsewhere and no log nothing is to be taken back when the conversion
+//! is planned, and none of its stores makes a version: what decides is the same one word.
 //!
-//! In a pool with a log the log is emptied first, as for a repair. All that comes before the decision, and the state word, are one record; then the
-//! log is emptied again, and the stores are made at home.
+//! In a pool with a log the log is emptied first, as for a repair. All that comes before the
+//! decision, and the state word, are one record; then the log is emptied again, and the stores are
+//! made at home.
 
 mod area;
 
@@ -292,7 +295,8 @@ impl<'a> Making<'a> {
             .set_bytes(self.survey.geometry.slot_at(slot), &whole);
     }
 
-    /// Lays the names of all directories anew, and what leads to them; gives how many directories there are.
+    /// Lays the names of all directories anew, and what leads to them; gives how many directories
+    /// there are.
     fn lay_names(&mut self, to: NamespaceKind) -> Result<u64, ConvertError> {
         let mut names: Vec<&Name> = self.survey.logs.names.iter().collect();
         names.retain(|name| name.alive);
@@ -374,7 +378,8 @@ impl<'a> Making<'a> {
         self.lay_log(dir, &entries)
     }
 
-    /// Lays a log that names entries, each given by its cookie and its slot; gives its first extent.
+    /// Lays a log that names entries, each given by its cookie and its slot; gives its first
+    /// extent.
     fn lay_log(&mut self, dir: &Node, entries: &[(u64, u64)]) -> Result<u64, ConvertError> {
         let owner = LogOwner {
             slot: dir.slot,
@@ -397,8 +402,8 @@ impl<'a> Making<'a> {
         Ok(slot)
     }
 
-    /// Lays the superblock of the other namespace over every copy, retires records of journals, and has the next opening find out what a
-    /// close saves.
+    /// Lays the superblock of the other namespace over every copy, retires records of journals, and
+    /// has the next opening find out what a close saves.
     fn lay_entrance(&self, to: NamespaceKind) {
         let mut superblock = self.superblock.clone();
         let fs = &mut superblock.file_systems[0];
@@ -464,7 +469,8 @@ impl<'a> Making<'a> {
         Ok(slots)
     }
 
-    /// Gives back chunks of which nothing will be used, but those of the blocks at `kept`; the stores that make zeros of them.
+    /// Gives back chunks of which nothing will be used, but those of the blocks at `kept`; the
+    /// stores that make zeros of them.
     fn give_back_chunks(&self, kept: &[u64]) -> Vec<PendingStore> {
         let Some(superblock) = survey::superblock(self.overlay) else {
             return Vec::new();
@@ -489,7 +495,8 @@ impl<'a> Making<'a> {
         chunks.into_iter().map(give_back).collect()
     }
 
-    /// Lays the list of stores into the blocks at `slots`: those inside, then each copy of the superblock. Gives the word that leads to it.
+    /// Lays the list of stores into the blocks at `slots`: those inside, then each copy of the
+    /// superblock. Gives the word that leads to it.
     fn lay_stores(&self, inner: &[PendingStore], slots: &[u64]) -> (u64, u64) {
         let copies = self.copies();
         let parts = inner.chunks(PENDING_MAX);
@@ -524,7 +531,8 @@ impl<'a> Making<'a> {
 /// Converts a pool, and tells how many words it has written, of how many.
 ///
 /// # Errors
-/// The medium failed. Before the decision the pool is what it was; behind it [`finish_conversion`] goes on.
+/// The medium failed. Before the decision the pool is what it was; behind it [`finish_conversion`]
+/// goes on.
 pub fn convert(
     pool: &impl Persistent,
     conversion: &Conversion,

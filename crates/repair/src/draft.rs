@@ -201,7 +201,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) tails: HashMap<u64, Tail>,
     /// Paths of directories that got a name in this round, by inode.
     pub(crate) paths: HashMap<u64, Vec<u8>>,
-    /// Directories (inodes) and cookies of the names that there are, where the round asked for them.
+    /// Directories (inodes) and cookies of the names that there are, where the round asked for
+    /// them.
     pub(crate) cookies: HashSet<(u64, u64)>,
     pub(crate) taken: Taken,
 }

@@ -33,22 +33,25 @@ pub(crate) fn superblocks(draft: &mut Draft) {
     }
 }
 
-/// Whether blocks of the versions are among those that cannot be read: nobody knows all that would have to be taken back.
+/// Whether blocks of the versions are among those that cannot be read: nobody knows all that would
+/// have to be taken back.
 fn are_versions_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let geometry = superblock.geometry();
     let versions = geometry.versions_at..geometry.versions_at + geometry.versions_bytes;
     lost.range(versions).next().is_some()
 }
 
-/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before anything else.
+/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before
+/// anything else.
 pub(crate) fn is_ahead(image: &dyn Image, superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let found = survey::versions(image, superblock);
     let can_be_told = |found: &Versions| found.is_sound() && !are_versions_lost(superblock, lost);
     found.is_some_and(|found| can_be_told(&found) && found.is_ahead())
 }
 
-/// Lets everything count as committed, with its data, where nobody knows what was not: what was committed is whole that way. Gives the pieces of
-/// metadata whose data may not have arrived; of a pool that was closed all had.
+/// Lets everything count as committed, with its data, where nobody knows what was not: what was
+/// committed is whole that way. Gives the pieces of metadata whose data may not have arrived; of a
+/// pool that was closed all had.
 pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<Versions> {
     let plan = VersionsPlan::of(&draft.geometry)?;
     let found = survey::versions(draft.overlay, draft.superblock)?;
@@ -167,8 +170,9 @@ fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
     set_chunk_word(draft, chunk, ChunkWord::new(chunk, kind, 0), what);
 }
 
-/// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone lacks a part of its words: then it is that, if it can
-/// be no other one, and no other chunk says that it is.
+/// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone
+/// lacks a part of its words: then it is that, if it can be no other one, and no other chunk says
+/// that it is.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     match *draft.table_plan().missing() {
         [TablePart { zone, part, .. }] if !is_claimed(draft, (zone, part)) => {
@@ -183,7 +187,8 @@ fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     }
 }
 
-/// Whether a chunk says that it has this part of the words of an added zone. Where several do, nobody knows which it is.
+/// Whether a chunk says that it has this part of the words of an added zone. Where several do,
+/// nobody knows which it is.
 fn is_claimed(draft: &Draft, part: (u32, u64)) -> bool {
     table_parts(&draft.geometry, |at| draft.word(at)).any(|(of, _)| of == part)
 }

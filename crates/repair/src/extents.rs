@@ -13,7 +13,8 @@ pub(crate) struct Log {
     pub(crate) extents: Vec<(u64, Vec<u8>)>,
 }
 
-/// A log that names `entries`, each by its cookie and its slot, in order of cookies. `take` gives room.
+/// A log that names `entries`, each by its cookie and its slot, in order of cookies. `take` gives
+/// room.
 ///
 /// # Errors
 /// Those of `take`.

@@ -155,8 +155,9 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
     }
 }
 
-/// Makes an inode anew of which nothing is left, from the entry that names it: an inode is durable before its name, and one that was
-/// freed keeps its generation, so a blank one was lost. `false`: it is not blank, or its content is lost with it.
+/// Makes an inode anew of which nothing is left, from the entry that names it: an inode is durable
+/// before its name, and one that was freed keeps its generation, so a blank one was lost. `false`:
+/// it is not blank, or its content is lost with it.
 pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
     let slot = name.ino;
     if slot == 0 || survey.nodes.find(slot) != Found::Free {

@@ -117,8 +117,8 @@ fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
 /// Frees entries that nobody has, and settles those that are there twice, or that name one block;
 /// then makes counts right.
 ///
-/// Copies of blocks spare also those that are freed here: until the table is written, which is after the copies are, files
-/// still have them.
+/// Copies of blocks spare also those that are freed here: until the table is written, which is
+/// after the copies are, files still have them.
 pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     let Some(plan) = plan(draft) else {
         return;
@@ -170,7 +170,8 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     }
 }
 
-/// Lets an entry have its block, or a copy if the block is in `taken`, with the id that has it. Whether it stays.
+/// Lets an entry have its block, or a copy if the block is in `taken`, with the id that has it.
+/// Whether it stays.
 fn settle_block(
     draft: &mut Draft,
     room: &mut Room,
@@ -228,8 +229,8 @@ fn free(draft: &mut Draft, class: Class, row: &Row, what: &str) {
     }
 }
 
-/// Makes entry `i` count what follows it at most, and the others know that it does. `rows` are in the
-/// order of their keys.
+/// Makes entry `i` count what follows it at most, and the others know that it does. `rows` are in
+/// the order of their keys.
 fn mend_counts(draft: &mut Draft, rows: &mut [Row], i: usize) {
     let first = rows[i];
     let mut following = 0;

@@ -84,8 +84,8 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Drops from the logs the entries that were removed: they are kept only until they are recycled. The times that they
-/// tell of their directories are in the inodes by now.
+/// Drops from the logs the entries that were removed: they are kept only until they are recycled.
+/// The times that they tell of their directories are in the inodes by now.
 pub(crate) fn drop_dead(draft: &mut Draft) {
     if !draft.wants(Class::Unnamed) || !draft.wants(Class::DirectoryTimes) {
         return;
@@ -133,7 +133,8 @@ fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
     }
 }
 
-/// Makes the stores after which the directory is rid of what is wrong, with a name or with what is none.
+/// Makes the stores after which the directory is rid of what is wrong, with a name or with what is
+/// none.
 fn be_rid_of(draft: &Draft, issue: &Issue, name: Option<&Name>) {
     match name {
         Some(name) if draft.has_areas() => draft.drop_name(name),

@@ -30,8 +30,8 @@ pub struct LostBytes {
     pub offset: u64,
     /// How many there are.
     pub bytes: u64,
-    /// They lie where nothing can be read. Otherwise what said where they lie is lost, if they were any: they read as zeros, as a hole
-    /// does.
+    /// They lie where nothing can be read. Otherwise what said where they lie is lost, if they were
+    /// any: they read as zeros, as a hole does.
     pub is_certain: bool,
 }
 
@@ -103,8 +103,8 @@ fn held(geometry: &Geometry, table: &TablePlan, replica_at: u64, at: u64) -> Str
     }
 }
 
-/// The bytes of files that are lost: those in blocks that cannot be read, and those whose places were in lost blocks of the
-/// mapping table. Nothing is read if all of the metadata could be.
+/// The bytes of files that are lost: those in blocks that cannot be read, and those whose places
+/// were in lost blocks of the mapping table. Nothing is read if all of the metadata could be.
 pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> Vec<LostBytes> {
     if lost.is_empty() && before.complete {
         return Vec::new();
@@ -123,8 +123,8 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
     files.lost
 }
 
-/// Tells the files whose bytes, written shortly before a crash, may not have arrived: their metadata were changed by transactions that may not
-/// have been committed.
+/// Tells the files whose bytes, written shortly before a crash, may not have arrived: their
+/// metadata were changed by transactions that may not have been committed.
 pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
     let Some(versions) = versions else {
         return;
@@ -146,7 +146,8 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
     }
 }
 
-/// The lines of the mapping table that are lost. Where one of an added zone is, a block of any home line may have been there.
+/// The lines of the mapping table that are lost. Where one of an added zone is, a block of any home
+/// line may have been there.
 fn lost_lines(draft: &Draft, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
     let (geometry, plan) = (&draft.geometry, draft.table_plan());
     let blocks = lost.iter().flat_map(|&at| plan.blocks_in(at, BLOCK_BYTES));

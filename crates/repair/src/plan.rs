@@ -84,8 +84,8 @@ impl Plan {
         self.lost.iter().any(|lost| lost.is_certain)
     }
 
-    /// The exit status of fsck(8), once the plan is applied: 0 nothing was wrong, 1 all is mended, 4
-    /// damage is left, 8 the pool cannot be repaired because not all of it can be read; sums are
+    /// The exit status of fsck(8), once the plan is applied: 0 nothing was wrong, 1 all is mended,
+    /// 4 damage is left, 8 the pool cannot be repaired because not all of it can be read; sums are
     /// possible.
     pub fn exit_code(&self) -> i32 {
         let unreadable = if self.before.complete || self.refused.is_none() {
@@ -137,7 +137,8 @@ const ROUNDS_MAX: usize = 200;
 type Step = fn(&mut Draft, &Survey);
 
 /// In this order because each relies on those before it: chunks say where anything is, the root
-/// where names begin, logs and areas what is named, names what is lost, names and what is lost all paths.
+/// where names begin, logs and areas what is named, names what is lost, names and what is lost all
+/// paths.
 const STEPS: &[Step] = &[
     entrance::chunks,
     inodes::root,
@@ -328,9 +329,10 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// One pass or, if there is no room for what has lost its place, two: one after which the entries are gone that were
-    /// removed long ago, and another that takes their room, since nothing new is written where something is still referred to. Between
-    /// them the pool is under repair. `None`: there is no room even so.
+    /// One pass or, if there is no room for what has lost its place, two: one after which the
+    /// entries are gone that were removed long ago, and another that takes their room, since
+    /// nothing new is written where something is still referred to. Between them the pool is under
+    /// repair. `None`: there is no room even so.
     fn passes(&self, image: &dyn Image, before: &Report) -> Option<Vec<Pass>> {
         let pass = self.pass(&Overlay::new(image, &self.lost), before, false);
         if !pass.lacks_room {
@@ -343,8 +345,8 @@ impl Making<'_> {
         (!second.lacks_room).then(|| vec![first, second])
     }
 
-    /// Mends what `overlay` shows, of which the checker says `before`, and lays it over. Entries that were removed give up their room
-    /// if `drops_dead`.
+    /// Mends what `overlay` shows, of which the checker says `before`, and lays it over. Entries
+    /// that were removed give up their room if `drops_dead`.
     fn pass(&self, overlay: &Overlay, before: &Report, drops_dead: bool) -> Pass {
         let Making {
             superblock,

@@ -1,9 +1,11 @@
 //! Pools with a log: a repair of one is an epoch, the only one in its log.
 //!
-//! First what the log says goes home, and the log is emptied. An anchor that knows no sum of home comes before that: from then on an opening
-//! takes home as it is, whatever part of the records' lines has arrived, and lays the records over it, which still are there. Another
-//! anchor, behind the lines, gives the records up, with a salt that none had before: nothing that lies in the log's area is taken for the record
-//! of an epoch to come. Then all that is mended inside the pool is one record, so that it is mended, or not, whatever a power cut leaves of it.
+//! First what the log says goes home, and the log is emptied. An anchor that knows no sum of home
+//! comes before that: from then on an opening takes home as it is, whatever part of the records'
+//! lines has arrived, and lays the records over it, which still are there. Another anchor, behind
+//! the lines, gives the records up, with a salt that none had before: nothing that lies in the
+//! log's area is taken for the record of an epoch to come. Then all that is mended inside the pool
+//! is one record, so that it is mended, or not, whatever a power cut leaves of it.
 
 use std::collections::BTreeMap;
 
@@ -72,8 +74,8 @@ pub(crate) fn take_home(overlay: &Overlay, log: &RedoLog, superblock: &Superbloc
     ]
 }
 
-/// Makes one record of what `made` changes inside of `home`, which has all that the log said, if that is anything; gives what is changed
-/// elsewhere, and then that.
+/// Makes one record of what `made` changes inside of `home`, which has all that the log said, if
+/// that is anything; gives what is changed elsewhere, and then that.
 pub(crate) fn as_epoch(
     home: &Overlay,
     log: &RedoLog,

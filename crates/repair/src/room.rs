@@ -157,8 +157,8 @@ impl Tail {
 }
 
 impl Draft<'_> {
-    /// Takes `count` metadata slots of a chunk of `kind`: such as hold nothing but zeros if there are
-    /// any, for what looks unused may be what somebody searches for.
+    /// Takes `count` metadata slots of a chunk of `kind`: such as hold nothing but zeros if there
+    /// are any, for what looks unused may be what somebody searches for.
     pub(crate) fn take_slots(
         &mut self,
         survey: &Survey,

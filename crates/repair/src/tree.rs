@@ -93,8 +93,8 @@ fn break_circles(draft: &mut Draft, survey: &Survey, names: &HashMap<u32, Vec<&N
     }
 }
 
-/// Of two entries of one name the first stays; what the other names keeps its other names, or goes to
-/// lost+found.
+/// Of two entries of one name the first stays; what the other names keeps its other names, or goes
+/// to lost+found.
 pub(crate) fn duplicates(draft: &mut Draft, survey: &Survey) {
     for (first, second) in survey.duplicates() {
         let (first, second) = (&survey.logs.names[first], &survey.logs.names[second]);

@@ -1,8 +1,9 @@
-//! The trees of files. One with anything wrong gets another in its place, made of what is sound of it.
+//! The trees of files. One with anything wrong gets another in its place, made of what is sound of
+//! it.
 //!
-//! The words of a tree vouch for themselves, for their file and for their place in it, so what is sound is
-//! the file's and what is not leads nowhere. The new nodes lie in slots that nothing uses, and one word, in the inode,
-//! leads to them.
+//! The words of a tree vouch for themselves, for their file and for their place in it, so what is
+//! sound is the file's and what is not leads nowhere. The new nodes lie in slots that nothing uses,
+//! and one word, in the inode, leads to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -184,8 +185,8 @@ struct Planned {
     bytes: Vec<u8>,
 }
 
-/// Lays a tree of `parts`, in the order of their logical blocks; gives the inode's word. `None`: there
-/// is no room.
+/// Lays a tree of `parts`, in the order of their logical blocks; gives the inode's word. `None`:
+/// there is no room.
 fn plant(
     draft: &mut Draft,
     survey: &Survey,

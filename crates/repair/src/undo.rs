@@ -1,9 +1,10 @@
 //! What a repair overwrites, saved so that it can be put back.
 //!
-//! An undo file has a head and a record for every line (64 bytes) of the pool that the plan changes:
-//! its pool offset, its bytes before, and its bytes after; a line that passes through other bytes has a record for those, too. The bytes after are there so that a pool
-//! that was used since the repair is not torn: what is put back must find each word as the repair
-//! found or left it.
+//! An undo file has a head and a record for every line (64 bytes) of the pool that the plan
+//! changes: its pool offset, its bytes before, and its bytes after; a line that passes through
+//! other bytes has a record for those, too. The bytes after are there so that a pool that was used
+//! since the repair is not torn: what is put back must find each word as the repair found or left
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -200,8 +201,8 @@ impl Undo {
         self.lines.len() as u64 * LINE_BYTES
     }
 
-    /// Puts back what the repair overwrote, also after a repair or a restoring that was not finished.
-    /// The pool counts as under repair until all is back.
+    /// Puts back what the repair overwrote, also after a repair or a restoring that was not
+    /// finished. The pool counts as under repair until all is back.
     ///
     /// # Errors
     /// The pool is another, or was changed since: then nothing is written. The medium failed.
@@ -255,9 +256,10 @@ impl Undo {
         settle()
     }
 
-    /// The lines with the turns in which they are put back, each durable before the next. All at once, but for a pool with a log: what it says
-    /// goes as it came, the record that mended it first and what had gone home last, so that whatever a power cut leaves of the restoring, the log
-    /// tells of a whole pool.
+    /// The lines with the turns in which they are put back, each durable before the next. All at
+    /// once, but for a pool with a log: what it says goes as it came, the record that mended it
+    /// first and what had gone home last, so that whatever a power cut leaves of the restoring, the
+    /// log tells of a whole pool.
     fn in_turn<'u>(&self, lines: Vec<&'u Line>, pool: &impl Persistent) -> Vec<(u8, &'u Line)> {
         let found = superblock(&vellum_check::MemoryImage(pool));
         let found = found.filter(|found| found.geometry().is_logged());

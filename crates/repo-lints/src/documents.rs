@@ -1,5 +1,5 @@
-//! House rules for the documents: links lead somewhere, lines end at 120 columns, decision records are
-//! numbered.
+//! House rules for the documents: links lead somewhere, lines end at 120 columns, decision records
+//! are numbered.
 
 use crate::{Finding, Source};
 
@@ -35,7 +35,8 @@ pub fn check_links(document: &Source, exists: impl Fn(&str) -> bool) -> Vec<Find
     findings
 }
 
-/// Checks that no line of prose is too long. Tables, code, and words without a space cannot be broken.
+/// Checks that no line of prose is too long. Tables, code, and words without a space cannot be
+/// broken.
 pub fn check_width(document: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut in_code = false;

@@ -25,7 +25,8 @@ pub enum Manual {
 /// Where the manual pages go.
 #[derive(Args, Debug)]
 pub struct Man {
-    /// Write a page for every command to this directory, instead of the main page to standard output
+    /// Write a page for every command to this directory, instead of the main page to standard
+    /// output
     #[arg(long)]
     pub dir: Option<PathBuf>,
 }

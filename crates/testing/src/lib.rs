@@ -1,4 +1,5 @@
-//! What the tests of several crates share: what a program did, and what was expected of it; a slice of many cases.
+//! What the tests of several crates share: what a program did, and what was expected of it; a slice
+//! of many cases.
 #![forbid(unsafe_code)]
 
 mod slice;

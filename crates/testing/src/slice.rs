@@ -1,5 +1,6 @@
-//! A short run tries some of many cases. Which, follows from their names and from the sources that they are about, so that a run fails for a
-//! change, and not by chance. The long form (`VELLUM_WHOLE=1`) tries all.
+//! A short run tries some of many cases. Which, follows from their names and from the sources that
+//! they are about, so that a run fails for a change, and not by chance. The long form
+//! (`VELLUM_WHOLE=1`) tries all.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -8,8 +9,9 @@ pub fn is_whole() -> bool {
     std::env::var_os("VELLUM_WHOLE").is_some_and(|value| value == "1")
 }
 
-/// One in `of` of `cases`, at least one if there are any, in their order: those whose keys have the lowest hashes. A key is the name of the
-/// case and the source that it is about. All of them in the long form.
+/// One in `of` of `cases`, at least one if there are any, in their order: those whose keys have the
+/// lowest hashes. A key is the name of the case and the source that it is about. All of them in the
+/// long form.
 pub fn slice<T>(
     of: usize,
     cases: impl IntoIterator<Item = T>,

@@ -34,7 +34,8 @@ pub(super) struct Requests {
 }
 
 impl Disk {
-    /// The device of the file system that `dir` lies on; none where that has no device, or one that counts nothing.
+    /// The device of the file system that `dir` lies on; none where that has no device, or one that
+    /// counts nothing.
     pub(super) fn of(dir: &Path) -> Result<Option<Self>> {
         let stat = rustix::fs::stat(dir).map_err(doing(format!("look at {}", dir.display())))?;
         let (major, minor) = (

@@ -9,7 +9,8 @@ use crate::workloads::Place;
 
 const ROOT: &str = "ffsb";
 const LABELS: [&str; 1] = ["operation"];
-/// As in the paper: directories, bytes of a request, and, in Table 4, KiB of files with their weights in percent.
+/// As in the paper: directories, bytes of a request, and, in Table 4, KiB of files with their
+/// weights in percent.
 const DIRS: u64 = 100;
 const REQUEST: u64 = 4 << 10;
 const SIZES: [(u64, u64); 10] = [
@@ -26,7 +27,8 @@ const SIZES: [(u64, u64); 10] = [
 ];
 /// Kinds of operations, of equal weight.
 const KINDS: u64 = 10;
-/// Part of the pool that files may take: beyond that none are made, and what would be appended is written over.
+/// Part of the pool that files may take: beyond that none are made, and what would be appended is
+/// written over.
 const FILLED: u64 = 2;
 
 struct Ffsb {

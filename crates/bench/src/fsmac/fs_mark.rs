@@ -23,7 +23,8 @@ const LABELS: [&str; 5] = [
 /// Places of the labels with threads, and of the last one.
 const BY_THREADS: usize = 1;
 const APPEND: usize = 4;
-/// Files that are synced, for each that other figures sync: what syncs leave to the background is to be done while they go on.
+/// Files that are synced, for each that other figures sync: what syncs leave to the background is
+/// to be done while they go on.
 const SYNCED: usize = 4;
 /// What is asked: as fast as ext4, times; two threads as fast as one, times.
 const FILES_ASKED: f64 = 3.0;

@@ -112,7 +112,8 @@ impl Grids {
         Some(Target::at_least(what, ratio, asked))
     }
 
-    /// That what the figure is about takes at most so many times as long at one label as at another one.
+    /// That what the figure is about takes at most so many times as long at one label as at another
+    /// one.
     pub(super) fn flat(&self, label: &str, to: &str, asked: f64) -> Option<Target> {
         let what = format!("{}, {label} over {to}", self.own);
         let ratio = self.times.over_labels(self.own, label, to)?;

@@ -1,9 +1,10 @@
-//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log, and for those with metadata in persistent
-//! memory, beside ext4 on the same disk.
+//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log, and for those
+//! with metadata in persistent memory, beside ext4 on the same disk.
 //!
-//! A pool is a file on that disk; ext4 lies on a loop device over another one. Each round lets every side do the same,
-//! one after the other; the first round is not counted. Ratios are of values taken in one round.
-//! Beside the times stands what the disk was asked for, until all that had been done was durable.
+//! A pool is a file on that disk; ext4 lies on a loop device over another one. Each round lets
+//! every side do the same, one after the other; the first round is not counted. Ratios are of
+//! values taken in one round. Beside the times stands what the disk was asked for, until all that
+//! had been done was durable.
 
 mod disk;
 mod ffsb;
@@ -84,11 +85,12 @@ pub struct FsmacOptions {
     /// Directory on the disk that is measured, for the pools and for the file under ext4
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub disk: PathBuf,
-    /// Directory in memory, or on persistent memory, for the metadata of pools that have only their data on the disk
+    /// Directory in memory, or on persistent memory, for the metadata of pools that have only their
+    /// data on the disk
     #[arg(long, value_name = "DIR", default_value = crate::peer::MEMORY_DIR)]
     pub metadata: PathBuf,
-    /// Directory of a file system to compare with, or `ext4-ram`; if not said, an ext4 is made on a loop device over a file on the
-    /// disk (superuser)
+    /// Directory of a file system to compare with, or `ext4-ram`; if not said, an ext4 is made on a
+    /// loop device over a file on the disk (superuser)
     #[arg(long, value_name = "DIR")]
     pub peer: Option<String>,
     /// How the report is given
@@ -112,7 +114,8 @@ pub struct FsmacOptions {
     /// Bytes of a pool, and of the file under ext4
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub pool_bytes: u64,
-    /// Personalities, how many threads run them and how often; their sets of files are `--names` large
+    /// Personalities, how many threads run them and how often; their sets of files are `--names`
+    /// large
     #[command(flatten)]
     pub personalities: PersonalityOptions,
 }
@@ -120,7 +123,8 @@ pub struct FsmacOptions {
 /// How personalities run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PersonalityOptions {
-    /// Personalities: fileserver, webproxy, webserver, varmail, or files; all of these if none is named
+    /// Personalities: fileserver, webproxy, webserver, varmail, or files; all of these if none is
+    /// named
     #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
     pub workload: Vec<String>,
     /// Threads of personalities; as many as there are processors if not said

@@ -1,7 +1,9 @@
-//! How long a pool with a log takes to be opened: as closing leaves it, as a kill does, and as a power cut does.
+//! How long a pool with a log takes to be opened: as closing leaves it, as a kill does, and as a
+//! power cut does.
 //!
-//! What is killed is a process of its own, which renames files and ends without closing anything. Of what it leaves in memory the next opening
-//! makes use; one that is told to give that up finds what a power cut leaves, the log.
+//! What is killed is a process of its own, which renames files and ends without closing anything.
+//! Of what it leaves in memory the next opening makes use; one that is told to give that up finds
+//! what a power cut leaves, the log.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
@@ -126,7 +128,8 @@ impl Left {
         Ok(pool.close()?)
     }
 
-    /// Has another process open the pool, rename files, and be killed; gives the bytes in the log then.
+    /// Has another process open the pool, rename files, and be killed; gives the bytes in the log
+    /// then.
     fn leave(&self, is_synced: bool) -> Result<u64> {
         let program = std::env::current_exe().map_err(doing("find this program"))?;
         let words = std::env::args_os().skip(1);
@@ -160,7 +163,8 @@ impl Left {
         Ok([cut, closed, not_cached, killed].map(Some))
     }
 
-    /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is there, and closes it; gives the time that opening took.
+    /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is
+    /// there, and closes it; gives the time that opening took.
     fn open(&self, left: Option<FoundImage>) -> Result<Duration> {
         let options = PoolOptions {
             last_epoch: left == Some(FoundImage::None),
@@ -238,7 +242,8 @@ fn fill(place: &impl Place, files: usize, interrupt: &Interrupt) -> Result<()> {
     Ok(())
 }
 
-/// Renames as many files as fill a log, of no more than half of them, or gives them their names back.
+/// Renames as many files as fill a log, of no more than half of them, or gives them their names
+/// back.
 fn rename(place: &impl Place, files: usize) -> Result<()> {
     let [from, to] = match place.stat(&name("old", 0)) {
         Ok(_) => ["old", "new"],
@@ -272,7 +277,8 @@ fn text(name: String) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// What the process does that is to be killed: opens the pool, renames as many files as fill the log, says how many bytes are in it, and is gone.
+/// What the process does that is to be killed: opens the pool, renames as many files as fill the
+/// log, says how many bytes are in it, and is gone.
 ///
 /// # Errors
 /// The pool is not one that [`Left::make`] made, or the medium failed.

@@ -13,7 +13,8 @@ const LABELS: [&str; 4] = ["create", "rename", "unlink", "mkdir"];
 /// How many times as fast as ext4, but for mkdir, of which nothing is asked.
 const ASKED: f64 = 8.0;
 
-/// Names in one directory, made as files, renamed, removed in another order, and made as directories.
+/// Names in one directory, made as files, renamed, removed in another order, and made as
+/// directories.
 pub(super) struct Names {
     made: Vec<CString>,
     renamed: Vec<CString>,

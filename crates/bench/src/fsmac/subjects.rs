@@ -146,7 +146,8 @@ impl<'a> Setting<'a> {
         Ok(vec![self.split(disk, Durability::default())?, memory])
     }
 
-    /// The split pool with its data in memory, too, so that syncing them costs a call and nothing else.
+    /// The split pool with its data in memory, too, so that syncing them costs a call and nothing
+    /// else.
     pub(super) fn split_in_memory(&self) -> Result<Vec<Subject>> {
         let memory = &self.options.metadata;
         Ok(vec![self.split(memory, Durability::default())?])
@@ -264,7 +265,8 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// Lets every subject do `work`, round by round. Sentences are about the first of them, ratios are to the last.
+    /// Lets every subject do `work`, round by round. Sentences are about the first of them, ratios
+    /// are to the last.
     pub(super) fn measure(
         &self,
         sheet: &Sheet,

@@ -59,16 +59,16 @@ impl<'a> Setting<'a> {
         self.options.file_bytes / BLOCK_BYTES
     }
 
-    /// For each mapping a pool with so many blocks, files in it to have a layout score. No memory is taken
-    /// for data.
+    /// For each mapping a pool with so many blocks, files in it to have a layout score. No memory
+    /// is taken for data.
     pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let bytes = blocks * BLOCK_BYTES;
         let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
         subjects(bytes, metadata, layout_score, Subject::hollow)
     }
 
-    /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made anew with
-    /// most inserts, and cannot be used again while somebody is in an operation.
+    /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made
+    /// anew with most inserts, and cannot be used again while somebody is in an operation.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
         let metadata = (bytes / 4).max(METADATA_MIN_BYTES);
         subjects(bytes, metadata, self.options.layout_score, Subject::hollow)
@@ -197,7 +197,8 @@ impl Subject {
         })
     }
 
-    /// What is to be said of a pool that the kernel had no large pages for: its times are not to be compared.
+    /// What is to be said of a pool that the kernel had no large pages for: its times are not to be
+    /// compared.
     pub(super) fn shortcoming(&self) -> Option<String> {
         (self.gathered < GATHERED_MIN).then(|| {
             format!(

@@ -74,8 +74,8 @@ impl Access {
         self.with_ops(self.ops.min(ops))
     }
 
-    /// First blocks of `ops` requests below `blocks`, each within it; one twice only if there are fewer
-    /// places.
+    /// First blocks of `ops` requests below `blocks`, each within it; one twice only if there are
+    /// fewer places.
     fn places(&self, blocks: u64, ops: usize) -> Vec<u64> {
         let places = (blocks / self.blocks).max(1);
         let salt = self.round as u64;
@@ -212,8 +212,8 @@ impl<'s> Case<'s> {
         Ok(Sample::mean(&samples.collect::<Result<Vec<_>>>()?))
     }
 
-    /// Inserts blocks behind those that are there, from the first on or at random, and takes them away
-    /// again.
+    /// Inserts blocks behind those that are there, from the first on or at random, and takes them
+    /// away again.
     pub(super) fn insert(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
         let (room, blocks) = (room(self.blocks), access.blocks as usize);
         // Half of the room at most, so that there are holes left between them.

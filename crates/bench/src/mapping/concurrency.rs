@@ -148,8 +148,8 @@ impl<'s> Files<'s> {
         Ok(Sample::mean(&samples))
     }
 
-    /// What one thread does. Blocks of a file that threads share are each thread's by turns, as those
-    /// get them that append together.
+    /// What one thread does. Blocks of a file that threads share are each thread's by turns, as
+    /// those get them that append together.
     fn work(
         &self,
         work: Work,

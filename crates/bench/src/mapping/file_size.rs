@@ -12,8 +12,8 @@ use crate::report::Outcome;
 const BLOCKS: [u64; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 18, 1 << 20];
 /// The largest is so many times `--file-bytes` at most.
 const LARGEST: u64 = 4;
-/// The pool's blocks, as a multiple of those that files may have: how full it is makes a difference of
-/// its own.
+/// The pool's blocks, as a multiple of those that files may have: how full it is makes a difference
+/// of its own.
 const ROOM: u64 = 2;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {

@@ -113,9 +113,9 @@ impl Grid {
         Some(&self.samples[side])
     }
 
-    /// How much a side depends on what is varied: its greatest value over its least. Each is taken as a ratio
-    /// to that at the first label in the same round, of which the median counts, so that what differs between
-    /// rounds does not matter.
+    /// How much a side depends on what is varied: its greatest value over its least. Each is taken
+    /// as a ratio to that at the first label in the same round, of which the median counts, so that
+    /// what differs between rounds does not matter.
     pub(crate) fn dependence(&self, side: &str) -> Option<f64> {
         let samples = self.samples_of(side)?;
         let first = samples.first()?;
@@ -162,7 +162,8 @@ impl Grid {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// How much more a side takes at the last label than at the first one: the median over the rounds.
+    /// How much more a side takes at the last label than at the first one: the median over the
+    /// rounds.
     pub(crate) fn last_less_first(&self, side: &str) -> Option<f64> {
         let samples = self.samples_of(side)?;
         let rounds = samples.last()?.iter().zip(samples.first()?);
@@ -172,7 +173,8 @@ impl Grid {
         (!more.is_empty()).then(|| median(&more))
     }
 
-    /// That a side is not to depend on what is varied, with its probes, which no disturbance changes.
+    /// That a side is not to depend on what is varied, with its probes, which no disturbance
+    /// changes.
     pub(crate) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
         let probes = self.probes(side)?;
         let what = format!("{side}, dearest over cheapest {varied}, {what} ({probes} probes)");
@@ -243,8 +245,9 @@ pub(crate) fn at<'f>(figure: &'f Figure, series: &str, label: &str) -> Option<&'
     figure.series(series)?.at(label)
 }
 
-/// What a figure shows, in sentences that name its numbers: the values of the series `own`, what those of others are
-/// over them, and probes. `over` gives a series' value at a label over that of `own`.
+/// What a figure shows, in sentences that name its numbers: the values of the series `own`, what
+/// those of others are over them, and probes. `over` gives a series' value at a label over that of
+/// `own`.
 pub(crate) fn told(
     figure: &Figure,
     own: &str,
@@ -331,7 +334,8 @@ mod tests {
         grid
     }
 
-    /// Rounds that are slow as a whole do not make a side depend on anything; the first does not count.
+    /// Rounds that are slow as a whole do not make a side depend on anything; the first does not
+    /// count.
     #[test]
     fn dependence_is_of_values_of_the_same_round() {
         let flat = grid([

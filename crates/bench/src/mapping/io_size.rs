@@ -1,4 +1,5 @@
-//! Fig 8: requests of one block and of many, what each block costs, and which part of a read that is.
+//! Fig 8: requests of one block and of many, what each block costs, and which part of a read that
+//! is.
 
 use vellum::reading::Rule;
 

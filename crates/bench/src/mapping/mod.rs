@@ -1,8 +1,10 @@
-//! File mapping by itself: the figures of the study, each by one command, for every mapping there is.
+//! File mapping by itself: the figures of the study, each by one command, for every mapping there
+//! is.
 //!
-//! What is timed is what operations on files ask of the mapping ([`MappingAlone`]), without entering and
-//! leaving operations and without the bytes. Each round lets every mapping do the same, one after
-//! the other; the first round is not counted. Ratios are of values taken in one round.
+//! What is timed is what operations on files ask of the mapping ([`MappingAlone`]), without
+//! entering and leaving operations and without the bytes. Each round lets every mapping do the
+//! same, one after the other; the first round is not counted. Ratios are of values taken in one
+//! round.
 //!
 //! *Cold* means that the structure's lines were flushed out of the processor's caches before every
 //! single operation, and that cursors, translations and page caches were emptied; *hot* that
@@ -91,8 +93,8 @@ pub struct MappingOptions {
     /// How the report is given
     #[command(flatten)]
     pub output: Output,
-    /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an ext4 in
-    /// memory for the run (superuser)
+    /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an
+    /// ext4 in memory for the run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
     pub peer: Vec<String>,
     /// What `filebench` runs
@@ -116,8 +118,8 @@ pub struct MappingOptions {
     /// Part of a file's blocks that follow their predecessors, from 0 to 1
     #[arg(long, value_name = "SCORE", default_value_t = 0.85)]
     pub layout_score: f64,
-    /// Directory for pools whose bytes are read; the others are in memory of this process, and only their
-    /// metadata takes any
+    /// Directory for pools whose bytes are read; the others are in memory of this process, and only
+    /// their metadata takes any
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
 }

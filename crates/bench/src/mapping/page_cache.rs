@@ -15,7 +15,8 @@ use crate::target::Target;
 
 /// Operations since everything was cold, as parts of `--hot-ops`.
 const PARTS: [usize; 5] = [10_000, 1000, 100, 10, 1];
-/// Files that are read, as parts of `--file-bytes`: one that fits a core's caches and one that does not.
+/// Files that are read, as parts of `--file-bytes`: one that fits a core's caches and one that does
+/// not.
 const READ_PARTS: [u64; 2] = [256, 16];
 /// How large a pool is whose files are read, as a multiple of these.
 const WHOLE_ROOM: u64 = 2;
@@ -70,8 +71,8 @@ impl Reading {
     }
 }
 
-/// Search alone, which is what the mappings differ by, of fragmented and of whole files; and what a user of either has,
-/// whose files are read through page tables once these pay.
+/// Search alone, which is what the mappings differ by, of fragmented and of whole files; and what a
+/// user of either has, whose files are read through page tables once these pay.
 fn readings(layout_score: f64) -> [Reading; 3] {
     let reading = |name, rule, layout_score| Reading {
         name,

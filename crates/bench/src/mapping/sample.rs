@@ -67,8 +67,8 @@ pub(super) fn clock_ns() -> f64 {
     median(&looks)
 }
 
-/// Nanoseconds that this thread has had a processor for. Operations on a mapping wait for nothing else, so that
-/// this is their time on a machine that does nothing beside.
+/// Nanoseconds that this thread has had a processor for. Operations on a mapping wait for nothing
+/// else, so that this is their time on a machine that does nothing beside.
 fn running_ns() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64

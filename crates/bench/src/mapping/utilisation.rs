@@ -1,7 +1,7 @@
 //! Fig 9, and more: pools that get full, and that were full often.
 //!
-//! A pool is filled to 95 % with blocks at random places of its files, every second block is taken away
-//! again, and so on. Nothing happens but one block at a time: no mapping gains from runs.
+//! A pool is filled to 95 % with blocks at random places of its files, every second block is taken
+//! away again, and so on. Nothing happens but one block at a time: no mapping gains from runs.
 
 use std::time::Instant;
 
@@ -169,8 +169,8 @@ impl<'s> Churned<'s> {
         Ok([ns, probes as f64])
     }
 
-    /// Inserts into a full pool, from which as many blocks are taken before: all times, and all probes,
-    /// in order.
+    /// Inserts into a full pool, from which as many blocks are taken before: all times, and all
+    /// probes, in order.
     fn inserts(&mut self, ops: usize) -> Result<[Vec<f64>; 2]> {
         let (mut times, mut probes) = (Vec::new(), Vec::new());
         while times.len() < ops {
@@ -237,8 +237,8 @@ fn filling(
     Ok(grid.figure())
 }
 
-/// Searches in pools that were filled and emptied over and over: probes for blocks that are there and
-/// for those that are not, and times.
+/// Searches in pools that were filled and emptied over and over: probes for blocks that are there
+/// and for those that are not, and times.
 fn churning(
     setting: &Setting<'_>,
     subjects: &[Subject],

@@ -1,6 +1,8 @@
-//! What instruction sets gain: the steps of a lookup by HashFS, and copying, by each variant that this processor has.
+//! What instruction sets gain: the steps of a lookup by HashFS, and copying, by each variant that
+//! this processor has.
 //!
-//! Pools take the best one, or what `VELLUM_VECTOR` asks for; the steps are the very ones that they take.
+//! Pools take the best one, or what `VELLUM_VECTOR` asks for; the steps are the very ones that they
+//! take.
 
 use std::hint::black_box;
 use std::time::Instant;

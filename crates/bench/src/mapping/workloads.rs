@@ -17,11 +17,12 @@ use crate::workloads::{Subject, WorkloadRow, figure_of, filebench, ycsb};
 const BASELINE: MappingKind = MappingKind::ExtentCached;
 /// The mapping that pools have if nothing else is asked for.
 const DEFAULT: MappingKind = MappingKind::HashFs;
-/// Part of the gain that the share of mapping allows which is to be reached at least: rounds differ by as much.
+/// Part of the gain that the share of mapping allows which is to be reached at least: rounds differ
+/// by as much.
 const REACHED: f64 = 0.95;
 
-/// Every mapping on an unfragmented pool, the baseline first. Bytes are read by search alone, so that the
-/// mapping is what differs.
+/// Every mapping on an unfragmented pool, the baseline first. Bytes are read by search alone, so
+/// that the mapping is what differs.
 fn subjects() -> Vec<Subject> {
     let others = MappingKind::ALL
         .into_iter()
@@ -69,8 +70,8 @@ pub(super) fn ycsb(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(Outcome::new(figure_of(ycsb::ABOUT, &rows), gains(&rows)))
 }
 
-/// What the default mapping gains over the baseline, beside what the part of the time allows that the
-/// baseline spends in mapping.
+/// What the default mapping gains over the baseline, beside what the part of the time allows that
+/// the baseline spends in mapping.
 fn gains(rows: &[WorkloadRow]) -> Vec<Target> {
     let of = |mapping: MappingKind| {
         let is_it = move |pool: Variant| pool.mapping == mapping;
@@ -95,8 +96,9 @@ fn gains(rows: &[WorkloadRow]) -> Vec<Target> {
     of(DEFAULT).filter_map(gain).collect()
 }
 
-/// How much faster a side can be than the baseline if all but mapping takes the same time: the baseline
-/// spends `share` of its time in mapping; the side, which does `gain` times its operations, `own_share` of its own.
+/// How much faster a side can be than the baseline if all but mapping takes the same time: the
+/// baseline spends `share` of its time in mapping; the side, which does `gain` times its
+/// operations, `own_share` of its own.
 fn allowed_gain(share: f64, own_share: f64, gain: f64) -> f64 {
     1.0 / (1.0 - share + own_share / gain)
 }

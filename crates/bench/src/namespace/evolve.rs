@@ -1,5 +1,6 @@
-//! One directory after the other is filled, renamed and emptied while it is looked into, and areas come and go for it; what
-//! evolving costs those who look things up meanwhile, and a pool where nothing happens.
+//! One directory after the other is filled, renamed and emptied while it is looked into, and areas
+//! come and go for it; what evolving costs those who look things up meanwhile, and a pool where
+//! nothing happens.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,9 +29,11 @@ const DIRS: usize = 4;
 const LEAST_PART: usize = 100;
 /// Intervals of a round, as many for each directory.
 const INTERVALS: usize = 32;
-/// Rounds of evolving in the time that one directory is in use; an area whose root was not renamed in 64 may go.
+/// Rounds of evolving in the time that one directory is in use; an area whose root was not renamed
+/// in 64 may go.
 const EVOLVED: u32 = 192;
-/// Of so many operations one renames, and up to `CHANGES` others make or remove a name, and as many look into another directory.
+/// Of so many operations one renames, and up to `CHANGES` others make or remove a name, and as many
+/// look into another directory.
 const MIX: u64 = 1024;
 const CHANGES: u64 = 64;
 /// Operations between two looks at how late it is.
@@ -454,7 +457,8 @@ impl Latencies {
     }
 }
 
-/// Time that evolving threads of this process have had a processor for; nothing where there are none, or the kernel doesn't tell.
+/// Time that evolving threads of this process have had a processor for; nothing where there are
+/// none, or the kernel doesn't tell.
 fn thread_time() -> Result<Option<Duration>> {
     let failed = || doing("look at this process's threads");
     let mut time = None;

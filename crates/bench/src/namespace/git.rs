@@ -29,7 +29,8 @@ const RENAMED: &str = "a-renamed-directory";
 const BELOW: &str = "tree";
 /// The repository has every file once more, and what differs.
 const COPIES: u64 = 4;
-/// What `git` goes by, whatever is configured on the machine. Objects are stored as they are and not synced: what is timed is not.
+/// What `git` goes by, whatever is configured on the machine. Objects are stored as they are and
+/// not synced: what is timed is not.
 const SETTINGS: [&str; 8] = [
     "user.name=bench",
     "user.email=bench@localhost",

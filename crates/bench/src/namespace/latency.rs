@@ -128,7 +128,8 @@ impl Slow {
         })
     }
 
-    /// Makes and removes all names, as files and as directories, with so many nanoseconds more for each line.
+    /// Makes and removes all names, as files and as directories, with so many nanoseconds more for
+    /// each line.
     fn round(&self, ns: u64, made: &[CString], removed: &[CString]) -> Result<[Sample; 4]> {
         let (fs, root, cred) = (&self.fs, &self.root, &self.cred);
         let create = self.timed(ns, made, |name| {
@@ -146,7 +147,8 @@ impl Slow {
         Ok([create, unlink, mkdir, rmdir])
     }
 
-    /// The time of one operation, done for all names; what is left to the background is done behind it, as fast as it can be.
+    /// The time of one operation, done for all names; what is left to the background is done behind
+    /// it, as fast as it can be.
     fn timed(
         &self,
         ns: u64,

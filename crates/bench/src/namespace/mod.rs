@@ -1,8 +1,10 @@
-//! Names and directories: the figures of ADAM, for every namespace there is, beside file systems of the kernel.
+//! Names and directories: the figures of ADAM, for every namespace there is, beside file systems of
+//! the kernel.
 //!
-//! What is timed is what programs do through the library, and through system calls where a peer is of the kernel.
-//! Each round lets every side do the same, one after the other; the first round is not counted. Ratios are of
-//! values taken in one round, to the namespace *tree*, the baseline as NOVA has it.
+//! What is timed is what programs do through the library, and through system calls where a peer is
+//! of the kernel. Each round lets every side do the same, one after the other; the first round is
+//! not counted. Ratios are of values taken in one round, to the namespace *tree*, the baseline as
+//! NOVA has it.
 
 mod changes;
 mod depth;
@@ -41,7 +43,8 @@ pub enum Figure {
     Latency,
     /// Looking up whole paths of one component to 64
     Depth,
-    /// One directory after the other is filled, renamed and emptied, while areas evolve; and what evolving costs
+    /// One directory after the other is filled, renamed and emptied, while areas evolve; and what
+    /// evolving costs
     Evolve,
     /// A tree of sources: unpacked, searched, summed up, renamed at the top, removed
     SourceTree,
@@ -95,8 +98,8 @@ pub struct NamespaceOptions {
     /// Seconds that `evolve` takes of each file system in a round
     #[arg(long, value_name = "SECONDS", default_value_t = 12)]
     pub seconds: u32,
-    /// A directory whose tree `source-tree` and `git` copy, names and sizes; without it one is drawn, with as many files as
-    /// `--files` says
+    /// A directory whose tree `source-tree` and `git` copy, names and sizes; without it one is
+    /// drawn, with as many files as `--files` says
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
     /// Directory for the pools

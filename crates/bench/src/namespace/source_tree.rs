@@ -1,4 +1,5 @@
-//! What is done to a tree of sources: unpack it, find what is in it, sum it up, rename it, remove it.
+//! What is done to a tree of sources: unpack it, find what is in it, sum it up, rename it, remove
+//! it.
 
 use std::ffi::CString;
 

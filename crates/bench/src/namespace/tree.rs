@@ -9,10 +9,12 @@ use crate::error::{Error, doing};
 use crate::order::Numbers;
 use crate::side::BLOCK;
 
-/// Files of a drawn directory, on average, and how deep directories lie at most: about as in a kernel's sources.
+/// Files of a drawn directory, on average, and how deep directories lie at most: about as in a
+/// kernel's sources.
 const FILES_PER_DIR: usize = 15;
 const DEPTH_MAX: usize = 8;
-/// Powers of two between which sizes are drawn, evenly by their logarithm: half of the files have less than 4 KiB.
+/// Powers of two between which sizes are drawn, evenly by their logarithm: half of the files have
+/// less than 4 KiB.
 const SIZE_POWERS: [f64; 2] = [8.0, 16.0];
 /// What drawn numbers are below, to become parts of one.
 const FINE: u64 = 1 << 32;

@@ -1,8 +1,8 @@
 //! DRAM that cached files take, in a pool that is as full of files as its caches are planned for.
 //!
-//! What counts is what a file adds: memory in use with every file in the cache, less that of the same
-//! pool opened and not looked at. The arena is mapped for large pages, which would round it up to
-//! 2 MiB wherever it is touched; this measurement turns them off, so that its pages have 4 KiB.
+//! What counts is what a file adds: memory in use with every file in the cache, less that of the
+//! same pool opened and not looked at. The arena is mapped for large pages, which would round it up
+//! to 2 MiB wherever it is touched; this measurement turns them off, so that its pages have 4 KiB.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
 //! Single operations: counts and times beside their budgets and beside peers.
 //!
-//! One thread (rows with `threads: 2` aside), directories of 10 000 files, a pool whose pages are all
-//! present. Each round lets every side do the same, one after the other; the first round is not
+//! One thread (rows with `threads: 2` aside), directories of 10 000 files, a pool whose pages are
+//! all present. Each round lets every side do the same, one after the other; the first round is not
 //! counted. Counts run from before an operation's loop until no background work is left over from
-//! it, so that refills, frees and recycling are part of them; times are those of the loop, without the time in which other programs
-//! had the processor.
+//! it, so that refills, frees and recycling are part of them; times are those of the loop, without
+//! the time in which other programs had the processor.
 
 mod budget;
 mod cache;
@@ -68,7 +68,8 @@ pub struct OpsOptions {
     /// Directory for the pool
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
-    /// Leave out the same operations through a mount, beside a mounted file system that does nothing
+    /// Leave out the same operations through a mount, beside a mounted file system that does
+    /// nothing
     #[arg(long)]
     pub no_mount: bool,
     /// Serve a mount for another process that measures
@@ -122,7 +123,8 @@ pub fn main_ops(options: OpsOptions) -> Result<()> {
 /// SIGTERM and SIGHUP.
 ///
 /// # Errors
-/// A peer cannot be set up, an operation failed or had another effect than it should, a signal came.
+/// A peer cannot be set up, an operation failed or had another effect than it should, a signal
+/// came.
 pub fn run(options: &OpsOptions) -> Result<Report> {
     options.check()?;
     let interrupt = Interrupt::watch();

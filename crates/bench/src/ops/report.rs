@@ -93,7 +93,8 @@ pub struct CacheReport {
     /// Bytes of memory in use before the first file was looked at: what an open pool takes, however
     /// many files are in the cache (free space, thread slots, the mapping's aids).
     pub fixed_resident_bytes: u64,
-    /// The same with every file in the cache: pages of 4 KiB of the arena, and a little of the heap.
+    /// The same with every file in the cache: pages of 4 KiB of the arena, and a little of the
+    /// heap.
     pub resident_bytes: u64,
     /// What a file in the cache adds: `(resident_bytes - fixed_resident_bytes) / files`.
     pub dram_bytes_per_file: f64,

@@ -127,9 +127,9 @@ impl Laps {
         if self.is_first_access { 1 } else { warm }
     }
 
-    /// Times visits of `ops` operations each by one thread. Visits for the first time are one visit;
-    /// else a visit that is not timed comes first, because the other sides' turns have driven what
-    /// this side keeps out of the processor's caches. Gives how many visits there were.
+    /// Times visits of `ops` operations each by one thread. Visits for the first time are one
+    /// visit; else a visit that is not timed comes first, because the other sides' turns have
+    /// driven what this side keeps out of the processor's caches. Gives how many visits there were.
     pub(crate) fn time_visits<S: Side>(
         &mut self,
         side: &S,

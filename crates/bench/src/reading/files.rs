@@ -1,7 +1,7 @@
 //! Reading files of a pool by each road, and a file of a peer.
 //!
-//! All roads read one file, and one page table is there at a time: all windows of a process share the areas that
-//! the kernel allows it, and a large file needs most of them.
+//! All roads read one file, and one page table is there at a time: all windows of a process share
+//! the areas that the kernel allows it, and a large file needs most of them.
 
 use std::fs;
 use std::hint::black_box;
@@ -38,11 +38,13 @@ const REQUEST_BYTES: u64 = 64 << 10;
 const VIEW_BYTES: u64 = 32 << 10;
 /// Smallest and largest request of `block-size`.
 const REQUESTS: [u64; 2] = [1 << 10, 2 << 20];
-/// Times that a file is read through at most before anything is timed, for its page table to be there.
+/// Times that a file is read through at most before anything is timed, for its page table to be
+/// there.
 const READINGS_MAX: u32 = 24;
 /// Bytes read at most after an opening, as a multiple of what a round reads.
 const OPENING_PART: u64 = 32;
-/// The pool's bytes, as a multiple of the file's: files come out more fragmented than asked for in fuller ones.
+/// The pool's bytes, as a multiple of the file's: files come out more fragmented than asked for in
+/// fuller ones.
 const POOL_PART: u64 = 3;
 /// Small pages.
 const SMALL_PAGE_BYTES: u64 = 4096;
@@ -51,8 +53,9 @@ const LARGE_BYTES: u64 = 2 << 20;
 /// The file, in the pool and at the peer.
 const FILE: &str = "file";
 
-/// What reads beside search, pass by pass: each begins with a file that was just opened. Peer and memory take part in
-/// that of the default rule. The paper's rule comes first, before a file is known to be read on and on.
+/// What reads beside search, pass by pass: each begins with a file that was just opened. Peer and
+/// memory take part in that of the default rule. The paper's rule comes first, before a file is
+/// known to be read on and on.
 pub(super) const PASSES: [Rule; 3] = [Rule::Threshold, Rule::Layout, Rule::Mmu];
 const WITH_OTHERS: Rule = Rule::Layout;
 
@@ -63,10 +66,11 @@ pub(super) struct Bed<'a> {
     interrupt: &'a Interrupt,
     progress: &'a ProgressBar,
     pool: Pool,
-    /// The bytes of `memory` in pages of 4 KiB, which page tables of scattered files have, too. Goes before it.
+    /// The bytes of `memory` in pages of 4 KiB, which page tables of scattered files have, too.
+    /// Goes before it.
     small_pages: Option<Window>,
-    /// One piece of the pool's own kind of memory, on large pages as far as the pool is, copied from by the same
-    /// instructions: what is left to be slower by is the way to the bytes.
+    /// One piece of the pool's own kind of memory, on large pages as far as the pool is, copied
+    /// from by the same instructions: what is left to be slower by is the way to the bytes.
     memory: MappedPool,
     peer: TempDir,
     // Goes last.
@@ -203,8 +207,8 @@ impl<'a> Bed<'a> {
         Ok(self.pool.volume().open_with(FILE, &reading)?)
     }
 
-    /// Reads a file through by a rule until all of its page table is there, or no more will come; gives how
-    /// often.
+    /// Reads a file through by a rule until all of its page table is there, or no more will come;
+    /// gives how often.
     fn settle(&self, rule: Rule, file: &File, bytes: u64) -> Result<u32> {
         self.pool.fs().set_read_rule(rule);
         let mut out = vec![0; REQUEST_BYTES as usize];
@@ -382,8 +386,8 @@ impl<'a> Bed<'a> {
     }
 }
 
-/// All of a memory in a window one small page further on, so that no large page fits; `None` if the kernel does not
-/// map it.
+/// All of a memory in a window one small page further on, so that no large page fits; `None` if the
+/// kernel does not map it.
 fn small_pages(memory: &MappedPool) -> Option<Window> {
     let bytes = memory.len();
     let window = memory.window(bytes + SMALL_PAGE_BYTES)?;
@@ -412,8 +416,8 @@ fn requests_of(like: &Requests, file: u64, salt: u64) -> Requests {
     Requests::new(like.bytes, file, total, true, salt)
 }
 
-/// How long all requests take; each must give all its bytes. They are made once before, so that every
-/// side finds the caches as it leaves them, not as the side before did.
+/// How long all requests take; each must give all its bytes. They are made once before, so that
+/// every side finds the caches as it leaves them, not as the side before did.
 fn time(requests: &Requests, mut read: impl FnMut(u64) -> Result<usize>) -> Result<Duration> {
     let mut all = || -> Result<Duration> {
         let watch = Stopwatch::start();

@@ -1,7 +1,8 @@
 //! Reading by search and by page table (AFPT): the paper's figures, each by one command.
 //!
-//! Each round reads the same places by search and by one other road, the default rule beside a file of a peer and
-//! plain memory, one after the other; the first round is not counted. Ratios are of times of the same round.
+//! Each round reads the same places by search and by one other road, the default rule beside a file
+//! of a peer and plain memory, one after the other; the first round is not counted. Ratios are of
+//! times of the same round.
 
 mod competitive;
 mod figures;

@@ -24,9 +24,11 @@ pub struct Opening {
     pub file_bytes: u64,
     /// Times that the file was read through.
     pub readings: u64,
-    /// Nanoseconds from before the opening to the end of the last reading, median over the rounds, by rule.
+    /// Nanoseconds from before the opening to the end of the last reading, median over the rounds,
+    /// by rule.
     pub ns: BTreeMap<&'static str, f64>,
-    /// Median over the rounds of that time over the shorter of those of search and of a page table at once.
+    /// Median over the rounds of that time over the shorter of those of search and of a page table
+    /// at once.
     pub over_best: BTreeMap<&'static str, f64>,
     /// Nanoseconds by rule and round.
     #[serde(skip)]

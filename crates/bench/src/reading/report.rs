@@ -58,9 +58,11 @@ pub struct Row {
     pub ns_per_request: BTreeMap<&'static str, f64>,
     /// The least and the greatest of the rounds, by side.
     pub spread_ns: BTreeMap<&'static str, [f64; 2]>,
-    /// Median over the rounds of the time of search over that of a side: above 1 the side is faster.
+    /// Median over the rounds of the time of search over that of a side: above 1 the side is
+    /// faster.
     pub search_over: BTreeMap<&'static str, f64>,
-    /// Median over the rounds of the time of a side over that of memcpy: how much slower the side is.
+    /// Median over the rounds of the time of a side over that of memcpy: how much slower the side
+    /// is.
     pub over_memcpy: BTreeMap<&'static str, f64>,
     /// What each rule's page table came to.
     pub page_tables: BTreeMap<&'static str, Laid>,
@@ -72,11 +74,13 @@ pub struct Row {
 /// What a page table came to.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Laid {
-    /// Times that the file was read through, before anything was timed, until the table was there or no more came.
+    /// Times that the file was read through, before anything was timed, until the table was there
+    /// or no more came.
     pub readings: u32,
     /// Part of the file that lies in it.
     pub part: f64,
-    /// Whether it gave up: the process had no areas left, or the system refused. The rest is searched for.
+    /// Whether it gave up: the process had no areas left, or the system refused. The rest is
+    /// searched for.
     pub gave_up: bool,
 }
 

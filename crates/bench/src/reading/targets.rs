@@ -10,11 +10,13 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::WorkloadRow;
 
-/// Random requests of so many bytes by the default rule take at most so many times what a copy of memory takes.
+/// Random requests of so many bytes by the default rule take at most so many times what a copy of
+/// memory takes.
 const OVER_MEMCPY: [(u64, f64); 2] = [(64 << 10, 1.15), (1 << 20, 1.5)];
 /// Nanoseconds that a view of bytes in one piece takes at most.
 const VIEW_NS: f64 = 200.0;
-/// By how much the default rule is to be faster than search where a fragmented file of this size is read again.
+/// By how much the default rule is to be faster than search where a fragmented file of this size is
+/// read again.
 const READ_AGAIN: (u64, f64) = (64 << 20, 1.15);
 /// What the default rule pays at most over the better of the two roads: its competitive ratio.
 const COMPETITIVE: f64 = 2.0;
@@ -42,8 +44,8 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     targets
 }
 
-/// Copies by the default rule beside those of memory. A file that is fully scattered is measured, but nothing is
-/// asked of it.
+/// Copies by the default rule beside those of memory. A file that is fully scattered is measured,
+/// but nothing is asked of it.
 pub(super) fn block_size(rows: &[&Row]) -> Vec<Target> {
     let asked = |row: &&&Row| row.order == "random" && row.variant.layout_score > SCATTERED;
     let target = |row: &&Row| {
@@ -170,8 +172,8 @@ mod tests {
         }
     }
 
-    /// A row of which each side took so many nanoseconds a request, in passes of which the later are twice as slow as
-    /// a whole.
+    /// A row of which each side took so many nanoseconds a request, in passes of which the later
+    /// are twice as slow as a whole.
     fn row(
         figure: Figure,
         score: u16,

@@ -1,5 +1,5 @@
-//! Figures as a page: one file that shows them without network and without scripts, drawn as SVG, with
-//! what the paper says beside what was measured, the numbers, the machine and the settings.
+//! Figures as a page: one file that shows them without network and without scripts, drawn as SVG,
+//! with what the paper says beside what was measured, the numbers, the machine and the settings.
 
 mod output;
 mod parts;

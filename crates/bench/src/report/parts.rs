@@ -1,5 +1,5 @@
-//! Figures as parts of other documents: for each a plot (SVG) and its numbers as a table (Markdown), and
-//! what was to be reached.
+//! Figures as parts of other documents: for each a plot (SVG) and its numbers as a table
+//! (Markdown), and what was to be reached.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,8 +23,9 @@ pub struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Writes `NAME.svg` and `NAME.md` for each figure, `targets.md` (rows of a table: what, found, asked,
-    /// whether it was met) and `machine.md` into a directory, which is made if there is none.
+    /// Writes `NAME.svg` and `NAME.md` for each figure, `targets.md` (rows of a table: what, found,
+    /// asked, whether it was met) and `machine.md` into a directory, which is made if there is
+    /// none.
     ///
     /// # Errors
     /// A file cannot be written, a figure cannot be drawn.
@@ -59,8 +60,8 @@ fn row(target: &Target) -> String {
     format!("| {what} | {value} | {sign} {bound} | {verdict} |\n")
 }
 
-/// The numbers: a row for each series, a column for each label, or the other way round where that is
-/// narrower.
+/// The numbers: a row for each series, a column for each label, or the other way round where that
+/// is narrower.
 fn table(figure: &Figure) -> String {
     let labels = figure.labels();
     let names: Vec<&str> = figure.series.iter().map(|series| &*series.name).collect();

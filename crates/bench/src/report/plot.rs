@@ -1,7 +1,7 @@
 //! A figure as SVG.
 //!
-//! Colours of axes and text are set by the page's style, which finds them by the values here, so that
-//! a plot is readable on light and on dark ground. Series differ in colour and in shape.
+//! Colours of axes and text are set by the page's style, which finds them by the values here, so
+//! that a plot is readable on light and on dark ground. Series differ in colour and in shape.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::{CoordTranslate, Shift};

@@ -13,16 +13,16 @@ impl Numbers {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Gamma distributed with shape 1.5 and this mean: the sum of an exponential and half the square of
-    /// a normal variate (Box and Muller), both of scale 1, has shape 1.5 and mean 1.5.
+    /// Gamma distributed with shape 1.5 and this mean: the sum of an exponential and half the
+    /// square of a normal variate (Box and Muller), both of scale 1, has shape 1.5 and mean 1.5.
     pub(super) fn gamma(&mut self, mean: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.unit()).cos();
         (self.exponential(1.0) + normal * normal / 2.0) * mean / 1.5
     }
 
-    /// A size in bytes that a variate stands for: at least 1, at most sixteen times the mean, so that
-    /// no drawn file fills a pool.
+    /// A size in bytes that a variate stands for: at least 1, at most sixteen times the mean, so
+    /// that no drawn file fills a pool.
     pub(super) fn bytes(variate: f64, mean: u64) -> u64 {
         (variate as u64).clamp(1, mean.saturating_mul(16))
     }

@@ -52,7 +52,8 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if none is.
+    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if
+    /// none is.
     ///
     /// # Errors
     /// A file cannot be read or says something that a workload does not have.

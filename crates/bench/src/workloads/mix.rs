@@ -6,7 +6,8 @@ use super::file::read_named;
 use crate::Result;
 use crate::error::Error;
 
-/// The mixes that are always there, in the order in which YCSB has them run on one store: names and texts.
+/// The mixes that are always there, in the order in which YCSB has them run on one store: names and
+/// texts.
 const SHIPPED: [(&str, &str); 6] = [
     ("A", include_str!("mixes/a.toml")),
     ("B", include_str!("mixes/b.toml")),

@@ -1,11 +1,13 @@
-//! Workloads of whole programs: what they do is text that users edit, or drawn numbers, or a recorded
-//! trace; where they run is a pool of any kind, or a directory of the kernel's file systems.
+//! Workloads of whole programs: what they do is text that users edit, or drawn numbers, or a
+//! recorded trace; where they run is a pool of any kind, or a directory of the kernel's file
+//! systems.
 //!
 //! * [`file`]: workload files, with those that are shipped (after Filebench's personalities).
 //! * [`personality`]: the driver of workload files.
 //! * [`place`]: the same calls on the library and on the kernel.
 //! * [`sides`]: the pools and directories of a run, which take turns; the time that mappings take.
-//! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store, with [`kv`] between the store and the place.
+//! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store, with
+//!   [`kv`] between the store and the place.
 //! * [`traces`]: requests of block traces, drawn or read by [`msr`].
 //! * [`rows`]: what came of it.
 
@@ -39,8 +41,8 @@ use crate::error::Error;
 /// Which workloads to run, as options of a command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorkloadOptions {
-    /// Workloads: fileserver, webproxy, webserver and varmail of `filebench`, A to F of `ycsb`, or files; of a
-    /// figure of which none is named, all of these
+    /// Workloads: fileserver, webproxy, webserver and varmail of `filebench`, A to F of `ycsb`, or
+    /// files; of a figure of which none is named, all of these
     #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
     pub workload: Vec<String>,
     /// Threads of `filebench` and `ycsb`; as many as there are processors if not said

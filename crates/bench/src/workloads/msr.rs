@@ -1,8 +1,8 @@
-//! Block traces in the format of MSR Cambridge's (SNIA IOTTA): a line for each request, seven fields
-//! with commas between them.
+//! Block traces in the format of MSR Cambridge's (SNIA IOTTA): a line for each request, seven
+//! fields with commas between them.
 //!
-//! `timestamp,hostname,disk,type,offset,size,response time`; the type is `Read` or `Write`, offset and size
-//! are bytes. Times are not used: requests are replayed one after the other.
+//! `timestamp,hostname,disk,type,offset,size,response time`; the type is `Read` or `Write`, offset
+//! and size are bytes. Times are not used: requests are replayed one after the other.
 
 use std::io::BufRead;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! Runs a workload file: threads that each do its steps, again and again, on files of their own in
 //! directories that all share.
 //!
-//! Every thread owns a part of the names, so that nobody finds a file gone that somebody else removed;
-//! Filebench draws from all and marks those in use. What is drawn depends on round and thread alone, so that
-//! every side does the same and has the same files at any time.
+//! Every thread owns a part of the names, so that nobody finds a file gone that somebody else
+//! removed; Filebench draws from all and marks those in use. What is drawn depends on round and
+//! thread alone, so that every side does the same and has the same files at any time.
 
 use std::ffi::{CStr, CString};
 

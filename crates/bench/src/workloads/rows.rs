@@ -24,8 +24,8 @@ pub struct WorkloadRow {
     pub threads: usize,
     /// Operations in a round.
     pub operations: u64,
-    /// Operations a second, median of the rounds. Time in which other programs had the processor does not
-    /// count.
+    /// Operations a second, median of the rounds. Time in which other programs had the processor
+    /// does not count.
     pub ops_per_second: f64,
     /// The least and the greatest of the rounds.
     pub ops_per_second_spread: [f64; 2],
@@ -37,8 +37,8 @@ pub struct WorkloadRow {
     pub lookup_share: Option<f64>,
     /// Part of the time that giving and taking back blocks takes, median; none for a peer.
     pub change_share: Option<f64>,
-    /// Whether the page table of a file that stays open gave up, so that more of the file was searched for than
-    /// the rule wanted.
+    /// Whether the page table of a file that stays open gave up, so that more of the file was
+    /// searched for than the rule wanted.
     pub page_table_gave_up: bool,
 }
 
@@ -107,7 +107,8 @@ pub(crate) struct About {
     pub(crate) note: &'static str,
 }
 
-/// Two figures of the rows of one name: operations a second, and the part of the time that mapping takes.
+/// Two figures of the rows of one name: operations a second, and the part of the time that mapping
+/// takes.
 pub(crate) fn figure_of(about: About, rows: &[WorkloadRow]) -> Vec<Figure> {
     let rows: Vec<&WorkloadRow> = rows.iter().filter(|row| row.figure == about.name).collect();
     if rows.is_empty() {

@@ -75,8 +75,8 @@ pub(super) struct PeerDir {
 }
 
 impl Side {
-    /// A new pool of `bytes`. What reading costs there is measured at once: no opening of a workload reads as
-    /// much as the engine waits for, and until then every rule searches.
+    /// A new pool of `bytes`. What reading costs there is measured at once: no opening of a
+    /// workload reads as much as the engine waits for, and until then every rule searches.
     fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
         let side = Self::unmeasured(subject, label, bytes, pool_dir)?;
         if let Ground::Pool(pooled) = &side.ground {
@@ -252,7 +252,8 @@ mod tests {
 
     const POOL_BYTES: u64 = 64 << 20;
     const FILE_BYTES: usize = 1 << 20;
-    /// Times that the file is read: less than the engine measures after, more than any rule waits for.
+    /// Times that the file is read: less than the engine measures after, more than any rule waits
+    /// for.
     const READINGS: usize = 4;
 
     fn subject(rule: Rule) -> Subject {
@@ -289,7 +290,8 @@ mod tests {
         page_table(file.handle())
     }
 
-    /// Whether a table is bought at once does not depend on what was measured, but on its having been.
+    /// Whether a table is bought at once does not depend on what was measured, but on its having
+    /// been.
     #[test]
     fn sides_know_what_reading_costs_before_the_first_workload() {
         let dir = tempfile::tempdir().expect("a directory");

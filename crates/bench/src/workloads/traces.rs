@@ -1,7 +1,7 @@
 //! Requests of block traces replayed on files: five mixes that are drawn, or a recorded trace.
 //!
-//! Each disk of a trace is a file; what lies beyond its size wraps around to its beginning. Requests are made
-//! one after the other by one thread, as fast as they are answered.
+//! Each disk of a trace is a file; what lies beyond its size wraps around to its beginning.
+//! Requests are made one after the other by one thread, as fast as they are answered.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -445,7 +445,8 @@ mod tests {
         }
     }
 
-    /// A disk's requests begin at sectors, most of them at blocks: that decides how many blocks each touches.
+    /// A disk's requests begin at sectors, most of them at blocks: that decides how many blocks
+    /// each touches.
     #[test]
     fn what_wraps_around_keeps_its_place_in_a_block() {
         const FILE_BYTES: u64 = 4 << 20;

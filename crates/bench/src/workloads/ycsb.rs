@@ -1,9 +1,11 @@
-//! Mixes of operations ([`super::mix`]), YCSB's A to F if no others are named, over redb, a key-value store that keeps a copy-on-write B-tree in one file.
+//! Mixes of operations ([`super::mix`]), YCSB's A to F if no others are named, over redb, a
+//! key-value store that keeps a copy-on-write B-tree in one file.
 //!
-//! Records are single values, so that an update writes the whole of one (YCSB's default writes one of ten
-//! fields). The workloads run one after the other on one database a side, YCSB's in its order, A, B, C, F, D, E; every change
-//! is a transaction of its own, durable before it returns. redb lets one transaction change something at a
-//! time, and keeps pages in a cache of its own, whose size is an option.
+//! Records are single values, so that an update writes the whole of one (YCSB's default writes one
+//! of ten fields). The workloads run one after the other on one database a side, YCSB's in its
+//! order, A, B, C, F, D, E; every change is a transaction of its own, durable before it returns.
+//! redb lets one transaction change something at a time, and keeps pages in a cache of its own,
+//! whose size is an option.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +33,8 @@ const NAME: &str = "ycsb";
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("usertable");
 /// Records of a transaction of the loading.
 const LOAD_AT_ONCE: u64 = 1000;
-/// Bytes of a pool for each byte of records: the tree's nodes, what transactions copy, and redb's growth
-/// in doublings.
+/// Bytes of a pool for each byte of records: the tree's nodes, what transactions copy, and redb's
+/// growth in doublings.
 const POOL_PART: u64 = 8;
 const POOL_LEAST_BYTES: u64 = 64 << 20;
 
@@ -282,7 +284,8 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if none is.
+    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if
+    /// none is.
     ///
     /// # Errors
     /// A file cannot be read or says something that a workload does not have.

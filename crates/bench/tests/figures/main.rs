@@ -1,4 +1,5 @@
-//! The figures of each benchmark, on small files: their shape, and counts that do not depend on the machine; and the command.
+//! The figures of each benchmark, on small files: their shape, and counts that do not depend on the
+//! machine; and the command.
 #![allow(missing_docs)]
 
 mod command;

@@ -1,5 +1,5 @@
-//! The figures of file mapping come out of one command, on small files: their shape, and counts that do
-//! not depend on the machine.
+//! The figures of file mapping come out of one command, on small files: their shape, and counts
+//! that do not depend on the machine.
 
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
@@ -7,8 +7,8 @@ use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure}
 use vellum_bench::report::Output;
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
-/// Probes of a lookup by HashFS: the home line; of a displaced block its count, the head of its chain, and link and
-/// line of a block or two.
+/// Probes of a lookup by HashFS: the home line; of a displaced block its count, the head of its
+/// chain, and link and line of a block or two.
 const HASHED: std::ops::RangeInclusive<f64> = 1.0..=7.0;
 
 /// The seed of the hashes of pools in `make test`, by `.cargo/config.toml`.
@@ -48,7 +48,8 @@ fn report(figure: mapping::Figure) -> Report {
     measure(&options(figure)).unwrap()
 }
 
-/// The figure of that name, in which every mapping that there is has a value at each of so many labels.
+/// The figure of that name, in which every mapping that there is has a value at each of so many
+/// labels.
 fn complete<'r>(report: &'r Report, name: &str, labels: usize) -> &'r Figure {
     let mut figures = report.figures.iter();
     let figure = figures.find(|figure| figure.name == name);
@@ -165,8 +166,9 @@ fn churn_does_not_lengthen_searches() {
     for name in ["utilisation-hits", "utilisation-misses"] {
         complete(&report, name, 11);
     }
-    // Probes depend on nothing but what was done, and on the seed of the hashes. Of 80 seeds `hashfs-1` had the largest ratios: 1.14 in the mean, with a
-    // standard deviation of 0.07, so that one in a hundred is above what is asked. Seven deviations are as good as never.
+    // Probes depend on nothing but what was done, and on the seed of the hashes. Of 80 seeds
+    // `hashfs-1` had the largest ratios: 1.14 in the mean, with a standard deviation of 0.07, so
+    // that one in a hundred is above what is asked. Seven deviations are as good as never.
     let is_drawn = std::env::var("VELLUM_HASH_SEED").is_ok_and(|seed| seed != USUAL_SEED);
     let targets = report.targets.iter();
     for target in targets.filter(|target| target.what.starts_with("hashfs")) {

@@ -1,5 +1,5 @@
-//! The figures of names and directories come out of one command, on small directories: their shape, and counts that do not
-//! depend on the machine.
+//! The figures of names and directories come out of one command, on small directories: their shape,
+//! and counts that do not depend on the machine.
 
 use vellum::NamespaceKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
@@ -17,7 +17,8 @@ fn measured(options: &NamespaceOptions) -> Report {
 /// Every namespace, and the peer.
 const SIDES: usize = NamespaceKind::ALL.len() + 1;
 
-/// The one figure of a report, in which every namespace and the peer have a value at each of so many labels.
+/// The one figure of a report, in which every namespace and the peer have a value at each of so
+/// many labels.
 fn complete(report: &Report, labels: usize) -> &Figure {
     let [figure] = &report.figures[..] else {
         panic!("{} figures", report.figures.len());
@@ -135,7 +136,8 @@ fn whole_paths() {
     assert_eq!(report.targets.len(), 2);
 }
 
-/// Directories become roots when they are renamed, and lookups go on; the thread that evolves is found.
+/// Directories become roots when they are renamed, and lookups go on; the thread that evolves is
+/// found.
 #[test]
 fn a_changing_set_of_directories() {
     let report = measured(&NamespaceOptions {

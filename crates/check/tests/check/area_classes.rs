@@ -1,5 +1,5 @@
-//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a test
-//! each, with the name that `docs/crash/damage.md` gives the class.
+//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a
+//! test each, with the name that `docs/crash/damage.md` gives the class.
 
 use crate::testimage::areas::{AreaSample, area_sample, closed_area_sample};
 use crate::testimage::found::{assert_found, checked};
@@ -37,7 +37,8 @@ fn found_if_areas_closed(class: Class, place: &str, change: impl Fn(&mut AreaSam
     assert!(report.is_sound(), "{report}");
 }
 
-/// A line that is not sound matters where an entry with a state names its area; a block of the table always does.
+/// A line that is not sound matters where an entry with a state names its area; a block of the
+/// table always does.
 #[test]
 fn unsound_area() {
     found_in_areas(Class::AreaUnsound, "area 2", |s| {
@@ -110,7 +111,8 @@ fn path_of_another_directory() {
     });
 }
 
-/// The copy of an entry counts if its path fits, and what is dead is dead; of two of which that cannot be told the first does.
+/// The copy of an entry counts if its path fits, and what is dead is dead; of two of which that
+/// cannot be told the first does.
 #[test]
 fn twins() {
     let copy = |s: &mut AreaSample, path: &[u8], change: fn(&mut PathEntryHead)| {
@@ -190,7 +192,8 @@ fn wrong_counts_of_names() {
     }
 }
 
-/// A word that is missing, that leads elsewhere, that leads to nothing, and a cookie that would be given again.
+/// A word that is missing, that leads elsewhere, that leads to nothing, and a cookie that would be
+/// given again.
 #[test]
 fn wrong_word_of_a_log() {
     let some = area_sample().closed_to_some;
@@ -213,7 +216,8 @@ fn wrong_word_of_a_log() {
     });
 }
 
-/// A word that is missing, one that leads elsewhere, one in a wrong line, a head that counts too many, a check.
+/// A word that is missing, one that leads elsewhere, one in a wrong line, a head that counts too
+/// many, a check.
 #[test]
 fn wrong_hash_table_of_an_area() {
     found_if_areas_closed(Class::AreaTable, "area 2", |s| {

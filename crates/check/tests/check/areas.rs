@@ -1,4 +1,5 @@
-//! Pools with areas: what is sound, which entries of a move count, and that nothing that bytes say makes the checker fail.
+//! Pools with areas: what is sound, which entries of a move count, and that nothing that bytes say
+//! makes the checker fail.
 
 use crate::testimage::TestImage;
 use crate::testimage::areas::{AreaSample, area_sample, closed_area_sample};
@@ -48,7 +49,8 @@ fn names_find_their_words_in_tables_of_every_size() {
     }
 }
 
-/// A directory of area 2 becomes `new/some`: entries of it and below are there twice, with the old path and with the new one.
+/// A directory of area 2 becomes `new/some`: entries of it and below are there twice, with the old
+/// path and with the new one.
 struct Moved {
     sample: AreaSample,
     /// The own entries of the directory, old and new.
@@ -100,7 +102,8 @@ fn of_a_move_that_was_cut_short_either_side_counts() {
     }
 }
 
-/// A directory below the moved one has two living entries, too; which counts its own directory says.
+/// A directory below the moved one has two living entries, too; which counts its own directory
+/// says.
 #[test]
 fn directories_within_what_moves_are_asked_in_turn() {
     for is_committed in [false, true] {
@@ -141,7 +144,8 @@ fn directories_within_what_moves_are_asked_in_turn() {
     }
 }
 
-/// Before a split its area is forming and the originals count; from the word that makes it live on the copies do.
+/// Before a split its area is forming and the originals count; from the word that makes it live on
+/// the copies do.
 #[test]
 fn the_word_of_an_area_decides_a_split() {
     for phase in [AreaPhase::Forming, AreaPhase::Live] {
@@ -193,7 +197,8 @@ fn words_that_lead_to_nothing_yet() {
     }
 }
 
-/// For which area an extent is kept, and what a close saved of an area, mean nothing where their checks do not fit.
+/// For which area an extent is kept, and what a close saved of an area, mean nothing where their
+/// checks do not fit.
 #[test]
 fn what_does_not_fit_its_check_means_nothing() {
     for mut sample in [area_sample(), closed_area_sample()] {
@@ -214,7 +219,8 @@ fn what_does_not_fit_its_check_means_nothing() {
 }
 
 proptest! {
-    /// Whatever words of areas, entries and states say, the checker comes to an end; one changed word is seen, or meant nothing.
+    /// Whatever words of areas, entries and states say, the checker comes to an end; one changed
+    /// word is seen, or meant nothing.
     #[test]
     fn any_words(changes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..20), closed: bool) {
         let sample = if closed { closed_area_sample() } else { area_sample() };

@@ -11,8 +11,8 @@ use vellum_layout::{
 };
 use zerocopy::IntoBytes;
 
-/// Changes pools that were not closed and pools that were: `class` is found at `place`, as damage, or, on what was not closed, as
-/// residue if a crash may leave it.
+/// Changes pools that were not closed and pools that were: `class` is found at `place`, as damage,
+/// or, on what was not closed, as residue if a crash may leave it.
 #[track_caller]
 fn found_in([open, closed]: [Sample; 2], class: Class, place: &str, change: impl Fn(&mut Sample)) {
     let severity = match class.may_be_residue() {

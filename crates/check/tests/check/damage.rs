@@ -666,7 +666,8 @@ fn saved_aids() {
     assert!(report.is_sound(), "{report}");
 }
 
-/// `docs/crash/damage.md` lists every class, in the checker's words and order, and which a crash may leave.
+/// `docs/crash/damage.md` lists every class, in the checker's words and order, and which a crash
+/// may leave.
 #[test]
 fn the_document_lists_every_class() {
     let document = include_str!("../../../../docs/crash/damage.md");

@@ -1,4 +1,5 @@
-//! The checker: every class of damage made on purpose, and what it says of sound pools and of any bytes.
+//! The checker: every class of damage made on purpose, and what it says of sound pools and of any
+//! bytes.
 
 mod area_classes;
 mod areas;

@@ -1,5 +1,5 @@
-//! Trees of files, damaged by hand or as a crash leaves them: a test for each class that a tree can be in, with every mapping that
-//! has trees.
+//! Trees of files, damaged by hand or as a crash leaves them: a test for each class that a tree can
+//! be in, with every mapping that has trees.
 
 use crate::testimage::trees::{Forest, forest};
 use vellum_check::{Class, Finding, Options, Severity, check};
@@ -33,8 +33,8 @@ fn sound_trees_are_sound() {
     }
 }
 
-/// Changes pools of each mapping, open and closed: `class` is found at `place`, on open ones of this severity, on closed ones
-/// as damage, and whoever allows no residue finds damage in both.
+/// Changes pools of each mapping, open and closed: `class` is found at `place`, on open ones of
+/// this severity, on closed ones as damage, and whoever allows no residue finds damage in both.
 #[track_caller]
 fn found(
     class: Class,

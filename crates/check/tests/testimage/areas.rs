@@ -143,7 +143,8 @@ impl TestImage {
         slot
     }
 
-    /// Writes an entry with this path and a state into new slots, its hash and checksum made to fit.
+    /// Writes an entry with this path and a state into new slots, its hash and checksum made to
+    /// fit.
     pub(crate) fn put_path(&mut self, head: &PathEntryHead, path: &[u8]) -> u64 {
         let slot = self.take(ChunkKind::Areas, PathEntryHead::slots_for(path.len()));
         self.set_path(slot, head, path);
@@ -290,7 +291,8 @@ pub(crate) struct AreaSample {
 }
 
 impl AreaSample {
-    /// Leaves the list of a move that is not over, in which `inner` gets another slot; gives its slot, and that one.
+    /// Leaves the list of a move that is not over, in which `inner` gets another slot; gives its
+    /// slot, and that one.
     pub(crate) fn move_inner(&mut self) -> (u64, u64) {
         let image = &mut self.sample.image;
         let (head, path) = image.get_path(self.inner);
@@ -302,7 +304,8 @@ impl AreaSample {
             from: self.inner as u32,
             to: copy as u32,
         };
-        // In a chunk of its own, so that it is where nothing is, whether the pool was closed or not.
+        // In a chunk of its own, so that it is where nothing is, whether the pool was closed or
+        // not.
         let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
         let chunk = list / image.geometry.slots_per_chunk();
         let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0);

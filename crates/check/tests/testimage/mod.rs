@@ -94,7 +94,8 @@ impl TestImage {
         })
     }
 
-    /// An empty pool with a log, in which there is nothing before [`begin_log`](Self::begin_log), not closed.
+    /// An empty pool with a log, in which there is nothing before [`begin_log`](Self::begin_log),
+    /// not closed.
     pub(crate) fn logged() -> Self {
         Self::planned(&GeometryRequest {
             pool_bytes: 2 << 20,
@@ -104,7 +105,8 @@ impl TestImage {
         })
     }
 
-    /// An empty pool that has its data elsewhere, and versions of its metadata, of which there are none yet; not closed.
+    /// An empty pool that has its data elsewhere, and versions of its metadata, of which there are
+    /// none yet; not closed.
     pub(crate) fn split() -> Self {
         let mut new = Self::planned(&GeometryRequest {
             metadata_bytes: Some(1 << 18),
@@ -136,7 +138,8 @@ impl TestImage {
         self.set_bytes(self.geometry.log_at, anchor.as_bytes());
     }
 
-    /// Makes one record of what changed since the pool was `home`, which it is again: of lines, and of blocks of files.
+    /// Makes one record of what changed since the pool was `home`, which it is again: of lines, and
+    /// of blocks of files.
     pub(crate) fn end_epoch(&mut self, home: Vec<u8>) {
         let changed = |range: std::ops::Range<u64>, bytes: usize| {
             let places = range.step_by(bytes).map(|at| at as usize);

@@ -40,7 +40,8 @@ impl<'a> Image<'a> {
 const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what was in their caches, whatever fsync said (--no-barrier): \
                                 files may have other bytes than were written to them, and the pool may be as it was before, or be refused as damaged";
 
-/// What makes durable what was done before, when it has returned: of a mount, of the commands, and of the library.
+/// What makes durable what was done before, when it has returned: of a mount, of the commands, and
+/// of the library.
 const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, unmounting, or Volume::sync, File::sync_all or Pool::close of \
                       the library";
 

@@ -1,4 +1,5 @@
-//! What messages advise is done, as it is written: it helps, or leads to a message that says why nothing does.
+//! What messages advise is done, as it is written: it helps, or leads to a message that says why
+//! nothing does.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,8 +13,8 @@ const STEPS_MAX: usize = 5;
 /// What a message says that ends the way: nothing that the command could do helps.
 const NOTHING_HELPS: &str = "only a copy of the pool helps";
 
-/// The commands that a message advises, in their order: what is between backquotes, or a line of advice by itself, and begins with the name of a program;
-/// as the user would write it.
+/// The commands that a message advises, in their order: what is between backquotes, or a line of
+/// advice by itself, and begins with the name of a program; as the user would write it.
 fn advised(did: &Did) -> Vec<String> {
     let said = format!("{}\n{}", did.out, did.err);
     let quoted = said.split('`').skip(1).step_by(2);
@@ -63,7 +64,8 @@ fn went_well(line: &str, did: &Did) -> bool {
     did.code == 0 || repairs && did.code == 1
 }
 
-/// Does `line`, which does not go well, and what its message advises, and so on; gives what was said last.
+/// Does `line`, which does not go well, and what its message advises, and so on; gives what was
+/// said last.
 #[track_caller]
 fn follow(bench: &Bench, line: &str) -> String {
     let mut line = line.to_owned();
@@ -143,7 +145,8 @@ fn data_that_were_cut_short_get_their_length() {
     }
 }
 
-/// Without anchors nobody knows what was committed last: no repair, but everything that a checkpoint had brought home can be copied.
+/// Without anchors nobody knows what was committed last: no repair, but everything that a
+/// checkpoint had brought home can be copied.
 #[test]
 fn a_pool_whose_anchors_are_lost_can_be_read() {
     let mount = has_fuse("a_pool_whose_anchors_are_lost_can_be_read");

@@ -64,7 +64,8 @@ fn mkfs_says_what_it_made() {
     }
 }
 
-/// With radix each file of more than a block has a node of its own, which is most of what it takes of the metadata.
+/// With radix each file of more than a block has a node of its own, which is most of what it takes
+/// of the metadata.
 #[test]
 fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() {
     let bench = Bench::empty();
@@ -84,7 +85,8 @@ fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() 
     assert!(!made("extent").contains("more than a block"));
 }
 
-/// Without a word about the medium an ordinary file becomes a pool with a log, and memory what it is.
+/// Without a word about the medium an ordinary file becomes a pool with a log, and memory what it
+/// is.
 #[test]
 fn mkfs_picks_a_medium_and_says_what_it_promises() {
     let bench = Bench::empty();
@@ -123,7 +125,8 @@ fn mkfs_picks_a_medium_and_says_what_it_promises() {
     mkfs(&["--quiet", "--json"]).failed(2, &["cannot be used with"]);
 }
 
-/// Where metadata and log leave no room, the log is named as a reason; it fits the smallest of pools.
+/// Where metadata and log leave no room, the log is named as a reason; it fits the smallest of
+/// pools.
 #[test]
 fn a_log_takes_room() {
     let bench = Bench::empty();
@@ -589,7 +592,8 @@ fn convert_goes_there_and_back_on_a_log() {
     goes_there_and_back(&bench);
 }
 
-/// Metadata in memory, data in another file; also as a file system of a pool, and under another boot.
+/// Metadata in memory, data in another file; also as a file system of a pool, and under another
+/// boot.
 #[test]
 fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
     let bench = Bench::empty();

@@ -1,4 +1,5 @@
-//! How mounts end, and what is left alone: those of others, in other mount namespaces, dead ones, descriptors.
+//! How mounts end, and what is left alone: those of others, in other mount namespaces, dead ones,
+//! descriptors.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -53,7 +54,8 @@ fn a_signal_ends_no_other_mount() {
     detach(&mounted.dir);
     run(&["mount", "other.img", "mnt"]);
     std::fs::write(mounted.path("others"), "kept").expect("written");
-    // The second one, because of the open file; of another kind, as two of one may be taken for one.
+    // The second one, because of the open file; of another kind, as two of one may be taken for
+    // one.
     signal(&child, Signal::TERM);
     signal(&child, Signal::INT);
     assert!(child.wait().expect("it ends").success());
@@ -221,7 +223,8 @@ fn a_dead_mount_stays_where_something_else_is_mounted_below_it() {
     under.mounted.umount();
 }
 
-/// Runs `vellum` with the lock held by a descriptor that it inherits; the shell's own is closed when this returns.
+/// Runs `vellum` with the lock held by a descriptor that it inherits; the shell's own is closed
+/// when this returns.
 fn with_a_lock(bench: &Bench, args: &str) -> Command {
     let script = format!(
         "exec 9>lock && flock 9 && exec {} {args}",

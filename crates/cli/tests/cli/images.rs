@@ -1,4 +1,5 @@
-//! Metadata of pools in memory that killed processes left: listed, kept for their pools, removed once these are gone.
+//! Metadata of pools in memory that killed processes left: listed, kept for their pools, removed
+//! once these are gone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -50,7 +50,8 @@ fn set_atime(path: &Path, seconds: i64) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).expect("times set");
 }
 
-/// Whether a listing, and a read that no cache answers, move access times that are before all others.
+/// Whether a listing, and a read that no cache answers, move access times that are before all
+/// others.
 fn moves_times(options: &str) -> [bool; 2] {
     let mounted = Mounted::new("64M", &["-o", options]);
     let (dir, file) = (mounted.path("dir"), mounted.path("dir/file"));

@@ -24,7 +24,8 @@ fn names(bench: &Bench, pool: &str) -> Vec<String> {
     listed(bench, pool).iter().map(name).collect()
 }
 
-/// The bytes of the file systems of a pool, in the order of the list, without the table's own changes.
+/// The bytes of the file systems of a pool, in the order of the list, without the table's own
+/// changes.
 fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
     let all = std::fs::read(bench.join(pool)).expect("read");
     let of = |fs: &Value| {
@@ -34,7 +35,8 @@ fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
     listed(bench, pool).iter().map(of).collect()
 }
 
-/// A pool with a log, and one of each kind behind it: with a log, without one, with its data elsewhere.
+/// A pool with a log, and one of each kind behind it: with a log, without one, with its data
+/// elsewhere.
 fn pool_of_four() -> Bench {
     let bench = Bench::with_pool("8M");
     let add = |args: &[&str]| bench.run(&[&["fs", "add", "p.img"], args].concat()).ok();
@@ -328,7 +330,8 @@ fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
     run(&["umount", "--flush", "mnt"]).failed(1, &["carries no copy"]);
 }
 
-/// The medium of the first file system carries its superblock, with the table; other file systems do not come along.
+/// The medium of the first file system carries its superblock, with the table; other file systems
+/// do not come along.
 #[test]
 fn what_a_medium_carries_has_no_other_file_systems() {
     let bench = Bench::empty();
@@ -606,7 +609,8 @@ fn all_are_mounted_by_one_process() {
     bench.sound();
 }
 
-/// The process that mounted goes on with the others, and keeps the pool's lock: that tells nothing of the one.
+/// The process that mounted goes on with the others, and keeps the pool's lock: that tells nothing
+/// of the one.
 #[test]
 fn unmounting_one_of_several_waits_until_that_is_closed() {
     let Some(bench) = pool_to_mount("unmounting_one_of_several_waits_until_that_is_closed") else {

@@ -1,5 +1,5 @@
-//! The suites that run through a mount share the combinations of namespace, mapping and medium: every pair is met by
-//! some suite, and by the conformance suite alone.
+//! The suites that run through a mount share the combinations of namespace, mapping and medium:
+//! every pair is met by some suite, and by the conformance suite alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

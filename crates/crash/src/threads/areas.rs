@@ -1,4 +1,5 @@
-//! Directories that become roots of areas, or are roots no more, beside calls on them and on what is below.
+//! Directories that become roots of areas, or are roots no more, beside calls on them and on what
+//! is below.
 
 use vellum::NamespaceKind;
 

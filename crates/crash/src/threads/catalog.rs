@@ -285,7 +285,8 @@ fn looking() -> Vec<ThreadWorkload> {
             &["create d/f 644 -"],
             &["readdir d"],
         ),
-        // No line of the log is behind that with the word: nothing else makes the name durable for the listing.
+        // No line of the log is behind that with the word: nothing else makes the name durable for
+        // the listing.
         two(
             "create+list-last-line",
             &["mkdir d 755", FILE, "4* link f d/#"],
@@ -675,9 +676,9 @@ fn three() -> Vec<ThreadWorkload> {
     ]
 }
 
-/// Entries of a cuckoo table that make room for others, beside calls on the file whose entry moves: the one
-/// of block 92 of `g`, for block 26 of `f`. Without a block before it, no other entry is told when it goes, of
-/// which some are in the line that it leaves.
+/// Entries of a cuckoo table that make room for others, beside calls on the file whose entry moves:
+/// the one of block 92 of `g`, for block 26 of `f`. Without a block before it, no other entry is
+/// told when it goes, of which some are in the line that it leaves.
 fn moving() -> Vec<ThreadWorkload> {
     let tight = [
         FILE,
@@ -724,8 +725,8 @@ fn journals() -> Vec<ThreadWorkload> {
     ]
 }
 
-/// A level table that grows, beside calls on the file whose entries move: a block of `f` moves those of blocks
-/// 44, 60, 63 and 71 of `g`, or begins the growth.
+/// A level table that grows, beside calls on the file whose entries move: a block of `f` moves
+/// those of blocks 44, 60, 63 and 71 of `g`, or begins the growth.
 fn growing() -> Vec<ThreadWorkload> {
     let with = |name: &str, fill: &'static str, other: &str| {
         let setup = [FILE, "create g 644 -", fill];

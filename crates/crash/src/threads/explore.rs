@@ -14,11 +14,12 @@ use crate::record::RecordError;
 use crate::report::{Counts, Report, WorkloadReport};
 use crate::run::{Change, Progress, operations_of};
 
-/// The crash models of threads. Caches that survive leave nothing that lines arriving one by one could not.
+/// The crash models of threads. Caches that survive leave nothing that lines arriving one by one
+/// could not.
 const MODES: [Mode; 2] = [Mode::X86, Mode::Lazy];
 
-/// Explores `workload` under the schedules that `options` bound, fewest turns taken away first, up to the first that shows
-/// something wrong. Gives a report for each crash model.
+/// Explores `workload` under the schedules that `options` bound, fewest turns taken away first, up
+/// to the first that shows something wrong. Gives a report for each crash model.
 ///
 /// # Errors
 /// The setup does not work.
@@ -104,8 +105,8 @@ pub fn run_these_threads(
     run_families(families, options, progress)
 }
 
-/// Workloads of threads, explored under the x86 model and with lines that were left unflushed before,
-/// if the options choose these. Where the time is bounded they begin in its first quarter.
+/// Workloads of threads, explored under the x86 model and with lines that were left unflushed
+/// before, if the options choose these. Where the time is bounded they begin in its first quarter.
 pub(crate) fn of_threads<'a>(
     workloads: &'a [ThreadWorkload],
     options: &'a Options,

@@ -1,17 +1,20 @@
 //! What was called, what returned, and every tree that this may leave.
 //!
-//! A crash cuts a history off: some calls had returned, at most one of each thread was under way. What recovery finds must be
-//! what some order of the returned calls and any of those under way makes, in which no call comes before one that had returned
-//! when it began, and in which each returned call answers what it answered (Wing and Gong's linearizability, for
-//! objects that survive: what a returned call saw or made is in the order). So a reader that returned with a name in its hands
-//! holds whoever made the name to it, returned or not.
+//! A crash cuts a history off: some calls had returned, at most one of each thread was under way.
+//! What recovery finds must be what some order of the returned calls and any of those under way
+//! makes, in which no call comes before one that had returned when it began, and in which each
+//! returned call answers what it answered (Wing and Gong's linearizability, for objects that
+//! survive: what a returned call saw or made is in the order). So a reader that returned with a
+//! name in its hands holds whoever made the name to it, returned or not.
 //!
-//! On a pool with a log only what a sync vouches for has to be there: all that had returned when one began that has returned. Of the rest
-//! there may be any beginning: nothing without what had returned when it began.
+//! On a pool with a log only what a sync vouches for has to be there: all that had returned when
+//! one began that has returned. Of the rest there may be any beginning: nothing without what had
+//! returned when it began.
 //!
-//! A listing is no single operation: each name is looked at in a moment of its own. Nor is asking for attributes by a path: the
-//! file is found in one moment, and asked in a later one. A path of several components is found component by component,
-//! so with which error a rename failed is not compared.
+//! A listing is no single operation: each name is looked at in a moment of its own. Nor is asking
+//! for attributes by a path: the file is found in one moment, and asked in a later one. A path of
+//! several components is found component by component, so with which error a rename failed is not
+//! compared.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -75,7 +78,8 @@ impl History {
             .collect()
     }
 
-    /// The kind of operation that is under way, of the first thread that is not between calls; or was the last.
+    /// The kind of operation that is under way, of the first thread that is not between calls; or
+    /// was the last.
     pub(crate) fn operation(&self, workload: &ThreadWorkload) -> &'static str {
         let threads = workload.threads.iter().zip(&self.0);
         let calls = threads.flat_map(|(steps, calls)| steps.iter().zip(calls));
@@ -115,8 +119,8 @@ fn made_by(step: &Step) -> Option<&[u8]> {
     }
 }
 
-/// A tree that a history may leave: the snapshots that differ by whether calls on bytes inside the old size had happened. The last one has
-/// them all.
+/// A tree that a history may leave: the snapshots that differ by whether calls on bytes inside the
+/// old size had happened. The last one has them all.
 pub(crate) type Ending = Vec<Snapshot>;
 
 /// Something that has a moment of its own.
@@ -250,8 +254,8 @@ impl Moment<'_> {
         }
     }
 
-    /// Whether an answer is what was answered; nobody knows the answer of a call that is under way, but a call that fails
-    /// does nothing.
+    /// Whether an answer is what was answered; nobody knows the answer of a call that is under way,
+    /// but a call that fails does nothing.
     fn agrees(&self, found: &Answer) -> bool {
         match (self.answer, found, &self.what) {
             (_, Answer::Done, What::Find(_)) => true,
@@ -285,7 +289,8 @@ impl Moment<'_> {
     }
 }
 
-/// What a history's calls and looks are, with what must come before each; and which of them no crash takes back.
+/// What a history's calls and looks are, with what must come before each; and which of them no
+/// crash takes back.
 fn moments<'a>(
     workload: &'a ThreadWorkload,
     history: &'a History,
@@ -387,8 +392,8 @@ impl Names {
         }
     }
 
-    /// The names that a listing which gave `seen` has to be explained for. That it gives what no call touches is not the
-    /// point here.
+    /// The names that a listing which gave `seen` has to be explained for. That it gives what no
+    /// call touches is not the point here.
     fn looked_at(&self, seen: &BTreeMap<Vec<u8>, Option<char>>) -> BTreeSet<Vec<u8>> {
         let strange = seen.keys().filter(|name| !self.there.contains(*name));
         self.used.iter().chain(strange).cloned().collect()

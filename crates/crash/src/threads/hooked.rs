@@ -16,8 +16,8 @@ use crate::memories::{Explored, ExploredPool, Kit, Shared};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scheduled;
 
-/// A memory, every access to which is a point of scheduling in scheduled threads, and nothing else in others. Long
-/// accesses are cut into lines, so that others may see half of them.
+/// A memory, every access to which is a point of scheduling in scheduled threads, and nothing else
+/// in others. Long accesses are cut into lines, so that others may see half of them.
 pub(crate) struct Hooked<M> {
     memory: M,
     place: Place,

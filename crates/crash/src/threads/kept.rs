@@ -123,7 +123,8 @@ impl Kept {
         self.events().any(|event| spot.is(event))
     }
 
-    /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows something wrong.
+    /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows
+    /// something wrong.
     fn explore(&self, mutant: &Mutant, options: &Options) -> WorkloadReport {
         let subject = self.ready.subject(Mode::X86, Change::Mutant(mutant));
         let progress = Progress::default();

@@ -1,11 +1,12 @@
 //! Crashes of two or three threads, in interleavings that are chosen.
 //!
-//! Threads of the system run the shipping code on memories that ask a scheduler before each access; one
-//! runs at a time. What they did to the pool is a log like any other, explored by the explorer of sequences. What
-//! a crash may show is asked of the calls' histories.
+//! Threads of the system run the shipping code on memories that ask a scheduler before each access;
+//! one runs at a time. What they did to the pool is a log like any other, explored by the explorer
+//! of sequences. What a crash may show is asked of the calls' histories.
 //!
-//! What is not seen here: accesses are sequentially consistent, at most a line at once; a store past the cache is seen by others when it
-//! is made. Times are compared with nothing but the range of the run.
+//! What is not seen here: accesses are sequentially consistent, at most a line at once; a store
+//! past the cache is seen by others when it is made. Times are compared with nothing but the range
+//! of the run.
 
 mod areas;
 mod caller;

@@ -13,7 +13,8 @@ use crate::report::Kind;
 use crate::session::{CLOCK_AFTER, CLOCK_START};
 use crate::tree::Tree;
 
-/// Knows the histories of all runs of a workload by number: the numbers are the markers in their logs.
+/// Knows the histories of all runs of a workload by number: the numbers are the markers in their
+/// logs.
 pub(crate) struct Linear {
     workload: ThreadWorkload,
     /// The tree before the threads.
@@ -59,8 +60,9 @@ impl Linear {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory in which a returned call made a name, as if it had not. That call alone has given the file
-    /// its change time, which is also when the name came; no workload sets times on purpose.
+    /// A directory in which a returned call made a name, as if it had not. That call alone has
+    /// given the file its change time, which is also when the name came; no workload sets times on
+    /// purpose.
     fn stale_directory(&self, tree: &Tree, stage: Stage) -> Option<String> {
         let made = self.lock().histories[stage.0 as usize].made(&self.workload);
         made.into_iter().find_map(|path| {

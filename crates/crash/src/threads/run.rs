@@ -114,7 +114,8 @@ fn prepare(workload: &ThreadWorkload, pool: &Shared) -> Result<Session<Scheduled
     Ok(session)
 }
 
-/// Enters each thread's slot once, the caller's own last, which it goes on with. Who is the first to do so is nothing that a crash sees, and would only be one more turn to take away.
+/// Enters each thread's slot once, the caller's own last, which it goes on with. Who is the first
+/// to do so is nothing that a crash sees, and would only be one more turn to take away.
 fn enter_slots(session: &Session<Scheduled>, threads: usize) {
     let Some(fs) = session.fs() else {
         return;
@@ -125,8 +126,8 @@ fn enter_slots(session: &Session<Scheduled>, threads: usize) {
     }
 }
 
-/// A close changes nothing that is seen, so that it has no marker: what its crashes leave is what had
-/// returned before.
+/// A close changes nothing that is seen, so that it has no marker: what its crashes leave is what
+/// had returned before.
 fn close(workload: &ThreadWorkload, session: &mut Session<Scheduled>) -> Result<(), RecordError> {
     session
         .step(&Step::Close)
@@ -161,7 +162,8 @@ impl Notes<'_> {
     }
 }
 
-/// Gives the threads in `log` their numbers in the workload; the thread of the setup, whose marker comes first, gets `setup`.
+/// Gives the threads in `log` their numbers in the workload; the thread of the setup, whose marker
+/// comes first, gets `setup`.
 fn number_threads(log: &mut [Event], setup: u32, markers: &[usize]) {
     let is_marker = |event: &&Event| matches!(event.op, Op::Marker(_));
     let numbers = std::iter::once(setup).chain(markers.iter().map(|&thread| thread as u32));

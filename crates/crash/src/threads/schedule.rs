@@ -1,8 +1,9 @@
 //! Which thread goes on where.
 //!
 //! `0>1,137>0`: thread 1 begins, and before the access with number 137 thread 0 goes on. Numbers
-//! count all accesses of all threads since they began. Where the schedule says nothing, the thread that has the turn
-//! keeps it; when it ends, the one with the lowest number goes on; when it waits, the next one.
+//! count all accesses of all threads since they began. Where the schedule says nothing, the thread
+//! that has the turn keeps it; when it ends, the one with the lowest number goes on; when it waits,
+//! the next one.
 
 use std::fmt;
 use std::str::FromStr;

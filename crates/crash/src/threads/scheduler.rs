@@ -1,8 +1,8 @@
 //! One thread at a time: who has the turn, and at which access it goes to another.
 //!
-//! Threads of a run announce each access to shared memory before they make it. Only the thread that has the turn
-//! runs; the others are parked. So the order of all accesses is chosen here, by a [`Schedule`] alone, and
-//! the same schedule gives the same run.
+//! Threads of a run announce each access to shared memory before they make it. Only the thread that
+//! has the turn runs; the others are parked. So the order of all accesses is chosen here, by a
+//! [`Schedule`] alone, and the same schedule gives the same run.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;

@@ -1,9 +1,11 @@
 //! Which schedules are tried.
 //!
-//! First each order in which threads run one after the other. Then every schedule that takes the turn away from a thread once, then those
-//! that do so twice, and at last some drawn at random, that do so more often. A turn is taken away before a fence, and before an access to a
-//! word that another thread has something to do with: elsewhere, what comes before and what comes after differ in nothing that
-//! others, or a crash, could see. What the words are, the runs so far have shown.
+//! First each order in which threads run one after the other. Then every schedule that takes the
+//! turn away from a thread once, then those that do so twice, and at last some drawn at random,
+//! that do so more often. A turn is taken away before a fence, and before an access to a word that
+//! another thread has something to do with: elsewhere, what comes before and what comes after
+//! differ in nothing that others, or a crash, could see. What the words are, the runs so far have
+//! shown.
 //!
 //! Runs whose logs are the same are one run.
 
@@ -102,7 +104,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes all runs within `bounds`, and hands those with new logs on, until `each` says that it is enough.
+    /// Makes all runs within `bounds`, and hands those with new logs on, until `each` says that it
+    /// is enough.
     ///
     /// # Errors
     /// The setup does not work.

@@ -1,4 +1,5 @@
-//! What a violation of threads needs: as few handovers, steps and threads as show it, and of that as few lines lost.
+//! What a violation of threads needs: as few handovers, steps and threads as show it, and of that
+//! as few lines lost.
 
 use super::ready::Ready;
 use super::schedule::Schedule;
@@ -13,7 +14,8 @@ use crate::report::{Kind, Minimised, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 use crate::shrink::fewest;
 
-/// Workloads tried to find a shorter one: those with fewer threads, with fewer steps, and with less of a setup.
+/// Workloads tried to find a shorter one: those with fewer threads, with fewer steps, and with less
+/// of a setup.
 const WORKLOADS_TRIED: usize = 40;
 /// Schedules tried to find one with fewer handovers.
 const SCHEDULES_TRIED: usize = 20;
@@ -35,8 +37,8 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Tells the violations that the run of `schedule` shows by one with fewer handovers, and gives them shorter workloads
-    /// if the options want it.
+    /// Tells the violations that the run of `schedule` shows by one with fewer handovers, and gives
+    /// them shorter workloads if the options want it.
     ///
     /// # Errors
     /// The setup does not work.

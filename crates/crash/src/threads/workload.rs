@@ -24,7 +24,8 @@ pub struct ThreadWorkload {
     pub thread_slots: u32,
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
-    /// What the pool lies on; with a log, what was done before a sync that returned is there after a crash, and some of what came next.
+    /// What the pool lies on; with a log, what was done before a sync that returned is there after
+    /// a crash, and some of what came next.
     pub ground: Ground,
 }
 

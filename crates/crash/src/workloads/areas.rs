@@ -3,7 +3,8 @@
 use super::FILE;
 use crate::workload::Workload;
 
-/// What a tree holds before an area comes or goes: names that live and names that are gone, in directories that are roots and that are none.
+/// What a tree holds before an area comes or goes: names that live and names that are gone, in
+/// directories that are roots and that are none.
 const TREE: [&str; 7] = [
     "mkdir d 755",
     "mkdir d/e 755",

@@ -1,4 +1,5 @@
-//! What only a cuckoo table does: entries that move to make room for others, and counts that are cut.
+//! What only a cuckoo table does: entries that move to make room for others, and counts that are
+//! cut.
 
 use vellum::MappingKind;
 

@@ -1,8 +1,8 @@
-//! Random histories within the namespace *adaptive*, in which rounds of evolving split, merge and let directories inherit between other
-//! steps; the last steps, a round among them, crash.
+//! Random histories within the namespace *adaptive*, in which rounds of evolving split, merge and
+//! let directories inherit between other steps; the last steps, a round among them, crash.
 //!
-//! What a number stands for never changes but with this file and that of the other histories: identifiers name it
-//! (`adaptive-evolving/17`).
+//! What a number stands for never changes but with this file and that of the other histories:
+//! identifiers name it (`adaptive-evolving/17`).
 
 use vellum::{NamespaceKind, RENAMED_ROUNDS};
 
@@ -12,7 +12,8 @@ use crate::workload::Workload;
 
 /// The name that all of them begin with, behind that of the namespace.
 const FAMILY: &str = "evolving/";
-/// A directory whose names take more than an area may without being large, in another one; and two that take few, with areas.
+/// A directory whose names take more than an area may without being large, in another one; and two
+/// that take few, with areas.
 const TREE: [&str; 12] = [
     "mkdir p 755",
     "mkdir p/q 755",
@@ -42,7 +43,8 @@ pub(super) fn find(name: &str) -> Option<Workload> {
     Some(history(number.parse().ok()?))
 }
 
-/// What makes the round that is explored split, merge alone, or let a directory inherit: how the areas begin, and what is done right before.
+/// What makes the round that is explored split, merge alone, or let a directory inherit: how the
+/// areas begin, and what is done right before.
 fn cause(number: u64) -> (&'static [&'static str], &'static [&'static str]) {
     match number % 3 {
         0 => (&[], &["rename p/q p/k 0"]),

@@ -1,12 +1,13 @@
-//! Files of several extents: entries between others, borders that move, extents that are split and joined.
+//! Files of several extents: entries between others, borders that move, extents that are split and
+//! joined.
 
 use vellum::MappingKind;
 
 use super::FILE;
 use crate::workload::Workload;
 
-/// A block, another behind a hole, and preallocated ones behind that: three entries, the last in the
-/// second line of the leaf.
+/// A block, another behind a hole, and preallocated ones behind that: three entries, the last in
+/// the second line of the leaf.
 const THREE: [&str; 4] = [
     FILE,
     "append f 1 100",
@@ -110,8 +111,8 @@ fn changes() -> Vec<Workload> {
     ]
 }
 
-/// Uses every entry of a leaf, beginning with that one of the file: every other block is written, and most are
-/// punched again, which keeps their places.
+/// Uses every entry of a leaf, beginning with that one of the file: every other block is written,
+/// and most are punched again, which keeps their places.
 fn fill_leaf(first: u64) -> Vec<String> {
     let write = |entry: u64| format!("write f {} 7 100", entry * 8192);
     let mut steps: Vec<String> = (first..first + 150).map(write).collect();

@@ -15,8 +15,8 @@ const BLOCK: u64 = 4096;
 const BLOCKS_BESIDE_TREES: u64 = 184;
 /// Data blocks, if it has a table.
 const BLOCKS_BESIDE_TABLE: u64 = 176;
-/// Long symlinks that fit beside [`OTHERS`]. They leave the two metadata blocks that only logs and trees
-/// may take.
+/// Long symlinks that fit beside [`OTHERS`]. They leave the two metadata blocks that only logs and
+/// trees may take.
 const TEXTS: u64 = 56;
 /// Files without a node, but `g`, which has one.
 const OTHERS: [&str; 7] = [
@@ -144,7 +144,8 @@ fn node_above_node() -> Workload {
     )
 }
 
-/// What was claimed for the write that found no node is not there when the size moves over its place.
+/// What was claimed for the write that found no node is not there when the size moves over its
+/// place.
 fn node_above_node_extended() -> Workload {
     of(
         "full-of-nodes-half-way-extended",
@@ -166,8 +167,8 @@ fn extent_in_place() -> Workload {
     )
 }
 
-/// What lies behind the preallocated blocks takes the last node; the state of those would need another. All
-/// are given up, and claimed anew.
+/// What lies behind the preallocated blocks takes the last node; the state of those would need
+/// another. All are given up, and claimed anew.
 fn preallocated_with_more() -> Workload {
     // The blocks behind the preallocated ones on the medium are another's.
     let first = [
@@ -196,8 +197,8 @@ fn preallocated_and_beyond() -> Workload {
     )
 }
 
-/// The first preallocated blocks are an extent as a whole, and become the file's; the next ones, on the medium elsewhere than the block
-/// in between, are the front of one.
+/// The first preallocated blocks are an extent as a whole, and become the file's; the next ones, on
+/// the medium elsewhere than the block in between, are the front of one.
 fn behind_filled() -> Workload {
     let first = [
         FILE,

@@ -1,5 +1,5 @@
-//! What only a level table does: entries that move to make room for others, and growth, which empties
-//! the old bottom level line by line.
+//! What only a level table does: entries that move to make room for others, and growth, which
+//! empties the old bottom level line by line.
 //!
 //! The table of the explorer's pools begins with 18 lines, and with 72 entries it is full. The old
 //! bottom level of the first growth has six lines, that of the second twelve.

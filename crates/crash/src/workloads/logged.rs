@@ -1,5 +1,6 @@
-//! Pools of which only what syncs makes anything durable: with a log, on a disk, or with their data on another one; in persistent memory, with their data on a disk.
-//! Operations alone, each followed by a sync; several before one; checkpoints, and a log that is full.
+//! Pools of which only what syncs makes anything durable: with a log, on a disk, or with their data
+//! on another one; in persistent memory, with their data on a disk. Operations alone, each followed
+//! by a sync; several before one; checkpoints, and a log that is full.
 
 use vellum::{MappingKind, NamespaceKind};
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
@@ -48,7 +49,8 @@ pub(super) fn on(ground: Ground) -> Vec<Workload> {
     synced.chain(of_any(ground)).chain(own).collect()
 }
 
-/// Pools with a zone that was added, and whose first one is full, or nearly: the blocks and their words lie in the other one.
+/// Pools with a zone that was added, and whose first one is full, or nearly: the blocks and their
+/// words lie in the other one.
 pub(super) fn grown() -> Vec<Workload> {
     let of = |name: &str, left: u64, setup: &[&str], explored: &[&str]| {
         let blocks = room(Ground::Grown).1 - left;
@@ -108,8 +110,8 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
             &written,
             &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
         ),
-        // The bytes may be durable without a commit, and so must not be before that the bits went: neither do they ride, nor does a record
-        // of before bring others back.
+        // The bytes may be durable without a commit, and so must not be before that the bits went:
+        // neither do they ride, nor does a record of before bring others back.
         of(
             "set-ids-go-by-a-write",
             &set_ids,
@@ -138,14 +140,16 @@ pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
     ]
 }
 
-/// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool, or holds an operation open.
+/// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool,
+/// or holds an operation open.
 fn suits(workload: &Workload) -> bool {
     let steps = || workload.setup.iter().chain(&workload.explored);
     let is_out = |step: &Step| matches!(step, Step::Recover | Step::Full(_) | Step::Blocks(_));
     workload.cut.is_none() && !workload.crowded && !steps().any(is_out)
 }
 
-/// Records of a block that the log of the explorer's pools has room for, and blocks of files in them.
+/// Records of a block that the log of the explorer's pools has room for, and blocks of files in
+/// them.
 fn room(ground: Ground) -> (usize, u64) {
     let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, ground);
     let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().zone_blocks);
@@ -183,7 +187,8 @@ fn sequences(ground: Ground) -> Vec<Workload> {
                 "sync",
             ],
         ),
-        // The first rides; the second is too long to ride, and the sync before its record voids that.
+        // The first rides; the second is too long to ride, and the sync before its record voids
+        // that.
         of(
             "overwritten-after-a-ride",
             &[FILE, "append f 5 20000"],
@@ -222,7 +227,8 @@ fn sequences(ground: Ground) -> Vec<Workload> {
     ];
     let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
     let mut full = vec![FILE];
-    // Each makes a record of one block, the opening too; the third of those that are explored finds no room.
+    // Each makes a record of one block, the opening too; the third of those that are explored finds
+    // no room.
     full.extend(turns.iter().cycle().take(2 * (records - 3)));
     all.push(of("log-full", &full, &turns.repeat(2)));
     let rides = ["write f 0 7 300", "sync", "write f 100 9 300", "sync"];
@@ -283,8 +289,8 @@ fn sequences(ground: Ground) -> Vec<Workload> {
     all
 }
 
-/// Processes that are killed and leave their images, which the next ones take into the log: nothing that had returned is lost, and from the end of
-/// the opening on no power cut takes it either.
+/// Processes that are killed and leave their images, which the next ones take into the log: nothing
+/// that had returned is lost, and from the end of the opening on no power cut takes it either.
 fn killed(ground: Ground, full: &[&str]) -> Vec<Workload> {
     let of = |name: &str, setup: &[&str], explored: &[&str]| {
         Workload::new(name, setup, explored).logged(ground)
@@ -443,8 +449,8 @@ mod tests {
         }
     }
 
-    /// Blocks that were given up are used again once that is durable: otherwise an epoch in which a file still has them shows what their next
-    /// owner wrote.
+    /// Blocks that were given up are used again once that is durable: otherwise an epoch in which a
+    /// file still has them shows what their next owner wrote.
     #[test]
     fn blocks_are_held_until_it_is_durable_that_they_were_given_up() {
         let name = "logged-blocks-used-again";
@@ -463,7 +469,8 @@ mod tests {
         assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
     }
 
-    /// What is on the disk if nothing has arrived of the last commit in `log`, and of what came before and was not synced, but its record.
+    /// What is on the disk if nothing has arrived of the last commit in `log`, and of what came
+    /// before and was not synced, but its record.
     fn with_record_alone(before: &[u8], log: &[Event]) -> Vec<u8> {
         let superblock = Superblock::unseal(before).unwrap();
         let area = superblock.log_at..superblock.log_at + superblock.log_bytes;
@@ -480,8 +487,9 @@ mod tests {
         image_after(before, &arrived.copied().collect::<Vec<_>>())
     }
 
-    /// Records have what is to be in the blocks of a small write, and each opening makes sure of it, however many of them are cut off when nothing
-    /// but their record has arrived, and what they synced before it.
+    /// Records have what is to be in the blocks of a small write, and each opening makes sure of
+    /// it, however many of them are cut off when nothing but their record has arrived, and what
+    /// they synced before it.
     #[test]
     fn what_rides_stays_however_often_an_opening_is_cut_off() {
         let pool = Shared::of(blank_image(
@@ -516,8 +524,9 @@ mod tests {
         tree.map_err(|error| error.to_string())
     }
 
-    /// A pool whose log has room for one more record, made by a rename between directories that no record there tells of; the record is
-    /// written, and not synced. Gives the pool before that, and the writing.
+    /// A pool whose log has room for one more record, made by a rename between directories that no
+    /// record there tells of; the record is written, and not synced. Gives the pool before that,
+    /// and the writing.
     fn unsynced() -> (Vec<u8>, Vec<Event>) {
         let pool = Shared::of(blank_image(
             2,
@@ -555,8 +564,9 @@ mod tests {
         (before, written)
     }
 
-    /// What a process does that opens the pool after the one that wrote this and was killed, and closes it: the sync with which it begins is of
-    /// what that one wrote. `syncs`: it does so, at `site`.
+    /// What a process does that opens the pool after the one that wrote this and was killed, and
+    /// closes it: the sync with which it begins is of what that one wrote. `syncs`: it does so, at
+    /// `site`.
     fn opened_after_kill(before: &[u8], written: &[Event], site: Site, syncs: bool) -> Vec<Event> {
         let pool = Shared::of(image_after(before, written));
         pool.0.start_recording();
@@ -584,8 +594,8 @@ mod tests {
         log
     }
 
-    /// At the close all that records say goes home, also of that one which only the page cache had: without the sync of it, a power cut leaves a
-    /// part of that at home, and no record.
+    /// At the close all that records say goes home, also of that one which only the page cache had:
+    /// without the sync of it, a power cut leaves a part of that at home, and no record.
     #[test]
     fn what_a_killed_process_wrote_to_the_log_is_synced_before_it_goes_home() {
         let (before, written) = unsynced();
@@ -619,8 +629,8 @@ mod tests {
         assert!(torn(false) > 0);
     }
 
-    /// What a killed process wrote into a file is what the next one reads, and vouches for when it closes the pool: on a medium of their own, data are
-    /// synced by no sync of the log.
+    /// What a killed process wrote into a file is what the next one reads, and vouches for when it
+    /// closes the pool: on a medium of their own, data are synced by no sync of the log.
     #[test]
     fn what_a_killed_process_wrote_into_files_is_synced_before_it_is_read() {
         let pool = Shared::of(blank_image(

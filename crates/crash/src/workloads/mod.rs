@@ -40,9 +40,9 @@ use crate::workload::{Ground, Workload};
 /// Makes the file that most workloads use.
 const FILE: &str = "create f 644 -";
 
-/// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files on
-/// every file mapping, but where the pool is exactly filled, for which the others have sequences of
-/// their own. [`pairs`], [`triples`] and [`random`] ones are apart.
+/// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files
+/// on every file mapping, but where the pool is exactly filled, for which the others have sequences
+/// of their own. [`pairs`], [`triples`] and [`random`] ones are apart.
 pub fn workloads() -> Vec<Workload> {
     catalog().to_vec()
 }
@@ -97,8 +97,8 @@ pub fn find(name: &str) -> Option<Workload> {
     less::find(name, find_whole)
 }
 
-/// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one, drawn by its
-/// name.
+/// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one,
+/// drawn by its name.
 pub(crate) fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
     let concerned = workloads.iter().filter(|one| one.concerns_blocks());
     concerned
@@ -111,8 +111,8 @@ fn other_mapping(name: &str) -> MappingKind {
     others[(xxh3_64(name.as_bytes()) % others.len() as u64) as usize]
 }
 
-/// Those of generated `workloads` that concern names, each within a namespace other than the usual one, drawn by its
-/// name.
+/// Those of generated `workloads` that concern names, each within a namespace other than the usual
+/// one, drawn by its name.
 pub(crate) fn named_otherwise(workloads: &[Workload]) -> Vec<Workload> {
     let others: Vec<_> = other_namespaces().collect();
     let concerned = workloads.iter().filter(|one| namespaces::fits(one));

@@ -1,5 +1,5 @@
-//! Names kept otherwise than usual: every operation on names alone and in chosen pairs, and what only one way of
-//! keeping them does.
+//! Names kept otherwise than usual: every operation on names alone and in chosen pairs, and what
+//! only one way of keeping them does.
 
 use vellum::NamespaceKind;
 use vellum_model::Op;
@@ -28,12 +28,14 @@ pub(super) fn workloads() -> Vec<Workload> {
         .collect()
 }
 
-/// Whether a workload is one for every namespace. What is cut is cut behind a step of the usual way; what is full is full of it.
+/// Whether a workload is one for every namespace. What is cut is cut behind a step of the usual
+/// way; what is full is full of it.
 pub(super) fn fits(one: &Workload) -> bool {
     one.concerns_names() && one.cut.is_none() && !one.fills_the_pool()
 }
 
-/// Whether a setup takes nearly all blocks that the usual way leaves for metadata: an area's table and map need some, too.
+/// Whether a setup takes nearly all blocks that the usual way leaves for metadata: an area's table
+/// and map need some, too.
 fn is_nearly_full(one: &Workload) -> bool {
     let ops = one.setup.iter().filter_map(Step::op);
     ops.filter(|op| matches!(op, Op::Symlink { .. })).count() > 50
@@ -104,7 +106,8 @@ fn adaptive() -> Vec<Workload> {
     ]
 }
 
-/// Directories that are moved with what is below them: the windows behind the commit, what uses slots again that are free then, and recovery.
+/// Directories that are moved with what is below them: the windows behind the commit, what uses
+/// slots again that are free then, and recovery.
 fn moves() -> Vec<Workload> {
     let tree = [
         "mkdir d 755",
@@ -210,7 +213,8 @@ fn moves() -> Vec<Workload> {
     ]
 }
 
-/// Logs of records that grow, are copied, and are used again; recovery of what a record ties together.
+/// Logs of records that grow, are copied, and are used again; recovery of what a record ties
+/// together.
 fn tree() -> Vec<Workload> {
     // A block of a log takes 50 names of 39 or 40 bytes, and then no record more.
     let dir = ["mkdir d 755", FILE];

@@ -2,15 +2,15 @@
 //! "Finding crash-consistency bugs with bounded black-box crash testing", OSDI 2018).
 //!
 //! The namespace has the files `f`, `g` and `d/f`, the symlink `s` and the directories `d`, `e` and
-//! `d/e`. Every ordered pair of the operations below is tried on the model in each of a few trees. A
-//! pair is kept where the first operation succeeds, and the second succeeds too, or fails because of
-//! the first. A tree that has more than an earlier one gives only pairs that meet what it has more.
-//! Pairs that are others with the names of like things exchanged are left out.
+//! `d/e`. Every ordered pair of the operations below is tried on the model in each of a few trees.
+//! A pair is kept where the first operation succeeds, and the second succeeds too, or fails because
+//! of the first. A tree that has more than an earlier one gives only pairs that meet what it has
+//! more. Pairs that are others with the names of like things exchanged are left out.
 //!
 //! Names are the operations' names below, joined by `+`, behind the tree's:
-//! `seq2/rename:f:d/f+unlink:d/f`, `seq2-rich/unlink:d/f+create:d/f`. An operation alone in such a tree
-//! is a workload too (`seq2/rename:f:d/f`), so that the crashes of a first operation are explored
-//! once, and those of a pair are crashes of its second.
+//! `seq2/rename:f:d/f+unlink:d/f`, `seq2-rich/unlink:d/f+create:d/f`. An operation alone in such a
+//! tree is a workload too (`seq2/rename:f:d/f`), so that the crashes of a first operation are
+//! explored once, and those of a pair are crashes of its second.
 
 use std::collections::BTreeSet;
 

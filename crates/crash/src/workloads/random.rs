@@ -63,7 +63,8 @@ impl History {
         }
     }
 
-    /// Does what is drawn, if it succeeds or `keeps` says so of what does not; gives whether it was done.
+    /// Does what is drawn, if it succeeds or `keeps` says so of what does not; gives whether it was
+    /// done.
     fn try_some(
         &mut self,
         lines: fn(&mut Draw) -> Vec<String>,

@@ -115,8 +115,8 @@ fn closing() -> Vec<Workload> {
     ]
 }
 
-/// What was given up is used again, by something else. Long texts of symlinks take the same blocks as
-/// extents of logs.
+/// What was given up is used again, by something else. Long texts of symlinks take the same blocks
+/// as extents of logs.
 fn reusing() -> Vec<Workload> {
     let texts =
         ["a", "b", "c", "d", "e", "g", "h", "i"].map(|name| format!("symlink %(74x4095) {name}"));
@@ -197,8 +197,8 @@ fn reusing() -> Vec<Workload> {
     ]
 }
 
-/// The blocks of one run in several lines of the table, each flushed: in a pool that is full but for blocks far
-/// apart.
+/// The blocks of one run in several lines of the table, each flushed: in a pool that is full but
+/// for blocks far apart.
 fn scattered() -> Vec<Workload> {
     let punched = [8, 24, 40, 56, 72].map(|block| format!("fallocate g 3 {} 4096", block * 4096));
     let mut setup = vec![FILE, "create g 644 -", "fallocate g 0 0 716800"];

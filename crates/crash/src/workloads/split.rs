@@ -10,7 +10,8 @@ pub(super) fn sequences() -> Vec<Workload> {
     };
     let written = [FILE, "append f 5 9000"];
     vec![
-        // A file of the last transaction has its blocks until that one gives them up which is committed next.
+        // A file of the last transaction has its blocks until that one gives them up which is
+        // committed next.
         of(
             "blocks-used-again",
             &[
@@ -27,7 +28,8 @@ pub(super) fn sequences() -> Vec<Workload> {
                 "sync",
             ],
         ),
-        // A directory of the running transaction that has names: its inode is taken back to one that has none.
+        // A directory of the running transaction that has names: its inode is taken back to one
+        // that has none.
         of(
             "new-directory-with-names",
             &[],
@@ -39,7 +41,8 @@ pub(super) fn sequences() -> Vec<Workload> {
             &[FILE, "create g 644 -", "close-pool", "open-pool"],
             &["unlink f", "maintain", "create h 600 -", "sync"],
         ),
-        // What a directory gives up becomes that of a name before the commit behind which nothing leads to it.
+        // What a directory gives up becomes that of a name before the commit behind which nothing
+        // leads to it.
         of(
             "entries-used-again",
             &["mkdir d 755", "create d/f 644 -", "close-pool", "open-pool"],
@@ -89,7 +92,8 @@ pub(super) fn sequences() -> Vec<Workload> {
             &written,
             &["append f 7 20000", "recover", "chmod f 600", "close-pool"],
         ),
-        // The copy on the medium: whole, stale before the first change, whole again with what changed, slots that were free among it.
+        // The copy on the medium: whole, stale before the first change, whole again with what
+        // changed, slots that were free among it.
         of(
             "carried",
             &[
@@ -165,7 +169,8 @@ mod tests {
         "split-several-before-a-sync",
     ];
 
-    /// A process that is killed anywhere loses nothing, and what the next one finds no power cut takes back once the pool is open.
+    /// A process that is killed anywhere loses nothing, and what the next one finds no power cut
+    /// takes back once the pool is open.
     #[test]
     fn a_kill_takes_nothing() {
         for name in KILLED {
@@ -199,7 +204,8 @@ mod tests {
         }
     }
 
-    /// Each step of transactions, but for those that only a kill in front of the crash makes needed, and what shows that it is.
+    /// Each step of transactions, but for those that only a kill in front of the crash makes
+    /// needed, and what shows that it is.
     #[test]
     fn every_step_of_a_transaction_is_needed() {
         let of_names = ["split-two-removed", "split-rename-behind-a-commit"];
@@ -243,8 +249,9 @@ mod tests {
         "split-carried-after-a-kill",
     ];
 
-    /// Each step by which the medium alone has everything, or says that it has not; but for the fence behind which other threads may rely on a
-    /// mark, and what the next copy is the smaller for.
+    /// Each step by which the medium alone has everything, or says that it has not; but for the
+    /// fence behind which other threads may rely on a mark, and what the next copy is the smaller
+    /// for.
     #[test]
     fn every_step_of_a_carried_copy_is_needed() {
         for site in [
@@ -315,7 +322,8 @@ mod tests {
         log.iter().filter(is_kept).copied().collect()
     }
 
-    /// Slots of entries and inodes that were free at the last commit need no original when they are taken; those that were given up since do.
+    /// Slots of entries and inodes that were free at the last commit need no original when they are
+    /// taken; those that were given up since do.
     #[test]
     fn what_is_still_led_to_is_kept() {
         let keeps = |name: &str, site| {
@@ -357,8 +365,8 @@ mod tests {
         assert_eq!(missing, [""; 0]);
     }
 
-    /// Blocks that were given up are used again once that is committed: otherwise a file that is brought back shows what their next owner
-    /// wrote.
+    /// Blocks that were given up are used again once that is committed: otherwise a file that is
+    /// brought back shows what their next owner wrote.
     #[test]
     fn blocks_are_held_until_it_is_committed_that_they_were_given_up() {
         let name = "split-blocks-used-again";

@@ -1,4 +1,5 @@
-//! For tests: what becomes of pools of which only what syncs makes anything durable, as they are, and otherwise.
+//! For tests: what becomes of pools of which only what syncs makes anything durable, as they are,
+//! and otherwise.
 
 use vellum_media::{Event, Op, Site};
 
@@ -28,7 +29,8 @@ pub(super) fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
     explored_as(Mode::X86, name, change)
 }
 
-/// The same with more states at each point: what is written ahead is under way, too, and tells nothing.
+/// The same with more states at each point: what is written ahead is under way, too, and tells
+/// nothing.
 pub(super) fn explored_more(name: &str, change: Change<'_>) -> WorkloadReport {
     let options = Options {
         states_per_point: 24,
@@ -77,8 +79,9 @@ pub(super) fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
     }
 }
 
-/// What a run leaves that makes blocks free as soon as they are given up: what it then writes over them, in the same step, is written before
-/// it is durable that they were given up: behind the fence `durable`. `free` is the order.
+/// What a run leaves that makes blocks free as soon as they are given up: what it then writes over
+/// them, in the same step, is written before it is durable that they were given up: behind the
+/// fence `durable`. `free` is the order.
 pub(super) fn free_at_once(log: &[Event], (free, durable): (Site, Site)) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     for (at, event) in log.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Triples of operations (seq-3): every sequence of three of a few operations that all succeed, on
 //! names, and on the bytes of a file.
 //!
-//! Cycles of renames, inodes, names and blocks used again, blocks beyond the end that come and go. Only
-//! the third operation crashes: pairs are the second.
+//! Cycles of renames, inodes, names and blocks used again, blocks beyond the end that come and go.
+//! Only the third operation crashes: pairs are the second.
 
 use super::pairs::{Operation, Tree, operation, run, steps, trees};
 use crate::workload::Workload;

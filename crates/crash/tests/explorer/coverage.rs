@@ -181,10 +181,12 @@ const ASKS: &[&str] = &[
     "pool_of_data",
 ];
 
-/// Ways round the file system, for those who test it: the medium changes as no operation changes it.
+/// Ways round the file system, for those who test it: the medium changes as no operation changes
+/// it.
 const FAULTS: &[&str] = &["Fs::pool", "Fs::take_away"];
 
-/// Ways that store one word and sync it: a crash finds the old one or the new one, and either is a pool.
+/// Ways that store one word and sync it: a crash finds the old one or the new one, and either is a
+/// pool.
 const ONE_WORD: &[&str] = &["Pool::accept_data"];
 
 /// Ways to what sessions call by another: both lead to the same persistent steps.
@@ -203,8 +205,8 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Pool::settle_image", "attach"),
 ];
 
-/// What programs call instead, and to what changes it comes, each of which is explored by itself: a crash finds so many of them
-/// done.
+/// What programs call instead, and to what changes it comes, each of which is explored by itself: a
+/// crash finds so many of them done.
 const THROUGH: &[(&str, &[&str])] = &[
     (
         "File as Write::write",
@@ -282,7 +284,8 @@ fn source(path: &str) -> String {
     fs::read_to_string(root.join(path)).expect(path)
 }
 
-/// Whoever adds a function that changes a pool lets sessions do it, or says to what explored ones it comes.
+/// Whoever adds a function that changes a pool lets sessions do it, or says to what explored ones
+/// it comes.
 #[test]
 fn every_operation_of_the_engine_is_explored() {
     let all = Engine::read().public();
@@ -533,8 +536,8 @@ fn explored_ops() -> Vec<Op> {
     steps.filter_map(Step::op).cloned().collect()
 }
 
-/// Whatever the engine's calls take one of (a kind of file, a mode of allocation) and each of their flags is taken by some
-/// operation that is explored alone.
+/// Whatever the engine's calls take one of (a kind of file, a mode of allocation) and each of their
+/// flags is taken by some operation that is explored alone.
 #[test]
 fn every_choice_that_the_engine_offers_is_explored_alone() {
     let ops = explored_ops();

@@ -112,8 +112,8 @@ fn step_of(row: &Row) -> Option<Step> {
     Some(workload.explored[step - 1].clone())
 }
 
-/// The bold step is the one behind which recovery finds the operation done, and in front of which it does not. Where none is bold
-/// recovery cannot tell, or each word or block commits by itself.
+/// The bold step is the one behind which recovery finds the operation done, and in front of which
+/// it does not. Where none is bold recovery cannot tell, or each word or block commits by itself.
 #[test]
 fn operations_take_the_steps_and_commit_where_the_document_says() {
     let rows = rows();
@@ -137,7 +137,8 @@ fn operations_take_the_steps_and_commit_where_the_document_says() {
     assert!(wrong.is_empty(), "recorded:\n{}", wrong.join("\n"));
 }
 
-/// Whatever is done to a file system has a row: each kind of operation, and each operation of the model.
+/// Whatever is done to a file system has a row: each kind of operation, and each operation of the
+/// model.
 #[test]
 fn every_operation_has_a_row() {
     let rows: Vec<Step> = rows().iter().filter_map(step_of).collect();
@@ -206,8 +207,8 @@ fn the_document_names_every_step() {
     );
 }
 
-/// A table is one of those that tests compare with recordings or with the code: steps by name here, classes of damage in
-/// the checker's tests.
+/// A table is one of those that tests compare with recordings or with the code: steps by name here,
+/// classes of damage in the checker's tests.
 #[test]
 fn every_table_is_checked() {
     let lines: Vec<&str> = DOCUMENT.lines().collect();

@@ -1,5 +1,6 @@
-//! What the explorer found, each named after what went wrong. What is done is written here, and not looked up in the catalog or
-//! drawn by a number: a workload that changes there would leave a test here of something else.
+//! What the explorer found, each named after what went wrong. What is done is written here, and not
+//! looked up in the catalog or drawn by a number: a workload that changes there would leave a test
+//! here of something else.
 
 use vellum::MappingKind;
 use vellum_crash::{
@@ -106,8 +107,8 @@ fn a_link_count_that_somebody_saw_survives() {
     explored_threads(&[FILE], [&["link f g"], &["stat f -"]], false);
 }
 
-/// A rename that lost against another left the log word of its entry flushed, not fenced, and another
-/// thread's clean close took it for durable.
+/// A rename that lost against another left the log word of its entry flushed, not fenced, and
+/// another thread's clean close took it for durable.
 #[test]
 fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
     let setup = ["mkdir d 755", "mkdir e 755", "create d/f 644 -"];
@@ -115,9 +116,9 @@ fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
     explored_threads(&setup, renames, true);
 }
 
-/// A directory whose attributes were changed while a name was made in it had, after a power cut, the
-/// modification time of before the name: recovery takes an entry's time only if it is later than the last
-/// change of attributes.
+/// A directory whose attributes were changed while a name was made in it had, after a power cut,
+/// the modification time of before the name: recovery takes an entry's time only if it is later
+/// than the last change of attributes.
 #[test]
 fn a_change_of_attributes_covered_a_name_that_it_did_not_know_of() {
     for change in ["chmod d 700", "rename d e 0"] {
@@ -175,8 +176,9 @@ fn a_power_cut_took_back_what_a_killed_process_had_stored() {
     explored(Mode::Lazy, &workloads);
 }
 
-/// Recovery took for durable what a process had stored that was killed while it recovered after a power
-/// cut: the next clean close called a journal record retired that another power cut brought back.
+/// Recovery took for durable what a process had stored that was killed while it recovered after a
+/// power cut: the next clean close called a journal record retired that another power cut brought
+/// back.
 #[test]
 fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
     let chmod = of("chmod-truncate", &[FILE], &["open-pool", "truncate f 5000"]);
@@ -188,8 +190,8 @@ fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
     explored(Mode::Kill, &workloads);
 }
 
-/// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and closed, but
-/// nobody had flushed them.
+/// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and
+/// closed, but nobody had flushed them.
 #[test]
 fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
     let workloads = [
@@ -202,8 +204,9 @@ fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
     explored(Mode::Kill, &workloads);
 }
 
-/// A thread slot still named the file that it overwrote last when that file's slot was a symbolic link's: what checks
-/// the link's text was taken for the word that leads to a tree, and the pool could not be opened.
+/// A thread slot still named the file that it overwrote last when that file's slot was a symbolic
+/// link's: what checks the link's text was taken for the word that leads to a tree, and the pool
+/// could not be opened.
 #[test]
 fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
     let setup = [
@@ -235,8 +238,8 @@ fn without_nodes<'a>(first: &[&'a str]) -> Vec<&'a str> {
     [first, &others].concat()
 }
 
-/// The block beyond the end needed no node of the extent tree, the preallocated one in front of it did, and there
-/// was none: the block beyond stayed, and the size moved over it.
+/// The block beyond the end needed no node of the extent tree, the preallocated one in front of it
+/// did, and there was none: the block beyond stayed, and the size moved over it.
 #[test]
 fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() {
     let first = [FILE, "fallocate f 0 0 16384", "write f 0 1 100"];
@@ -245,8 +248,8 @@ fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() 
     explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
-/// The first of two preallocated ranges became the file's, and bytes between them were written over; then there was no node
-/// for the second. Times were stored before all that.
+/// The first of two preallocated ranges became the file's, and bytes between them were written
+/// over; then there was no node for the second. Times were stored before all that.
 #[test]
 fn a_write_that_failed_left_its_times_and_the_bytes_in_front_of_where_it_failed() {
     let first = [
@@ -261,8 +264,8 @@ fn a_write_that_failed_left_its_times_and_the_bytes_in_front_of_where_it_failed(
     explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
-/// What an experiment takes from a file whose tree begins in the inode was given up without the word there: behind a power cut
-/// the file had blocks again that were free.
+/// What an experiment takes from a file whose tree begins in the inode was given up without the
+/// word there: behind a power cut the file had blocks again that were free.
 #[test]
 fn a_power_cut_gave_a_file_back_what_an_experiment_had_taken() {
     let cut = [FILE, "append f 5 9000", "truncate f 0", "truncate f 90000"];

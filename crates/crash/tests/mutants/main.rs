@@ -1,6 +1,6 @@
-//! Every flush, fence, and store past the cache in the engine is needed, and so is every order of two stores to one line that it
-//! declares: left out, or turned round, it leads to a crash that shows something wrong, and whose identifier repeats it. A short run tries
-//! a slice of the sites.
+//! Every flush, fence, and store past the cache in the engine is needed, and so is every order of
+//! two stores to one line that it declares: left out, or turned round, it leads to a crash that
+//! shows something wrong, and whose identifier repeats it. A short run tries a slice of the sites.
 //!
 //! A program of its own, because it keeps all processors busy for minutes.
 

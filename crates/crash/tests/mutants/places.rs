@@ -1,4 +1,5 @@
-//! Where the engine's source flushes, fences, stores past the cache, or relies on an order within a line.
+//! Where the engine's source flushes, fences, stores past the cache, or relies on an order within a
+//! line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,8 @@ pub(super) fn sources() -> Vec<Source> {
     files.iter().filter_map(|file| read(file)).collect()
 }
 
-/// The places, as mutants call them: those that take steps, or call functions that take them in their stead.
+/// The places, as mutants call them: those that take steps, or call functions that take them in
+/// their stead.
 pub(super) fn in_source() -> BTreeSet<String> {
     let sources = sources();
     let mut takers = BTreeSet::new();
@@ -97,7 +99,8 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 fn read(file: &Path) -> Option<Source> {
     let path = file.strip_prefix(ENGINE).unwrap().to_str().unwrap();
     let is_test = path.starts_with("checking/") || path.ends_with("tests.rs");
-    // Steps of commits, of sessions, of copies that media carry, and of tables of file systems have mutants of their own, beside what they are for.
+    // Steps of commits, of sessions, of copies that media carry, and of tables of file systems have
+    // mutants of their own, beside what they are for.
     let own = ["versions.rs", "session.rs", "parts.rs"];
     let has_own = own.contains(&path) || path.starts_with("carried/");
     let is_list = path == "sites.rs" || path == "fs/file/crash.rs";

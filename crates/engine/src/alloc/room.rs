@@ -1,4 +1,5 @@
-//! How many files there is room for in the metadata, and what names leave to the logs of directories.
+//! How many files there is room for in the metadata, and what names leave to the logs of
+//! directories.
 
 use std::sync::atomic::Ordering;
 
@@ -13,12 +14,12 @@ use crate::cachelet::{self, Cachelet, flag};
 use crate::core::Core;
 use crate::slots::{Tally, field};
 
-/// Bytes of hash tables that a name of *adaptive* comes to take, all levels of a table together: eight in each of a
-/// few levels that are filled by the hash, as measured in full pools.
+/// Bytes of hash tables that a name of *adaptive* comes to take, all levels of a table together:
+/// eight in each of a few levels that are filled by the hash, as measured in full pools.
 const TABLE_BYTES: u64 = 72;
 
-/// What a name of a namespace takes of the metadata, beside the inode of its file. An entry takes one slot up to 80
-/// bytes of name, or path.
+/// What a name of a namespace takes of the metadata, beside the inode of its file. An entry takes
+/// one slot up to 80 bytes of name, or path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameCost {
     /// The chunks that entries lie in; `None`: names are in blocks alone.
@@ -32,8 +33,8 @@ pub(super) struct NameCost {
 }
 
 impl NameCost {
-    /// Blocks that logs of directories may need for so many names more: half as many words may name nothing before a
-    /// log is compacted, which takes some blocks more.
+    /// Blocks that logs of directories may need for so many names more: half as many words may name
+    /// nothing before a log is compacted, which takes some blocks more.
     pub(super) fn log_blocks_for(self, names: u64) -> u64 {
         match self.entries_in {
             Some(_) => {
@@ -110,8 +111,8 @@ impl<M: Memories> Core<M> {
                     entries_in: None,
                     per_chunk: 0,
                     block_bytes: BLOCK_BYTES.div_ceil(names),
-                    // A log whose names went one here, one there is copied a few blocks at a time, which gains one only
-                    // if there are as many.
+                    // A log whose names went one here, one there is copied a few blocks at a time,
+                    // which gains one only if there are as many.
                     spare_blocks: SPARE_BLOCKS + self.geometry.meta_slots() / SLOTS_PER_BLOCK / 16,
                 }
             }
@@ -123,8 +124,8 @@ impl<M: Memories> Core<M> {
         cost.entries_in.map_or(0, |kind| self.free_slots_of(kind))
     }
 
-    /// How many files could be made by now, each with one name, of up to 80 bytes where names have entries, in
-    /// directories that exist.
+    /// How many files could be made by now, each with one name, of up to 80 bytes where names have
+    /// entries, in directories that exist.
     pub(crate) fn files_possible(&self) -> u64 {
         let cost = self.name_cost();
         // One is kept for texts of symlinks; see `is_last_kept`.

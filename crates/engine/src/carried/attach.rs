@@ -1,7 +1,8 @@
 //! Making a pool of what a data medium carries.
 //!
-//! On the medium one thing changes, last and by one sector: its identity. Before that the pool that it came from has it, and the new one is
-//! refused; from then on it is the other way round. The copy stays whole until the new pool is opened for writing.
+//! On the medium one thing changes, last and by one sector: its identity. Before that the pool that
+//! it came from has it, and the new one is refused; from then on it is the other way round. The
+//! copy stays whole until the new pool is opened for writing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,11 +29,13 @@ pub struct AttachOptions {
     pub overwrite: bool,
 }
 
-/// Makes a pool at `path` of what a medium carries, which gets the identity `id`; gives its superblock. `tell` is told how many blocks of how many are done. A file that was
-/// made is removed if that fails.
+/// Makes a pool at `path` of what a medium carries, which gets the identity `id`; gives its
+/// superblock. `tell` is told how many blocks of how many are done. A file that was made is removed
+/// if that fails.
 ///
 /// # Errors
-/// The path exists, or is no memory; the medium is in use, carries no copy, or one that is stale or damaged; what either said.
+/// The path exists, or is no memory; the medium is in use, carries no copy, or one that is stale or
+/// damaged; what either said.
 pub(crate) fn attach_medium(
     path: &Path,
     options: &AttachOptions,
@@ -123,8 +126,8 @@ impl<'a> CarriedCopy<'a> {
         })
     }
 
-    /// Makes the pool, then the medium its own, by the new identity `id`; `name` is what the pool is to call the medium. What the pool's bytes
-    /// hold is gone.
+    /// Makes the pool, then the medium its own, by the new identity `id`; `name` is what the pool
+    /// is to call the medium. What the pool's bytes hold is gone.
     ///
     /// # Errors
     /// The copy is damaged: the medium was not changed. What the medium said.
@@ -204,7 +207,8 @@ impl<'a> CarriedCopy<'a> {
         Ok(())
     }
 
-    /// Gives the medium to whoever knows it by this head. The copy of the head counts only where the head cannot be read.
+    /// Gives the medium to whoever knows it by this head. The copy of the head counts only where
+    /// the head cannot be read.
     fn hand_over(&self, head: &MediumHead) -> io::Result<()> {
         self.disk.write(0, head.as_bytes())?;
         self.disk.sync(disk_sites::ATTACH_MEDIUM_DURABLE)?;
@@ -213,8 +217,8 @@ impl<'a> CarriedCopy<'a> {
     }
 }
 
-/// Makes a pool, in bytes that may be known to be zero, of what a medium of `len` bytes carries, which gets the identity `id`: for experiments, in which
-/// neither has a path.
+/// Makes a pool, in bytes that may be known to be zero, of what a medium of `len` bytes carries,
+/// which gets the identity `id`: for experiments, in which neither has a path.
 ///
 /// # Errors
 /// As for [`crate::Pool::attach`].
@@ -228,7 +232,8 @@ pub fn attach_copy<P: Persistent>(
     copy.attach(pool, id, b"data", known_zero, &|_, _| {})
 }
 
-/// Where the copy lies on a medium of `len` bytes with this head, and its own head, which says that it is whole.
+/// Where the copy lies on a medium of `len` bytes with this head, and its own head, which says that
+/// it is whole.
 fn whole_copy(
     disk: &dyn Disk,
     path: &Path,

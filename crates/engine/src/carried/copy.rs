@@ -33,12 +33,14 @@ pub struct Carried {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of the blocks that changed since it last was, or
-    /// of `all`. From then on the medium alone has the file system, until the pool is opened for writing again. `tell` is told how many blocks
+    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
+    /// the blocks that changed since it last was, or of `all`. From then on the medium alone has
+    /// the file system, until the pool is opened for writing again. `tell` is told how many blocks
     /// of how many are done.
     ///
     /// # Errors
-    /// As for [`Self::close`]. The medium carries none, or failed: then the pool is closed, and the copy stale.
+    /// As for [`Self::close`]. The medium carries none, or failed: then the pool is closed, and the
+    /// copy stale.
     pub fn close_and_carry(&self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
         self.close()?;
         let core = &self.core;
@@ -92,8 +94,9 @@ struct Copy<'a, P> {
 }
 
 impl<P: Persistent> Copy<'_, P> {
-    /// What changed since the copy was last whole, whose sums are in the table then; `None`: all may have, because the map is about another
-    /// copy, or the sums are not those of when it was whole.
+    /// What changed since the copy was last whole, whose sums are in the table then; `None`: all
+    /// may have, because the map is about another copy, or the sums are not those of when it was
+    /// whole.
     fn changed_blocks(&mut self) -> Option<Vec<u64>> {
         let changed_at = self.superblock.changed_at;
         let since = self
@@ -164,7 +167,8 @@ impl<P: Persistent> Copy<'_, P> {
         Ok(())
     }
 
-    /// If the power fails in between, the map is about an older copy, and all blocks count as changed.
+    /// If the power fails in between, the map is about an older copy, and all blocks count as
+    /// changed.
     fn clear_map(&self, number: u64) {
         let changed_at = self.superblock.changed_at;
         let bits = self.plan.map_bytes() - CHANGED_HEAD_BYTES;

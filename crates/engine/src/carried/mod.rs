@@ -1,8 +1,10 @@
-//! The copy of the metadata that a data medium carries, so that it alone is a file system elsewhere.
+//! The copy of the metadata that a data medium carries, so that it alone is a file system
+//! elsewhere.
 //!
-//! Metadata lie in persistent memory, and the copy is made when a pool is closed, of the blocks that changed since the last one: a map in
-//! the pool tells which. An opening for writing calls the copy stale, durably, before anything changes; so a medium whose copy says that it is
-//! whole has all that the pool has.
+//! Metadata lie in persistent memory, and the copy is made when a pool is closed, of the blocks
+//! that changed since the last one: a map in the pool tells which. An opening for writing calls the
+//! copy stale, durably, before anything changes; so a medium whose copy says that it is whole has
+//! all that the pool has.
 
 mod attach;
 mod copy;
@@ -40,8 +42,9 @@ impl ChangedBlocks {
         }
     }
 
-    /// Notes that the blocks which `[at, at + len)` touches change; whether that was not known. Flushed, not fenced: a transaction is
-    /// committed when nobody is between this and a fence, and what is taken back before is as it was copied.
+    /// Notes that the blocks which `[at, at + len)` touches change; whether that was not known.
+    /// Flushed, not fenced: a transaction is committed when nobody is between this and a fence, and
+    /// what is taken back before is as it was copied.
     #[inline]
     pub(crate) fn mark(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
         let mut is_new = false;
@@ -70,7 +73,8 @@ impl ChangedBlocks {
     }
 }
 
-/// The head of the copy of the pool with this superblock; `None` if it is not sound, cannot be read, or is of something else.
+/// The head of the copy of the pool with this superblock; `None` if it is not sound, cannot be
+/// read, or is of something else.
 fn head_of(disk: &dyn Disk, plan: &CarriedPlan, superblock: &Superblock) -> Option<CarriedHead> {
     let mut sector = [0; CARRIED_HEAD_BYTES];
     disk.read(plan.at, &mut sector).ok()?;
@@ -78,7 +82,8 @@ fn head_of(disk: &dyn Disk, plan: &CarriedPlan, superblock: &Superblock) -> Opti
     head.filter(|head| head.blocks == plan.blocks)
 }
 
-/// Whether the copy on a medium, which is reached by offsets of its own, is whole; `None` if it carries none.
+/// Whether the copy on a medium, which is reached by offsets of its own, is whole; `None` if it
+/// carries none.
 pub(crate) fn is_whole(medium: &dyn Disk, superblock: &Superblock) -> Option<bool> {
     let head = MediumHead::of(superblock).filter(|head| head.carried_at != 0)?;
     let plan = CarriedPlan {
@@ -89,8 +94,8 @@ pub(crate) fn is_whole(medium: &dyn Disk, superblock: &Superblock) -> Option<boo
     Some(head.is_some_and(|head| head.is_whole()))
 }
 
-/// Says durably on the medium, before anything of the pool changes, that its copy of the metadata is stale. What was said before may have
-/// reached the kernel only, so that it is always synced.
+/// Says durably on the medium, before anything of the pool changes, that its copy of the metadata
+/// is stale. What was said before may have reached the kernel only, so that it is always synced.
 ///
 /// # Errors
 /// What the medium said.
@@ -107,7 +112,8 @@ pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()>
     Ok(disk.sync_data(disk_sites::CARRIED_STALE_DURABLE)?)
 }
 
-/// Lets all blocks count as changed, durably: for what changes bytes of the pool in another way than the file system does.
+/// Lets all blocks count as changed, durably: for what changes bytes of the pool in another way
+/// than the file system does.
 pub(crate) fn forget<P: Persistent>(pool: &P, superblock: &Superblock) {
     if superblock.changed_at != 0 {
         set_since(pool, superblock.changed_at, 0);

@@ -1,4 +1,5 @@
-//! The gate that keeps operations from beginning while a commit cuts, under every order of accesses that the memory model allows.
+//! The gate that keeps operations from beginning while a commit cuts, under every order of accesses
+//! that the memory model allows.
 
 use std::sync::Arc;
 

@@ -153,8 +153,8 @@ impl Stage {
         std::array::from_fn(|_| ids.next().unwrap())
     }
 
-    /// Files, none of the first hundred thousand, whose first blocks have the same home line, that of
-    /// the neighbours, and the same chain.
+    /// Files, none of the first hundred thousand, whose first blocks have the same home line, that
+    /// of the neighbours, and the same chain.
     fn chained<const N: usize>(&self) -> [u32; N] {
         let core = self.core();
         let homes = core.geometry.homes(core.seed);

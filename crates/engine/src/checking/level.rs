@@ -1,5 +1,5 @@
-//! A level table in which entries move, and which grows, while others look for keys, put them in, or
-//! take them out.
+//! A level table in which entries move, and which grows, while others look for keys, put them in,
+//! or take them out.
 
 use vellum_layout::{KeyedPlan, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 use vellum_media::Site;

@@ -1,9 +1,9 @@
 //! The lock-free code under model checkers: the very code that ships, on other memories.
 //!
-//! *Scenarios* and *histories* are whole file systems on [`shuttle`], which draws schedules at random,
-//! seeded. *Kernels* are single steps on [`loom`], which tries every execution that the memory
-//! model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` makes schedules that
-//! many times more, and preemptions one more.
+//! *Scenarios* and *histories* are whole file systems on [`shuttle`], which draws schedules at
+//! random, seeded. *Kernels* are single steps on [`loom`], which tries every execution that the
+//! memory model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` makes
+//! schedules that many times more, and preemptions one more.
 
 mod cuckoo;
 mod gate;

@@ -49,7 +49,8 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
     });
 }
 
-/// What is made in an empty directory while that gets another name has the path that the directory has then.
+/// What is made in an empty directory while that gets another name has the path that the directory
+/// has then.
 #[test]
 fn an_empty_directory_moves_beside_creations_in_it() {
     explore(1000, |world| {
@@ -82,7 +83,8 @@ fn an_empty_directory_moves_beside_creations_in_it() {
     });
 }
 
-/// A round of evolving, in which a directory becomes the root of an area, beside changes in it and its rename.
+/// A round of evolving, in which a directory becomes the root of an area, beside changes in it and
+/// its rename.
 #[test]
 fn areas_evolve_beside_changes() {
     explore(500, |world| {
@@ -143,7 +145,8 @@ fn directories_with_names_move_beside_each_other() {
     });
 }
 
-/// Paths that were looked up before, and are again, beside a move of a directory that they lead through.
+/// Paths that were looked up before, and are again, beside a move of a directory that they lead
+/// through.
 #[test]
 fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
     explore(1000, |world| {
@@ -170,8 +173,8 @@ fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
     });
 }
 
-/// Areas along a path come and go, and cachelets are evicted and used again, beside lookups of it: prefixes of which the table has the bytes, and
-/// longer ones.
+/// Areas along a path come and go, and cachelets are evicted and used again, beside lookups of it:
+/// prefixes of which the table has the bytes, and longer ones.
 #[test]
 fn a_path_leads_on_beside_areas_that_come_and_go() {
     explore(500, |world| {
@@ -264,7 +267,8 @@ fn a_directory_made_anew_beside_lookups_is_the_new_one() {
     });
 }
 
-/// A file that is made by its whole path, which was looked up before, is made in the directory that is there.
+/// A file that is made by its whole path, which was looked up before, is made in the directory that
+/// is there.
 #[test]
 fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
     explore(1000, |world| {
@@ -322,7 +326,8 @@ fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
     });
 }
 
-/// An area that goes beside the first looks into directories there, which find that nothing is damaged.
+/// An area that goes beside the first looks into directories there, which find that nothing is
+/// damaged.
 #[test]
 fn an_area_goes_beside_first_looks() {
     explore(1000, |world| {

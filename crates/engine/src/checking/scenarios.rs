@@ -293,8 +293,8 @@ fn cachelets_come_and_go_beside_lookups_and_removals() {
     });
 }
 
-/// A name may tell which cachelet its file had. Both files' are evicted, and become each other's when the files are looked up, beside more eviction
-/// and a file that takes one, too.
+/// A name may tell which cachelet its file had. Both files' are evicted, and become each other's
+/// when the files are looked up, beside more eviction and a file that takes one, too.
 #[test]
 fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
     explore(1000, |world| {
@@ -476,8 +476,8 @@ fn the_last_count_of_links_is_the_one_on_the_pool() {
     });
 }
 
-/// Set-id bits were looked for before the file was locked: those that somebody set meanwhile stayed on what
-/// was written behind them.
+/// Set-id bits were looked for before the file was locked: those that somebody set meanwhile stayed
+/// on what was written behind them.
 #[test]
 fn a_write_behind_a_change_of_mode_drops_set_id_bits() {
     explore(2000, |world| {

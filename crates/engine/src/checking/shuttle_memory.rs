@@ -1,5 +1,5 @@
-//! Memory every access of which lets another thread go first, for schedules that [`shuttle`] draws. The unit tests and
-//! those against the model share it.
+//! Memory every access of which lets another thread go first, for schedules that [`shuttle`] draws.
+//! The unit tests and those against the model share it.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;

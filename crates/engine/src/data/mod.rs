@@ -10,8 +10,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use crate::core::Core;
 use crate::mapping::{BlockNo, Found, Mapping};
 
-/// Lines of a piece that are asked for before it is its turn. A megabyte in pieces of 32 KiB took a tenth less with
-/// them; four times as many gained no more.
+/// Lines of a piece that are asked for before it is its turn. A megabyte in pieces of 32 KiB took a
+/// tenth less with them; four times as many gained no more.
 const AHEAD_LINES: u64 = 16;
 /// Bytes of a piece that are worth asking whether they are in memory, before they are copied.
 const ASKED_BYTES: usize = 16 << 10;
@@ -99,7 +99,8 @@ pub(crate) fn read<M: Memories>(
     }
 }
 
-/// Fills `out` with pieces, one behind the other, of which each lies somewhere or is zeros: all that lie on a disk at once.
+/// Fills `out` with pieces, one behind the other, of which each lies somewhere or is zeros: all
+/// that lie on a disk at once.
 fn read_all<M: Memories>(
     core: &Core<M>,
     pieces: impl Iterator<Item = (Option<u64>, usize)>,
@@ -118,16 +119,16 @@ fn read_all<M: Memories>(
     core.pool.read_all(&mut wanted);
 }
 
-/// Asks the processor for the beginning of a piece while the one before is copied: what it fetches ahead by
-/// itself ends with a piece.
+/// Asks the processor for the beginning of a piece while the one before is copied: what it fetches
+/// ahead by itself ends with a piece.
 fn prefetch<M: Memories>(core: &Core<M>, at: u64) {
     for line in 0..AHEAD_LINES {
         core.pool.prefetch(at + line * LINE_BYTES);
     }
 }
 
-/// Copies bytes past the cache into those blocks of a range that `block_of` gives, by their places in
-/// `found`, beginning `skip` bytes into the first. Durable at the next fence.
+/// Copies bytes past the cache into those blocks of a range that `block_of` gives, by their places
+/// in `found`, beginning `skip` bytes into the first. Durable at the next fence.
 #[inline]
 pub(crate) fn write<M: Memories>(
     site: Site,

@@ -88,7 +88,8 @@ pub struct StatFs {
     pub files: u64,
     /// Inodes that can still be made.
     pub files_free: u64,
-    /// Tells this file system from others, on any machine: made of its UUID, as ext4 makes `f_fsid`.
+    /// Tells this file system from others, on any machine: made of its UUID, as ext4 makes
+    /// `f_fsid`.
     pub fs_id: u64,
 }
 
@@ -336,8 +337,8 @@ impl<M: Memories> Fs<M> {
         self.commit_from(Durability::Sync, resized)
     }
 
-    /// Space, counted. Files that were removed, and that nobody has open, count as free: what is left to do for that is
-    /// done first.
+    /// Space, counted. Files that were removed, and that nobody has open, count as free: what is
+    /// left to do for that is done first.
     pub fn stat_fs(&self) -> StatFs {
         // Damage is told by who meets it, and the counts are what they are.
         let _ = self.work_to_count();
@@ -393,13 +394,13 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// A word of an inode, with that of the cachelet that holds the same, and what both are to be, if that
-/// changes.
+/// A word of an inode, with that of the cachelet that holds the same, and what both are to be, if
+/// that changes.
 type NewWord = (u64, u64, Option<u64>);
 
 impl<M: Memories> Op<'_, M> {
-    /// Changes words of an inode, and its times, by one journal record; shows them, but for the times. The
-    /// caller holds the file's lock.
+    /// Changes words of an inode, and its times, by one journal record; shows them, but for the
+    /// times. The caller holds the file's lock.
     fn set_words(&self, file: Cachelet, words: &[NewWord], times: Times) {
         let core = self.core;
         let inode_at = core.inode_at(file);
@@ -452,12 +453,13 @@ impl<M: Memories> Op<'_, M> {
         true
     }
 
-    /// Writes a directory's times and link count from its cachelet to its inode; those of a file are there.
-    /// Flushed, not fenced.
-    /// The change time goes last, because recovery takes the modification time for valid as of it.
+    /// Writes a directory's times and link count from its cachelet to its inode; those of a file
+    /// are there. Flushed, not fenced. The change time goes last, because recovery takes the
+    /// modification time for valid as of it.
     ///
-    /// Under the directory's lock: of two that do this, or of one beside a change of attributes, the
-    /// last to store could else be the first to have looked, when the directory is marked no more.
+    /// Under the directory's lock: of two that do this, or of one beside a change of attributes,
+    /// the last to store could else be the first to have looked, when the directory is marked no
+    /// more.
     pub(crate) fn write_back(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
         let core = self.core;
         let _lock = core.lock(self, file);

@@ -15,7 +15,8 @@ use crate::sites;
 use crate::slots::{Tally, pause};
 
 impl<M: Memories> Core<M> {
-    /// Whether somebody waits for the background's lease: whoever holds it for what can wait gives way.
+    /// Whether somebody waits for the background's lease: whoever holds it for what can wait gives
+    /// way.
     pub(crate) fn is_lease_wanted(&self) -> bool {
         self.arena.load(header::LEASE_WANTED, Ordering::Relaxed) != 0
     }
@@ -105,7 +106,8 @@ impl<'a, M: Memories> Lease<'a, M> {
     /// Waits for the lease, to work on the pool.
     ///
     /// # Errors
-    /// This process may not use the pool, or no more: whoever ends the use of it has the lease meanwhile.
+    /// This process may not use the pool, or no more: whoever ends the use of it has the lease
+    /// meanwhile.
     pub(crate) fn take_to_work(core: &'a Core<M>) -> Result<Self> {
         core.check_use()?;
         let lease = Self::take(core);
@@ -133,7 +135,8 @@ impl<'a, M: Memories> Lease<'a, M> {
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
-        // Who is not seen to want it has yet to look whether it is free: both store before they look.
+        // Who is not seen to want it has yet to look whether it is free: both store before they
+        // look.
         let arena = &self.0.arena;
         arena.store(header::LEASE, 0, Ordering::SeqCst);
         if arena.load(header::LEASE_WANTED, Ordering::SeqCst) > 0 {
@@ -182,8 +185,8 @@ impl<M: Memories> Fs<M> {
 
     /// The same for whoever holds the lease.
     pub(crate) fn reclaim_leased(&self, lease: &Lease<'_, M>) -> Result<()> {
-        // The background waits for many dead entries before it reads a log; here each one counts, if
-        // entries can have no further chunk, or the last one.
+        // The background waits for many dead entries before it reads a log; here each one counts,
+        // if entries can have no further chunk, or the last one.
         if self.core.is_short_of_chunks() {
             self.namespace.queue_dead(&self.core, true);
         }
@@ -253,8 +256,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing names
-    /// the inodes any more, so that recovery frees both.
+    /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing
+    /// names the inodes any more, so that recovery frees both.
     fn kill_inodes(&self, doomed: &[Cachelet]) -> Result<()> {
         let op = self.core.op_step();
         let core = op.core;

@@ -112,9 +112,10 @@ impl<M: Memories> Core<M> {
         cred.privileged || self.owner(file).uid() == cred.uid
     }
 
-    /// What Linux asks before `O_CREAT` opens what exists in a sticky directory that anyone may write:
-    /// that it belongs to the caller or to the directory's owner, were the caller root. Of regular files
-    /// and named pipes only the settings `fs.protected_*` ask it, which the kernel sees to.
+    /// What Linux asks before `O_CREAT` opens what exists in a sticky directory that anyone may
+    /// write: that it belongs to the caller or to the directory's owner, were the caller root. Of
+    /// regular files and named pipes only the settings `fs.protected_*` ask it, which the kernel
+    /// sees to.
     pub(crate) fn check_planted(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
         const OTHERS_WRITE: u16 = 0o002;
         let mode = self.identity(dir).mode();

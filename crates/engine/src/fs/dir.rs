@@ -354,7 +354,8 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Renames directories with what is below them; makes room and tries once more if there is none.
+    /// Renames directories with what is below them; makes room and tries once more if there is
+    /// none.
     fn move_whole(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
         let core = &self.core;
         let lease = Lease::take_to_work(core)?;
@@ -372,7 +373,8 @@ impl<M: Memories> Fs<M> {
         core.noting(moved)
     }
 
-    /// Makes large directories that a rename moves roots of areas, unless there is no room; gives whether any became one.
+    /// Makes large directories that a rename moves roots of areas, unless there is no room; gives
+    /// whether any became one.
     fn root_large(&self, rename: &Rename<'_>) -> Result<bool> {
         let Some(areas) = self.namespace.areas() else {
             return Ok(false);
@@ -383,16 +385,19 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Gives the names below a directory an area of their own, down to the next areas: from then on renaming the directory takes as long as
-    /// renaming a file, whatever is below it. Gives whether there was none. Nothing else of the file system shows it.
+    /// Gives the names below a directory an area of their own, down to the next areas: from then on
+    /// renaming the directory takes as long as renaming a file, whatever is below it. Gives whether
+    /// there was none. Nothing else of the file system shows it.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas, the directory has no name, no room for the names twice.
+    /// The pool's names are not kept in areas, the directory has no name, no room for the names
+    /// twice.
     pub fn split(&self, dir: &Node<M>) -> Result<bool> {
         self.set_root(dir, true)
     }
 
-    /// The reverse of [`Self::split`]: the names go back into the area of the directory's own name. Gives whether they had one of their own.
+    /// The reverse of [`Self::split`]: the names go back into the area of the directory's own name.
+    /// Gives whether they had one of their own.
     ///
     /// # Errors
     /// Those of [`Self::split`]; the root's area stays.

@@ -10,9 +10,10 @@ use crate::fs::{Fs, Lease};
 use crate::namespace::{Area, Areas, Decided, MergedArea, NO_AREAS, Outcome};
 
 impl<M: Memories> Fs<M> {
-    /// Runs a round of evolving: large directories that were renamed of late get areas of their own, small areas that are used little go back
-    /// into those above. One directory is moved after the other, beside operations, which find nothing changed. Gives what was
-    /// decided. Production calls it from a thread, every five seconds.
+    /// Runs a round of evolving: large directories that were renamed of late get areas of their
+    /// own, small areas that are used little go back into those above. One directory is moved after
+    /// the other, beside operations, which find nothing changed. Gives what was decided. Production
+    /// calls it from a thread, every five seconds.
     ///
     /// # Errors
     /// The pool's names are not kept in areas, or are open for reading only; damaged media.
@@ -20,7 +21,8 @@ impl<M: Memories> Fs<M> {
         self.evolve_resting(&mut |_| true)
     }
 
-    /// The same; behind each move `rest` is told how long it took, and whether to go on is what it says.
+    /// The same; behind each move `rest` is told how long it took, and whether to go on is what it
+    /// says.
     ///
     /// # Errors
     /// As [`Self::evolve`].

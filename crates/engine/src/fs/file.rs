@@ -11,9 +11,9 @@
 //!   its last owner left until the size covers it.
 //!
 //! Orders on the media are those of `docs/crash/operations.md`. A flag in the mapping root says
-//! that blocks *may* lie beyond the end of file ([`BEYOND`]), and is durable before any do but those
-//! that an append maps (recovery frees these). While it is clear, everything beyond the end is a
-//! hole, and cutting a file or deleting it searches no further than its end.
+//! that blocks *may* lie beyond the end of file ([`BEYOND`]), and is durable before any do but
+//! those that an append maps (recovery frees these). While it is clear, everything beyond the end
+//! is a hole, and cutting a file or deleting it searches no further than its end.
 
 mod ahead;
 mod allocate;
@@ -63,8 +63,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Blocks that a piece touches at most.
 const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize + 1;
 
-/// How often an operation waits for blocks in limbo before it says that there is no space. Others may be faster each
-/// time, or sleep with blocks in hand that they are making free: so it gives way in between.
+/// How often an operation waits for blocks in limbo before it says that there is no space. Others
+/// may be faster each time, or sleep with blocks in hand that they are making free: so it gives way
+/// in between.
 const ROOM_TRIES: u32 = 1000;
 
 /// Flag in a mapping root: blocks may lie beyond the end of file.
@@ -115,9 +116,9 @@ impl<'a, M: Memories> Files<'a, M> {
         lock
     }
 
-    /// The set-id bits that a change by its user drops go first, durably and under the same lock: bytes
-    /// that were written behind them are never found with them, and somebody who sets them meanwhile
-    /// comes before all that is written from then on.
+    /// The set-id bits that a change by its user drops go first, durably and under the same lock:
+    /// bytes that were written behind them are never found with them, and somebody who sets them
+    /// meanwhile comes before all that is written from then on.
     ///
     /// Gives whether there were any.
     fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) -> bool {
@@ -171,7 +172,8 @@ impl<'a, M: Memories> Files<'a, M> {
                     }
                     pause(&self.core.arena, &mut tries);
                     let freed = self.reclaim_unseen()?;
-                    // What is held until a commit comes back by no waiting: who called makes one, and tries again.
+                    // What is held until a commit comes back by no waiting: who called makes one,
+                    // and tries again.
                     if freed == 0 && self.core.lacks_commit() {
                         return Err(Error::NoSpace("data blocks"));
                     }
@@ -180,7 +182,8 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Makes blocks free once nobody sees them any more; gives how many. The caller is in no operation.
+    /// Makes blocks free once nobody sees them any more; gives how many. The caller is in no
+    /// operation.
     fn reclaim_unseen(&self) -> Result<u64> {
         self.core.wait_for_readers();
         // It stores to the pool: no epoch is cut meanwhile.
@@ -188,8 +191,9 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(self.mapping.reclaim(self.core))
     }
 
-    /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of these
-    /// bytes left, and no set-id bits that are not to be found with them. The lock is to be dropped first.
+    /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of
+    /// these bytes left, and no set-id bits that are not to be found with them. The lock is to be
+    /// dropped first.
     fn change(
         &self,
         cachelet: Cachelet,
@@ -278,7 +282,8 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.pool.flush(site, inode_at + Inode::SIZE, 8);
     }
 
-    /// The time of a change of a file: now, but no earlier than the last one. The caller holds the lock.
+    /// The time of a change of a file: now, but no earlier than the last one. The caller holds the
+    /// lock.
     fn change_time(&self, cachelet: Cachelet) -> i64 {
         let last = self.core.get(cachelet, field::CTIME) as i64;
         self.core.clock.now().max(last)
@@ -348,8 +353,8 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(count)
     }
 
-    /// Gives up blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the lock, and nobody
-    /// keeps a translation from before or from within.
+    /// Gives up blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the
+    /// lock, and nobody keeps a translation from before or from within.
     fn give_up(
         &self,
         flush: Flush,
@@ -370,9 +375,9 @@ impl<'a, M: Memories> Files<'a, M> {
         gone.map(drop)
     }
 
-    /// Gives up every block of a file that durably has no name. Flushed, not
-    /// fenced: the caller fences before the inode's number can be used again. Of a tree it gives up
-    /// what is behind the last block, too: a power cut in an append leaves nodes without blocks there.
+    /// Gives up every block of a file that durably has no name. Flushed, not fenced: the caller
+    /// fences before the inode's number can be used again. Of a tree it gives up what is behind the
+    /// last block, too: a power cut in an append leaves nodes without blocks there.
     pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) -> Result<()> {
         let root = self.root(cachelet);
         if root.old == 0 {

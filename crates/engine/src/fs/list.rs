@@ -1,11 +1,11 @@
 //! Listing a directory from a position that says what the listing began with.
 //!
-//! Users of a listing hold nothing but the position of the last entry they took: the kernel keeps no
-//! more of an open directory. A new name, and the new name of a rename, gets a cookie above all
+//! Users of a listing hold nothing but the position of the last entry they took: the kernel keeps
+//! no more of an open directory. A new name, and the new name of a rename, gets a cookie above all
 //! others, so a listing that went on to whatever is there would meet what its own user renames
 //! again and again. A position therefore carries two numbers: the cookie of the entry, and the
-//! *horizon*, the last cookie that had been given when the listing began. Entries beyond the horizon
-//! belong to no listing that began earlier.
+//! *horizon*, the last cookie that had been given when the listing began. Entries beyond the
+//! horizon belong to no listing that began earlier.
 //!
 //! A name that a rename replaces exists throughout, yet its new entry lies beyond the horizon. In a
 //! directory where that happened a listing has a second pass, over the entries between its horizon
@@ -42,12 +42,14 @@ enum Pass {
     Second,
 }
 
-/// What a position of a listing says: behind which cookie it goes on, up to which, and in which pass.
+/// What a position of a listing says: behind which cookie it goes on, up to which, and in which
+/// pass.
 ///
-/// As a number, with horizon `h` and cookie `c`: h² + c in the first pass, h² + h + c in the second.
-/// A cookie is at most `h`, so each number is one cursor, and numbers ascend along a listing. They
-/// stay small in small directories, for the sake of programs with 32-bit positions. From a horizon of
-/// 2^31 on the number is 2^62 + c: such a listing has no horizon, and meets names that are made meanwhile.
+/// As a number, with horizon `h` and cookie `c`: h² + c in the first pass, h² + h + c in the
+/// second. A cookie is at most `h`, so each number is one cursor, and numbers ascend along a
+/// listing. They stay small in small directories, for the sake of programs with 32-bit positions.
+/// From a horizon of 2^31 on the number is 2^62 + c: such a listing has no horizon, and meets names
+/// that are made meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     range: ListRange,
@@ -89,8 +91,8 @@ impl Cursor {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`, until
-    /// `each` returns false; that entry is not consumed. The position of an entry is its
+    /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`,
+    /// until `each` returns false; that entry is not consumed. The position of an entry is its
     /// [`DirEntry::cookie`]; positions ascend. The name is borrowed.
     ///
     /// # Errors
@@ -142,7 +144,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// The last cookie given by now. A damaged directory has no horizon: what can be read of it is listed.
+    /// The last cookie given by now. A damaged directory has no horizon: what can be read of it is
+    /// listed.
     fn horizon(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64> {
         match self.namespace.last_cookie(op, dir) {
             Err(Error::Damaged { .. }) => Ok(COOKIE_MAX),

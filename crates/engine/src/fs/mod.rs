@@ -3,8 +3,8 @@
 //!
 //! Every public operation is one bracket (`op_begin` to `op_end`). Where the pool has no room, the
 //! operation is ended, the background's work is done in place, and it is tried once more
-//! ([`Fs::with_room`]), so that `ENOSPC` means full. In the same way it waits outside for the end of a move that
-//! keeps names from changing.
+//! ([`Fs::with_room`]), so that `ENOSPC` means full. In the same way it waits outside for the end
+//! of a move that keeps names from changing.
 
 mod attr;
 mod background;
@@ -81,7 +81,8 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does
-    /// the background's work and tries once more; for room in the arena a few times, because others may take what was found.
+    /// the background's work and tries once more; for room in the arena a few times, because others
+    /// may take what was found.
     pub(crate) fn with_op<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.with_room_made(run, true)
     }
@@ -116,7 +117,8 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Ends a change that is durable when it returns from this durability on, outside any operation.
+    /// Ends a change that is durable when it returns from this durability on, outside any
+    /// operation.
     #[inline]
     pub(crate) fn commit_from<T>(&self, durability: Durability, done: Result<T>) -> Result<T> {
         if self.durability >= durability && done.is_ok() {
@@ -142,7 +144,8 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// One operation; `repeats`: once more if bytes were lost meanwhile, because then it is known which.
+    /// One operation; `repeats`: once more if bytes were lost meanwhile, because then it is known
+    /// which.
     fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>, repeats: bool) -> Result<T> {
         loop {
             let op = self.core.op_begin()?;
@@ -158,7 +161,8 @@ impl<M: Memories> Fs<M> {
     /// Looks whether this process may still use the file system, without a system call.
     ///
     /// # Errors
-    /// It was forked off the one that has it open ([`Error::Forked`]), or the pool was closed ([`Error::Closed`]).
+    /// It was forked off the one that has it open ([`Error::Forked`]), or the pool was closed
+    /// ([`Error::Closed`]).
     pub fn check_use(&self) -> Result<()> {
         self.core.check_use()
     }
@@ -185,9 +189,9 @@ impl<M: Memories> Fs<M> {
         self.core.make_durable(None)
     }
 
-    /// Takes what the oldest records of a log say home, a piece of 4 MiB at most but for a record that is longer, while operations and
-    /// commits go on; gives how many records. Production calls it from a thread once half of the log is used; simulations call it where they
-    /// want it.
+    /// Takes what the oldest records of a log say home, a piece of 4 MiB at most but for a record
+    /// that is longer, while operations and commits go on; gives how many records. Production calls
+    /// it from a thread once half of the log is used; simulations call it where they want it.
     ///
     /// # Errors
     /// What the medium said. Nothing is committed any more, and changes are refused.
@@ -202,13 +206,14 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// The log, for whoever looks at it in the process that has the pool open: in a child of it nobody gives back what locks it.
+    /// The log, for whoever looks at it in the process that has the pool open: in a child of it
+    /// nobody gives back what locks it.
     fn log_in_use(&self) -> Option<&Log> {
         self.core.log().filter(|_| self.core.check_use().is_ok())
     }
 
-    /// From now on this thread, the first that says so, is unparked when more than half of the log has come to be used: it is to call
-    /// [`checkpoint`](Self::checkpoint).
+    /// From now on this thread, the first that says so, is unparked when more than half of the log
+    /// has come to be used: it is to call [`checkpoint`](Self::checkpoint).
     pub fn wake_when_half_full(&self, keeper: std::thread::Thread) {
         if let Some(log) = self.log_in_use() {
             log.wake_when_half_full(keeper);
@@ -220,18 +225,21 @@ impl<M: Memories> Fs<M> {
         self.log_in_use().is_some_and(Log::is_half_full)
     }
 
-    /// What was done with the log since the opening; `None` if the pool has none, or is open for reading only, or not open for this process.
+    /// What was done with the log since the opening; `None` if the pool has none, or is open for
+    /// reading only, or not open for this process.
     pub fn log_counts(&self) -> Option<LogCounts> {
         self.log_in_use().map(Log::counts)
     }
 
-    /// What was done with versions since the opening; `None` if the pool has none, or is open for reading only.
+    /// What was done with versions since the opening; `None` if the pool has none, or is open for
+    /// reading only.
     pub fn version_counts(&self) -> Option<VersionCounts> {
         let commits = self.core.commits.as_ref()?;
         Some(commits.versions()?.counts())
     }
 
-    /// Whether what is done becomes durable by commits, of which [`sync`](Self::sync) makes one, and not by itself.
+    /// Whether what is done becomes durable by commits, of which [`sync`](Self::sync) makes one,
+    /// and not by itself.
     pub fn commits(&self) -> bool {
         self.core.commits.is_some()
     }
@@ -246,8 +254,8 @@ impl<M: Memories> Fs<M> {
         self.durability
     }
 
-    /// The directory in memory where a kill leaves the metadata of a logged pool, for the next process; `None` if it takes them along, or the
-    /// medium has them.
+    /// The directory in memory where a kill leaves the metadata of a logged pool, for the next
+    /// process; `None` if it takes them along, or the medium has them.
     pub fn image_dir(&self) -> Option<std::path::PathBuf> {
         self.core.log().and_then(Log::image_dir)
     }
@@ -277,8 +285,8 @@ impl<M: Memories> Fs<M> {
         self.core.is_harmed()
     }
 
-    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection. Of a logged pool those that were
-    /// written.
+    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection. Of a
+    /// logged pool those that were written.
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.core.pool.len() as usize];
         match self.core.pool.disk() {
@@ -298,9 +306,10 @@ impl<M: Memories> Fs<M> {
         self.reading.set_rule(rule);
     }
 
-    /// What reading costs here: what is known ([`Self::knows_read_costs`]), else what is measured now, in
-    /// 7 ms on an AMD EPYC, with searches that find nothing, because no file is at hand. `None` if the pool has no
-    /// page tables, is too small to tell, or lies on a disk and memory has no room for 16 MiB of it.
+    /// What reading costs here: what is known ([`Self::knows_read_costs`]), else what is measured
+    /// now, in 7 ms on an AMD EPYC, with searches that find nothing, because no file is at hand.
+    /// `None` if the pool has no page tables, is too small to tell, or lies on a disk and memory
+    /// has no room for 16 MiB of it.
     pub fn read_costs(&self) -> Option<Costs> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);
@@ -309,8 +318,8 @@ impl<M: Memories> Fs<M> {
         self.files().measure(&op, None, file::Cold::Read)
     }
 
-    /// Whether it is known what reading costs, so that rules can choose: it was measured by a file that
-    /// was read for long ([`Handle::read_costs`] measures at once), or said.
+    /// Whether it is known what reading costs, so that rules can choose: it was measured by a file
+    /// that was read for long ([`Handle::read_costs`] measures at once), or said.
     pub fn knows_read_costs(&self) -> bool {
         self.reading.costs(&self.core.arena).is_some()
     }
@@ -351,7 +360,8 @@ impl Fs<Real> {
         self.core.pool.isa()
     }
 
-    /// Where the data are, and the bytes of these files or devices, if they have media of their own: in the order of zones.
+    /// Where the data are, and the bytes of these files or devices, if they have media of their
+    /// own: in the order of zones.
     pub fn data_media(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
@@ -393,12 +403,14 @@ impl Fs<Real> {
         committed.and(flushed)
     }
 
-    /// Whether the copy of the metadata that the data medium carries is whole, so that the medium alone has everything; `None` if it carries none.
+    /// Whether the copy of the metadata that the data medium carries is whole, so that the medium
+    /// alone has everything; `None` if it carries none.
     pub fn is_carried(&self) -> Option<bool> {
         carried::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
 
-    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its bytes. For tests.
+    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its
+    /// bytes. For tests.
     ///
     /// # Errors
     /// `at` is outside, or what the operating system said.

@@ -68,7 +68,8 @@ impl<M: Memories> std::fmt::Debug for Node<M> {
 impl<M: Memories> Fs<M> {
     /// Gives a reference back; the last one of an unlinked file hands it to the background.
     pub(crate) fn release_ref(&self, cachelet: Cachelet) {
-        // Without references the cachelet may be evicted, but not before this operation ends. Who may not use the pool has no references.
+        // Without references the cachelet may be evicted, but not before this operation ends. Who
+        // may not use the pool has no references.
         let Ok(_op) = self.core.op_begin() else {
             return;
         };
@@ -86,8 +87,9 @@ impl<M: Memories> Fs<M> {
     /// [`crate::Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
         self.with_op(|op| {
-            // An inode that is being made anew under this number is not looked at more closely. One that was free
-            // may be that at any moment, one that was in use not before this operation ends.
+            // An inode that is being made anew under this number is not looked at more closely. One
+            // that was free may be that at any moment, one that was in use not before this
+            // operation ends.
             let found = op
                 .core
                 .is_inode_slot(ino)

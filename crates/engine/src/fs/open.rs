@@ -49,7 +49,8 @@ pub struct OpenOptions {
     pub directory: bool,
     /// Leave the access time alone.
     pub no_atime: bool,
-    /// Permission bits of a new file. A [`Volume`](crate::Volume) takes those of its umask away; who uses [`Fs`] has done so.
+    /// Permission bits of a new file. A [`Volume`](crate::Volume) takes those of its umask away;
+    /// who uses [`Fs`] has done so.
     pub mode: u16,
 }
 
@@ -88,7 +89,8 @@ impl OpenOptions {
 
 /// An open file: a node, how it was opened, and a cache of translations.
 pub struct Handle<M: Memories> {
-    /// Dropped before `node`: tables are found by cachelet, and once `node` is gone another file may get its own.
+    /// Dropped before `node`: tables are found by cachelet, and once `node` is gone another file
+    /// may get its own.
     road: Road,
     node: Node<M>,
     options: OpenOptions,
@@ -370,8 +372,9 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    /// A view of a range of the file, as far as the file reaches: in place where it lies in one piece in
-    /// the pool, or where the file's page table shows it, else a copy. [`View`] says what a view keeps others from.
+    /// A view of a range of the file, as far as the file reaches: in place where it lies in one
+    /// piece in the pool, or where the file's page table shows it, else a copy. [`View`] says what
+    /// a view keeps others from.
     ///
     /// # Errors
     /// Not open for reading, damaged media.
@@ -379,10 +382,11 @@ impl<M: Memories> Handle<M> {
         self.view_by(range, self.fs().reading.rule())
     }
 
-    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is bought:
-    /// [`Rule::Mmu`] asks for it, whatever it costs. Where it is not known yet what reading costs, that is measured
-    /// then ([`Self::read_costs`]). It is a copy still where the process may have no more mappings, where the pool has no page tables, and where
-    /// not all of the range has bytes.
+    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is
+    /// bought: [`Rule::Mmu`] asks for it, whatever it costs. Where it is not known yet what reading
+    /// costs, that is measured then ([`Self::read_costs`]). It is a copy still where the process
+    /// may have no more mappings, where the pool has no page tables, and where not all of the range
+    /// has bytes.
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -396,10 +400,12 @@ impl<M: Memories> Handle<M> {
         files.view(self.node.cachelet, &self.translation, roads, range)
     }
 
-    /// What reading costs here: what is known, else what is measured by this file and kept for all who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do (on
-    /// an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has too few bytes
-    /// (64 KiB without a hole are enough). Up to 16 MiB that are on a disk and not in memory are read; if memory has no room for them,
-    /// nothing is measured. Reads that lead to a measurement of their own accord read nothing for it: it waits until its sample is in memory.
+    /// What reading costs here: what is known, else what is measured by this file and kept for all
+    /// who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do
+    /// (on an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has too
+    /// few bytes (64 KiB without a hole are enough). Up to 16 MiB that are on a disk and not in
+    /// memory are read; if memory has no room for them, nothing is measured. Reads that lead to a
+    /// measurement of their own accord read nothing for it: it waits until its sample is in memory.
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
         let op = fs.core.op_begin().ok()?;

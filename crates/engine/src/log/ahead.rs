@@ -1,7 +1,8 @@
 //! The first pass of a log over its area: bytes are written there ahead of the records.
 //!
-//! What the first write to a block costs is told in [`vellum_media::Disk::write_ahead`]; here each sync of a record would pay it. Only bytes
-//! that no record has, which the next opening might read, are written, and zeros are no record.
+//! What the first write to a block costs is told in [`vellum_media::Disk::write_ahead`]; here each
+//! sync of a record would pay it. Only bytes that no record has, which the next opening might read,
+//! are written, and zeros are no record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +23,8 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Before a record of `bytes` is written at `at` of the area, of which so many from `at` on are free.
+    /// Before a record of `bytes` is written at `at` of the area, of which so many from `at` on are
+    /// free.
     pub(super) fn before(
         &self,
         disk: &dyn Disk,

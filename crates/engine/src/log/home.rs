@@ -1,8 +1,10 @@
 //! Home, and how what records say gets there: by checkpoints, beside whatever else is going on.
 //!
-//! A checkpoint takes a *piece*: the oldest records, all of them durable. First an anchor says what home's sum will be when it has all of
-//! their lines, then these are written, then another anchor says that it has, and the records' space is free. A crash in between leaves
-//! home with any mixture of old and new lines of the piece, over which its records, still there, give the sum that the first anchor names.
+//! A checkpoint takes a *piece*: the oldest records, all of them durable. First an anchor says what
+//! home's sum will be when it has all of their lines, then these are written, then another anchor
+//! says that it has, and the records' space is free. A crash in between leaves home with any
+//! mixture of old and new lines of the piece, over which its records, still there, give the sum
+//! that the first anchor names.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,7 +46,8 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Reads records from `replay`'s place on: those before epoch `until`, and no further ones once they have `bytes`.
+    /// Reads records from `replay`'s place on: those before epoch `until`, and no further ones once
+    /// they have `bytes`.
     ///
     /// # Errors
     /// What the disk said, or one of the records is not there.
@@ -91,8 +94,9 @@ impl Piece {
         Ok(sum)
     }
 
-    /// Writes the lines home, those of a block, and of neighbours, at once: what lies between two lines of a block is written as it is there.
-    /// (A call for each line costs more than the medium does.)
+    /// Writes the lines home, those of a block, and of neighbours, at once: what lies between two
+    /// lines of a block is written as it is there. (A call for each line costs more than the medium
+    /// does.)
     fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut run = Vec::new();
         let mut run_at = 0;

@@ -1,4 +1,5 @@
-//! Loading the image of a logged pool: home, and the log's records over it, and what a killed process left over these.
+//! Loading the image of a logged pool: home, and the log's records over it, and what a killed
+//! process left over these.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,7 +29,8 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Where the metadata of a logged pool are worked on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ImagePlace {
-    /// In `/dev/shm`, where a kill leaves them to the next process; in memory of this one if that cannot be had.
+    /// In `/dev/shm`, where a kill leaves them to the next process; in memory of this one if that
+    /// cannot be had.
     #[default]
     Shared,
     /// In this directory, which is in memory.
@@ -161,15 +163,16 @@ impl Loading<'_> {
     }
 }
 
-/// Makes the image of a pool what its last durable epoch left, or what a killed process left of it in shared memory; gives the log, to go
-/// on with.
+/// Makes the image of a pool what its last durable epoch left, or what a killed process left of it
+/// in shared memory; gives the log, to go on with.
 ///
-/// What an earlier process wrote, and never synced, may be in memory only; a sync that fails leaves copies in memory that the kernel
-/// takes for written. So the log is synced, and then read from the medium, before anything is concluded from it. A checkpoint that was
-/// under way is finished.
+/// What an earlier process wrote, and never synced, may be in memory only; a sync that fails leaves
+/// copies in memory that the kernel takes for written. So the log is synced, and then read from the
+/// medium, before anything is concluded from it. A checkpoint that was under way is finished.
 ///
 /// # Errors
-/// No anchor is sound, home is not what its sum says, an image that was left cannot be used, or what the disk said.
+/// No anchor is sound, home is not what its sum says, an image that was left cannot be used, or
+/// what the disk said.
 pub(crate) fn load<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
@@ -245,7 +248,8 @@ pub(crate) fn load<P: Persistent>(
     let log = Log::new(place, state, home, pool.shared_image().zip(own_tag));
     let found = log.take_over((pool, superblock), disk, left, how)?;
     if !how.read_only {
-        // The log names none any more. One that got its name, and was not named by the log yet, is where the next one may not come to be.
+        // The log names none any more. One that got its name, and was not named by the log yet, is
+        // where the next one may not come to be.
         let usual = how.key(superblock, Path::new(SHARED_DIR));
         key.iter()
             .chain([&usual])
@@ -277,21 +281,24 @@ fn inherit<P: Persistent>(
         own
     };
     if let Err(error) = data {
-        // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those that were promised ride in the log.
+        // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those
+        // that were promised ride in the log.
         let _told = give_up(pool, disk, superblock, how);
         return Err(error.into());
     }
     Ok(())
 }
 
-/// What a killed process left is as if it were gone: its file goes, whatever the disk says, and the log names no image any more.
+/// What a killed process left is as if it were gone: its file goes, whatever the disk says, and the
+/// log names no image any more.
 fn give_up<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
     superblock: &Superblock,
     how: &Loading<'_>,
 ) -> Result<()> {
-    // An anchor in a cache may be one that never arrived, and the next one must not go over that which counts.
+    // An anchor in a cache may be one that never arrived, and the next one must not go over that
+    // which counts.
     let geometry = superblock.geometry();
     disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;
@@ -344,8 +351,8 @@ impl Log {
         }
     }
 
-    /// Commits what a killed process left, over what was loaded, and lets the log name no image any more: what is committed from now on it
-    /// does not have.
+    /// Commits what a killed process left, over what was loaded, and lets the log name no image any
+    /// more: what is committed from now on it does not have.
     fn take_over<P: Persistent>(
         &self,
         (pool, superblock): (&P, &Superblock),
@@ -362,10 +369,12 @@ impl Log {
                 chunks_in_use(pool, geometry).try_for_each(|(at, len)| pool.prepare(at, len))?;
                 if !how.read_only {
                     pool.cut(&mut |_| {});
-                    // In the caches the blocks of files are as new as the image: none of them may be replaced by one that rode before.
+                    // In the caches the blocks of files are as new as the image: none of them may
+                    // be replaced by one that rode before.
                     let written = Written::Many;
                     if let Err(error) = self.append(disk, &Epoch { lines, written }) {
-                        // As where the sync of an opening fails: it is not tried again. A checkpoint that made room may be under way.
+                        // As where the sync of an opening fails: it is not tried again. A
+                        // checkpoint that made room may be under way.
                         let _told = give_up(pool, disk, superblock, how);
                         return Err(error);
                     }
@@ -412,7 +421,8 @@ pub(crate) fn forget_image<P: Persistent>(
     Ok(synced?)
 }
 
-/// Takes away the files of images that the log of a file system may have left, of one that is no more.
+/// Takes away the files of images that the log of a file system may have left, of one that is no
+/// more.
 pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, boot: [u8; 16]) {
     let how = Loading {
         boot,
@@ -428,8 +438,9 @@ pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, bo
     pool.forget_image(&how.key(superblock, Path::new(SHARED_DIR)));
 }
 
-/// The records with blocks that need not be where they belong: in those before the last one says that they are, and in those before the log's
-/// `tail` they were before a checkpoint gave the records up, so that nobody would bring back the newer ones if that were cut short.
+/// The records with blocks that need not be where they belong: in those before the last one says
+/// that they are, and in those before the log's `tail` they were before a checkpoint gave the
+/// records up, so that nobody would bring back the newer ones if that were cut short.
 fn riding(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     let last = records.last().map(Record::head);
     let from = last.map_or(0, |head| head.rides_from).max(tail);
@@ -456,8 +467,8 @@ fn bring_back<'r, P: Persistent>(
     Ok(())
 }
 
-/// Compares home's sum with what the anchor says, and finishes the checkpoint that it tells of; gives the bytes of records that are not
-/// needed any more.
+/// Compares home's sum with what the anchor says, and finishes the checkpoint that it tells of;
+/// gives the bytes of records that are not needed any more.
 fn settle(
     disk: &dyn Disk,
     place: &Place,
@@ -492,7 +503,8 @@ fn settle(
     Ok(piece.bytes)
 }
 
-/// Reads what is in use of home, and lays the records over it; gives home's sum. Which chunks are in use the records know better than home.
+/// Reads what is in use of home, and lays the records over it; gives home's sum. Which chunks are
+/// in use the records know better than home.
 fn load_home<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
@@ -524,7 +536,8 @@ pub(crate) fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
     ]
 }
 
-/// The chunks that the chunk table says are in use; what is no word of a chunk is found out when the table is read.
+/// The chunks that the chunk table says are in use; what is no word of a chunk is found out when
+/// the table is read.
 pub(crate) fn chunks_in_use<P: Memory>(
     pool: &P,
     geometry: &Geometry,

@@ -1,7 +1,8 @@
 //! The redo log of a logged pool: one record an epoch, laid over home when the pool is opened.
 //!
-//! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*, which checkpoints move on (`home`): from
-//! the time on at which half of the area is used, in the background; in place where an epoch finds no room; and all the way at the close.
+//! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*,
+//! which checkpoints move on (`home`): from the time on at which half of the area is used, in the
+//! background; in place where an epoch finds no room; and all the way at the close.
 
 mod ahead;
 mod home;
@@ -34,8 +35,9 @@ pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 /// Bytes of a block of a file.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// Blocks ride if all rides in force take one in so many parts of the log at most, without what small logs are to have for lines. Where they take
-/// the half, more than that is used: the keeper has begun to take records home before, and syncs the data without anybody waiting for it.
+/// Blocks ride if all rides in force take one in so many parts of the log at most, without what
+/// small logs are to have for lines. Where they take the half, more than that is used: the keeper
+/// has begun to take records home before, and syncs the data without anybody waiting for it.
 const RIDES_PART: u64 = 2;
 /// Bytes of a log that are left to lines.
 const LINES_BYTES: u64 = 256 << 10;
@@ -87,8 +89,8 @@ pub(crate) struct Log {
     image: Option<(Arc<dyn SharedImage>, ImageTag)>,
 }
 
-/// How far the log is. Never held while the disk is waited for: only the leader of a commit moves its end, and whoever holds [`Log::home`] its
-/// beginning.
+/// How far the log is. Never held while the disk is waited for: only the leader of a commit moves
+/// its end, and whoever holds [`Log::home`] its beginning.
 #[derive(Debug)]
 struct State {
     /// Number of the next epoch.
@@ -116,7 +118,8 @@ impl Log {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Fails if a commit failed: what is in memory then is ahead of what any later one could promise.
+    /// Fails if a commit failed: what is in memory then is ahead of what any later one could
+    /// promise.
     pub(crate) fn check(&self) -> Result<()> {
         if self.has_failed.load(Ordering::SeqCst) {
             Err(Error::Io(io::Error::from_raw_os_error(libc::EIO)))
@@ -133,7 +136,8 @@ impl Log {
         }
     }
 
-    /// The opening has come to its end: from the first operation on a kill leaves the image to whoever opens the pool next.
+    /// The opening has come to its end: from the first operation on a kill leaves the image to
+    /// whoever opens the pool next.
     ///
     /// # Errors
     /// What the disk said; nothing is committed any more.
@@ -188,7 +192,8 @@ impl Log {
         lock(&self.state).used > self.place.area_bytes() / 2
     }
 
-    /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record: the one before it is durable.
+    /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record:
+    /// the one before it is durable.
     ///
     /// # Errors
     /// What the disk said; nothing is committed any more.
@@ -227,7 +232,8 @@ impl Log {
         let told = (expected.epoch - 1, rides_from);
         let (record, check) = seal_record(expected, told, &epoch.lines, &rides);
         if disk.has_failed() {
-            // Somebody's bytes did not arrive before the cut: what leads to them must not come to lie in the log.
+            // Somebody's bytes did not arrive before the cut: what leads to them must not come to
+            // lie in the log.
             return Err(io::Error::from_raw_os_error(libc::EIO).into());
         }
         self.ahead.before(disk, &self.place, (at, bytes), free);
@@ -245,11 +251,13 @@ impl Log {
         Ok(())
     }
 
-    /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they are many, or the log has no room for them
-    /// beside the lines, and a sync has to come before the record. Where blocks are read from the medium, to read them back for the record would
+    /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they
+    /// are many, or the log has no room for them beside the lines, and a sync has to come before
+    /// the record. Where blocks are read from the medium, to read them back for the record would
     /// take as long as that sync: then none ride.
     ///
-    /// A ride stays in force until the data are synced, and what is written over its block meanwhile rides behind it, or is synced.
+    /// A ride stays in force until the data are synced, and what is written over its block
+    /// meanwhile rides behind it, or is synced.
     fn riding<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
@@ -307,10 +315,12 @@ impl Log {
         }
     }
 
-    /// Takes the oldest records home, so many bytes of them at most (but for one that is longer); gives how many records.
+    /// Takes the oldest records home, so many bytes of them at most (but for one that is longer);
+    /// gives how many records.
     ///
     /// # Errors
-    /// What the disk said; nothing is committed any more. The records stay, and the next opening reads them.
+    /// What the disk said; nothing is committed any more. The records stay, and the next opening
+    /// reads them.
     pub(crate) fn checkpoint(&self, disk: &dyn Disk) -> Result<u64> {
         let mut home = lock(&self.home);
         self.check()?;
@@ -332,7 +342,8 @@ impl Log {
         Ok(piece.records)
     }
 
-    /// Makes sure that blocks in the records of a piece are where they belong, before the records are given up.
+    /// Makes sure that blocks in the records of a piece are where they belong, before the records
+    /// are given up.
     fn bring_home(&self, disk: &dyn Disk, piece: &Piece) -> io::Result<()> {
         let (rides_from, riding, until) = {
             let state = lock(&self.state);
@@ -354,7 +365,8 @@ impl Log {
     /// # Errors
     /// As for [`Self::checkpoint`].
     pub(crate) fn finish(&self, disk: &dyn Disk) -> Result<()> {
-        // All is in the log: its next anchors, of which there is one behind each checkpoint, name no image.
+        // All is in the log: its next anchors, of which there is one behind each checkpoint, name
+        // no image.
         lock(&self.home).image = None;
         while self.checkpoint(disk)? > 0 {}
         self.is_over.store(true, Ordering::SeqCst);
@@ -373,7 +385,8 @@ mod tests {
     use vellum_layout::{Geometry, Superblock};
     use vellum_media::{Persistent, SimLogged, SimPool};
 
-    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks six ride at once.
+    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks
+    /// six ride at once.
     fn made(apart: Option<DataApart>) -> (Geometry, impl Fn(u64) -> LogCounts) {
         let disk = Arc::new(SimPool::new(2 << 20));
         let options = FormatOptions {

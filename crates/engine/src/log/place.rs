@@ -67,7 +67,8 @@ impl Place {
         self.log_at + ANCHORS_BYTES + at
     }
 
-    /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes round.
+    /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes
+    /// round.
     fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
         let first = len.min(self.area_bytes() - at);
         let front = (self.at_of_record(at), first as usize);
@@ -159,7 +160,8 @@ impl Place {
         self.put_anchor(disk, site, &anchor)
     }
 
-    /// Writes an anchor, durably at `site`: the one before it must not be lost while this one is written.
+    /// Writes an anchor, durably at `site`: the one before it must not be lost while this one is
+    /// written.
     pub(super) fn put_anchor(
         &self,
         disk: &dyn Disk,

@@ -94,7 +94,8 @@ impl FreeBitmap {
         }
     }
 
-    /// What is due above the word of `bit` in `level` after bits were taken from it and `left` stayed.
+    /// What is due above the word of `bit` in `level` after bits were taken from it and `left`
+    /// stayed.
     fn emptied<A: Memory>(&self, arena: &A, level: usize, bit: u64, left: u64) {
         if left != 0 || level + 1 == self.depth {
             return;
@@ -106,8 +107,8 @@ impl FreeBitmap {
         }
     }
 
-    /// Takes the free blocks that adjoin from `first` on, in one bitmap word, `most` at most; gives how
-    /// many.
+    /// Takes the free blocks that adjoin from `first` on, in one bitmap word, `most` at most; gives
+    /// how many.
     pub(super) fn take_run<A: Memory>(&self, arena: &A, first: u64, most: u64) -> u64 {
         let at = self.word_at(0, first);
         let shift = first % 64;

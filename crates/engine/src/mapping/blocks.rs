@@ -1,19 +1,19 @@
 //! The block allocator of mappings that do not allocate by themselves.
 //!
 //! Which blocks are free is known to the arena: a [bitmap](FreeBitmap) in which a set bit is a free
-//! block and clearing it takes the block. Each thread slot goes on where it took last, so that slots
-//! take from different words, and files from runs. Small files lie side by side, so that a disk gets one
-//! request for many of them; a file that grows where the next one lies goes on in a word of its own.
-//! What was given up is in [limbo](super::limbo) until no
-//! operation can still be reading it.
+//! block and clearing it takes the block. Each thread slot goes on where it took last, so that
+//! slots take from different words, and files from runs. Small files lie side by side, so that a
+//! disk gets one request for many of them; a file that grows where the next one lies goes on in a
+//! word of its own. What was given up is in [limbo](super::limbo) until no operation can still be
+//! reading it.
 //!
-//! Large files lie on large pages: the first blocks of each 2 MiB of a file go to 2 MiB of the pool that
-//! begin at such a multiple and are all free, if such are near and the file is large as far as one can
-//! tell. What follows goes behind, so that files may be written in pieces.
+//! Large files lie on large pages: the first blocks of each 2 MiB of a file go to 2 MiB of the pool
+//! that begin at such a multiple and are all free, if such are near and the file is large as far as
+//! one can tell. What follows goes behind, so that files may be written in pieces.
 //!
-//! Deviation from the study, whose allocator persists its bitmap with every change: here the mappings
-//! themselves say what is taken, and recovery reads all of them to judge them, so a bit that was
-//! flushed would guard nothing. A clean close saves the bitmap.
+//! Deviation from the study, whose allocator persists its bitmap with every change: here the
+//! mappings themselves say what is taken, and recovery reads all of them to judge them, so a bit
+//! that was flushed would guard nothing. A clean close saves the bitmap.
 
 use std::sync::atomic::Ordering;
 
@@ -72,7 +72,8 @@ pub(super) struct Blocks {
     space: Space,
     links: LinkWords,
     bitmap: FreeBitmap,
-    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`], and at [`SETTLED_AT`] what was settled then.
+    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`], and at
+    /// [`SETTLED_AT`] what was settled then.
     cursors_at: u64,
     /// First byte of the arena behind all this.
     end: u64,
@@ -132,9 +133,10 @@ impl Blocks {
         self.space.unreserve(op, rest);
     }
 
-    /// Takes 1 to `want` adjoining blocks that were reserved, for a file's logical blocks from `logical`
-    /// on; `goal` is the block behind that of the logical one before, if that has one. Gives the first,
-    /// and how many, none of them beyond the large page of the file that `logical` is in.
+    /// Takes 1 to `want` adjoining blocks that were reserved, for a file's logical blocks from
+    /// `logical` on; `goal` is the block behind that of the logical one before, if that has one.
+    /// Gives the first, and how many, none of them beyond the large page of the file that `logical`
+    /// is in.
     pub(super) fn take<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -219,8 +221,8 @@ impl Blocks {
     }
 
     /// Where to take a block that would follow its predecessor at `goal`: there, or, as often as
-    /// fragmentation is asked for, at a place that has nothing to do with it (H7). Depends on the place
-    /// alone, so that simulations repeat.
+    /// fragmentation is asked for, at a place that has nothing to do with it (H7). Depends on the
+    /// place alone, so that simulations repeat.
     fn scatter(&self, goal: u64) -> u64 {
         const SALT: u64 = 0x5CA7_7E4E_D000_0001;
         let draw = mix(goal ^ SALT);
@@ -270,8 +272,8 @@ impl Blocks {
         op.core.arena.store(at, to, Ordering::Relaxed);
     }
 
-    /// Where others go on behind blocks that were taken for a file's logical ones: if the file is large and
-    /// lies on large pages, behind the whole of this one, where its next blocks belong.
+    /// Where others go on behind blocks that were taken for a file's logical ones: if the file is
+    /// large and lies on large pages, behind the whole of this one, where its next blocks belong.
     fn end_of_use(&self, logical: u64, first: u64, taken: u64) -> u64 {
         match first.checked_sub(logical % LARGE_BLOCKS) {
             Some(page) if self.is_large(page) && logical + taken >= LARGE_WANT => {
@@ -288,8 +290,8 @@ impl Blocks {
             && block + LARGE_BLOCKS <= self.blocks
     }
 
-    /// The first block of a large page that is free: at `goal`, or not far behind where the operation's
-    /// slot took last.
+    /// The first block of a large page that is free: at `goal`, or not far behind where the
+    /// operation's slot took last.
     fn find_large<M: Memories>(&self, op: &Op<'_, M>, goal: Option<u64>) -> Option<u64> {
         let pages = self.blocks.saturating_sub(self.first_large) / LARGE_BLOCKS;
         let behind = self.cursor(op, Cursor::Grow);
@@ -318,8 +320,8 @@ impl Blocks {
         true
     }
 
-    /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is. The
-    /// caller's reservation says that there is one, so this ends.
+    /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is.
+    /// The caller's reservation says that there is one, so this ends.
     fn take_somewhere<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -356,8 +358,8 @@ impl Blocks {
         Err(Error::damaged("count of free blocks", place))
     }
 
-    /// The first block of a free run of `most` blocks, fewer than 64, in what is left of the word of `from`; none where that
-    /// is at its beginning.
+    /// The first block of a free run of `most` blocks, fewer than 64, in what is left of the word
+    /// of `from`; none where that is at its beginning.
     fn find_in_word<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let (first, behind) = (from / WORD_BLOCKS * WORD_BLOCKS, from % WORD_BLOCKS);
         if behind == 0 {
@@ -368,8 +370,8 @@ impl Blocks {
         find_ones(word, most).map(|bit| first + bit)
     }
 
-    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`: of a word that is free as a
-    /// whole, if there is one nearby.
+    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`: of a
+    /// word that is free as a whole, if there is one nearby.
     fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let words = self.blocks.div_ceil(WORD_BLOCKS);
         let start = from.div_ceil(WORD_BLOCKS);

@@ -1,8 +1,10 @@
 //! When the first write to blocks of a pool's file is done for those who come later.
 //!
-//! Where a file system lies below, the first write to each block may cost whoever syncs as much as the sync itself (see
-//! [`vellum_media::Disk::write_ahead`]). So once commits come between the blocks that a slot takes, those around them that are free, a group
-//! of them, are written with zeros, as one. Each group is looked at once as long as the pool is open, so that little is written in vain.
+//! Where a file system lies below, the first write to each block may cost whoever syncs as much as
+//! the sync itself (see [`vellum_media::Disk::write_ahead`]). So once commits come between the
+//! blocks that a slot takes, those around them that are free, a group of them, are written with
+//! zeros, as one. Each group is looked at once as long as the pool is open, so that little is
+//! written in vain.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -11,7 +13,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 
 use crate::core::{Core, header};
 
-/// Blocks of a group, at most: a MiB, for which a disk needs hardly longer than for its first block.
+/// Blocks of a group, at most: a MiB, for which a disk needs hardly longer than for its first
+/// block.
 const GROUP_MAX: u64 = 256;
 /// A group is such a part of the zone at most, so that a small pool is not written as a whole.
 const GROUP_PART: u64 = 1024;
@@ -46,8 +49,8 @@ impl FirstWrites {
         self.end
     }
 
-    /// The group of a block that was just taken, if it is to be looked at now. At `seen_at` the arena has, for who took it, what was settled when it
-    /// last took blocks, and one.
+    /// The group of a block that was just taken, if it is to be looked at now. At `seen_at` the
+    /// arena has, for who took it, what was settled when it last took blocks, and one.
     pub(super) fn due<M: Memories>(
         &self,
         core: &Core<M>,

@@ -1,5 +1,5 @@
-//! Limbo: blocks that were given up and may still be read by operations that found them before. Data
-//! blocks of a zone, or metadata blocks that tree nodes lie in.
+//! Limbo: blocks that were given up and may still be read by operations that found them before.
+//! Data blocks of a zone, or metadata blocks that tree nodes lie in.
 //!
 //! Four lists, chosen by the epoch in which blocks were given up. A list's tag is the latest epoch
 //! of any block on it, so that an old list that is reused waits a little longer, never too short.
@@ -73,7 +73,8 @@ impl Batch {
 #[derive(Debug)]
 pub(super) struct Limbo {
     pub(super) at: u64,
-    /// Blocks stay until the epoch that gave them up is durable, too: what lies in them is in no epoch.
+    /// Blocks stay until the epoch that gave them up is durable, too: what lies in them is in no
+    /// epoch.
     pub(super) is_held: bool,
 }
 
@@ -85,8 +86,8 @@ fn is_over(epoch: u64, tag: u64) -> bool {
 }
 
 impl Limbo {
-    /// Puts a batch into the present epoch's list. The epoch is read after the blocks could be found
-    /// for the last time, so whoever found them runs in this epoch or an earlier one.
+    /// Puts a batch into the present epoch's list. The epoch is read after the blocks could be
+    /// found for the last time, so whoever found them runs in this epoch or an earlier one.
     pub(super) fn push<M: Memories>(&self, core: &Core<M>, links: &impl Links, batch: &Batch) {
         if batch.blocks == 0 {
             return;
@@ -114,8 +115,9 @@ impl Limbo {
         }
     }
 
-    /// Takes every block whose grace period is over, as long as `each` says that it was not free already: in a damaged pool a
-    /// block of two files is given up twice, and a list that it is on twice has no end.
+    /// Takes every block whose grace period is over, as long as `each` says that it was not free
+    /// already: in a damaged pool a block of two files is given up twice, and a list that it is on
+    /// twice has no end.
     pub(super) fn take<M: Memories>(
         &self,
         core: &Core<M>,

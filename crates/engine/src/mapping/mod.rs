@@ -127,9 +127,9 @@ impl Flush {
         Self { site, top: true }
     }
 
-    /// Everything but the tree's top, where the inode's line with that, the size and the times is flushed
-    /// afterwards, before the fence that commits the operation; or where the inode is durably dead, because the
-    /// next one of its number is written whole.
+    /// Everything but the tree's top, where the inode's line with that, the size and the times is
+    /// flushed afterwards, before the fence that commits the operation; or where the inode is
+    /// durably dead, because the next one of its number is written whole.
     pub(crate) const fn below(site: Site) -> Self {
         Self { site, top: false }
     }
@@ -150,8 +150,8 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         let _ = (core, id, logical, skip);
     }
 
-    /// Asks the processor for what claiming a block for `logical` will look at, if that is known before
-    /// anything was looked at: the misses then overlap.
+    /// Asks the processor for what claiming a block for `logical` will look at, if that is known
+    /// before anything was looked at: the misses then overlap.
     fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
         let _ = (core, id, logical);
     }
@@ -198,10 +198,10 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         step: Step,
     ) -> Result<()>;
 
-    /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many
-    /// the file has, so that the search can stop. Flushed as `flush` says, not fenced; the caller fences before
-    /// unlocking. They become free after a grace period, through [`Self::reclaim`]. A cache of
-    /// translations must be void from before this call until after it: see `fs::file`.
+    /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many the
+    /// file has, so that the search can stop. Flushed as `flush` says, not fenced; the caller
+    /// fences before unlocking. They become free after a grace period, through [`Self::reclaim`]. A
+    /// cache of translations must be void from before this call until after it: see `fs::file`.
     ///
     /// # Errors
     /// Damage. [`crate::Error::NoSpace`], and nothing has changed, where a range in the middle is
@@ -242,8 +242,8 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Pool offset of a block's bytes.
     fn data_at(&self, block: BlockNo) -> u64;
 
-    /// Forgets copies of the structure that are kept beside it, as if the pool had just been opened: for
-    /// experiments.
+    /// Forgets copies of the structure that are kept beside it, as if the pool had just been
+    /// opened: for experiments.
     fn forget_copies(&self, op: &Op<'_, M>) {
         let _ = op;
     }
@@ -251,8 +251,8 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Counts.
     fn usage(&self, core: &Core<M>) -> BlockUsage;
 
-    /// Saves the volatile aids where [`Self::restore`] finds them. Nothing is at work on the mapping;
-    /// what is saved is durable at the next fence, before the pool is marked as closed.
+    /// Saves the volatile aids where [`Self::restore`] finds them. Nothing is at work on the
+    /// mapping; what is saved is durable at the next fence, before the pool is marked as closed.
     ///
     /// # Errors
     /// [`crate::Error::Busy`] if blocks are still in limbo: they would be nobody's.
@@ -283,8 +283,8 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
 }
 
 /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`] or
-/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media, and `table` tells where words of blocks are, if
-/// the mapping has some.
+/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media, and
+/// `table` tells where words of blocks are, if the mapping has some.
 pub(crate) fn new<M: Memories>(
     arena_at: u64,
     geometry: &Geometry,

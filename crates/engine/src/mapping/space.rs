@@ -1,5 +1,5 @@
-//! How many blocks of a zone are free, reserved and in limbo: the counts, and the lists of limbo, that
-//! every mapping has, however it finds out *which* blocks are free.
+//! How many blocks of a zone are free, reserved and in limbo: the counts, and the lists of limbo,
+//! that every mapping has, however it finds out *which* blocks are free.
 
 use std::sync::atomic::Ordering;
 
@@ -18,8 +18,8 @@ const LIMBO_MANY: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Space {
     blocks: u64,
-    /// Arena word: free blocks that are not reserved. What is free is this plus what is reserved, so
-    /// a reservation can always be claimed.
+    /// Arena word: free blocks that are not reserved. What is free is this plus what is reserved,
+    /// so a reservation can always be claimed.
     free_at: u64,
     /// Arena word: blocks in limbo.
     in_limbo_at: u64,
@@ -90,7 +90,8 @@ impl Space {
         }
     }
 
-    /// Puts what an operation gave up into limbo. `reclaim` frees what it can, if that has become much.
+    /// Puts what an operation gave up into limbo. `reclaim` frees what it can, if that has become
+    /// much.
     pub(super) fn give_up<M: Memories>(
         &self,
         core: &Core<M>,
@@ -106,8 +107,9 @@ impl Space {
         }
     }
 
-    /// Makes blocks free whose grace period is over, each by `free`, which says whether it was not before; gives how many.
-    /// Those that are on a list behind one that was stay in limbo, so that the pool is not closed in order.
+    /// Makes blocks free whose grace period is over, each by `free`, which says whether it was not
+    /// before; gives how many. Those that are on a list behind one that was stay in limbo, so that
+    /// the pool is not closed in order.
     pub(super) fn reclaim<M: Memories>(
         &self,
         core: &Core<M>,
@@ -131,8 +133,8 @@ impl Space {
 
     /// See [`super::Mapping::usage`].
     pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
-        // First limbo: what has left it since is counted as free, maybe twice, but never not at all. In a damaged pool
-        // more blocks may be used than there are.
+        // First limbo: what has left it since is counted as free, maybe twice, but never not at
+        // all. In a damaged pool more blocks may be used than there are.
         let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
         let free = core.arena.load(self.free_at, Ordering::Relaxed);
         BlockUsage {

@@ -300,7 +300,8 @@ fn is_large(h: &Harness, id: MapId, page: u32) -> bool {
 fn large_files_lie_on_large_pages() {
     const PAGES: u32 = 4;
     for mapping in allocated() {
-        // At once; as allocation ahead asks for them; as writes of 1 MiB do, of 1 MB, of 64 KiB and of a block.
+        // At once; as allocation ahead asks for them; as writes of 1 MiB do, of 1 MB, of 64 KiB and
+        // of a block.
         for piece in [PAGES * LARGE, 257, 256, 245, 16, 1] {
             let h = Harness::of(mapping, 64 * MIB);
             (5..8).for_each(|ino| _ = h.make_file(ino));
@@ -308,7 +309,8 @@ fn large_files_lie_on_large_pages() {
                 let blocks = piece.min(PAGES * LARGE - first) as usize;
                 claim(&h, 5, first, blocks, MapState::Mapped);
                 claim(&h, 6, first, blocks, MapState::Mapped);
-                // A hole behind each block, so that none has a place that follows from the last one's.
+                // A hole behind each block, so that none has a place that follows from the last
+                // one's.
                 claim(&h, 7, first * 2, 1, MapState::Mapped);
             }
             // Of a file that begins with little nobody knows at first that it is large.
@@ -321,7 +323,8 @@ fn large_files_lie_on_large_pages() {
     }
 }
 
-/// A disk gets one request for many small files, and files that grow in turn do not get in each other's way.
+/// A disk gets one request for many small files, and files that grow in turn do not get in each
+/// other's way.
 #[test]
 fn small_files_lie_side_by_side_and_those_that_grow_apart() {
     for mapping in allocated() {

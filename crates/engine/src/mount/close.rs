@@ -15,12 +15,13 @@ use crate::sites;
 use crate::slots::Tally;
 
 impl<M: Memories> Fs<M> {
-    /// Closes in order. Operations that run are waited for; from then on nothing can be changed, and
-    /// what is open can only be read. If it fails, things go on as before, unless only its last step did:
-    /// the medium may say by then that the pool is closed.
+    /// Closes in order. Operations that run are waited for; from then on nothing can be changed,
+    /// and what is open can only be read. If it fails, things go on as before, unless only its last
+    /// step did: the medium may say by then that the pool is closed.
     ///
     /// # Errors
-    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing. The medium failed.
+    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
+    /// The medium failed.
     pub fn close(&self) -> Result<()> {
         let core = &self.core;
         core.check_use()?;
@@ -42,12 +43,15 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run are waited for, later ones are refused
-    /// ([`Error::Closed`]), and the pool can be opened again. Gives how many views still lend bytes in place: while there are any, nobody else opens it.
+    /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run
+    /// are waited for, later ones are refused ([`Error::Closed`]), and the pool can be opened
+    /// again. Gives how many views still lend bytes in place: while there are any, nobody else
+    /// opens it.
     pub fn end(&self) -> u64 {
         let core = &self.core;
         core.refuse_changes();
-        // What the background has begun, or a rename of a directory with what is below it, ends in several operations.
+        // What the background has begun, or a rename of a directory with what is below it, ends in
+        // several operations.
         let lease = Lease::take(core);
         core.arena.end();
         core.arena.barrier();
@@ -79,8 +83,8 @@ impl<M: Memories> Fs<M> {
         core.make_durable(Some(lease))
     }
 
-    /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so that nothing
-    /// may change any more.
+    /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so
+    /// that nothing may change any more.
     fn mark_clean(&self, lease: &Lease<'_, M>) -> Result<()> {
         let core = &self.core;
         let at = core.geometry.state_at + PoolState::WORD;

@@ -30,7 +30,8 @@ pub struct FormatOptions {
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and so on.
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
+    /// so on.
     pub span_lines: Option<u16>,
     /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
     pub fragmentation: u16,
@@ -46,7 +47,8 @@ pub struct FormatOptions {
     pub owner: (u32, u32),
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
-    /// The last bytes of `pool` are those of a data medium. Without a log the metadata are to lie in persistent memory.
+    /// The last bytes of `pool` are those of a data medium. Without a log the metadata are to lie
+    /// in persistent memory.
     pub apart: Option<DataApart>,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
@@ -61,7 +63,8 @@ pub struct DataApart {
     pub at: u64,
     /// How many bytes they have.
     pub data_bytes: u64,
-    /// Bytes behind them for a copy of metadata that versions keep in order with the data; 0: the medium carries none.
+    /// Bytes behind them for a copy of metadata that versions keep in order with the data; 0: the
+    /// medium carries none.
     pub carried_bytes: u64,
 }
 
@@ -158,9 +161,10 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     Ok(superblock)
 }
 
-/// A log without records. What lies there carries another pool's identity, so that nobody takes it for one; its blocks are written
-/// all the same, even where they are known to be zero, because later writes are then to change nothing in the file system below. The
-/// anchor is flushed, not fenced. The rest of the metadata is there.
+/// A log without records. What lies there carries another pool's identity, so that nobody takes it
+/// for one; its blocks are written all the same, even where they are known to be zero, because
+/// later writes are then to change nothing in the file system below. The anchor is flushed, not
+/// fenced. The rest of the metadata is there.
 fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
     const SALT: u64 = 0x10C5_A170_F00D_0001;
     let zeros = [0; BLOCK_BYTES as usize];

@@ -56,13 +56,15 @@ pub struct MountOptions {
     pub attach: [u8; 16],
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
-    /// Where names are kept in areas, a large directory becomes the root of one before it is renamed.
+    /// Where names are kept in areas, a large directory becomes the root of one before it is
+    /// renamed.
     pub roots_large: bool,
     /// When reading moves access times.
     pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
-    /// How often whoever has it open commits, if nobody asks for it: for those who ask what is lost otherwise.
+    /// How often whoever has it open commits, if nobody asks for it: for those who ask what is lost
+    /// otherwise.
     pub commit_every: Duration,
 }
 
@@ -98,12 +100,14 @@ pub struct Opened {
     pub orphans_freed: u64,
     /// What became of the metadata that the process before had in memory, if the pool is logged.
     pub image: FoundImage,
-    /// Pieces of 128 bytes of metadata in persistent memory that were taken back, because what changed them had not been committed with its data.
+    /// Pieces of 128 bytes of metadata in persistent memory that were taken back, because what
+    /// changed them had not been committed with its data.
     pub pieces_taken_back: u64,
 }
 
-/// Whether the last opener for writing was of another boot, so that nothing can be in the caches only. Where one of the two
-/// boots is unknown, they may be the same. Nobody has opened a pool of epoch 0 yet.
+/// Whether the last opener for writing was of another boot, so that nothing can be in the caches
+/// only. Where one of the two boots is unknown, they may be the same. Nobody has opened a pool of
+/// epoch 0 yet.
 fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
     let unknown = [0; 16];
     last != now && now != unknown && (last != unknown || epoch == 0)
@@ -200,8 +204,8 @@ pub(crate) fn settle_image<P: Persistent>(
     Ok(log::load(pool, &superblock, &how)?.1)
 }
 
-/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or without data that lie elsewhere; gives its phase, if it is
-/// not one of a repair.
+/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or
+/// without data that lie elsewhere; gives its phase, if it is not one of a repair.
 ///
 /// # Errors
 /// What decides on its bytes has not been finished, or damage.
@@ -329,8 +333,8 @@ pub fn attach<M: Memories>(
         }
     } else {
         if !core.read_only && opened.other_boot {
-            // If this process is killed while it recovers, the next one must not take what it stored
-            // for durable. Not flushed: it says something under this boot only.
+            // If this process is killed while it recovers, the next one must not take what it
+            // stored for durable. Not flushed: it says something under this boot only.
             let at = core.geometry.state_at + PoolState::BOOT_ID;
             core.pool.write(at, &options.boot_id);
         }
@@ -366,15 +370,16 @@ pub fn attach<M: Memories>(
     Ok((Arc::new(fs), opened))
 }
 
-/// Replays journals, scans, rebuilds the mapping's aids. Damage refuses the pool for writing; for reading
-/// it is taken as it is, and whatever is damaged says so when it is reached.
+/// Replays journals, scans, rebuilds the mapping's aids. Damage refuses the pool for writing; for
+/// reading it is taken as it is, and whatever is damaged says so when it is reached.
 fn recover_all<M: Memories>(
     core: &Core<M>,
     (namespace, mapping): (&dyn Namespace<M>, &dyn Mapping<M>),
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
-    // What a log brought back is in no cache only, and what versions did not take back is not any more.
+    // What a log brought back is in no cache only, and what versions did not take back is not any
+    // more.
     let inherits = !core.read_only && !opened.other_boot && core.commits.is_none();
     if inherits {
         inherit(core);
@@ -419,8 +424,9 @@ impl<M: Memories> Survey for Everything<'_, M> {
     }
 }
 
-/// Makes durable what a process that was killed left in the caches of a machine that ran on. Recovery
-/// sees it and builds upon it, a clean close too, so that a later power cut must not take it back.
+/// Makes durable what a process that was killed left in the caches of a machine that ran on.
+/// Recovery sees it and builds upon it, a clean close too, so that a later power cut must not take
+/// it back.
 fn inherit<M: Memories>(core: &Core<M>) {
     let geometry = &core.geometry;
     let (chunk, slots) = (geometry.chunk_bytes, geometry.slots_per_chunk());
@@ -474,10 +480,10 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     Ok(())
 }
 
-/// Says durably that the pool is open, by whom, and that what a close saved is void: on a medium that
-/// writes back when it likes, what changes from now on must not reach it before this. What recovery
-/// did becomes durable with it; until then recovery would do the same again, whatever part of it
-/// arrived.
+/// Says durably that the pool is open, by whom, and that what a close saved is void: on a medium
+/// that writes back when it likes, what changes from now on must not reach it before this. What
+/// recovery did becomes durable with it; until then recovery would do the same again, whatever part
+/// of it arrived.
 fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Result<()> {
     journal::forget_checksums(core);
     let at = core.geometry.state_at;

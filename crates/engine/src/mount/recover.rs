@@ -65,8 +65,8 @@ pub(super) struct Recovery<'a, M: Memories> {
     stored: Mutex<Vec<(Site, u64)>>,
 }
 
-/// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this. Flushed, not
-/// fenced.
+/// Recovers names and inodes; the mapping is rebuilt by [`Recovery::judge`] after this. Flushed,
+/// not fenced.
 pub(super) fn recover<'a, M: Memories>(
     core: &'a Core<M>,
     namespace: &dyn Namespace<M>,

@@ -1,4 +1,5 @@
-//! How areas come and go by themselves: what a round decides, and what a namespace with areas does for it.
+//! How areas come and go by themselves: what a round decides, and what a namespace with areas does
+//! for it.
 
 use vellum_layout::{Formed, Merged};
 use vellum_media::Memories;
@@ -7,7 +8,8 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::namespace::Rename;
 
-/// A directory that was renamed within so many rounds counts as written often, and its area is not merged.
+/// A directory that was renamed within so many rounds counts as written often, and its area is not
+/// merged.
 pub const RENAMED_ROUNDS: u64 = 64;
 
 /// What is to become of an area.
@@ -18,7 +20,8 @@ pub enum Evolution {
     Split = 0,
     /// A small area that is rarely used goes back into the one above.
     Merge = 1,
-    /// A directory that is most of an area, and has most of its reads, gets one of its own, and what is left goes back into the one above.
+    /// A directory that is most of an area, and has most of its reads, gets one of its own, and
+    /// what is left goes back into the one above.
     Inherit = 2,
 }
 
@@ -74,8 +77,8 @@ pub enum Label {
 }
 
 impl Label {
-    /// The label of a directory that is large or not, and renamed of late or not. Table 2 tells directories that are read often from others,
-    /// and gives both the same label.
+    /// The label of a directory that is large or not, and renamed of late or not. Table 2 tells
+    /// directories that are read often from others, and gives both the same label.
     pub(crate) fn of(is_large: bool, is_renamed: bool) -> Self {
         match (is_large, is_renamed) {
             (true, true) => Self::Hot,
@@ -97,7 +100,8 @@ impl Label {
 /// A decision of a round, or of a rename of a large directory, with the numbers that it rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The round, counted from 1 since the opening; the last one before it, where a rename asked for it.
+    /// The round, counted from 1 since the opening; the last one before it, where a rename asked
+    /// for it.
     pub round: u64,
     /// What was to be done.
     pub what: Evolution,
@@ -109,12 +113,13 @@ pub struct Decided {
     pub generation: u32,
     /// Number of the area that its names were in.
     pub area: u32,
-    /// Slots of 128 bytes that the names below take, down to the next areas; where a rename asked, counted no further than to see that it is large.
+    /// Slots of 128 bytes that the names below take, down to the next areas; where a rename asked,
+    /// counted no further than to see that it is large.
     pub slots: u64,
     /// Lookups in it and below, estimated from samples and halved each round.
     pub reads: u64,
-    /// What these are compared with: the average of areas where one is to merge, of directories of the area where one is split by a round; 0 where a
-    /// rename asked.
+    /// What these are compared with: the average of areas where one is to merge, of directories of
+    /// the area where one is split by a round; 0 where a rename asked.
     pub average_reads: u64,
     /// Rounds since it was renamed last, or since the opening.
     pub rounds_since_renamed: u64,
@@ -139,7 +144,8 @@ pub struct Area {
     pub slots: u64,
     /// Lookups in it and below, estimated from samples since the opening and halved each round.
     pub reads: u64,
-    /// When it was formed, and the numbers that led to it; what a round decided, or a rename, or somebody asked for.
+    /// When it was formed, and the numbers that led to it; what a round decided, or a rename, or
+    /// somebody asked for.
     pub formed: Formed,
 }
 
@@ -156,7 +162,8 @@ pub struct MergedArea {
     pub merged: Merged,
 }
 
-/// What a namespace with areas does for their evolving. Called by the holder of the background's lease, outside any operation.
+/// What a namespace with areas does for their evolving. Called by the holder of the background's
+/// lease, outside any operation.
 pub(crate) trait Areas<M: Memories>: Sync {
     /// Begins a round: what should be done, in this order. Directories get their labels.
     fn plan(&self, core: &Core<M>) -> Result<Vec<Decided>>;
@@ -179,7 +186,8 @@ pub(crate) trait Areas<M: Memories>: Sync {
     /// The areas that were merged, as far as their lines tell of it, by their numbers.
     fn merged(&self, core: &Core<M>) -> Vec<MergedArea>;
 
-    /// Makes large directories that a rename moves roots of areas first; gives whether there were any.
+    /// Makes large directories that a rename moves roots of areas first; gives whether there were
+    /// any.
     fn root_large(&self, core: &Core<M>, rename: &Rename<'_>) -> Result<bool>;
 }
 

@@ -37,7 +37,8 @@ const COUNTED_AT_LEAST: u64 = 100;
 pub(crate) struct Walked {
     /// What was reached.
     pub(crate) at: Cachelet,
-    /// The directory that holds it, or itself, if it is a directory that was not come by through that one.
+    /// The directory that holds it, or itself, if it is a directory that was not come by through
+    /// that one.
     pub(crate) parent: Cachelet,
     /// Bytes of the path that were used, separators included.
     pub(crate) used: usize,
@@ -79,7 +80,8 @@ pub(crate) struct Rename<'a> {
     pub(crate) whole: Option<&'a Whole>,
 }
 
-/// Directories that are moved with what is below them, which is prepared for the places that they will have.
+/// Directories that are moved with what is below them, which is prepared for the places that they
+/// will have.
 pub(crate) struct Whole {
     /// The directories, and where their new names will be.
     pub(crate) dirs: Vec<(Cachelet, PathIn)>,
@@ -211,15 +213,17 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
     ) -> Result<()>;
 
-    /// The same of directories that are moved with what is below them, where [`Self::rename`] says that this takes more
-    /// than an operation ([`crate::error::First::Move`]). Called by the holder of the background lease, outside any operation.
+    /// The same of directories that are moved with what is below them, where [`Self::rename`] says
+    /// that this takes more than an operation ([`crate::error::First::Move`]). Called by the holder
+    /// of the background lease, outside any operation.
     fn move_whole(&self, core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
         let op = core.op_to_change()?;
         self.rename(&op, rename, &mut |source, target| ask(&op, source, target))
     }
 
-    /// Makes a directory that has a name the root of an area of its own, or one that is no root any more; gives whether it was not
-    /// so. Called by the holder of the background lease, outside any operation.
+    /// Makes a directory that has a name the root of an area of its own, or one that is no root any
+    /// more; gives whether it was not so. Called by the holder of the background lease, outside any
+    /// operation.
     ///
     /// # Errors
     /// There are no areas.
@@ -238,8 +242,9 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Damage keeps it from being known.
     fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64>;
 
-    /// Lists entries with cookies in `range`, ascending, until `each` returns false. Gives the cookie of the last
-    /// entry of the range, that before it if there is none; `None`: `each` took no more.
+    /// Lists entries with cookies in `range`, ascending, until `each` returns false. Gives the
+    /// cookie of the last entry of the range, that before it if there is none; `None`: `each` took
+    /// no more.
     fn list(
         &self,
         op: &Op<'_, M>,
@@ -266,14 +271,14 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Makes sure that link count and times of a directory are known.
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
 
-    /// Recycles dead entries of `dir` and compacts its log where that is due or, if it is `urgent`, of any use. Called
-    /// by the holder of the background lease, outside any operation.
+    /// Recycles dead entries of `dir` and compacts its log where that is due or, if it is `urgent`,
+    /// of any use. Called by the holder of the background lease, outside any operation.
     fn recycle(&self, core: &Core<M>, dir: Cachelet, urgent: bool) -> Result<()>;
 
     /// Queues the recycling of every directory that is known to have dead entries, or dead words in
     /// its log, however few; without `all`, of those with so many that counting is worth it. Same
-    /// rules: under the lease a directory whose names are known keeps them, and its cachelet its own; one
-    /// that is being removed meanwhile is buried as if the removal had queued it.
+    /// rules: under the lease a directory whose names are known keeps them, and its cachelet its
+    /// own; one that is being removed meanwhile is buried as if the removal had queued it.
     fn queue_dead(&self, core: &Core<M>, all: bool) {
         for number in 1..=core.last_cachelet() {
             let dir = Cachelet(number as u32);
@@ -307,29 +312,32 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         core.map.cachelet_count
     }
 
-    /// Gives up what a removed directory has beside its inode and its names, when that inode dies. Flushed, not fenced. Same rules.
+    /// Gives up what a removed directory has beside its inode and its names, when that inode dies.
+    /// Flushed, not fenced. Same rules.
     fn give_up(&self, _core: &Core<M>, _dir: Cachelet) {}
 
     /// Frees everything a removed directory still holds (log, dead entries). Same rules.
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
-    /// Calls `each` with the first slot of every metadata block that is in use, and of no use to whoever opens the pool after a close.
+    /// Calls `each` with the first slot of every metadata block that is in use, and of no use to
+    /// whoever opens the pool after a close.
     fn scratch(&self, _core: &Core<M>, _each: &mut dyn FnMut(u64)) {}
 
     /// Checks, when a pool is opened that was closed in order or not, what all names build on.
     fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()>;
 
-    /// Brings to an end, after a crash, what more than a journal record said; the caller fences before anything else is stored.
+    /// Brings to an end, after a crash, what more than a journal record said; the caller fences
+    /// before anything else is stored.
     fn replay(&self, _core: &Core<M>) -> Result<()> {
         Ok(())
     }
 
-    /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that name
-    /// entries as their witnesses count only with these.
+    /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that
+    /// name entries as their witnesses count only with these.
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32>;
 
-    /// Surveys the names of a pool that was not closed in order, with at most `threads` threads. Nothing
-    /// is stored yet.
+    /// Surveys the names of a pool that was not closed in order, with at most `threads` threads.
+    /// Nothing is stored yet.
     fn survey<'a>(&self, core: &'a Core<M>, threads: usize) -> Result<Box<dyn SurveyedNames + 'a>>;
 }
 
@@ -355,7 +363,8 @@ pub(crate) trait Mender {
 
 /// The names of a pool after a crash.
 pub(crate) trait SurveyedNames: Sync {
-    /// Calls `each` for every entry of the directory with this inode, whether the name is gone or not.
+    /// Calls `each` for every entry of the directory with this inode, whether the name is gone or
+    /// not.
     fn read(
         &self,
         dir: u64,

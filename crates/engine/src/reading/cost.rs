@@ -1,8 +1,8 @@
 //! The cost model: what a request costs on either road, and what a page table costs.
 //!
-//! The paper's C_sw and C_mmu are per page; here a request has a fixed part too, because a search of
-//! many blocks at once is cheaper for each. Both contain the copy, as the paper's do. The paper's
-//! C_bt is one number; here it is the price of a [`Layout`].
+//! The paper's C_sw and C_mmu are per page; here a request has a fixed part too, because a search
+//! of many blocks at once is cheaper for each. Both contain the copy, as the paper's do. The
+//! paper's C_bt is one number; here it is the price of a [`Layout`].
 
 use std::fmt;
 
@@ -89,8 +89,8 @@ impl Costs {
         self.table_ps() / self.search_ps(1).max(1)
     }
 
-    /// 1 + epsilon, epsilon as in the paper's equation (6): against somebody who builds the page table
-    /// at once if more than T pages are read, though that may not be the best.
+    /// 1 + epsilon, epsilon as in the paper's equation (6): against somebody who builds the page
+    /// table at once if more than T pages are read, though that may not be the best.
     pub fn paper_ratio(&self) -> f64 {
         let (table, search, mmu) = self.reckoned();
         let pages = self.threshold_pages() as f64;

@@ -1,9 +1,10 @@
-//! What reading costs, as the arena keeps it: measured once, and found by all who have the pool open.
+//! What reading costs, as the arena keeps it: measured once, and found by all who have the pool
+//! open.
 //!
-//! The costs are written by whoever changes their state from unknown to being written, and count once
-//! it says that they are known. Two processes may measure at the same time; what the first writes
-//! holds. If that one is killed while it writes (nine stores), each process has what it measures
-//! itself, until the arena is made anew.
+//! The costs are written by whoever changes their state from unknown to being written, and count
+//! once it says that they are known. Two processes may measure at the same time; what the first
+//! writes holds. If that one is killed while it writes (nine stores), each process has what it
+//! measures itself, until the arena is made anew.
 
 use std::sync::atomic::Ordering;
 

@@ -1,11 +1,11 @@
 //! Reading (AFPT): by searching the file's mapping for each block, or through addresses of our own
 //! at which the file's blocks lie side by side, so that the processor translates.
 //!
-//! [`cost`] measures both roads and the price of the second, [`switch`] decides for which piece of a
-//! file it is paid, [`table`] holds what was paid for, [`pattern`] tells files that are read on and
-//! on from those that are looked at once. [`lease`] keeps writers
-//! from bytes that somebody looks at in place. Which blocks a
-//! file has is none of this room's business: `fs` looks them up and lays them.
+//! [`cost`] measures both roads and the price of the second, [`switch`] decides for which piece of
+//! a file it is paid, [`table`] holds what was paid for, [`pattern`] tells files that are read on
+//! and on from those that are looked at once. [`lease`] keeps writers from bytes that somebody
+//! looks at in place. Which blocks a file has is none of this room's business: `fs` looks them up
+//! and lays them.
 //!
 //! What was measured is in the arena ([`kept`]), for all who have the pool open. Whether a file was
 //! read on and on is a bit of its inode. All else is private to the process and lost with it.
@@ -42,10 +42,11 @@ use table::{CHUNK_BYTES, Table};
 /// Pages that are read by an opening before [`Rule::Layout`] reckons anything for it: most openings
 /// end before. The paper's rule needs no such number, it waits for T pages.
 const FIRST_PAGES: u64 = 64;
-/// Pages of files that are read before both roads are measured, which takes about as long: by a file
-/// of a piece or more.
+/// Pages of files that are read before both roads are measured, which takes about as long: by a
+/// file of a piece or more.
 const MEASURE_PAGES: u64 = 8192;
-/// The same by a smaller file, which tells less of what large ones cost: only if there seem to be none.
+/// The same by a smaller file, which tells less of what large ones cost: only if there seem to be
+/// none.
 const MEASURE_SMALL_PAGES: u64 = kept::COUNTED_PAGES_MAX;
 /// Blocks without a hole that a file needs for the roads to be measured by it: a long request.
 pub(crate) const MEASURED_BLOCKS_MIN: u64 = 16;
@@ -61,7 +62,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// For this memory: what is simulated searches, unless it is told otherwise, so that runs repeat.
+    /// For this memory: what is simulated searches, unless it is told otherwise, so that runs
+    /// repeat.
     pub(crate) fn new(kind: MediaKind) -> Self {
         let reading = Self::default();
         reading.set_rule(match kind {
@@ -93,8 +95,8 @@ impl Reading {
         }
     }
 
-    /// Says what reading costs, unless that was measured or said before; gives what holds. If it cannot be
-    /// measured, it is tried again when as much was read once more.
+    /// Says what reading costs, unless that was measured or said before; gives what holds. If it
+    /// cannot be measured, it is tried again when as much was read once more.
     pub(crate) fn learn<A: Memory>(
         &self,
         arena: &A,

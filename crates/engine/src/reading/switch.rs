@@ -2,14 +2,14 @@
 //! the rule costs beside somebody who knew all requests beforehand.
 //!
 //! *Threshold* is the paper's rule: after T pages by search. *Layout* compares the saving that was
-//! forgone so far with the price of this piece's layout, and buys when a request would make the first
-//! reach the second. What every road costs cannot be avoided; on the rest it pays less than twice what
-//! the best does:
+//! forgone so far with the price of this piece's layout, and buys when a request would make the
+//! first reach the second. What every road costs cannot be avoided; on the rest it pays less than
+//! twice what the best does:
 //!
 //! Let `s` be the saving forgone before a request, `x` what it could save, `P` the price. While
 //! `s + x < P`, searching has cost `s + x`, and so it would have cost the best (it either pays `P`,
-//! which is more, or searches). Bought is when `s + x >= P > s`: `s + P < 2 P` is paid, and the best
-//! pays `P` or, searching, at least `s + x >= P`. After that nothing more is paid.
+//! which is more, or searches). Bought is when `s + x >= P > s`: `s + P < 2 P` is paid, and the
+//! best pays `P` or, searching, at least `s + x >= P`. After that nothing more is paid.
 
 use super::pattern::{Identification, Pattern};
 use super::{Costs, Layout};
@@ -43,8 +43,8 @@ impl Rule {
         }
     }
 
-    /// How many times as much as the best it pays of what can be avoided, at most; `None`: there is no
-    /// bound that holds for every layout and whatever is asked.
+    /// How many times as much as the best it pays of what can be avoided, at most; `None`: there is
+    /// no bound that holds for every layout and whatever is asked.
     pub fn avoidable_bound(self) -> Option<f64> {
         match self {
             Self::Layout => Some(2.0),
@@ -174,8 +174,8 @@ mod tests {
         assert!(play(1000).ratio() < 1.05);
     }
 
-    /// The paper's threshold knows nothing of the layout: on a thousand runs it pays a thousand times
-    /// too early.
+    /// The paper's threshold knows nothing of the layout: on a thousand runs it pays a thousand
+    /// times too early.
     #[test]
     fn a_threshold_alone_has_no_bound_in_the_layout() {
         let costs = of_the_paper();

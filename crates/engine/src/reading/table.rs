@@ -3,9 +3,9 @@
 //!
 //! What is *present* was laid under one version of the file's mapping, and counts only under that
 //! version: a reader that finds the same version before and after its copy has copied what the file
-//! holds. Holes are never present, so a hole that is filled needs no new version. Pages are only ever
-//! added under one version; under another the window is emptied first, and who still copies from it
-//! reads zeros and finds the version changed.
+//! holds. Holes are never present, so a hole that is filled needs no new version. Pages are only
+//! ever added under one version; under another the window is emptied first, and who still copies
+//! from it reads zeros and finds the version changed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,13 +125,14 @@ impl Table {
         last < CHUNK_BLOCKS && chunk.has(first, last)
     }
 
-    /// Whether bytes `[offset, offset + len)`, of whatever pieces, lie in the window under `version`.
+    /// Whether bytes `[offset, offset + len)`, of whatever pieces, lie in the window under
+    /// `version`.
     pub(crate) fn holds_all(&self, version: u64, offset: u64, len: u64) -> bool {
         pieces(offset, len).all(|(at, len)| self.holds(version, at, len))
     }
 
-    /// Keeps what the window shows in place, if `holds` says that what is wanted is there; `None` also
-    /// while somebody changes the window.
+    /// Keeps what the window shows in place, if `holds` says that what is wanted is there; `None`
+    /// also while somebody changes the window.
     pub(crate) fn pin(&self, holds: impl FnOnce() -> bool) -> Option<Pin<'_>> {
         let mut filling = match self.filling.try_lock() {
             Ok(filling) => filling,
@@ -156,12 +157,12 @@ impl Table {
         }
     }
 
-    /// Empties the table if it is of an earlier version, and is of this one from now on; `false`: it is
-    /// of a later one already, or views of the window forbid it.
+    /// Empties the table if it is of an earlier version, and is of this one from now on; `false`:
+    /// it is of a later one already, or views of the window forbid it.
     ///
-    /// Who copies from the window meanwhile reads zeros, and finds that the file has another version than
-    /// when the copy began. That holds for the earlier version's readers alone, so nobody who is late
-    /// may empty what is of the version that the file has.
+    /// Who copies from the window meanwhile reads zeros, and finds that the file has another
+    /// version than when the copy began. That holds for the earlier version's readers alone, so
+    /// nobody who is late may empty what is of the version that the file has.
     pub(crate) fn renew(&self, filling: &mut Filling, version: u64) -> bool {
         let now = self.version.load(Ordering::Relaxed);
         if now == version {

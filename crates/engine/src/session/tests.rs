@@ -19,7 +19,8 @@ struct Cached {
 }
 
 impl Cached {
-    /// All that the medium may have once it was written, or not: what was there, what is in the cache, or some of both.
+    /// All that the medium may have once it was written, or not: what was there, what is in the
+    /// cache, or some of both.
     fn written(self) -> impl Iterator<Item = Sector> {
         let mut torn = self.seen;
         torn[100..].copy_from_slice(&self.lasting[100..]);
@@ -36,7 +37,8 @@ struct State {
 }
 
 impl State {
-    /// Each way in which the heads of these media can have been written, by what becomes of one of them.
+    /// Each way in which the heads of these media can have been written, by what becomes of one of
+    /// them.
     fn each(&self, media: &[usize], of: impl Fn(Cached, Sector) -> Cached) -> Vec<Self> {
         let mut states = vec![self.clone()];
         for (&medium, head) in media.iter().flat_map(|medium| [(medium, 0), (medium, 1)]) {
@@ -64,7 +66,8 @@ impl State {
         })
     }
 
-    /// All that is there behind a sync of a medium that failed: the kernel calls clean what it could not write.
+    /// All that is there behind a sync of a medium that failed: the kernel calls clean what it
+    /// could not write.
     fn failed(&self, medium: usize) -> Vec<Self> {
         self.each(&[medium], |head, lasting| Cached {
             lasting,
@@ -210,7 +213,8 @@ fn belong(state: &State) -> bool {
     })
 }
 
-/// All that is left of openings that are killed, lose the power, or fail in a sync, anywhere, one behind the other; fails where the medium is not known any more.
+/// All that is left of openings that are killed, lose the power, or fail in a sync, anywhere, one
+/// behind the other; fails where the medium is not known any more.
 fn explore(media: usize, openings: u64, syncs: bool) -> Result<usize, u64> {
     let mut states = BTreeSet::from([new(media)]);
     for number in 1..=openings {

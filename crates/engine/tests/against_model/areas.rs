@@ -7,8 +7,8 @@ use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node};
 use super::kit::Kit;
 use super::random::Random;
 
-/// Makes a directory that is met on a way down the root of an area, or none any more. Where there are no areas, no room, or the directory is
-/// removed meanwhile, nothing changes.
+/// Makes a directory that is met on a way down the root of an area, or none any more. Where there
+/// are no areas, no room, or the directory is removed meanwhile, nothing changes.
 pub(crate) fn change_one<M: Kit>(fs: &Arc<Fs<M>>, random: &mut Random) {
     let mut dir = fs.root();
     for _ in 0..=random.below(3) {

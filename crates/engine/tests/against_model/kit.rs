@@ -88,7 +88,8 @@ impl Shape {
     }
 }
 
-/// Runs a test on every namespace, with so many of `count` cases: all on the usual one, a third on each other.
+/// Runs a test on every namespace, with so many of `count` cases: all on the usual one, a third on
+/// each other.
 pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
     for namespace in NamespaceKind::ALL {
         let usual = namespace == NamespaceKind::default();

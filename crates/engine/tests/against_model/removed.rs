@@ -1,5 +1,5 @@
-//! Directories that were removed while somebody held them: nothing can be made in them, and what was
-//! above them may have become something else.
+//! Directories that were removed while somebody held them: nothing can be made in them, and what
+//! was above them may have become something else.
 
 use std::sync::Arc;
 

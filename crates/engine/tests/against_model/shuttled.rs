@@ -1,4 +1,5 @@
-//! Schedules that [`shuttle`] draws for threads on memory every access of which lets another go first.
+//! Schedules that [`shuttle`] draws for threads on memory every access of which lets another go
+//! first.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
@@ -25,8 +26,8 @@ impl Kit for Shuttled {
     }
 }
 
-/// Lets a thread go on for a while before it draws another: what goes wrong between two calls of one
-/// thread needs the others to stand still.
+/// Lets a thread go on for a while before it draws another: what goes wrong between two calls of
+/// one thread needs the others to stand still.
 struct Bursts {
     seeds: Range<u64>,
     random: Random,
@@ -65,8 +66,8 @@ impl Scheduler for Bursts {
     }
 }
 
-/// Runs `scenario` with numbers that count from `seed` << 32, under `count` schedules drawn in bursts and as many that
-/// probabilistic concurrency testing chooses.
+/// Runs `scenario` with numbers that count from `seed` << 32, under `count` schedules drawn in
+/// bursts and as many that probabilistic concurrency testing chooses.
 pub(crate) fn explore(count: u32, seed: u64, scenario: fn(u64)) {
     let first = seed << 32;
     let bursts = Bursts {

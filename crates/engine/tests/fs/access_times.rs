@@ -1,4 +1,5 @@
-//! Access times by each policy: of files that are read, directories that are listed, links that are read.
+//! Access times by each policy: of files that are read, directories that are listed, links that are
+//! read.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;

@@ -411,8 +411,8 @@ fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
     });
 }
 
-/// The link count that one thread had flushed, and not fenced, could be lost behind a close by another: on a
-/// pool that is closed nobody counts again.
+/// The link count that one thread had flushed, and not fenced, could be lost behind a close by
+/// another: on a pool that is closed nobody counts again.
 #[test]
 fn a_close_by_another_thread_keeps_link_counts() {
     for removes in [false, true] {
@@ -471,7 +471,8 @@ fn nothing_changes_after_a_close_whose_last_sync_failed() {
     }
 }
 
-/// What a killed process left in the caches is made durable unless it cannot have been of this boot.
+/// What a killed process left in the caches is made durable unless it cannot have been of this
+/// boot.
 #[test]
 fn an_opening_inherits_the_caches_of_a_boot_that_may_be_its_own() {
     const UNKNOWN: [u8; 16] = [0; 16];

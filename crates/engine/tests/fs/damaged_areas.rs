@@ -1,5 +1,5 @@
-//! Directories in areas that are none any more: what is not found there is told to be damage, by every call, and the checker says so,
-//! too.
+//! Directories in areas that are none any more: what is not found there is told to be damage, by
+//! every call, and the checker says so, too.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ fn node(fs: &Pool, path: &str) -> vellum::Result<Node<Simulated>> {
     fs.find(&Cred::root(), &fs.root(), path.as_bytes(), false)
 }
 
-/// A pool with an area of the directory `own`, in which there are a file, a directory with a file, and an empty one; and one beside it.
+/// A pool with an area of the directory `own`, in which there are a file, a directory with a file,
+/// and an empty one; and one beside it.
 fn sample(is_closed: bool) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
@@ -179,7 +180,8 @@ fn nothing_is_made_in_an_area_that_is_none() {
     }
 }
 
-/// Whoever opens a pool looks at all areas that say they are somebody's, and after a crash at all entries.
+/// Whoever opens a pool looks at all areas that say they are somebody's, and after a crash at all
+/// entries.
 #[test]
 fn an_opening_finds_what_it_reads() {
     assert!(is_damage(mount(damaged(true, others))));

@@ -1,5 +1,5 @@
-//! Directories with names that cannot be read: whichever call comes upon them first, none of the names that
-//! can be read is lost by it.
+//! Directories with names that cannot be read: whichever call comes upon them first, none of the
+//! names that can be read is lost by it.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ fn damaged() -> Vec<u8> {
     image
 }
 
-/// Lets `call` be the first to come by the directory; it has to fail, and the other name to be there
-/// afterwards.
+/// Lets `call` be the first to come by the directory; it has to fail, and the other name to be
+/// there afterwards.
 fn first_call(call: impl FnOnce(&Pool, &Node<Simulated>) -> vellum::Result<()>) {
     let fs = mount(damaged(), false);
     let dir = node(&fs, "hurt").unwrap();
@@ -111,7 +111,8 @@ fn a_directory_with_unreadable_names_is_not_replaced() {
     });
 }
 
-/// Once the directory was indexed, a listing took what its log named as it was: it gave the damaged name.
+/// Once the directory was indexed, a listing took what its log named as it was: it gave the damaged
+/// name.
 #[test]
 fn a_listing_behind_a_lookup_gives_no_unreadable_name() {
     let fs = mount(damaged(), true);

@@ -1,4 +1,5 @@
-//! Logged pools on a disk that fails: what was promised is kept, what is not durable is told, and nothing is tried again.
+//! Logged pools on a disk that fails: what was promised is kept, what is not durable is told, and
+//! nothing is tried again.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -131,8 +132,8 @@ fn names(fs: &LoggedFs) -> usize {
     (0..=STEPS).filter(found).count()
 }
 
-/// Makes a file, commits it, and now and then takes the log home: up to the first call that fails. Gives how many files a sync vouches for, how
-/// many were made, and the error.
+/// Makes a file, commits it, and now and then takes the log home: up to the first call that fails.
+/// Gives how many files a sync vouches for, how many were made, and the error.
 fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
     let (mut synced, mut done) = (0, 0);
     for number in 0..STEPS {
@@ -201,8 +202,9 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
     }
 }
 
-/// What comes to its end at each call of the disk in turn is the adoption of a killed process's image: the next opening succeeds, and has all that
-/// was promised. Where the disk failed before all of the image was committed, it has no more.
+/// What comes to its end at each call of the disk in turn is the adoption of a killed process's
+/// image: the next opening succeeds, and has all that was promised. Where the disk failed before
+/// all of the image was committed, it has no more.
 #[test]
 fn an_adoption_that_is_cut_off_begins_again() {
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
@@ -251,8 +253,8 @@ fn an_adoption_that_is_cut_off_begins_again() {
     }
 }
 
-/// A checkpoint that is cut short, and then the opening that finishes it, at each write of the disk in turn: of two blocks that rode one
-/// after the other in the same place the newer one stays.
+/// A checkpoint that is cut short, and then the opening that finishes it, at each write of the disk
+/// in turn: of two blocks that rode one after the other in the same place the newer one stays.
 #[test]
 fn an_older_ride_never_comes_back() {
     for image in all() {
@@ -293,7 +295,8 @@ fn an_older_ride_never_comes_back() {
     }
 }
 
-/// A process whose commit failed, and that is killed, leaves nothing to adopt: what it did is ahead of what any commit can promise.
+/// A process whose commit failed, and that is killed, leaves nothing to adopt: what it did is ahead
+/// of what any commit can promise.
 #[test]
 fn an_image_whose_commit_failed_is_not_adopted() {
     let disk = Arc::new(SimPool::from_image(made()));
@@ -358,8 +361,9 @@ fn a_failed_commit_answers_all_who_wait_with_its_error() {
     });
 }
 
-/// What nobody had written of the pool's file is written ahead: the first line of free blocks around those that are made and synced one by one, and of
-/// what the next record of the log gets, is zeros. Files have their bytes.
+/// What nobody had written of the pool's file is written ahead: the first line of free blocks
+/// around those that are made and synced one by one, and of what the next record of the log gets,
+/// is zeros. Files have their bytes.
 #[test]
 fn what_comes_next_is_written_ahead() {
     const OLD: u8 = 0xAA;

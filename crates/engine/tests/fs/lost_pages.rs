@@ -1,5 +1,5 @@
-//! Pages that vanish under an open pool: whatever lay there gives an error, everything else what was written; nothing is
-//! written any more; and the pool is left for the next opening to check.
+//! Pages that vanish under an open pool: whatever lay there gives an error, everything else what
+//! was written; nothing is written any more; and the pool is left for the next opening to check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ impl Sample {
     }
 }
 
-/// A pool with files in several directories, long names, symbolic links, holes, and blocks that are displaced.
+/// A pool with files in several directories, long names, symbolic links, holes, and blocks that are
+/// displaced.
 fn sample() -> Sample {
     let dir = tempfile::tempdir().unwrap();
     let options = CreateOptions {
@@ -300,7 +301,8 @@ fn parent(fs: &RealFs, path: &str) -> vellum::Result<vellum::Node<Real>> {
 const NAME: &str = "a name that is longer than others, so that entries which have it use up slots, log words and chunks the sooner, and \
     files which have it meet more of the pages that are lost, one after the other, at last";
 
-/// Changes that use inodes, entries, logs, blocks and the mapping table, each as the first call on its pool.
+/// Changes that use inodes, entries, logs, blocks and the mapping table, each as the first call on
+/// its pool.
 const CHANGES: [Change; 10] = [
     (
         "create many",
@@ -411,8 +413,8 @@ const CHANGES: [Change; 10] = [
 const WRITES: [&str; 4] = ["overwrite", "append", "fill a hole", "truncate"];
 const DATA_AT_MOST: u64 = POOL_BYTES / 2;
 
-/// What can be had of `tree` and of `changed`, of which either may be there: names and bytes of one or of the other. Tells of what is
-/// neither.
+/// What can be had of `tree` and of `changed`, of which either may be there: names and bytes of one
+/// or of the other. Tells of what is neither.
 fn look_at_either(fs: &RealFs, tree: &Tree, changed: &Tree) -> Vec<String> {
     let mut wrong = Vec::new();
     for path in tree.keys().chain(changed.keys()) {
@@ -451,8 +453,9 @@ fn is_mixture(either: &[Option<&Option<Vec<u8>>>; 2], found: Option<&[u8]>) -> b
     found.is_some_and(|found| found.len() == old.len() && old.len() == new.len() && all(found))
 }
 
-/// A lost page that a change is the first to meet: it succeeds without it or fails, and nothing else is harmed, neither for who
-/// looks on nor for the next opening, to which the page is as it was.
+/// A lost page that a change is the first to meet: it succeeds without it or fails, and nothing
+/// else is harmed, neither for who looks on nor for the next opening, to which the page is as it
+/// was.
 #[test]
 fn any_page_may_vanish_before_a_change_meets_it() {
     let sample = sample();

@@ -1,4 +1,5 @@
-//! Moves of directories with what is below them, where entries tell paths; and areas, whose roots are moved alone.
+//! Moves of directories with what is below them, where entries tell paths; and areas, whose roots
+//! are moved alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -362,7 +363,8 @@ fn roots_are_moved_and_what_is_below_them_is_not() {
     assert_eq!(areas(&fs), 4);
 }
 
-/// A directory without names has none where they do not belong after it was moved into another area: not even names that are gone.
+/// A directory without names has none where they do not belong after it was moved into another
+/// area: not even names that are gone.
 #[test]
 fn names_that_are_gone_move_along() {
     let fs = made(16 << 20);

@@ -97,8 +97,8 @@ fn assert_within(namespace: NamespaceKind, budgets: [(f64, f64); 8]) {
     }
 }
 
-/// The baseline is no straw man: these are the lines and fences that coupling name and inode needs, and three
-/// fences of 80 operations more for the log to grow.
+/// The baseline is no straw man: these are the lines and fences that coupling name and inode needs,
+/// and three fences of 80 operations more for the log to grow.
 #[test]
 fn operations_of_the_baseline_keep_to_their_budgets() {
     let budgets = [

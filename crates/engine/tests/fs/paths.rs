@@ -364,7 +364,8 @@ fn a_path_in_an_area_takes_as_many_probes_however_deep_it_is() {
         path += &name;
         mkdir(&fs, &path);
     }
-    // The prefix and the name, which is all of a path of one component; of prefixes of more than 104 bytes the own entry, too.
+    // The prefix and the name, which is all of a path of one component; of prefixes of more than
+    // 104 bytes the own entry, too.
     assert_eq!(taken[0], 1);
     assert!(taken[1..11].iter().all(|&probes| probes == 2), "{taken:?}");
     assert!(taken[11..].iter().all(|&probes| probes == 3), "{taken:?}");

@@ -240,8 +240,8 @@ fn leaves_no_area_behind(mapping: MappingKind) {
     pool.close().unwrap();
 }
 
-/// Tables are found by cachelet: a file's was still there when it let go of its own, which another file could get then, and
-/// the bytes with it.
+/// Tables are found by cachelet: a file's was still there when it let go of its own, which another
+/// file could get then, and the bytes with it.
 #[test]
 fn a_page_table_outlived_the_cachelet_of_its_file() {
     let dir = tempfile::tempdir().unwrap();

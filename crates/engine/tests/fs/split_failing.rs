@@ -1,5 +1,5 @@
-//! Metadata in persistent memory whose data lie on a disk that fails: what leads to bytes that may be lost is taken back, also if the machine
-//! goes on.
+//! Metadata in persistent memory whose data lie on a disk that fails: what leads to bytes that may
+//! be lost is taken back, also if the machine goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -127,7 +127,8 @@ fn bytes_that_cannot_be_written_end_commits() {
     assert_taken_back(&disk);
 }
 
-/// An opening that cannot make the data durable of which it is to vouch fails; the next one vouches for nothing.
+/// An opening that cannot make the data durable of which it is to vouch fails; the next one vouches
+/// for nothing.
 #[test]
 fn an_opening_that_cannot_sync_fails_and_the_next_takes_back() {
     // A medium that carries a copy is synced when that is called stale, and that sync is told.

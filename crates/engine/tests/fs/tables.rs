@@ -1,4 +1,5 @@
-//! Names of areas are found by tables in the pool, which grow as long as there is room, and need none where there is not.
+//! Names of areas are found by tables in the pool, which grow as long as there is room, and need
+//! none where there is not.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Pools whose data lie on another file: where the bytes go, what a kill leaves, and what is said of a medium that is not the right one.
+//! Pools whose data lie on another file: where the bytes go, what a kill leaves, and what is said
+//! of a medium that is not the right one.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

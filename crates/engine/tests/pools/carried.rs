@@ -1,4 +1,5 @@
-//! Data media that carry a copy of the metadata: closed with it whole, taken elsewhere, and refused when it is not.
+//! Data media that carry a copy of the metadata: closed with it whole, taken elsewhere, and refused
+//! when it is not.
 
 use std::collections::BTreeMap;
 use std::fs::File;

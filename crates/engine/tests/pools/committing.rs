@@ -8,7 +8,8 @@ use vellum::{CreateOptions, Durability, Pool, PoolOptions};
 
 use crate::kit::{in_memory, options};
 
-/// Pools that commit, closed: with a log and all in one file, with a log and their data elsewhere, and in memory with their data elsewhere.
+/// Pools that commit, closed: with a log and all in one file, with a log and their data elsewhere,
+/// and in memory with their data elsewhere.
 fn made(dir: &tempfile::TempDir) -> Vec<PathBuf> {
     let apart = |name: &str, media| CreateOptions {
         media,
@@ -63,7 +64,8 @@ fn commits_leave_out_the_caches_of_devices_if_told_to_until_the_pool_is_closed()
     }
 }
 
-/// A hundred commits would take eight minutes if they came as often as they do when nothing is said.
+/// A hundred commits would take eight minutes if they came as often as they do when nothing is
+/// said.
 #[test]
 fn a_pool_commits_as_often_as_it_is_told_to() {
     const COMMITS: u64 = 100;

@@ -1,5 +1,6 @@
-//! Pools whose data pass the page cache: with a log, with their data on another file, and in memory with their data on a disk. The directory for
-//! temporary files has to lie on a file system that has direct I/O.
+//! Pools whose data pass the page cache: with a log, with their data on another file, and in memory
+//! with their data on a disk. The directory for temporary files has to lie on a file system that
+//! has direct I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -127,7 +128,8 @@ fn bytes_are_the_same_past_the_page_cache_and_through_it() {
         let dirs = Dirs::new(kind);
         dirs.make(kind);
         let mut bytes = Vec::new();
-        // What one opening left in the page cache the next one does not ask for, and the other way round.
+        // What one opening left in the page cache the next one does not ask for, and the other way
+        // round.
         for round in 0..4 {
             let pool = dirs.open(round % 2 == 0);
             assert_eq!(pool.fs().is_direct(), round % 2 == 0, "{kind:?}");
@@ -184,7 +186,8 @@ fn blocks_do_not_ride() {
     }
 }
 
-/// A copy of the files is what a kill leaves that takes all memory along: they have what was synced.
+/// A copy of the files is what a kill leaves that takes all memory along: they have what was
+/// synced.
 #[test]
 fn what_was_synced_survives_a_kill() {
     for kind in [Kind::Logged, Kind::Apart] {

@@ -1,4 +1,5 @@
-//! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is not.
+//! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is
+//! not.
 
 use vellum::experiments::{MappingAlone, settle};
 use vellum::media::MediaChoice;

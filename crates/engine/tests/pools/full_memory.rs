@@ -1,4 +1,5 @@
-//! Logged pools where somebody else fills the directory in memory that their metadata are worked on in.
+//! Logged pools where somebody else fills the directory in memory that their metadata are worked on
+//! in.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +14,8 @@ const OWN: &str = "VELLUM_TEST_OWN_SHM";
 /// What a script says that was not allowed a mount of its own.
 const NOT_ALLOWED: i32 = 77;
 
-/// Whether this process has a `/dev/shm` of `size` for itself. If not, runs the test `name` once more in one that has.
+/// Whether this process has a `/dev/shm` of `size` for itself. If not, runs the test `name` once
+/// more in one that has.
 fn has_own_shm(name: &str, size: &str) -> bool {
     if std::env::var_os(OWN).is_some() {
         return true;
@@ -51,8 +53,8 @@ fn fill(path: &Path) {
     while file.write_all(&[1; 4096]).is_ok() {}
 }
 
-/// What is told to be free when others leave no memory can be made, and one file more is refused with the reason; when they give memory back,
-/// there is more, without another opening.
+/// What is told to be free when others leave no memory can be made, and one file more is refused
+/// with the reason; when they give memory back, there is more, without another opening.
 #[test]
 fn what_is_told_to_be_free_has_its_memory() {
     if !has_own_shm("full_memory::what_is_told_to_be_free_has_its_memory", "40m") {
@@ -111,8 +113,8 @@ fn what_is_told_to_be_free_has_its_memory() {
     pool.close().unwrap();
 }
 
-/// Memory that the image has is taken from it, and by others: whoever stores there is told, as is the next sync, and the next opening finds what was
-/// synced before.
+/// Memory that the image has is taken from it, and by others: whoever stores there is told, as is
+/// the next sync, and the next opening finds what was synced before.
 #[test]
 fn memory_that_is_lost_is_no_silent_loss() {
     if !has_own_shm("full_memory::memory_that_is_lost_is_no_silent_loss", "40m") {

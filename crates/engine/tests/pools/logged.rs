@@ -1,4 +1,5 @@
-//! Logged pools in files: what a kill, a close and an opening leave, and what a medium that fails does.
+//! Logged pools in files: what a kill, a close and an opening leave, and what a medium that fails
+//! does.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,8 @@ fn copy_of(path: &Path, name: &str) -> PathBuf {
     copy
 }
 
-/// Empties the log, and waits for whoever takes a piece of it home meanwhile: a copy is not taken at one instant.
+/// Empties the log, and waits for whoever takes a piece of it home meanwhile: a copy is not taken
+/// at one instant.
 fn rest(pool: &Pool) {
     while pool.fs().checkpoint().unwrap() > 0 {}
 }
@@ -111,7 +113,8 @@ fn reading_alone_lays_the_log_over() {
     );
 }
 
-/// The log goes round its end many times, and checkpoints make room in it, beside what is done or where an epoch finds none.
+/// The log goes round its end many times, and checkpoints make room in it, beside what is done or
+/// where an epoch finds none.
 #[test]
 fn a_log_never_stays_full() {
     let dir = tempfile::tempdir().unwrap();
@@ -145,7 +148,8 @@ fn a_log_never_stays_full() {
     assert_sound(&path);
 }
 
-/// Small writes ride in the record: where their own blocks did not reach the disk, the log has them, for whoever opens the pool.
+/// Small writes ride in the record: where their own blocks did not reach the disk, the log has
+/// them, for whoever opens the pool.
 #[test]
 fn small_writes_ride_in_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -221,7 +225,8 @@ fn a_home_that_changed_is_refused() {
     assert_eq!(pool.volume().read("/f").unwrap(), b"whole");
 }
 
-/// Blocks that were given up are held until that is durable, and yet a full pool that is emptied has room.
+/// Blocks that were given up are held until that is durable, and yet a full pool that is emptied
+/// has room.
 #[test]
 fn held_blocks_become_free_when_they_are_needed() {
     let dir = tempfile::tempdir().unwrap();
@@ -265,8 +270,8 @@ fn threads_commit_beside_each_other() {
     assert_eq!(names, 3 * 40);
 }
 
-/// Whoever reads on and on of a file that is not in memory is not to wait until a sample of it is there. The directory for temporary files has to
-/// lie on a disk.
+/// Whoever reads on and on of a file that is not in memory is not to wait until a sample of it is
+/// there. The directory for temporary files has to lie on a disk.
 #[test]
 fn what_reading_costs_is_not_measured_on_a_disk() {
     const BYTES: usize = 40 << 20;

@@ -1,5 +1,5 @@
-//! The library as programs use it: pools on each medium, what a kill leaves of them, data that lie elsewhere, several file systems in
-//! one, and views of bytes.
+//! The library as programs use it: pools on each medium, what a kill leaves of them, data that lie
+//! elsewhere, several file systems in one, and views of bytes.
 
 mod apart;
 mod as_std;

@@ -229,7 +229,8 @@ fn a_damaged_pool_is_refused_for_writing_and_can_be_read() {
     image.assert_reads(false);
 }
 
-/// What nobody names keeps order through a power cut where an ordinary file does not do so by itself; what is named is made.
+/// What nobody names keeps order through a power cut where an ordinary file does not do so by
+/// itself; what is named is made.
 #[test]
 fn a_new_pool_lies_on_what_survives_most_there() {
     let (on_disk, in_memory) = (

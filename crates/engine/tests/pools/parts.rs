@@ -216,7 +216,8 @@ fn a_table_is_changed_without_the_data_of_main() {
     }
 }
 
-/// By the head of the medium, or by its copy; what is of no file system of the pool any more is overwritten.
+/// By the head of the medium, or by its copy; what is of no file system of the pool any more is
+/// overwritten.
 #[test]
 fn no_medium_of_the_same_pool_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
@@ -323,8 +324,8 @@ fn a_table_is_not_changed_while_a_conversion_is_under_way() {
     }
 }
 
-/// Both copies in front gone: what lies last in the file is another file system's. The pool's own last copy is found in front of that, and nothing else is
-/// taken for it.
+/// Both copies in front gone: what lies last in the file is another file system's. The pool's own
+/// last copy is found in front of that, and nothing else is taken for it.
 #[test]
 fn another_file_system_is_never_taken_for_the_pool() {
     let (_dir, path) = pool(MediaChoice::File);
@@ -355,7 +356,8 @@ fn another_file_system_is_never_taken_for_the_pool() {
     assert!(vellum_check::survey::superblock(&image).is_none());
 }
 
-/// A change of the table that was cut short is no damage, and the next opening for writing, of whichever file system, settles it.
+/// A change of the table that was cut short is no damage, and the next opening for writing, of
+/// whichever file system, settles it.
 #[test]
 fn an_opening_settles_a_change_that_was_cut_short() {
     for media in [MediaChoice::Logged, MediaChoice::File] {

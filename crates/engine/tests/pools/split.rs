@@ -1,4 +1,5 @@
-//! Pools in memory whose data lie on another file: what a kill and a power cut leave, and what is counted.
+//! Pools in memory whose data lie on another file: what a kill and a power cut leave, and what is
+//! counted.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -203,8 +204,9 @@ fn free_chunks(path: &Path) -> usize {
     free.len()
 }
 
-/// A name that is made takes a version for each sixteenth word of the directory's log, and none of its entry and inode, if these lie where
-/// nothing was at the last commit. An inode that is stored to again takes one.
+/// A name that is made takes a version for each sixteenth word of the directory's log, and none of
+/// its entry and inode, if these lie where nothing was at the last commit. An inode that is stored
+/// to again takes one.
 #[test]
 fn entries_and_inodes_that_were_free_take_no_versions() {
     const NAMES: u64 = 300;
@@ -306,7 +308,8 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
     }
 }
 
-/// What is told to be durable when a call returns is there after a power cut right behind it, and what is not, is not; on a pool with a log, too.
+/// What is told to be durable when a call returns is there after a power cut right behind it, and
+/// what is not, is not; on a pool with a log, too.
 #[test]
 fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
     for media in [MediaChoice::Memory, MediaChoice::Logged] {

@@ -42,7 +42,8 @@ fn what_lies_in_one_piece_is_shown_in_place() {
 }
 
 fn shows_runs_in_place(mapping: MappingKind) {
-    // Where a file lies follows from the slot, which follows from the threads before: from some, three megabytes are not in one piece.
+    // Where a file lies follows from the slot, which follows from the threads before: from some,
+    // three megabytes are not in one piece.
     prefer_thread_slot(0);
     let pool = pool(mapping);
     let (file, bytes) = file(&pool, 3 * MIB);
@@ -261,7 +262,8 @@ fn writers_wait_for_views() {
     }
 }
 
-/// Views and writers of the same bytes, both ways round: no view ever changes while it is looked at.
+/// Views and writers of the same bytes, both ways round: no view ever changes while it is looked
+/// at.
 #[test]
 fn no_view_changes() {
     MappingKind::ALL.into_iter().for_each(changes_no_view);

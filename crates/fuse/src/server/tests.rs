@@ -230,8 +230,8 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     );
 }
 
-/// Whoever writes past the kernel's page cache has it drop what it may hold, which is nothing as long as all others
-/// passed it, too.
+/// Whoever writes past the kernel's page cache has it drop what it may hold, which is nothing as
+/// long as all others passed it, too.
 #[test]
 fn only_what_may_be_cached_has_to_be_dropped() {
     use Through::{Cache, Direct};

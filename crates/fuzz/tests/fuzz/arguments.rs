@@ -397,7 +397,8 @@ fn position_step(
                 let behind: Vec<_> = whole.into_iter().filter(|entry| entry.0 > after).collect();
                 assert_eq!(listed, behind, "behind {after}");
             } else {
-                // A position that no listing gave begins somewhere: with names of the directory, each once.
+                // A position that no listing gave begins somewhere: with names of the directory,
+                // each once.
                 let mut names: Vec<_> = listed.iter().map(|entry| &entry.1).collect();
                 let all: Vec<_> = whole.iter().map(|entry| &entry.1).collect();
                 assert!(

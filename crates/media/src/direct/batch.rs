@@ -1,8 +1,10 @@
-//! Blocks of files that are read and written past the page cache by batches: what lies in several places, and what is long, is asked for at once,
-//! so that the device has more than one request to work on.
+//! Blocks of files that are read and written past the page cache by batches: what lies in several
+//! places, and what is long, is asked for at once, so that the device has more than one request to
+//! work on.
 //!
-//! What a batch does not do is done by calls, one after the other, with what they have for blocks that cannot be read and memory that no device
-//! reaches. So is what has nothing to gain: one short request. Ends of a write in the middle of a block are written first, by themselves.
+//! What a batch does not do is done by calls, one after the other, with what they have for blocks
+//! that cannot be read and memory that no device reaches. So is what has nothing to gain: one short
+//! request. Ends of a write in the middle of a block are written first, by themselves.
 
 use super::{BLOCK, BLOCK_BYTES, BOUNCE_BYTES, Direct, Step, with_buffer};
 use crate::ring::{BATCH_MAX, Bytes, Lent, Request};
@@ -11,11 +13,13 @@ use std::iter;
 use std::mem;
 use std::os::fd::AsFd;
 
-/// Bytes of a request, at most: of what is longer several are under way at once, and what came is copied out while the rest comes.
+/// Bytes of a request, at most: of what is longer several are under way at once, and what came is
+/// copied out while the rest comes.
 const REQUEST_BYTES: usize = 256 << 10;
 
 impl Direct {
-    /// Fills each `out` with what lies at its place of the pool; what cannot be read so is left to `otherwise`.
+    /// Fills each `out` with what lies at its place of the pool; what cannot be read so is left to
+    /// `otherwise`.
     pub(crate) fn read_all(
         &self,
         pieces: &mut [(u64, &mut [u8])],
@@ -65,7 +69,8 @@ impl Direct {
         })
     }
 
-    /// Writes each piece to its place of the pool. Nobody else writes to the blocks that they touch meanwhile, and no block is touched by two.
+    /// Writes each piece to its place of the pool. Nobody else writes to the blocks that they touch
+    /// meanwhile, and no block is touched by two.
     ///
     /// # Errors
     /// What the operating system said of one of them.
@@ -103,7 +108,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Writes as many of these whole blocks as fit into the buffer and a batch; gives what was not written.
+    /// Writes as many of these whole blocks as fit into the buffer and a batch; gives what was not
+    /// written.
     fn write_batch<'p>(
         &self,
         ring: &mut Lent<'_>,
@@ -273,7 +279,8 @@ mod tests {
     const BYTES: usize = 4 << 20;
     const IN_POOL: Range<u64> = FROM..FROM + BYTES as u64;
 
-    /// A file whose bytes count as those of a pool from [`FROM`] on, reached with rings and without.
+    /// A file whose bytes count as those of a pool from [`FROM`] on, reached with rings and
+    /// without.
     fn direct(path: &Path, with_rings: bool) -> Direct {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -287,7 +294,8 @@ mod tests {
         direct
     }
 
-    /// Places and lengths, of which no two touch one block, and how far behind a block the memory begins.
+    /// Places and lengths, of which no two touch one block, and how far behind a block the memory
+    /// begins.
     fn places(round: usize) -> Vec<(usize, usize, usize)> {
         let mut number = round as u64 + 1;
         let mut next = |below: usize| {

@@ -1,5 +1,5 @@
-//! A whole line at once. What is written in assembly uses registers 16 to 31 only: they leave no dirty
-//! upper halves behind, so nothing has to be cleared and nothing else has to be saved.
+//! A whole line at once. What is written in assembly uses registers 16 to 31 only: they leave no
+//! dirty upper halves behind, so nothing has to be cleared and nothing else has to be saved.
 
 use std::arch::asm;
 use std::arch::x86_64::{

@@ -25,13 +25,13 @@ pub(super) fn fence() {
 /// Copies `len` bytes out of shared memory, whole aligned words at once.
 ///
 /// # Safety
-/// `from` must be readable for `len` bytes through atomics, and so must the page that holds the last
-/// of them; `to` must be writable for `len` bytes and the caller's own.
+/// `from` must be readable for `len` bytes through atomics, and so must the page that holds the
+/// last of them; `to` must be writable for `len` bytes and the caller's own.
 #[inline]
 pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY: every pointer below is `from` or `to` advanced by less than the `len` bytes the caller
-    // vouches for. Words are read only where they are aligned; the last may not be whole, but lies in
-    // the page of its first byte, which is mapped. `to` needs no alignment.
+    // SAFETY: every pointer below is `from` or `to` advanced by less than the `len` bytes the
+    // caller vouches for. Words are read only where they are aligned; the last may not be whole,
+    // but lies in the page of its first byte, which is mapped. `to` needs no alignment.
     unsafe {
         while len > 0 && !from.cast::<u64>().is_aligned() {
             *to = (*from.cast::<AtomicU8>()).load(Ordering::Relaxed);
@@ -55,8 +55,9 @@ pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usi
 /// `from` must be readable for `len` bytes and the caller's own, `to` writable through atomics.
 #[inline]
 pub(super) unsafe fn copy_in(mut from: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY: every pointer is `from` or `to` advanced by less than `len`. Words are stored only where
-    // they are aligned and whole; after them `to` is aligned to 8, so its halves and quarters are.
+    // SAFETY: every pointer is `from` or `to` advanced by less than `len`. Words are stored only
+    // where they are aligned and whole; after them `to` is aligned to 8, so its halves and quarters
+    // are.
     unsafe {
         while len > 0 && !to.cast::<u64>().is_aligned() {
             (*to.cast::<AtomicU8>()).store(*from, Ordering::Relaxed);
@@ -88,7 +89,8 @@ pub(super) unsafe fn copy_in(mut from: *const u8, mut to: *mut u8, mut len: usiz
 /// # Safety
 /// `to` must be writable for `len` bytes through atomics.
 pub(super) unsafe fn zero(mut to: *mut u8, mut len: usize) {
-    // SAFETY: every pointer is `to` advanced by less than `len`; words are stored aligned and whole.
+    // SAFETY: every pointer is `to` advanced by less than `len`; words are stored aligned and
+    // whole.
     unsafe {
         while len > 0 {
             if len >= WORD && to.cast::<u64>().is_aligned() {

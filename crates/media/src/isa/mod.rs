@@ -3,8 +3,8 @@
 //! One file per instruction set; all answer the same. A mapping keeps its [`Isa`] in a plain field,
 //! so choosing costs a predicted branch. The environment can force a choice, for tests and
 //! experiments: `VELLUM_FLUSH` (`clwb`, `clflushopt`, `clflush`, `generic`) and `VELLUM_VECTOR`
-//! (`avx512`, `avx2`, `sse2`, `generic`); what the processor lacks, and a name that is not known, is
-//! ignored.
+//! (`avx512`, `avx2`, `sse2`, `generic`); what the processor lacks, and a name that is not known,
+//! is ignored.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -140,8 +140,8 @@ pub fn mix(value: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// Which of `slots` equal parts of all 64-bit numbers a hash lies in: the upper half of the product of
-/// the two.
+/// Which of `slots` equal parts of all 64-bit numbers a hash lies in: the upper half of the product
+/// of the two.
 #[inline]
 pub fn place_among(hash: u64, slots: u32) -> u64 {
     // Below 2^64: (2^32 - 1)^2 + 2^32 - 1. What the carry leaves out is below the point.
@@ -171,8 +171,9 @@ impl Isa {
         }
     }
 
-    /// The best this processor has, unless the environment asks for another. Found out once, or by several threads at once: nobody waits
-    /// for another thread, which a child of `fork` may not have.
+    /// The best this processor has, unless the environment asks for another. Found out once, or by
+    /// several threads at once: nobody waits for another thread, which a child of `fork` may not
+    /// have.
     pub fn chosen() -> Self {
         static CHOSEN: [AtomicU8; 2] = [const { AtomicU8::new(0) }; 2];
         let chosen = CHOSEN
@@ -224,8 +225,8 @@ impl Isa {
         self.vector
     }
 
-    /// Hashes the [`LANES`] keys from `first` on (modulo 2^64), each xored with `seed` and mixed, and
-    /// places each hash among `slots`. Every variant gives the same.
+    /// Hashes the [`LANES`] keys from `first` on (modulo 2^64), each xored with `seed` and mixed,
+    /// and places each hash among `slots`. Every variant gives the same.
     #[inline]
     pub fn hash_lanes(self, seed: u64, first: u64, slots: u32) -> Lanes {
         match self.vector {

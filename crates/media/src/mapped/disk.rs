@@ -1,4 +1,5 @@
-//! How the file of a mapped pool is read and written by calls, through the kernel's page cache or past it.
+//! How the file of a mapped pool is read and written by calls, through the kernel's page cache or
+//! past it.
 
 use super::{DataPart, MappedPool};
 use crate::direct::Direct;
@@ -15,17 +16,21 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// From how many bytes side by side on a call reads blocks of files, and not the mapping; and whoever writes so many goes on, it seems.
+/// From how many bytes side by side on a call reads blocks of files, and not the mapping; and
+/// whoever writes so many goes on, it seems.
 const CALL_BYTES: usize = 64 << 10;
-/// Bytes of the pieces of a pool that the disk begins with, in the background, when somebody has written on and on to the end of one.
+/// Bytes of the pieces of a pool that the disk begins with, in the background, when somebody has
+/// written on and on to the end of one.
 const BEHIND_BYTES: u64 = 4 << 20;
 
 impl MappedPool {
-    /// The same pool, whose blocks of files, which begin at `data_at`, are read and written past the kernel's page cache. They are written by
-    /// calls, once the image or transactions have begun.
+    /// The same pool, whose blocks of files, which begin at `data_at`, are read and written past
+    /// the kernel's page cache. They are written by calls, once the image or transactions have
+    /// begun.
     ///
     /// # Errors
-    /// Their file system or device has no direct I/O, they share pages with the log, or what the operating system said.
+    /// Their file system or device has no direct I/O, they share pages with the log, or what the
+    /// operating system said.
     pub fn with_direct(self, data_at: u64) -> Result<Self, MediaError> {
         let end = self.mapping.len();
         let direct = self.in_files(data_at, end - data_at.min(end));
@@ -43,7 +48,8 @@ impl MappedPool {
         let (_, file_at) = self.file_at(piece.start);
         let path = path.unwrap_or(Path::new(""));
         let direct = Direct::open(file, path, piece, file_at)?;
-        // No page has bytes of the log, which go through the cache, and blocks of files; nor does what is read ahead of one.
+        // No page has bytes of the log, which go through the cache, and blocks of files; nor does
+        // what is read ahead of one.
         let _without = rustix::fs::fadvise(file, 0, None, Advice::Random);
         Ok(direct)
     }
@@ -53,8 +59,9 @@ impl MappedPool {
         !self.direct.is_empty()
     }
 
-    /// Has syncs leave out from here on that devices flush their caches, until [that is kept](Self::keep_barriers): written back is what they promise
-    /// then, and a power cut takes what it likes of that.
+    /// Has syncs leave out from here on that devices flush their caches, until [that is
+    /// kept](Self::keep_barriers): written back is what they promise then, and a power cut takes
+    /// what it likes of that.
     pub fn leave_out_barriers(&self) {
         self.barriers.leave_out();
     }
@@ -64,8 +71,8 @@ impl MappedPool {
         self.barriers.are_kept()
     }
 
-    /// Has syncs flush the caches of devices from here on; gives whether they did not. What was synced without may be in their caches still, until
-    /// [all is synced](Persistent::sync).
+    /// Has syncs flush the caches of devices from here on; gives whether they did not. What was
+    /// synced without may be in their caches still, until [all is synced](Persistent::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
     }
@@ -90,12 +97,14 @@ impl MappedPool {
         (has_all((at, len)) && pieces.all(has_all)).then_some(direct)
     }
 
-    /// Whether so many bytes of a file are better read by a call: of those the kernel reads ahead, of faults in a mapping little.
+    /// Whether so many bytes of a file are better read by a call: of those the kernel reads ahead,
+    /// of faults in a mapping little.
     pub(super) fn pays_by_call(&self, bytes: usize) -> bool {
         bytes >= CALL_BYTES && self.logged.get().is_some()
     }
 
-    /// Fills `out` by a call, if `at` is reached past the page cache, or if so much is asked for that a call pays; gives whether it is filled.
+    /// Fills `out` by a call, if `at` is reached past the page cache, or if so much is asked for
+    /// that a call pays; gives whether it is filled.
     #[inline(always)]
     pub(super) fn read_by_call(&self, at: u64, out: &mut [u8]) -> bool {
         if self.is_direct() {
@@ -104,8 +113,8 @@ impl MappedPool {
         out.len() >= CALL_BYTES && self.read_cached(at, out)
     }
 
-    /// Fills `out` through the page cache, if these are blocks of files on a disk. What cannot be read so is left to the mapping, which tells
-    /// what is lost.
+    /// Fills `out` through the page cache, if these are blocks of files on a disk. What cannot be
+    /// read so is left to the mapping, which tells what is lost.
     #[cold]
     fn read_cached(&self, at: u64, out: &mut [u8]) -> bool {
         let has_files = |logged: &Logged| at >= logged.data_at;
@@ -132,7 +141,8 @@ impl MappedPool {
         })
     }
 
-    /// Has the disk begin with what somebody writes on and on, of which `[at, at + len)` was written now: a sync does not wait for all of it then.
+    /// Has the disk begin with what somebody writes on and on, of which `[at, at + len)` was
+    /// written now: a sync does not wait for all of it then.
     pub(super) fn write_behind(&self, logged: &Logged, at: u64, len: usize) {
         if let Some(full) = filled(at, len).filter(|_| !self.is_direct()) {
             let start = full.start.max(logged.data_at);
@@ -143,8 +153,8 @@ impl MappedPool {
         }
     }
 
-    /// Has the disk begin with all of these at once, if the first of them is not in memory: then the others are not either, it seems, and each would
-    /// be waited for by itself.
+    /// Has the disk begin with all of these at once, if the first of them is not in memory: then
+    /// the others are not either, it seems, and each would be waited for by itself.
     pub(super) fn ask_for_all(&self, pieces: &[(u64, &mut [u8])]) {
         if pieces.len() < 2 || self.is_overlaid() || self.is_in_memory(pieces[0].0) {
             return;
@@ -182,7 +192,8 @@ impl MappedPool {
         }
     }
 
-    /// Whether the page of a byte of the pool lies in memory only, or the kernel has it there, or does not say.
+    /// Whether the page of a byte of the pool lies in memory only, or the kernel has it there, or
+    /// does not say.
     pub(super) fn is_in_memory(&self, at: u64) -> bool {
         let is_on_disk = self.kind == MediaKind::File || self.logged.get().is_some();
         if !is_on_disk {
@@ -200,7 +211,8 @@ impl MappedPool {
         said != 0 || has & 1 != 0
     }
 
-    /// Fills all of these, if each is reached past the page cache; gives whether they are filled. What lies in one file is asked for at once.
+    /// Fills all of these, if each is reached past the page cache; gives whether they are filled.
+    /// What lies in one file is asked for at once.
     pub(super) fn read_all_direct(&self, pieces: &mut [(u64, &mut [u8])]) -> bool {
         if let Some(direct) = self.direct_to_all(pieces.iter().map(|(at, out)| (*at, out.len()))) {
             return self.read_direct(direct, pieces);
@@ -261,7 +273,8 @@ impl MappedPool {
         })
     }
 
-    /// Writes blocks of files by calls, all at once where that is past the page cache; gives whether they are written so.
+    /// Writes blocks of files by calls, all at once where that is past the page cache; gives
+    /// whether they are written so.
     pub(super) fn write_all_direct(&self, pieces: &[(u64, &[u8])]) -> bool {
         let direct = self.direct_to_all(pieces.iter().map(|(at, data)| (*at, data.len())));
         let (Some(logged), Some(direct)) = (self.logged.get(), direct) else {
@@ -308,7 +321,8 @@ fn within(at: u64, piece: &Range<u64>) -> Range<usize> {
     (piece.start - at) as usize..(piece.end - at) as usize
 }
 
-/// Which pieces of a pool were written to their ends with `[at, at + len)`, if that is so much that whoever writes it goes on, it seems.
+/// Which pieces of a pool were written to their ends with `[at, at + len)`, if that is so much that
+/// whoever writes it goes on, it seems.
 fn filled(at: u64, len: usize) -> Option<Range<u64>> {
     let end = at + len as u64;
     let full = at - at % BEHIND_BYTES..end - end % BEHIND_BYTES;
@@ -406,8 +420,8 @@ mod tests {
     use crate::{MappedPool, MediaChoice};
     use std::time::{Duration, Instant};
 
-    /// The second of two pieces that are not in memory comes there by being asked for, not by being read. The directory for temporary files has to lie
-    /// on a disk.
+    /// The second of two pieces that are not in memory comes there by being asked for, not by being
+    /// read. The directory for temporary files has to lie on a disk.
     #[test]
     fn all_that_is_cold_is_asked_for_at_once() {
         const DATA_AT: u64 = 1 << 20;

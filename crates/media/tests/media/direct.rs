@@ -1,4 +1,5 @@
-//! Pools whose blocks of files pass the kernel's page cache. The directory for temporary files has to lie on a file system that has direct I/O.
+//! Pools whose blocks of files pass the kernel's page cache. The directory for temporary files has
+//! to lie on a file system that has direct I/O.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
@@ -31,13 +32,15 @@ fn begun(pool: MappedPool, is_apart: bool) -> MappedPool {
     pool
 }
 
-/// Whether the kernel has a copy of a block of the file. To read it would bring one, even where that may not wait.
+/// Whether the kernel has a copy of a block of the file. To read it would bring one, even where
+/// that may not wait.
 fn is_cached(path: &Path, at: u64) -> bool {
     let file = File::open(path).unwrap();
     let len = BLOCK_BYTES as usize;
     let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
     let mut is_resident = 0u8;
-    // SAFETY: the mapping is new, nobody reads what is in it, it is of one page, for which the answer has a byte, and it goes again here.
+    // SAFETY: the mapping is new, nobody reads what is in it, it is of one page, for which the
+    // answer has a byte, and it goes again here.
     unsafe {
         let mapped = rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, &file, at).unwrap();
         assert_eq!(libc::mincore(mapped, len, &mut is_resident), 0);
@@ -79,7 +82,8 @@ fn blocks_of_files_pass_the_page_cache_and_metadata_do_not() {
     // SAFETY: nobody stores to it.
     assert!(unsafe { pool.in_place(DATA_AT, 8) }.is_none());
     assert!(is_cached(&path, DATA_AT - BLOCK_BYTES));
-    // Where the kernel cannot drop what it has of a block it writes through the cache, but not time and again if it is told to forget it.
+    // Where the kernel cannot drop what it has of a block it writes through the cache, but not time
+    // and again if it is told to forget it.
     let passes = || {
         disk.forget(DATA_AT, POOL_BYTES - DATA_AT);
         pool.write_through(Site::UNNAMED, DATA_AT, &data);
@@ -123,7 +127,8 @@ fn what_was_read_through_the_cache_before_is_not_read_again() {
     pool.disk().unwrap().sync_data(Site::UNNAMED).unwrap();
 }
 
-/// What goes from one medium to the next is read and written as a whole, past the cache and through it.
+/// What goes from one medium to the next is read and written as a whole, past the cache and through
+/// it.
 #[test]
 fn data_of_two_media_follow_each_other() {
     const FIRST: u64 = 4 * BLOCK_BYTES;
@@ -254,7 +259,8 @@ fn who_only_reads_sees_what_is_laid_over() {
 /// Where a process that is to be killed finds its pool.
 const KILLED: &str = "VELLUM_TEST_KILLED";
 
-/// Nothing that a killed process asked for lands once another has opened the pool. This test is both processes.
+/// Nothing that a killed process asked for lands once another has opened the pool. This test is
+/// both processes.
 #[test]
 fn what_a_killed_process_wrote_has_landed_when_the_pool_is_opened() {
     if let Some(path) = std::env::var_os(KILLED) {

@@ -1,4 +1,5 @@
-//! Pools whose metadata are worked on in memory, and whose blocks of files go through the kernel's page cache.
+//! Pools whose metadata are worked on in memory, and whose blocks of files go through the kernel's
+//! page cache.
 
 use std::fs;
 use vellum_media::{MappedPool, MediaChoice, Memory, Persistent, Site, Split};

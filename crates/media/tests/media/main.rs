@@ -1,4 +1,5 @@
-//! Memories and pools: what each promises, what a pool's file may be, and what a power cut leaves of a simulated one.
+//! Memories and pools: what each promises, what a pool's file may be, and what a power cut leaves
+//! of a simulated one.
 
 mod contract;
 mod direct;

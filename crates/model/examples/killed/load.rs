@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use vellum_model::{Block, Cred, Ino, Model, Op};
 
-/// Works with a thread for each record, and tells how many operations returned. Says `working` when all are in the mount.
+/// Works with a thread for each record, and tells how many operations returned. Says `working` when
+/// all are in the mount.
 pub(crate) fn load(mount: &Path, records: &[PathBuf], seed: u64) -> Result<String, String> {
     let entered = Barrier::new(records.len());
     let returned: Result<Vec<u64>, String> = std::thread::scope(|scope| {
@@ -64,7 +65,8 @@ fn work(
     }
 }
 
-/// Whether the mount at the thread's root answers no more. Attributes may be cached, counts of blocks are not.
+/// Whether the mount at the thread's root answers no more. Attributes may be cached, counts of
+/// blocks are not.
 fn is_dead() -> bool {
     rustix::fs::statvfs("/").is_err()
 }

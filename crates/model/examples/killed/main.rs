@@ -1,9 +1,11 @@
-//! Work in a mount that is going to be killed, and a comparison of what is left with what had returned (`tests/lib.bash`).
+//! Work in a mount that is going to be killed, and a comparison of what is left with what had
+//! returned (`tests/lib.bash`).
 //!
-//! `killed load MOUNT RECORDS SEED` works in the mount with a thread for each `worker-N.log` in the directory RECORDS, until
-//! the mount is dead. Each operation is written to the thread's record before it is asked for and after it returned; an
-//! answer that is not the model's ends everything. `killed verify MOUNT RECORDS` compares the tree that the next mount shows
-//! with the trees that the records allow: all that returned, and of the operation under way all or nothing. Both need
+//! `killed load MOUNT RECORDS SEED` works in the mount with a thread for each `worker-N.log` in the
+//! directory RECORDS, until the mount is dead. Each operation is written to the thread's record
+//! before it is asked for and after it returned; an answer that is not the model's ends everything.
+//! `killed verify MOUNT RECORDS` compares the tree that the next mount shows with the trees that
+//! the records allow: all that returned, and of the operation under way all or nothing. Both need
 //! the superuser, and the directories `shared` and `wN` in the mount.
 
 mod load;

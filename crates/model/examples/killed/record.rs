@@ -1,7 +1,8 @@
 //! A worker's record: a line before each operation, a line after it returned, a line for each kill.
 //!
-//! `> STEP` was asked for; `<` it returned, as the model says; `killed done` or `killed undone`: the mount was killed, every
-//! handle closed, and the operation under way, if any, turned out to have happened or not.
+//! `> STEP` was asked for; `<` it returned, as the model says; `killed done` or `killed undone`:
+//! the mount was killed, every handle closed, and the operation under way, if any, turned out to
+//! have happened or not.
 
 use crate::kernel::agreement::hardening;
 use std::fs::File;

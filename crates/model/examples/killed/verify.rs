@@ -12,7 +12,8 @@ const WORD_BYTES: usize = 8;
 /// A block of zeros, which snapshots leave out.
 static ZEROS: [u8; vellum_model::BLOCK_SIZE] = [0; vellum_model::BLOCK_SIZE];
 
-/// Compares, notes in the records what became of operations under way, and tells how much was compared.
+/// Compares, notes in the records what became of operations under way, and tells how much was
+/// compared.
 pub(crate) fn verify(mount: &Path, records: &[PathBuf]) -> Result<String, String> {
     let mut records: Vec<Record> = (0..)
         .zip(records)
@@ -152,7 +153,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
     else {
         return old == found;
     };
-    // The kernel hands a long write on in parts that end with pages. A size that grew covers what was written, all of it.
+    // The kernel hands a long write on in parts that end with pages. A size that grew covers what
+    // was written, all of it.
     if size > old_size {
         let ends_with_page = size.is_multiple_of(vellum_model::BLOCK_SIZE as u64);
         let below = new.range(..size.div_ceil(vellum_model::BLOCK_SIZE as u64));
@@ -166,7 +168,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
         .collect();
     size == old_size
         && numbers.into_iter().all(|number| {
-            // Of what the write brought beyond the old size nothing is seen, not even in the word that the size cuts.
+            // Of what the write brought beyond the old size nothing is seen, not even in the word
+            // that the size cuts.
             let block = |blocks: &BTreeMap<u64, Vec<u8>>| {
                 let mut block = blocks.get(&number).cloned().unwrap_or(ZEROS.to_vec());
                 let below = size.saturating_sub(number * block.len() as u64);
@@ -184,8 +187,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
         })
 }
 
-/// Notes what became of the step under way. A file that it may have changed in part is made empty: what blocks it has, nobody
-/// can tell.
+/// Notes what became of the step under way. A file that it may have changed in part is made empty:
+/// what blocks it has, nobody can tell.
 fn settle(record: &mut Record, happened: bool, kernel: &mut Kernel) -> Result<(), String> {
     let target = record.pending.as_ref().and_then(|step| {
         let ino = target(&record.model, &step.op)?;

@@ -1,4 +1,5 @@
-//! What a worker does: random operations on few names, bursts of many files, and operations that take long.
+//! What a worker does: random operations on few names, bursts of many files, and operations that
+//! take long.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -101,7 +102,8 @@ impl Work {
         }
     }
 
-    /// Half of the bursts remove what the earlier ones left; all make files, move and remove some, and append to others.
+    /// Half of the bursts remove what the earlier ones left; all make files, move and remove some,
+    /// and append to others.
     fn begin_burst(&mut self, model: &Model) {
         let own = format!("/w{}/many", self.worker);
         let shared = format!("/shared/w{}-many", self.worker);

@@ -9,8 +9,8 @@ const EXTENT_TREE_SLACK: u64 = 24;
 /// Whether what is compared with the model is ext4, not a mount of Vellum.
 pub static ON_EXT4: AtomicBool = AtomicBool::new(true);
 
-/// The mode as far as it can be compared: on a mount the kernel leaves the set-group-ID bit alone, where others write, unless
-/// the group may execute (FUSE's rule).
+/// The mode as far as it can be compared: on a mount the kernel leaves the set-group-ID bit alone,
+/// where others write, unless the group may execute (FUSE's rule).
 pub fn told_mode(mode: u32) -> u32 {
     let on_mount = !ON_EXT4.load(Ordering::Relaxed);
     if on_mount && mode & 0o2010 == 0o2000 {
@@ -31,8 +31,8 @@ fn blurred(view: &StatView) -> StatView {
     }
 }
 
-/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree in a file's blocks, and
-/// preallocated blocks reported as data once they are zeroed or cached.
+/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree
+/// in a file's blocks, and preallocated blocks reported as data once they are zeroed or cached.
 pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> bool {
     match (op, model, kernel) {
         (_, Outcome::Ok(Payload::Stat(model)), Outcome::Ok(Payload::Stat(kernel))) => {
@@ -57,7 +57,8 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
             Outcome::Ok(Payload::Offset(model)),
             Outcome::Ok(Payload::Offset(kernel)),
         ) if preallocated => kernel >= model,
-        // Nothing is left for the kernel to ask a mount for, where all to be changed is a set-group-ID bit that it leaves alone.
+        // Nothing is left for the kernel to ask a mount for, where all to be changed is a
+        // set-group-ID bit that it leaves alone.
         (
             Op::Chown {
                 uid: None,
@@ -71,8 +72,9 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
     }
 }
 
-/// Whether the kernel is not asked: before it asks a mount for a change of content by an ordinary user, it takes the set-id bits
-/// away, also where the mount then finds the file too large. On ext4 it knows how large files get.
+/// Whether the kernel is not asked: before it asks a mount for a change of content by an ordinary
+/// user, it takes the set-id bits away, also where the mount then finds the file too large. On ext4
+/// it knows how large files get.
 pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     let changes = matches!(
         step.op,

@@ -282,7 +282,8 @@ impl Kernel {
     }
 }
 
-/// Real and effective user and group, and supplementary groups, of the calling thread; the superuser stays saved.
+/// Real and effective user and group, and supplementary groups, of the calling thread; the
+/// superuser stays saved.
 fn become_user(cred: &Cred) -> io::Result<()> {
     let root = fs::Uid::ROOT;
     thread::set_thread_res_uid(root, root, root)?;

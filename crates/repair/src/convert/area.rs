@@ -21,7 +21,8 @@ struct Directory {
 }
 
 impl Making<'_> {
-    /// Lays all names, ordered by directory and cookie, in the area of the root; gives how many directories there are.
+    /// Lays all names, ordered by directory and cookie, in the area of the root; gives how many
+    /// directories there are.
     pub(super) fn lay_area(&mut self, names: &[&Name]) -> Result<u64, ConvertError> {
         self.lay_area_table()?;
         let root = self.survey.nodes.root().map(|number| Directory {

@@ -1,4 +1,5 @@
-//! What only pools with areas can have wrong is mended: names are in one area then, and lead where they led.
+//! What only pools with areas can have wrong is mended: names are in one area then, and lead where
+//! they led.
 
 use crate::support::{self, Content, assert_kept, read_tree, repaired, repaired_of};
 use crate::testimage::areas::{AreaSample, area_sample, one_area_sample};
@@ -209,7 +210,8 @@ fn paths_of_other_directories() {
     });
 }
 
-/// A directory that loses its name takes what is below it along, and all paths are those of lost+found.
+/// A directory that loses its name takes what is below it along, and all paths are those of
+/// lost+found.
 #[test]
 fn directories_that_lost_their_names() {
     for (_, _, after) in mended(pools(), Class::EntryUnsound, |s| {
@@ -257,7 +259,8 @@ fn deep_directories_that_lost_their_names() {
 
 #[test]
 fn moves_that_are_not_over() {
-    // With other damage, without which recovery finishes it; where the pool was closed it is damage itself.
+    // With other damage, without which recovery finishes it; where the pool was closed it is damage
+    // itself.
     mended_in_place(pools(), Class::MoveUnfinished, |s| {
         s.move_inner();
         let at = s.sample.image.at(s.sample.file) + Inode::BTIME;

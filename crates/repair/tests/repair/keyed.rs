@@ -30,7 +30,8 @@ pub(crate) fn mended_in_place(mapping: MappingKind, class: Class, damage: impl F
     assert_eq!(read_tree(&before), read_tree(&after));
 }
 
-/// Two entries name a block: both files keep their bytes, and nobody counts what moved as following.
+/// Two entries name a block: both files keep their bytes, and nobody counts what moved as
+/// following.
 #[track_caller]
 pub(crate) fn a_block_of_two_files_is_copied(mapping: MappingKind) {
     mended_in_place(mapping, Class::MapTwice, |s| {

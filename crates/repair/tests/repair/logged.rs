@@ -26,7 +26,8 @@ fn tree_of(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
     read_tree(&laid_over(image))
 }
 
-/// A pool of which home has a file, and the log another, whose blocks ride; and a time of the first that fits no checksum, so that nobody reads it.
+/// A pool of which home has a file, and the log another, whose blocks ride; and a time of the first
+/// that fits no checksum, so that nobody reads it.
 fn damaged() -> Vec<u8> {
     let mut image = TestImage::logged();
     let old = image.file(ROOT_SLOT, b"old", 1);
@@ -107,7 +108,8 @@ fn a_pool_without_a_sound_anchor_is_refused() {
 /// Outcomes of a crash that are looked at at each point.
 const OUTCOMES: usize = 3;
 
-/// Gives every image that a power cut may leave of `run` on `before` (at some points some) to `each`.
+/// Gives every image that a power cut may leave of `run` on `before` (at some points some) to
+/// `each`.
 fn cut(before: &[u8], run: impl FnOnce(&SimPool), each: impl FnMut(Vec<u8>)) {
     let cuts = cut_at(5, before, run, each);
     assert!(cuts > 100, "{cuts}");
@@ -192,7 +194,8 @@ fn a_restoring_that_was_cut_leaves_a_whole_pool_and_is_done_by_another() {
 /// Of the many points of a conversion.
 const STEP_CONVERTING: u64 = 10;
 
-/// A pool that was closed in order, of which home has a file, and the log another one and a directory.
+/// A pool that was closed in order, of which home has a file, and the log another one and a
+/// directory.
 fn closed() -> Vec<u8> {
     let mut image = TestImage::logged();
     image.file(ROOT_SLOT, b"old", 1);
@@ -213,7 +216,8 @@ fn namespace_of(image: &[u8]) -> NamespaceKind {
         .namespace()
 }
 
-/// A power cut leaves the old pool, or a conversion that is finished by another, whatever cuts that short again; nothing else touches it.
+/// A power cut leaves the old pool, or a conversion that is finished by another, whatever cuts that
+/// short again; nothing else touches it.
 #[test]
 fn a_conversion_that_was_cut_is_finished_or_not_begun() {
     let before = closed();

@@ -1,4 +1,5 @@
-//! Repair: every class of damage is mended, nothing is lost that could be read, and power cuts in the middle change nothing of that.
+//! Repair: every class of damage is mended, nothing is lost that could be read, and power cuts in
+//! the middle change nothing of that.
 
 mod areas;
 mod classes;

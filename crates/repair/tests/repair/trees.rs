@@ -22,7 +22,8 @@ fn bytes(image: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Damages pools of each mapping, closed and not, and mends them; hands them on before the damage and after the repair.
+/// Damages pools of each mapping, closed and not, and mends them; hands them on before the damage
+/// and after the repair.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Forest), judge: impl Fn(&Forest, &[u8], &[u8])) {
     mended_if(&[false, true], class, damage, judge);

@@ -1,4 +1,5 @@
-//! Blocks that cannot be read: what they held is given up, everything else stays, and who lost bytes is told.
+//! Blocks that cannot be read: what they held is given up, everything else stays, and who lost
+//! bytes is told.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -108,7 +109,8 @@ fn any_block_but_those_of_files_is_given_up_and_the_rest_stays() {
     }
 }
 
-/// Loses each block of `pool` that is no file's, and repairs it; gives how many of them somebody reads.
+/// Loses each block of `pool` that is no file's, and repairs it; gives how many of them somebody
+/// reads.
 #[track_caller]
 fn lose_each(pool: &TestImage) -> usize {
     let sound = pool.bytes.clone();

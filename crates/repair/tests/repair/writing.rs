@@ -125,7 +125,8 @@ fn an_undo_file_with_a_wrong_byte_is_refused() {
 /// Outcomes of a crash that are looked at at each point.
 const OUTCOMES: usize = 4;
 
-/// Gives every image that a power cut may leave of `run` on `before` (at each point some) to `each`.
+/// Gives every image that a power cut may leave of `run` on `before` (at each point some) to
+/// `each`.
 fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>)) -> u64 {
     let pool = SimPool::from_image(before.to_vec());
     pool.start_recording();
@@ -224,9 +225,9 @@ fn a_restoring_that_was_cut_is_restored_by_another() {
     );
 }
 
-/// Whether a run that wrote `log` and returned keeps to what is promised of it: a pool that is neither as `before`
-/// nor as `after` says that it is under repair, whatever a power cut made of it, and behind the return it is as
-/// `after`.
+/// Whether a run that wrote `log` and returned keeps to what is promised of it: a pool that is
+/// neither as `before` nor as `after` says that it is under repair, whatever a power cut made of
+/// it, and behind the return it is as `after`.
 fn keeps_its_promises(before: &[u8], after: &[u8], log: &[Event]) -> bool {
     let geometry = vellum_check::survey::superblock(&before)
         .unwrap()
@@ -249,7 +250,8 @@ fn keeps_its_promises(before: &[u8], after: &[u8], log: &[Event]) -> bool {
     points.here().durable() == after
 }
 
-/// One by one, each place of the source at which a repair, or the putting back of one, flushes or fences is left out.
+/// One by one, each place of the source at which a repair, or the putting back of one, flushes or
+/// fences is left out.
 #[test]
 fn every_flush_and_fence_of_a_repair_is_needed() {
     let [_, before] = damaged();

@@ -1,5 +1,5 @@
-//! Pools laid out by hand, damaged and repaired; and a reader of what is in them that shares nothing
-//! with the engine.
+//! Pools laid out by hand, damaged and repaired; and a reader of what is in them that shares
+//! nothing with the engine.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -115,7 +115,8 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     found
 }
 
-/// The same of trees, by the checker's reading: whether words and nodes are sound is not for two to decide.
+/// The same of trees, by the checker's reading: whether words and nodes are sound is not for two to
+/// decide.
 fn blocks_in_trees(image: &[u8]) -> Blocks {
     let image = &image.to_vec();
     let found = superblock(image).map(|superblock| trees(image, &superblock));
@@ -266,8 +267,9 @@ pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
     }
 }
 
-/// What the damage left alone (a path leads in `damaged` to what it led to in `sound`) is where it was
-/// in `after`; where directories had several places, names stood for two files, or an area had two generations, it is somewhere.
+/// What the damage left alone (a path leads in `damaged` to what it led to in `sound`) is where it
+/// was in `after`; where directories had several places, names stood for two files, or an area had
+/// two generations, it is somewhere.
 #[track_caller]
 pub(crate) fn assert_survived(sound: &[u8], damaged: &[u8], after: &[u8], plan: &Plan) {
     let [sound, damaged, after] = [sound, damaged, after].map(read_tree);

@@ -48,7 +48,8 @@ pub(crate) struct Run {
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// How much: short (six minutes on two CPUs: operations alone, a sample of sequences), long (an
-    /// hour: everything but for most of those on disks, and more of each), or seconds, behind which everything ends
+    /// hour: everything but for most of those on disks, and more of each), or seconds, behind which
+    /// everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
     /// Only these crash models [default: all]

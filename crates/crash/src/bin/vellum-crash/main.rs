@@ -1,4 +1,5 @@
-//! `vellum-crash`, which `vellum crash` runs: explores what a power cut may leave of every operation.
+//! `vellum-crash`, which `vellum crash` runs: explores what a power cut may leave of every
+//! operation.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 

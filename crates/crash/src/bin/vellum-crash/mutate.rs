@@ -31,13 +31,15 @@ Examples:
   vellum crash mutate --site mapping/extent/
   vellum crash mutate --json | jq .missed")]
 pub(crate) struct Mutate {
-    /// Only steps whose site, or place in the source, contains this; more than once for more [default: all]
+    /// Only steps whose site, or place in the source, contains this; more than once for more
+    /// [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Vec<String>,
     /// States tried at a crash point that has more
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) states: usize,
-    /// Of one workload in twelve, look for steps that only recoveries take; without it of every workload, which takes a minute
+    /// Of one workload in twelve, look for steps that only recoveries take; without it of every
+    /// workload, which takes a minute
     #[arg(long)]
     pub(crate) quick: bool,
     /// Try nothing new after this time: what is not caught by then is missed

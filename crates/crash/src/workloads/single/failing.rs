@@ -1,4 +1,5 @@
-//! Operations that fail: they change nothing, whenever the power goes. Their names say how they fail.
+//! Operations that fail: they change nothing, whenever the power goes. Their names say how they
+//! fail.
 
 use super::{Class, FILE};
 

@@ -56,8 +56,8 @@ impl Engine {
         known.map(|function| function.name.clone()).collect()
     }
 
-    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of a file come to at last: for each
-    /// function of the file, what it comes to.
+    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of a file
+    /// come to at last: for each function of the file, what it comes to.
     ///
     /// # Panics
     /// One of them is not public: it is no way that users could go by themselves.

@@ -1,8 +1,10 @@
 //! Reading ahead, for small requests whose bytes lie on a disk.
 //!
-//! These go through the pool's mapping, of which the kernel reads single pages: what lies around one belongs to other files, and it does not
-//! know what comes next in this one. So a file is cut into stretches, and whoever reads the beginning of one and seems to come from the one
-//! before has the disk begin with those that follow. Nothing is kept of who reads what: where the block before is in memory, somebody read it.
+//! These go through the pool's mapping, of which the kernel reads single pages: what lies around
+//! one belongs to other files, and it does not know what comes next in this one. So a file is cut
+//! into stretches, and whoever reads the beginning of one and seems to come from the one before has
+//! the disk begin with those that follow. Nothing is kept of who reads what: where the block before
+//! is in memory, somebody read it.
 
 use vellum_layout::{BLOCK_BYTES, MapRoot};
 use vellum_media::{Memories, Persistent};
@@ -19,7 +21,8 @@ const STRETCH_BYTES: u64 = STRETCH_BLOCKS * BLOCK_BYTES;
 const AHEAD: u64 = 4;
 
 impl<M: Memories> Files<'_, M> {
-    /// Has the disk begin with what is read after these `len` bytes of a file, if it is read in order.
+    /// Has the disk begin with what is read after these `len` bytes of a file, if it is read in
+    /// order.
     #[inline]
     pub(super) fn read_ahead(&self, op: &Op<'_, M>, cachelet: Cachelet, offset: u64, len: usize) {
         let begin = offset.next_multiple_of(STRETCH_BYTES);
@@ -76,7 +79,8 @@ mod tests {
 
     const STRETCHES: u64 = 8;
 
-    /// A pool with a file of which nothing is in memory. The directory for temporary files has to lie on a disk.
+    /// A pool with a file of which nothing is in memory. The directory for temporary files has to
+    /// lie on a disk.
     fn cold(dir: &tempfile::TempDir) -> (Pool, File) {
         let path = dir.path().join("pool");
         let options = CreateOptions {

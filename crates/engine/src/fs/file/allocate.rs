@@ -40,8 +40,8 @@ pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
 
 impl<M: Memories> Files<'_, M> {
     /// Allocates or gives up the range. Without enough space nothing is allocated, unless others
-    /// take the space meanwhile, or a tree finds no room for its nodes; what is allocated then stays,
-    /// as with ext4.
+    /// take the space meanwhile, or a tree finds no room for its nodes; what is allocated then
+    /// stays, as with ext4.
     pub(crate) fn allocate(
         &self,
         cachelet: Cachelet,
@@ -192,8 +192,8 @@ impl<M: Memories> Files<'_, M> {
         let (op, _lock) = self.change(cachelet, offset..end)?;
         let root = self.root(cachelet);
         let size = self.size(cachelet);
-        // As on ext4: what reaches the end of file takes its last block whole, and what was allocated
-        // behind that block is out of reach.
+        // As on ext4: what reaches the end of file takes its last block whole, and what was
+        // allocated behind that block is out of reach.
         let end = if end >= size {
             size.next_multiple_of(BLOCK_BYTES)
         } else {
@@ -213,7 +213,8 @@ impl<M: Memories> Files<'_, M> {
         core.check_written()
     }
 
-    /// Gives up whole blocks. Flushed but for the top of a tree, not fenced. As for [`Self::give_up`].
+    /// Gives up whole blocks. Flushed but for the top of a tree, not fenced. As for
+    /// [`Self::give_up`].
     pub(super) fn punch_blocks(
         &self,
         op: &Op<'_, M>,
@@ -232,8 +233,9 @@ impl<M: Memories> Files<'_, M> {
         )
     }
 
-    /// Gives up the whole blocks in `[offset, end)` and zeroes its ends, in this order: a tree may have no room for
-    /// the nodes that it needs, and then nothing is to have changed. The caller holds the lock.
+    /// Gives up the whole blocks in `[offset, end)` and zeroes its ends, in this order: a tree may
+    /// have no room for the nodes that it needs, and then nothing is to have changed. The caller
+    /// holds the lock.
     fn punch_range(
         &self,
         op: &Op<'_, M>,

@@ -1,4 +1,5 @@
-//! A file's mapping by itself, for experiments: what reading and writing ask of it, without the bytes.
+//! A file's mapping by itself, for experiments: what reading and writing ask of it, without the
+//! bytes.
 
 use std::ops::Range;
 
@@ -19,12 +20,13 @@ use crate::slots::{Op, field as slot_field};
 /// Blocks of one claim at most.
 const CLAIM_BLOCKS: usize = 256;
 
-/// A file's mapping, within one operation that lasts until [`Self::renew`] or until this is dropped:
-/// entering and leaving operations is not part of what is asked of the mapping. What is given up
-/// meanwhile, nodes of trees too, becomes free only afterwards, and is given up durably by then.
+/// A file's mapping, within one operation that lasts until [`Self::renew`] or until this is
+/// dropped: entering and leaving operations is not part of what is asked of the mapping. What is
+/// given up meanwhile, nodes of trees too, becomes free only afterwards, and is given up durably by
+/// then.
 ///
-/// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that an
-/// experiment made for itself.
+/// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that
+/// an experiment made for itself.
 pub struct MappingAlone<'a, M: Memories> {
     files: Files<'a, M>,
     beside_size: BesideSize<'a, M>,
@@ -34,8 +36,9 @@ pub struct MappingAlone<'a, M: Memories> {
     found: Vec<Found>,
 }
 
-/// What lies beside the size of a file, where a tree begins: an append makes that durable with the size. Here it is durable
-/// when this is dropped, before the operation ends: afterwards nodes and blocks that the old word still led to are free.
+/// What lies beside the size of a file, where a tree begins: an append makes that durable with the
+/// size. Here it is durable when this is dropped, before the operation ends: afterwards nodes and
+/// blocks that the old word still led to are free.
 struct BesideSize<'a, M: Memories> {
     files: Files<'a, M>,
     cachelet: Cachelet,
@@ -116,8 +119,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         self.files.root(self.cachelet)
     }
 
-    /// Looks blocks up as a read of them does, by this handle's translations where they are known; gives
-    /// how many there are.
+    /// Looks blocks up as a read of them does, by this handle's translations where they are known;
+    /// gives how many there are.
     ///
     /// # Errors
     /// Damage.
@@ -162,9 +165,9 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         Ok(count)
     }
 
-    /// Gives holes of the file blocks, durably but for what lies beside the size (that is when the operation ends), as in an
-    /// append before that is stored: what appends do to the mapping, anywhere within the size; long ones in pieces, as they are
-    /// written.
+    /// Gives holes of the file blocks, durably but for what lies beside the size (that is when the
+    /// operation ends), as in an append before that is stored: what appends do to the mapping,
+    /// anywhere within the size; long ones in pieces, as they are written.
     ///
     /// # Errors
     /// Beyond the size, somebody views them, no room, damage. Earlier pieces have blocks then.
@@ -180,7 +183,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
             .try_for_each(|first| self.insert_piece(first, (end - first).min(CLAIM_BLOCKS as u64)))
     }
 
-    /// Locks the file to change blocks, none of which may be lent: who would wait is in an operation.
+    /// Locks the file to change blocks, none of which may be lent: who would wait is in an
+    /// operation.
     fn lock_unlent(&self, blocks: Range<u64>) -> Result<LockGuard<'a, M>> {
         let core = self.files.core;
         let bytes = blocks.start * BLOCK_BYTES..blocks.end.saturating_mul(BLOCK_BYTES);
@@ -208,7 +212,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         files.lower_blocks(self.cachelet, room.blocks);
         files.mapping.unreserve(op, room);
         if done.is_err() {
-            // From the end, so that each is the end of what was claimed, which is taken out without room.
+            // From the end, so that each is the end of what was claimed, which is taken out without
+            // room.
             for block in (first..first + blocks).rev() {
                 files.give_up_durably(LIMBO, op, self.cachelet, root.id, block, block + 1)?;
             }
@@ -217,8 +222,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         done
     }
 
-    /// Takes blocks from the file, durably but for what lies beside the size, as [`Self::insert`] gives them; gives how many
-    /// there were.
+    /// Takes blocks from the file, durably but for what lies beside the size, as [`Self::insert`]
+    /// gives them; gives how many there were.
     ///
     /// # Errors
     /// Somebody views them, damage, no room for what takes some.
@@ -240,8 +245,8 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
         self.files.mapping.forget_copies(&self.op);
     }
 
-    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's caches. What
-    /// whoever asks has looked at before is in them.
+    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's
+    /// caches. What whoever asks has looked at before is in them.
     pub fn evict(&self) {
         let core = self.files.core;
         evict_structure(core);
@@ -268,8 +273,8 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     core.arena.evict(map.mapping, map.bytes - map.mapping);
 }
 
-/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them; gives
-/// which part of it is there.
+/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them;
+/// gives which part of it is there.
 pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
     let bytes = fs.core.geometry.data_at;
     fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64

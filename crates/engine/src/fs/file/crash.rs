@@ -1,6 +1,6 @@
 //! Power cuts inside every operation on a file's bytes: whatever subset of unfenced stores the
-//! medium kept, the file is as `docs/crash/operations.md` says, nobody's bytes show, and no block is
-//! lost.
+//! medium kept, the file is as `docs/crash/operations.md` says, nobody's bytes show, and no block
+//! is lost.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;

@@ -1,12 +1,12 @@
 //! What both roads cost on this machine and this pool: a short measurement.
 //!
-//! Blocks of a file are read at random, once as every read finds them, by search, and once through a
-//! window in which they lie as in the file's page table. If the file is, the sample is larger than
-//! the caches next to a core and than what their translations cover, because a file that is read on
-//! and on mostly is. What runs and pages of a table cost is measured with runs drawn from the
-//! sample. Where no file is at hand, that is blocks of the data zone, whatever they hold, beside searches
-//! that find nothing. What lies on a disk is measured while it is in memory, or not at all: else the disk
-//! would be what is measured, by a reader who waits for it.
+//! Blocks of a file are read at random, once as every read finds them, by search, and once through
+//! a window in which they lie as in the file's page table. If the file is, the sample is larger
+//! than the caches next to a core and than what their translations cover, because a file that is
+//! read on and on mostly is. What runs and pages of a table cost is measured with runs drawn from
+//! the sample. Where no file is at hand, that is blocks of the data zone, whatever they hold,
+//! beside searches that find nothing. What lies on a disk is measured while it is in memory, or not
+//! at all: else the disk would be what is measured, by a reader who waits for it.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
@@ -33,8 +33,8 @@ const LONG_PAGES: u64 = MEASURED_BLOCKS_MIN;
 const ROUNDS: usize = 5;
 /// Pages read in a round on either road with requests of one page, and with long ones.
 const PAGES: u64 = 512;
-/// A mapping id under which nothing is, for who has no file: a file's is its inode's number, and this
-/// is the root directory's. Trees begin at the inode, so that it has to be one.
+/// A mapping id under which nothing is, for who has no file: a file's is its inode's number, and
+/// this is the root directory's. Trees begin at the inode, so that it has to be one.
 const NOBODY: MapId = ROOT_SLOT as MapId;
 /// The version of the table while prices are measured.
 const PRICED: u64 = 0;
@@ -89,8 +89,8 @@ pub(crate) enum Cold {
     Read,
 }
 
-/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, its bytes are not all
-/// in memory, nothing can be laid, or the file is cut meanwhile.
+/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, its bytes
+/// are not all in memory, nothing can be laid, or the file is cut meanwhile.
 pub(super) fn measure<M: Memories>(
     files: &Files<'_, M>,
     op: &Op<'_, M>,
@@ -308,7 +308,8 @@ impl Sample {
         let asked = PAGES / pages;
         let (mut by_search, mut by_window) = ([0; ROUNDS], [0; ROUNDS]);
         for round in 0..ROUNDS {
-            // Other places for each, so that neither finds in the caches what the other brought there.
+            // Other places for each, so that neither finds in the caches what the other brought
+            // there.
             let salt = round as u64 * 2;
             let start = Instant::now();
             for first in self.requests(salt, pages) {
@@ -388,7 +389,8 @@ fn search_in_vain<M: Memories>(
     }
 }
 
-/// What filling in a piece costs that is aligned to a large page in pool and window; as much as its pages, where it lies on a disk.
+/// What filling in a piece costs that is aligned to a large page in pool and window; as much as its
+/// pages, where it lies on a disk.
 fn time_large_page<M: Memories>(
     files: &Files<'_, M>,
     window: &Window,
@@ -506,7 +508,8 @@ mod tests {
         assert!(measured());
     }
 
-    /// A tree that is empty ends every search at its root. The cost of a search is that of a file's.
+    /// A tree that is empty ends every search at its root. The cost of a search is that of a
+    /// file's.
     #[test]
     fn the_measured_search_walks_the_files_tree() {
         for mapping in [

@@ -18,8 +18,8 @@ pub(super) const LOOKUP_BLOCKS: usize = 64;
 const CALL_BLOCKS: usize = 256;
 
 impl<M: Memories> Files<'_, M> {
-    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file. With
-    /// `roads`, by whichever pays.
+    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file.
+    /// With `roads`, by whichever pays.
     pub(crate) fn read_at(
         &self,
         cachelet: Cachelet,

@@ -57,8 +57,8 @@ pub(super) struct Run {
     pub(super) at: u64,
 }
 
-/// Cuts the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of each, 0
-/// where there is none.
+/// Cuts the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of
+/// each, 0 where there is none.
 pub(super) fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (block, &at) in (0..).zip(blocks) {
@@ -143,8 +143,9 @@ impl<M: Memories> Files<'_, M> {
         let Way::Table(table, choice) = way else {
             return self.copy_out(op, file, offset, out);
         };
-        // Where search is the better road for requests of this size, it is taken in any case: through page tables, bytes that are not in memory
-        // come piece by piece, and a kernel that reads ahead of calls has them there before.
+        // Where search is the better road for requests of this size, it is taken in any case:
+        // through page tables, bytes that are not in memory come piece by piece, and a kernel that
+        // reads ahead of calls has them there before.
         let saves_nothing = || choice.costs.saving_ps(choice.request_pages) == 0;
         let is_for_search = || self.core.pool.pays_by_call(out.len()) || saves_nothing();
         if choice.rule != Rule::Mmu && is_for_search() {

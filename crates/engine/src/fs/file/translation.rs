@@ -3,8 +3,8 @@
 //! A sequence lock of atomics: fillers take it by compare-and-swap and leave it alone if it is
 //! taken; readers look at it before and after. So nobody waits, and a hit writes nothing.
 //!
-//! Deviation from the paper, whose eight entries are indexed by hash: the eight entries are one run,
-//! because runs are what one probe finds.
+//! Deviation from the paper, whose eight entries are indexed by hash: the eight entries are one
+//! run, because runs are what one probe finds.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -54,8 +54,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Times, root and size in one line, durable, then shown: the size behind the fields that `order` names. The caller
-    /// holds the lock.
+    /// Times, root and size in one line, durable, then shown: the size behind the fields that
+    /// `order` names. The caller holds the lock.
     fn commit_size(
         &self,
         (behind, fields): (Site, &[u64]),
@@ -117,8 +117,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Gives up blocks `[first, end)`, durably before the file is unlocked, so that it can grow over
-    /// them. The caller holds the lock.
+    /// Gives up blocks `[first, end)`, durably before the file is unlocked, so that it can grow
+    /// over them. The caller holds the lock.
     pub(super) fn give_up_durably(
         &self,
         [limbo, durable]: [Site; 2],

@@ -30,11 +30,12 @@ pub enum ViewPlace {
 
 /// Bytes of a file: in place where they lie in one piece, or copied.
 ///
-/// A view in place is a lease: until it is dropped, whoever would change these bytes or give them up
-/// (a write, a cut, a hole punched) waits, before its operation begins; the thread that has the view
-/// gets [`Error::Deadlock`] instead. Changes elsewhere in the file wait for nothing, and reads never
-/// do. A file that loses its last name keeps its bytes as long as it is open, and a view borrows the open file. A view stays in the
-/// thread that took it. Forgetting one ([`std::mem::forget`]) keeps writers waiting for ever.
+/// A view in place is a lease: until it is dropped, whoever would change these bytes or give them
+/// up (a write, a cut, a hole punched) waits, before its operation begins; the thread that has the
+/// view gets [`Error::Deadlock`] instead. Changes elsewhere in the file wait for nothing, and reads
+/// never do. A file that loses its last name keeps its bytes as long as it is open, and a view
+/// borrows the open file. A view stays in the thread that took it. Forgetting one
+/// ([`std::mem::forget`]) keeps writers waiting for ever.
 ///
 /// A copy is what the file held at some moment while it was taken, as a read is.
 pub struct View<'f, M: Memories> {
@@ -76,7 +77,8 @@ impl<M: Memories> Deref for View<'_, M> {
 impl<M: Memories> Drop for View<'_, M> {
     fn drop(&mut self) {
         if self.core.arena.is_of_parent() {
-            // What is lent was lent to the parent, which gives it back, and whose threads may have what that takes for ever.
+            // What is lent was lent to the parent, which gives it back, and whose threads may have
+            // what that takes for ever.
             std::mem::forget(std::mem::replace(&mut self.bytes, Bytes::Copy(Vec::new())));
         }
     }
@@ -92,8 +94,8 @@ impl<M: Memories> View<'_, M> {
         }
     }
 
-    /// Fails if the medium lost bytes, of this view or others, since it was taken: lost bytes look like
-    /// zeros. To be asked after the bytes were used. A copy was checked when it was made.
+    /// Fails if the medium lost bytes, of this view or others, since it was taken: lost bytes look
+    /// like zeros. To be asked after the bytes were used. A copy was checked when it was made.
     ///
     /// # Errors
     /// [`Error::Unreadable`].
@@ -269,12 +271,12 @@ fn pool_bytes<'f, M: Memories>(
     at: u64,
     len: u64,
 ) -> Option<&'f [u8]> {
-    // SAFETY: these are bytes of a file that are lent. Data blocks are stored to by `data::write` and
-    // `data::zero` alone, for the bytes of a write, a hole, a new end, all of which wait for leases that
-    // overlap (`Files::change`), or for bytes beyond the end of file, which are not lent. A block is
-    // nobody else's before the file gives it up, which waits likewise, or is removed, which waits for the
-    // open file that the view borrows. Nobody else has the pool: `Fs` hands out simulated ones alone. The
-    // slice is kept beside the lease and goes before it.
+    // SAFETY: these are bytes of a file that are lent. Data blocks are stored to by `data::write`
+    // and `data::zero` alone, for the bytes of a write, a hole, a new end, all of which wait for
+    // leases that overlap (`Files::change`), or for bytes beyond the end of file, which are not
+    // lent. A block is nobody else's before the file gives it up, which waits likewise, or is
+    // removed, which waits for the open file that the view borrows. Nobody else has the pool: `Fs`
+    // hands out simulated ones alone. The slice is kept beside the lease and goes before it.
     unsafe { core.pool.in_place(at, len) }
 }
 
@@ -290,7 +292,7 @@ fn window_bytes<'f, M: Memories>(
     at: u64,
     len: u64,
 ) -> Option<&'f [u8]> {
-    // SAFETY: as in `pool_bytes`; the blocks are present, so nothing else is laid over them while the
-    // table is pinned.
+    // SAFETY: as in `pool_bytes`; the blocks are present, so nothing else is laid over them while
+    // the table is pinned.
     unsafe { core.pool.in_window(window, at, len) }
 }

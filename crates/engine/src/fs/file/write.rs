@@ -1,15 +1,15 @@
 //! Writing: one operation for each mebibyte.
 //!
 //! The order, for bytes that may lie inside the size, fill holes and extend the file at once
-//! (`docs/crash/operations.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond it
-//! MAPPED); data goes past the cache, what new blocks keep of their last owner is zeroed, and so is
-//! what lies between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence. Then
-//! times, root and size are stored in this order in one line; fence. Only then the arena shows the
-//! new size. Steps that have nothing to do are left out with their fence.
+//! (`docs/crash/operations.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond
+//! it MAPPED); data goes past the cache, what new blocks keep of their last owner is zeroed, and so
+//! is what lies between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence.
+//! Then times, root and size are stored in this order in one line; fence. Only then the arena shows
+//! the new size. Steps that have nothing to do are left out with their fence.
 //!
-//! UNWRITTEN becomes MAPPED before anything changes that cannot be taken back, because there a tree may
-//! find no room for a node: only then bytes are written over old ones, and times stored. A write that
-//! fails changes back what it has filled, durably, and leaves nothing.
+//! UNWRITTEN becomes MAPPED before anything changes that cannot be taken back, because there a tree
+//! may find no room for a node: only then bytes are written over old ones, and times stored. A
+//! write that fails changes back what it has filled, durably, and leaves nothing.
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent, Site};
@@ -98,7 +98,8 @@ impl Span {
         self.end() > self.size
     }
 
-    /// A block of the file's that held bytes before, if `found`, what its place `at` maps to, is one.
+    /// A block of the file's that held bytes before, if `found`, what its place `at` maps to, is
+    /// one.
     fn old_block(&self, at: usize, found: Found) -> Option<BlockNo> {
         match found {
             Found::Mapped(block) if at < self.inside => Some(block),
@@ -324,7 +325,8 @@ impl<M: Memories> Files<'_, M> {
         let Some(error) = failed else {
             return Ok(());
         };
-        // From the end, so that each is the end of what was claimed, which is taken out without room.
+        // From the end, so that each is the end of what was claimed, which is taken out without
+        // room.
         let is_claimed = |i: &usize| claimed[i / 64] >> (i % 64) & 1 == 1;
         for i in (0..found.len()).rev().filter(is_claimed) {
             let logical = span.first() + i as u64;
@@ -345,8 +347,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Changes the state of every UNWRITTEN block of `found`, which begins at logical block `first`,
-    /// from place `from` on.
+    /// Changes the state of every UNWRITTEN block of `found`, which begins at logical block
+    /// `first`, from place `from` on.
     fn map_unwritten(
         &self,
         op: &Op<'_, M>,
@@ -415,7 +417,8 @@ impl<M: Memories> Files<'_, M> {
     fn fill(&self, op: &Op<'_, M>, id: MapId, first: u64, found: &[Found]) -> Result<()> {
         let filled = self.map_unwritten(op, id, first, 0, found, FILLED);
         if filled.is_err() {
-            // Nothing needs room here: those that were changed are changed back, others are as they are.
+            // Nothing needs room here: those that were changed are changed back, others are as they
+            // are.
             self.map_unwritten(op, id, first, 0, found, UNFILLED)?;
         }
         filled
@@ -446,7 +449,8 @@ impl<M: Memories> Files<'_, M> {
             let (site, skip) = (sites::WRITE_OVER, span.offset % BLOCK_BYTES);
             let old_block = |at, found| span.old_block(at, found);
             data::write(site, core, self.mapping, found, old_block, skip, data);
-            // Without its root, which may be the first, a block that was filled is nobody's: as before.
+            // Without its root, which may be the first, a block that was filled is nobody's: as
+            // before.
             if !span.grows() {
                 self.put_times(inode_at, root, now);
             }

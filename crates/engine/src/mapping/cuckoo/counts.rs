@@ -5,12 +5,12 @@
 //! run and the new ones. The *preceding* count is what changes use: the entries that may count a
 //! block as following are at most so many before it, so it is an upper bound.
 //!
-//! While files are in use a count claims too much at no time: who takes a block away, or changes its
-//! state, first cuts the counts that reach it, and new entries come from the last to the first. On
-//! the medium the lines of a range become durable in any order, between two fences, and an entry may
-//! arrive with the counts that belong to its next state, because its place is stored first. So recovery
-//! compares every following count with the blocks behind it and cuts it where they are not there, or
-//! where their preceding counts do not reach back.
+//! While files are in use a count claims too much at no time: who takes a block away, or changes
+//! its state, first cuts the counts that reach it, and new entries come from the last to the first.
+//! On the medium the lines of a range become durable in any order, between two fences, and an entry
+//! may arrive with the counts that belong to its next state, because its place is stored first. So
+//! recovery compares every following count with the blocks behind it and cuts it where they are not
+//! there, or where their preceding counts do not reach back.
 
 use vellum_layout::{MapState, MapWord, PlaceWord, RUN_COUNT_MAX};
 use vellum_media::{Memories, Persistent};
@@ -37,7 +37,8 @@ impl Run {
         u64::from(self.first) + u64::from(self.blocks)
     }
 
-    /// The words of the entry of block `i` of the run, in a run that begins at logical block `base`.
+    /// The words of the entry of block `i` of the run, in a run that begins at logical block
+    /// `base`.
     fn entry(&self, i: u32, base: u32) -> (MapWord, PlaceWord) {
         let logical = self.first + i;
         let word = MapWord::new(self.state, self.id, logical);
@@ -82,8 +83,8 @@ impl Table {
         Ok(())
     }
 
-    /// The first logical block of the run that `run` continues and whose first entry shall count it;
-    /// that of `run` itself if there is none.
+    /// The first logical block of the run that `run` continues and whose first entry shall count
+    /// it; that of `run` itself if there is none.
     pub(super) fn base_of<M: Memories>(&self, op: &Op<'_, M>, run: &Run) -> Result<u32> {
         let find = |logical| self.find(op.core, &self.key(run.id, logical));
         let Some(last) = run.first.checked_sub(1) else {
@@ -131,7 +132,8 @@ impl Table {
         self.tell_base(op, run, base).map_err(|error| (error, 0))
     }
 
-    /// Changes the state of a run, all of whose entries are there and that nothing before it counts.
+    /// Changes the state of a run, all of whose entries are there and that nothing before it
+    /// counts.
     pub(super) fn change_run<M: Memories>(
         &self,
         op: &Op<'_, M>,

@@ -335,9 +335,10 @@ fn recovery_cuts_counts_that_claim_what_is_not_there() {
     assert_eq!(counts(&h, 5, 26).0, 3);
 }
 
-/// Two neighbours that did not count each other change their state together. The line of the first may
-/// arrive with the count and without the state, and the second not at all: then the second, as it was
-/// before, is counted by an entry that it does not know of. When it went, it was not forgotten.
+/// Two neighbours that did not count each other change their state together. The line of the first
+/// may arrive with the count and without the state, and the second not at all: then the second, as
+/// it was before, is counted by an entry that it does not know of. When it went, it was not
+/// forgotten.
 #[test]
 fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
     let h = pool(6 * MIB);

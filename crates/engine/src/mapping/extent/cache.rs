@@ -1,11 +1,11 @@
 //! A page cache of nodes, as file systems for disks have one: what the study compares with.
 //!
-//! Copies of nodes lie in the arena. A node belongs into one of the eight frames of a *set*, chosen by
-//! hashing its number. Readers compare the eight tags of a set, which are one cache line, read the
-//! frame without a lock, and look at the tag again: it changes whenever the frame is filled anew.
-//! A frame is filled under the lock of its set; which, says a clock with a second chance for
-//! those that were used. Whoever changes a node stores into the pool first and then, under the lock,
-//! into the frame if there is one, so that a filling that goes on meanwhile misses nothing.
+//! Copies of nodes lie in the arena. A node belongs into one of the eight frames of a *set*, chosen
+//! by hashing its number. Readers compare the eight tags of a set, which are one cache line, read
+//! the frame without a lock, and look at the tag again: it changes whenever the frame is filled
+//! anew. A frame is filled under the lock of its set; which, says a clock with a second chance for
+//! those that were used. Whoever changes a node stores into the pool first and then, under the
+//! lock, into the frame if there is one, so that a filling that goes on meanwhile misses nothing.
 
 use std::sync::atomic::Ordering;
 
@@ -95,7 +95,8 @@ impl PageCache {
         }
     }
 
-    /// The frame whose turn it is: the first not used since the last time. The caller holds the lock.
+    /// The frame whose turn it is: the first not used since the last time. The caller holds the
+    /// lock.
     fn victim<A: Memory>(&self, arena: &A, set_at: u64) -> u64 {
         let mut way = arena.load(set_at + HAND, Ordering::Relaxed) % WAYS;
         for _ in 0..WAYS {

@@ -160,8 +160,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let old = self.key(leaf, spot);
         self.put_entry(op, leaf, spot, extent);
         let moves = old.is_used() && old.logical() != extent.logical;
-        // An entry of the next line that is used after it may get a key that would be out of order beside the
-        // old one of this.
+        // An entry of the next line that is used after it may get a key that would be out of order
+        // beside the old one of this.
         match self.beyond_line(spot).filter(|_| moves) {
             Some(other) => self.order(leaf, spot, other, key_at),
             None => self.flush_entry(flush, leaf, spot),
@@ -182,8 +182,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         !next.is_used() || u64::from(next.logical()) >= end
     }
 
-    /// Which entry an extent whose floor is `floor` can be put into without moving others: that one,
-    /// or the next, if it is not valid, and no other hides a part of the extent.
+    /// Which entry an extent whose floor is `floor` can be put into without moving others: that
+    /// one, or the next, if it is not valid, and no other hides a part of the extent.
     pub(super) fn spot(&self, leaf: Node, floor: Option<usize>, extent: Extent) -> Option<usize> {
         let fits = |index: usize| {
             index < EXTENT_ENTRIES
@@ -209,8 +209,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.put_key(op, leaf, index, extent.key(self.seal));
     }
 
-    /// What was stored to entry `earlier` persists before what is stored to `later` from now on, at `next` first: as it
-    /// does by itself within a line.
+    /// What was stored to entry `earlier` persists before what is stored to `later` from now on, at
+    /// `next` first: as it does by itself within a line.
     #[inline]
     #[track_caller]
     pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize, next: Offset) {
@@ -318,8 +318,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         })
     }
 
-    /// Makes one of the last extent of a leaf, which became MAPPED, and the one in front, if they are
-    /// in one line: the longer key persists before the last entry goes.
+    /// Makes one of the last extent of a leaf, which became MAPPED, and the one in front, if they
+    /// are in one line: the longer key persists before the last entry goes.
     fn join_last(&self, op: &Op<'_, M>, leaf: Node, index: usize, last: Extent) -> Result<()> {
         let Some(front) = index.checked_sub(1) else {
             return Ok(());

@@ -1,4 +1,5 @@
-//! The writer's way through a tree, and new nodes beside old ones. The caller holds the file's lock.
+//! The writer's way through a tree, and new nodes beside old ones. The caller holds the file's
+//! lock.
 //!
 //! New nodes are written past the cache and fenced; then one word leads to them. It is flushed by
 //! this module whatever the caller flushes, because what the caller flushes later may lie in them.
@@ -184,7 +185,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// The same of a node that has to be of this life of the file and to begin with the block `first`.
+    /// The same of a node that has to be of this life of the file and to begin with the block
+    /// `first`.
     pub(super) fn open_first(&self, number: u32, level: u32, first: u32) -> Result<Node> {
         let node = self.open(number, level)?;
         let mut head = ExtentNodeHead::default();
@@ -404,7 +406,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// Makes new nodes durable, or gives them back.
     #[track_caller]
     fn take_in(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<Link> {
-        // Nothing leads to a node that the medium did not take. No closure: it would not pass its caller's place on.
+        // Nothing leads to a node that the medium did not take. No closure: it would not pass its
+        // caller's place on.
         let settled = match link {
             Ok(link) => {
                 self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
@@ -440,8 +443,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Nodes that cannot be found any more are freed after a grace period. A tree whose nodes are often
-    /// rewritten would soon have the whole region in limbo, so some become free here.
+    /// Nodes that cannot be found any more are freed after a grace period. A tree whose nodes are
+    /// often rewritten would soon have the whole region in limbo, so some become free here.
     pub(super) fn retire(&self, nodes: &[u32]) {
         let mut batch = Batch::default();
         for &node in nodes {
@@ -512,8 +515,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(Link::Entry(node, index, level, child))
     }
 
-    /// Puts an extent behind all of a full leaf's into a leaf of its own, if no node has to be rewritten
-    /// for that; whether it did.
+    /// Puts an extent behind all of a full leaf's into a leaf of its own, if no node has to be
+    /// rewritten for that; whether it did.
     pub(super) fn append(&self, op: &Op<'_, M>, path: &Path, extent: Extent) -> Result<bool> {
         let Some(room) = self.room_behind(path) else {
             return Ok(false);

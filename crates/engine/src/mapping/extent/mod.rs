@@ -2,34 +2,34 @@
 //! leaves hold extents, runs of logical blocks on runs of data blocks. `docs/format/mapping.md` has
 //! the bytes.
 //!
-//! * A valid bit for each extent, in its key, which is stored behind the body: an extent is there as a
-//!   whole or not at all. One store each, in place: putting an extent behind the others or where one
-//!   was taken out, making one longer or shorter at either end, taking one out, and
+//! * A valid bit for each extent, in its key, which is stored behind the body: an extent is there
+//!   as a whole or not at all. One store each, in place: putting an extent behind the others or
+//!   where one was taken out, making one longer or shorter at either end, taking one out, and
 //!   changing the state of a whole one.
-//! * What moves entries (an extent between others, a full node, an extent cut in three) makes new nodes
-//!   beside the old ones, durable before one word leads to them. The old nodes stay whole
+//! * What moves entries (an extent between others, a full node, an extent cut in three) makes new
+//!   nodes beside the old ones, durable before one word leads to them. The old nodes stay whole
 //!   until the operation is durable and nobody can be in them: they are the undo log.
-//! * An entry taken out keeps its key, without the valid bit, and so its place in the order, until it
-//!   is used for another or its node is rewritten. Taking out needs no space but for the middle of
-//!   one extent.
+//! * An entry taken out keeps its key, without the valid bit, and so its place in the order, until
+//!   it is used for another or its node is rewritten. Taking out needs no space but for the middle
+//!   of one extent.
 //! * A file of one extent from its first block on has no node: the word in its inode is the extent.
 //!   Most files are such, and their appends store into the line that has the size.
 //! * A full leaf at the end of the file stays full, and gets a neighbour.
 //! * The cursor: each thread slot remembers the leaf that it was in last.
 //!
 //! Where an entry's blocks are the next one's too, they are the next one's. Such a state is passed
-//! through, and may be left by a crash, where the border between two extents moves: first one grows over
-//! it, then the other shrinks, the one durable before the other unless both are in one line.
+//! through, and may be left by a crash, where the border between two extents moves: first one grows
+//! over it, then the other shrinks, the one durable before the other unless both are in one line.
 //!
 //! Deviations from the study, and why: (1) new nodes instead of an undo log with entries moved in
-//! place: readers take no lock, and would meet an entry twice or not at all while it moves; (2) no rewriting
-//! for appends and for the border of an extent that is being filled, which are the common cases;
-//! (3) checks in all words, so that damage is an error and never another's block; (4) the
+//! place: readers take no lock, and would meet an entry twice or not at all while it moves; (2) no
+//! rewriting for appends and for the border of an extent that is being filled, which are the common
+//! cases; (3) checks in all words, so that damage is an error and never another's block; (4) the
 //! cursor is the thread's and not the file's: remembering a leaf then writes no line that others
 //! read.
 //!
-//! [`CachedExtents`] is the study's baseline: the same tree, read through a [page cache](cache) of its
-//! nodes.
+//! [`CachedExtents`] is the study's baseline: the same tree, read through a [page cache](cache) of
+//! its nodes.
 
 mod cache;
 mod change;

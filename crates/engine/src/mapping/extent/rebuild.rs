@@ -1,5 +1,5 @@
-//! Finding out what is taken, by reading every tree. What a crash left is put in order: blocks that are
-//! not the file's leave, and an extent ends where the next one begins.
+//! Finding out what is taken, by reading every tree. What a crash left is put in order: blocks that
+//! are not the file's leave, and an extent ends where the next one begins.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
 use vellum_media::{Memories, Persistent};
@@ -157,8 +157,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// What of an extent stays: as far as a file reaches, MAPPED blocks are its own, and UNWRITTEN ones
-    /// are everywhere.
+    /// What of an extent stays: as far as a file reaches, MAPPED blocks are its own, and UNWRITTEN
+    /// ones are everywhere.
     fn judge(&self, survey: &dyn Survey, extent: Extent) -> Option<Extent> {
         let stays =
             |&logical: &u64| survey.judge(self.id, logical as u32, extent.state) == Verdict::Keep;

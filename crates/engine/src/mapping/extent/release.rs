@@ -1,7 +1,7 @@
 //! Taking blocks out. The caller holds the file's lock.
 //!
-//! Nothing is written to a node that leaves as a whole: the word that leads to it goes. Blocks and nodes
-//! are given up when nobody can find them any more.
+//! Nothing is written to a node that leaves as a whole: the word that leads to it goes. Blocks and
+//! nodes are given up when nobody can find them any more.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
 use vellum_media::Memories;
@@ -39,7 +39,8 @@ struct Hit {
 }
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
-    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the end.
+    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the
+    /// end.
     pub(super) fn release(
         &self,
         flush: Flush,
@@ -159,8 +160,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(true)
     }
 
-    /// Takes blocks out of a node that tells of blocks before `high`; gives whether nothing would be left
-    /// in it. Then nothing was stored there: the caller takes out what leads to it.
+    /// Takes blocks out of a node that tells of blocks before `high`; gives whether nothing would
+    /// be left in it. Then nothing was stored there: the caller takes out what leads to it.
     #[expect(
         clippy::too_many_arguments,
         reason = "a walk down a tree with what it collects"

@@ -398,8 +398,8 @@ fn is_cut(log: &[Event], done: usize) -> bool {
     !is_part_of_a_node || done.is_multiple_of(197)
 }
 
-/// After a cut anywhere in `change`, each block is as it was or as it was to become, and as it was to become
-/// once the caller's fence is over.
+/// After a cut anywhere in `change`, each block is as it was or as it was to become, and as it was
+/// to become once the caller's fence is over.
 fn cut_power(
     file: &File<Extents>,
     model: &mut Model,

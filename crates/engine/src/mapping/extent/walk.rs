@@ -1,9 +1,10 @@
 //! Finding extents: from the inode's word down, without a lock.
 //!
-//! A reader may meet an entry that is being changed. It loads key, body, the next key and the key again:
-//! if both loads of the key agree, the body belongs to it. What it concludes from entries that
-//! change while it goes on from one to the next is what held before or after the change, for a
-//! writer stores first what makes something found in its new place, and then what takes it from the old.
+//! A reader may meet an entry that is being changed. It loads key, body, the next key and the key
+//! again: if both loads of the key agree, the body belongs to it. What it concludes from entries
+//! that change while it goes on from one to the next is what held before or after the change, for a
+//! writer stores first what makes something found in its new place, and then what takes it from the
+//! old.
 
 use std::sync::atomic::Ordering;
 
@@ -80,9 +81,10 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// The first block of `[at, end)` that one walk finds to be what is sought. A walk that passed others on its way tells
-    /// what they led to; only one that begins at a block tells what a lookup of it does, and where keys are not in order the
-    /// two differ. So the answer counts if it is `at`, and else is to be asked again from there.
+    /// The first block of `[at, end)` that one walk finds to be what is sought. A walk that passed
+    /// others on its way tells what they led to; only one that begins at a block tells what a
+    /// lookup of it does, and where keys are not in order the two differ. So the answer counts if
+    /// it is `at`, and else is to be asked again from there.
     pub(super) fn seek_once(
         &self,
         op: &Op<'_, M>,
@@ -212,8 +214,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Fails if an entry's key, or the one behind it, is not sound. A damaged key that leads a search
-    /// astray is one of the two that it ends between.
+    /// Fails if an entry's key, or the one behind it, is not sound. A damaged key that leads a
+    /// search astray is one of the two that it ends between.
     fn check_keys(&self, seen: &Seen) -> Result<()> {
         let is_sound = |key: ExtentKey| !key.is_used() || key.is_sound(self.seal);
         if is_sound(seen.key) && is_sound(seen.next) {
@@ -223,7 +225,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Visits what of a leaf's extents lies in `[at, end)`. The leaf tells of blocks before `until`.
+    /// Visits what of a leaf's extents lies in `[at, end)`. The leaf tells of blocks before
+    /// `until`.
     fn scan(
         &self,
         page: P::Page,
@@ -261,8 +264,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// The extent of an entry with sound keys, if it is valid, as far as it reaches: what the next entry
-    /// tells of is that one's.
+    /// The extent of an entry with sound keys, if it is valid, as far as it reaches: what the next
+    /// entry tells of is that one's.
     fn extent(&self, seen: &Seen, until: u64) -> Result<Option<Extent>> {
         if !seen.key.is_valid() {
             return Ok(None);
@@ -298,9 +301,9 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.core.arena.fetch_add(self.map.changes_at, 1);
     }
 
-    /// The leaf that the thread slot's operations looked into last, if it is that of `at`, and before
-    /// which block it ends. It was in the tree when this operation began, or is being taken out
-    /// of it by one that is not over, and stays for the grace period.
+    /// The leaf that the thread slot's operations looked into last, if it is that of `at`, and
+    /// before which block it ends. It was in the tree when this operation began, or is being taken
+    /// out of it by one that is not over, and stays for the grace period.
     fn cursor(&self, op: &Op<'_, M>, at: u64) -> Option<(u32, u64)> {
         let (key, leaf) = (op.own(field::CURSOR_KEY), op.own(field::CURSOR_NODE));
         let (low, until) = (key & 0xFFFF_FFFF, leaf >> 30);
@@ -309,7 +312,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             .then_some((leaf as u32 & 0x3FFF_FFFF, until))
     }
 
-    /// Remembers a leaf of blocks `[low, until)`. `changes` is what they were before it was looked for.
+    /// Remembers a leaf of blocks `[low, until)`. `changes` is what they were before it was looked
+    /// for.
     fn remember(&self, op: &Op<'_, M>, node: u32, low: u32, until: u64, changes: u64) {
         op.set_own(field::CURSOR_KEY, u64::from(self.id) << 32 | u64::from(low));
         op.set_own(field::CURSOR_NODE, until << 30 | u64::from(node));

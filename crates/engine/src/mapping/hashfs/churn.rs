@@ -11,13 +11,14 @@ use crate::mapping::tests::{claim, find, release};
 const ASKED: usize = 8;
 const PERCENT: u64 = 95;
 const ROUNDS: u32 = 10;
-/// Most probes of claiming a block: it looks at its home line, at the head of its run's chain, at the links of
-/// the blocks on it (of two runs), their entries and their lines, at two lines of the bitmap, at one line near by,
-/// and takes a bit.
+/// Most probes of claiming a block: it looks at its home line, at the head of its run's chain, at
+/// the links of the blocks on it (of two runs), their entries and their lines, at two lines of the
+/// bitmap, at one line near by, and takes a bit.
 const CLAIM_MAX: f64 = 6.0 + 2.0 * 8.0 * 3.0;
-/// What searches for runs cost in an old table over what they cost in a fresh one, at most. While the table fills for
-/// the first time, a run that finds no room at home finds a line for all of it; afterwards room is in pieces. (In lines
-/// of the table alone, without those of the overflow index, it is less than 1.3.)
+/// What searches for runs cost in an old table over what they cost in a fresh one, at most. While
+/// the table fills for the first time, a run that finds no room at home finds a line for all of it;
+/// afterwards room is in pieces. (In lines of the table alone, without those of the overflow index,
+/// it is less than 1.3.)
 const OF_RUNS: f64 = 1.5;
 /// An id that no file has.
 const NOBODY: u32 = 1 << 24;

@@ -3,11 +3,11 @@
 //!
 //! * The *home line* of a run of 8 logical blocks is one cache line of the table; a block prefers
 //!   the place `logical % 8` in it, so a run is usually 32 KiB in one piece and found by one
-//!   comparison of one line. That is the format's R = 8. With R = 1, kept for the experiments, a run is
-//!   one block, which prefers the entry that its hash points at: the paper's placement.
+//!   comparison of one line. That is the format's R = 8. With R = 1, kept for the experiments, a
+//!   run is one block, which prefers the entry that its hash points at: the paper's placement.
 //! * The home lines of a *span*, 16 consecutive runs of a file, follow each other, so that half a
-//!   megabyte usually lies in one piece. Spans of one line, runs that lie apart, are kept for the experiments
-//!   and for pools that were made before there were others.
+//!   megabyte usually lies in one piece. Spans of one line, runs that lie apart, are kept for the
+//!   experiments and for pools that were made before there were others.
 //! * A block whose home line is full takes a free entry near by and is *displaced*: the
 //!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
 //!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
@@ -21,9 +21,9 @@
 //! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
 //! durable before the bytes are, without exposing what the block held before; (2) a line with an
 //! overflow index instead of linear probing, whose deletions need tombstones that lengthen every
-//! later miss; (3) by default runs of 8 share a line and spans a hash, so that large I/O costs a line for
-//! 32 KiB where the paper vectorises one hash a block. With spans of one line several runs are still hashed
-//! together, eight at a time, see [`search`].
+//! later miss; (3) by default runs of 8 share a line and spans a hash, so that large I/O costs a
+//! line for 32 KiB where the paper vectorises one hash a block. With spans of one line several runs
+//! are still hashed together, eight at a time, see [`search`].
 
 mod overflow;
 mod place;
@@ -203,7 +203,8 @@ impl<M: Memories> Mapping<M> for HashFs {
         }
     }
 
-    /// The line and the count of free blocks, and what a full line sends to: all follows from the hash.
+    /// The line and the count of free blocks, and what a full line sends to: all follows from the
+    /// hash.
     #[inline]
     fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
         let run = self.run_of(id, logical);

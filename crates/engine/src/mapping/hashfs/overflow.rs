@@ -60,8 +60,8 @@ impl Overflow {
         self.links + u64::from(block) * 8
     }
 
-    /// The most blocks that a chain can have. Walks end there: aids that somebody forged on the pool
-    /// may make a chain run in a circle.
+    /// The most blocks that a chain can have. Walks end there: aids that somebody forged on the
+    /// pool may make a chain run in a circle.
     fn blocks(&self) -> u64 {
         (self.end - self.links) / 8
     }

@@ -1,5 +1,5 @@
-//! Where a new block goes: its place in the home line, any place in the home line, beside its run, in
-//! a line near the home line, anywhere.
+//! Where a new block goes: its place in the home line, any place in the home line, beside its run,
+//! in a line near the home line, anywhere.
 
 use vellum_layout::{LINE_ENTRIES, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
@@ -104,8 +104,8 @@ impl HashFs {
         *unflushed = line;
     }
 
-    /// For how many blocks of a run there had better be room in one line. Who asks for one block alone
-    /// probably comes back for the next.
+    /// For how many blocks of a run there had better be room in one line. Who asks for one block
+    /// alone probably comes back for the next.
     fn room_for(&self, run: &Run) -> u8 {
         let asked = run.wanted().count() as u8;
         let first = run.wanted().next().unwrap_or_default();
@@ -232,9 +232,10 @@ impl HashFs {
     }
 
     /// Takes an entry in a line near the home line. For a run that is the line with least room that
-    /// holds all of it, or else that with most: runs stay together, and large rooms are kept for long
-    /// runs. For a single block it is the line with most room: evenly full lines leave most blocks
-    /// their homes. (Best fit and most room the other way round cost half as many probes again.)
+    /// holds all of it, or else that with most: runs stay together, and large rooms are kept for
+    /// long runs. For a single block it is the line with most room: evenly full lines leave most
+    /// blocks their homes. (Best fit and most room the other way round cost half as many probes
+    /// again.)
     fn try_near<M: Memories>(
         &self,
         core: &Core<M>,
@@ -264,8 +265,8 @@ impl HashFs {
             .flatten()
     }
 
-    /// Asks the processor for the part of the bitmap that [`Self::try_near`] looks at, the home line's bits
-    /// among it.
+    /// Asks the processor for the part of the bitmap that [`Self::try_near`] looks at, the home
+    /// line's bits among it.
     pub(super) fn prefetch_near<M: Memories>(&self, core: &Core<M>, home: u64) {
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         for line in 0..NEAR_LINES {

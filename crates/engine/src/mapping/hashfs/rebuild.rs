@@ -171,8 +171,8 @@ fn is_to_free(judge: Judge<'_>, word: MapWord) -> bool {
         || judge(word.id(), word.logical(), state) == Verdict::Free
 }
 
-/// Refuses a table in which `block` is the second of one block of a file. Whoever only reads finds one
-/// of the two.
+/// Refuses a table in which `block` is the second of one block of a file. Whoever only reads finds
+/// one of the two.
 fn twice<M: Memories>(core: &Core<M>, block: u32) -> Result<()> {
     if core.read_only {
         return Ok(());

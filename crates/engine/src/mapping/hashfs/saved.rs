@@ -14,12 +14,12 @@ use crate::mapping::aids::{self, Writer, for_parts};
 use crate::sites;
 
 impl HashFs {
-    /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable at the next fence, together
-    /// with the FREE words that were not flushed when they were stored.
+    /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable
+    /// at the next fence, together with the FREE words that were not flushed when they were stored.
     ///
     /// # Errors
-    /// [`crate::Error::Busy`] if something is at work after all, or broke off: what was saved would call
-    /// blocks in limbo used for ever.
+    /// [`crate::Error::Busy`] if something is at work after all, or broke off: what was saved would
+    /// call blocks in limbo used for ever.
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);

@@ -1,9 +1,10 @@
 //! Fragmentation on purpose (H7): which entry of its line each block of a run prefers.
 //!
 //! A file's *layout score* is the share of its blocks that lie right behind their logical
-//! predecessors. Spans lie apart, so `1 - 1 / (8 * lines of a span)` is the most a file has here. For less,
-//! a run is cut at places that its hash chooses, and its fragments are laid into the line in reversed order,
-//! so that none lies behind its predecessor. Lookups cost the same: the home line is one, in whatever order.
+//! predecessors. Spans lie apart, so `1 - 1 / (8 * lines of a span)` is the most a file has here.
+//! For less, a run is cut at places that its hash chooses, and its fragments are laid into the line
+//! in reversed order, so that none lies behind its predecessor. Lookups cost the same: the home
+//! line is one, in whatever order.
 //!
 //! Deviation from the paper, which scatters fragments over the whole device: here they stay within
 //! 32 KiB, since it is spans that hashing scatters.
@@ -30,8 +31,8 @@ pub(super) struct Scatter {
 }
 
 impl Scatter {
-    /// Fragmentation that gives files the layout score of `per_mille`, or the most that there is with spans
-    /// of so many lines.
+    /// Fragmentation that gives files the layout score of `per_mille`, or the most that there is
+    /// with spans of so many lines.
     pub(super) fn new(per_mille: u16, span_lines: u64) -> Self {
         let asked = f64::from(per_mille) / f64::from(WHOLE);
         let fits = |cut: &u64| layout_score(*cut, span_lines) <= asked;
@@ -59,9 +60,9 @@ impl Scatter {
     }
 }
 
-/// The layout score of files whose runs are cut with the probability of `cut` parts at each boundary. Within a
-/// run, blocks follow where it is not cut; a run follows the one before it if neither is, and both are of
-/// one span.
+/// The layout score of files whose runs are cut with the probability of `cut` parts at each
+/// boundary. Within a run, blocks follow where it is not cut; a run follows the one before it if
+/// neither is, and both are of one span.
 fn layout_score(cut: u64, span_lines: u64) -> f64 {
     let stays = 1.0 - cut as f64 / MOST_CUT as f64;
     let both_whole = stays.powi(2 * BOUNDARIES as i32);

@@ -1,9 +1,10 @@
 //! Finding blocks: one run, many runs with their hashes computed together, or the whole table.
 //!
-//! Hashing (H2): where runs lie apart, eight are hashed at once, in vectors where the processor has them
-//! ([`vellum_media::Isa::hash_lanes`]); the runs of a span have one hash. The home lines of eight runs are
-//! prefetched before the first is compared; lanes that the request does not fill prefetch what follows it. A request within one run
-//! fills one lane and mostly needs no other; see [`HashFs::goes_on`].
+//! Hashing (H2): where runs lie apart, eight are hashed at once, in vectors where the processor has
+//! them ([`vellum_media::Isa::hash_lanes`]); the runs of a span have one hash. The home lines of
+//! eight runs are prefetched before the first is compared; lanes that the request does not fill
+//! prefetch what follows it. A request within one run fills one lane and mostly needs no other; see
+//! [`HashFs::goes_on`].
 
 use vellum_layout::{LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, mix};
 use vellum_media::{LANES, LINE_BYTES, Lanes, Memories, Memory, count, place_among};
@@ -95,8 +96,8 @@ impl HashFs {
         self.run(id, number, hash, place)
     }
 
-    /// Hash and place of a run whose span has these: home lines and chains of a span's runs follow each
-    /// other, from the end of the table on at its beginning.
+    /// Hash and place of a run whose span has these: home lines and chains of a span's runs follow
+    /// each other, from the end of the table on at its beginning.
     #[inline]
     fn in_span(&self, number: u64, hash: u64, place: u64) -> (u64, u64) {
         let within = number & ((1 << self.span_shift) - 1);
@@ -352,8 +353,8 @@ impl HashFs {
         let mut from = first;
         loop {
             let nearest = self.seek_mapped(core, id, from, end)?;
-            // A damaged table, of which whoever only reads takes what there is, may have a block twice:
-            // reading the table meets both, and a lookup one of the two.
+            // A damaged table, of which whoever only reads takes what there is, may have a block
+            // twice: reading the table meets both, and a lookup one of the two.
             if self.seek_hole(core, id, nearest, nearest + 1).is_none() {
                 return Some(nearest);
             }

@@ -128,8 +128,8 @@ fn a_run_is_one_line_and_one_probe() {
     );
 }
 
-/// The runs of a span lie on lines that follow each other, from the last of the table on at its first, and
-/// a span as a whole costs a probe a run.
+/// The runs of a span lie on lines that follow each other, from the last of the table on at its
+/// first, and a span as a whole costs a probe a run.
 #[test]
 fn the_runs_of_a_span_lie_behind_each_other() {
     let blocks = SPAN_BLOCKS as usize;
@@ -179,8 +179,8 @@ fn every_variant_places_and_finds_alike() {
     }
 }
 
-/// The share of a file's blocks that lie behind their predecessors is what was asked for, and finding
-/// them costs what it does without fragmentation.
+/// The share of a file's blocks that lie behind their predecessors is what was asked for, and
+/// finding them costs what it does without fragmentation.
 #[test]
 fn a_layout_score_fragments_files_and_no_searches() {
     let mut whole = None;
@@ -394,7 +394,8 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         cost(&h, &mut live.iter().copied()),
         cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
     );
-    // A displaced run costs the count, the chain's head, and two lines for each place that it is in.
+    // A displaced run costs the count, the chain's head, and two lines for each place that it is
+    // in.
     assert!(
         old.0 < 5.2 && old.1 < 3.0,
         "hits and misses: {young:?}, then {old:?}"

@@ -1,5 +1,5 @@
-//! Giving a file's logical blocks blocks and entries, and taking both back: what every table does whose
-//! blocks the [allocator](Blocks) knows.
+//! Giving a file's logical blocks blocks and entries, and taking both back: what every table does
+//! whose blocks the [allocator](Blocks) knows.
 
 use vellum_media::Memories;
 
@@ -59,8 +59,8 @@ pub(in crate::mapping) fn claim<M: Memories>(
     Ok(())
 }
 
-/// See [`crate::mapping::Mapping::release`]. `take_out` removes the entry of a logical block, if it has one, and
-/// gives the block.
+/// See [`crate::mapping::Mapping::release`]. `take_out` removes the entry of a logical block, if it
+/// has one, and gives the block.
 pub(in crate::mapping) fn release<M: Memories>(
     (table, blocks): (&impl Keyed<M>, &Blocks),
     op: &Op<'_, M>,

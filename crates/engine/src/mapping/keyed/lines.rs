@@ -1,5 +1,5 @@
-//! Lines of entries. An entry is two words of one line: the key, which makes it valid, and the place,
-//! which is stored before it.
+//! Lines of entries. An entry is two words of one line: the key, which makes it valid, and the
+//! place, which is stored before it.
 
 use vellum_layout::{MapState, MapWord, PAIRS_PER_LINE, PlaceWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};

@@ -1,8 +1,8 @@
 //! Entries that move from one line to another while others look for them.
 //!
 //! A reader of the lines of a key may miss it in all of them while it moves. So a key's *stripe*, a
-//! word of the arena, counts how often a key of the stripe began or ended a move: odd while one is on
-//! its way. A reader who found nothing believes it only if the count was even and is the same
+//! word of the arena, counts how often a key of the stripe began or ended a move: odd while one is
+//! on its way. A reader who found nothing believes it only if the count was even and is the same
 //! afterwards. One who found the key compares too, so that what it read of the place belongs to the
 //! key that it saw.
 //!
@@ -58,7 +58,8 @@ pub(in crate::mapping) struct Moves {
 }
 
 impl Moves {
-    /// Those in a table of so many blocks, whose part of the arena (zero at first) is at `arena_at`.
+    /// Those in a table of so many blocks, whose part of the arena (zero at first) is at
+    /// `arena_at`.
     pub(in crate::mapping) fn new(arena_at: u64, blocks: u64) -> Self {
         let stripes = (blocks / STRIPE_BLOCKS).next_power_of_two();
         Self {
@@ -128,8 +129,8 @@ impl Moves {
         }
     }
 
-    /// Returns when everybody who held a stripe at the call has let go of it: whoever takes one later
-    /// sees what the caller stored in the arena before.
+    /// Returns when everybody who held a stripe at the call has let go of it: whoever takes one
+    /// later sees what the caller stored in the arena before.
     pub(in crate::mapping) fn wait_for_holders<M: Memories>(&self, op: &Op<'_, M>) {
         (0..self.stripes).for_each(|hash| drop(self.lock(op, hash)));
     }
@@ -201,10 +202,10 @@ impl<A: Memory> StripeLock<'_, A> {
         self.arena.store(self.at, self.word, Ordering::Release);
     }
 
-    /// Moves the entry at `from`, whose key's stripe this is, to `to`, which was claimed for it; what
-    /// it leaves says `left`. Durable by itself, first the copy and then the leaving, so that a crash
-    /// leaves it in one place or in both, and once the stripe is free no copy can come back that is
-    /// older than later changes.
+    /// Moves the entry at `from`, whose key's stripe this is, to `to`, which was claimed for it;
+    /// what it leaves says `left`. Durable by itself, first the copy and then the leaving, so that
+    /// a crash leaves it in one place or in both, and once the stripe is free no copy can come back
+    /// that is older than later changes.
     ///
     /// # Errors
     /// Bytes were lost, maybe the copy's: the entry is where it was, and `to` is free.

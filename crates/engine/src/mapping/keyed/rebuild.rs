@@ -1,5 +1,5 @@
-//! What recovery does to the entries of a table: it frees those that nothing keeps, and those that a
-//! crash left twice. What no crash leaves refuses the pool, but to whoever only reads.
+//! What recovery does to the entries of a table: it frees those that nothing keeps, and those that
+//! a crash left twice. What no crash leaves refuses the pool, but to whoever only reads.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,8 @@ use crate::mapping::{BlockNo, Survey, Verdict};
 /// Lines with words that were stored, to be flushed once each.
 pub(in crate::mapping) type Stored = BTreeSet<u64>;
 
-/// Refuses a table for the entry at `at`. Whoever only reads takes it as it is: lookups that come to an
-/// unsound entry say so, and of two entries of a key they come to one.
+/// Refuses a table for the entry at `at`. Whoever only reads takes it as it is: lookups that come
+/// to an unsound entry say so, and of two entries of a key they come to one.
 pub(in crate::mapping) fn refuse<M: Memories>(core: &Core<M>, at: u64) -> Result<()> {
     if core.read_only {
         return Ok(());
@@ -65,7 +65,8 @@ pub(in crate::mapping) fn each_live<M: Memories>(
     })
 }
 
-/// Clears marks, and what recovery frees. Every other entry must be sound and lie where its key leads.
+/// Clears marks, and what recovery frees. Every other entry must be sound and lie where its key
+/// leads.
 pub(in crate::mapping) fn judge<M: Memories>(
     core: &Core<M>,
     lines: &Lines,
@@ -91,9 +92,9 @@ pub(in crate::mapping) fn judge<M: Memories>(
     })
 }
 
-/// Of a key that is there twice, the entry that is looked at first stays. The copies may differ in what
-/// an operation that was under way had not made durable, and either will do; but they are of one block,
-/// and in lines between which keys move.
+/// Of a key that is there twice, the entry that is looked at first stays. The copies may differ in
+/// what an operation that was under way had not made durable, and either will do; but they are of
+/// one block, and in lines between which keys move.
 pub(in crate::mapping) fn drop_copies<M: Memories>(
     core: &Core<M>,
     lines: &Lines,

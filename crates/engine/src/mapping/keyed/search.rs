@@ -24,7 +24,8 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
     /// Lines that a reader of everything reads.
     fn lines_to_read(&self, core: &Core<M>) -> u64;
 
-    /// Calls `each` with the entries in use, line by line, until it says no. Nothing moves meanwhile.
+    /// Calls `each` with the entries in use, line by line, until it says no. Nothing moves
+    /// meanwhile.
     fn each_entry(&self, core: &Core<M>, each: &mut dyn FnMut(Held) -> Result<bool>) -> Result<()>;
 
     /// See [`crate::mapping::Mapping::lookup`].
@@ -75,8 +76,9 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         self.lines_to_read(core) / SCAN_GAIN + 1
     }
 
-    /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until so many
-    /// as `in_use` had one: it says how many have, from that block on. Gives how many there were.
+    /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until so
+    /// many as `in_use` had one: it says how many have, from that block on. Gives how many there
+    /// were.
     ///
     /// Costs at most twice the cheaper of probing the range and reading the table: a range too long
     /// to probe is probed first where the file probably ends soon (`in_use` is known and small),
@@ -173,7 +175,8 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         Ok(None)
     }
 
-    /// The first block of `[first, end)` of which an entry, wherever it is, says that it holds bytes.
+    /// The first block of `[first, end)` of which an entry, wherever it is, says that it holds
+    /// bytes.
     fn nearest_mapped(
         &self,
         core: &Core<M>,

@@ -1,15 +1,17 @@
 //! Growing: a new top level, into which the old bottom level is emptied.
 //!
-//! 1. *Begin*: the root names the new level, and the one to be emptied; durable before anything can be
-//!    in the new level. Then the arena says so, and whoever may still be putting a key into the old
-//!    bottom level is waited for: from here on nothing comes into it.
-//! 2. *Moving*: each insertion empties a line, entry by entry, each durable by itself. Lookups read the
-//!    three levels meanwhile. So a crash finds every entry in one place, or in two for one of them; what
-//!    was emptied is found by emptying from the first line again.
-//! 3. *End*: with the level empty, durably, the root no longer names it. Nothing waits for that: a root
-//!    that still names an empty level costs lookups two lines, and the next growth stores it anew.
+//! 1. *Begin*: the root names the new level, and the one to be emptied; durable before anything can
+//!    be in the new level. Then the arena says so, and whoever may still be putting a key into the
+//!    old bottom level is waited for: from here on nothing comes into it.
+//! 2. *Moving*: each insertion empties a line, entry by entry, each durable by itself. Lookups read
+//!    the three levels meanwhile. So a crash finds every entry in one place, or in two for one of
+//!    them; what was emptied is found by emptying from the first line again.
+//! 3. *End*: with the level empty, durably, the root no longer names it. Nothing waits for that: a
+//!    root that still names an empty level costs lookups two lines, and the next growth stores it
+//!    anew.
 //!
-//! One operation at a time does any of this, under a lock of the table; others go on putting keys in.
+//! One operation at a time does any of this, under a lock of the table; others go on putting keys
+//! in.
 
 use std::sync::atomic::Ordering;
 
@@ -23,8 +25,8 @@ use crate::mapping::keyed::lines::is_live;
 use crate::sites;
 use crate::slots::{Op, pause};
 
-/// Lines that an insertion empties. The new level has room for as many insertions as there are lines
-/// to empty, many times over.
+/// Lines that an insertion empties. The new level has room for as many insertions as there are
+/// lines to empty, many times over.
 const LINES_AT_ONCE: u64 = 1;
 
 impl Table {
@@ -42,8 +44,8 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the table larger than `seen`, or ends what makes it so. `false` if it is the largest, or
-    /// the old bottom level cannot be emptied.
+    /// Makes the table larger than `seen`, or ends what makes it so. `false` if it is the largest,
+    /// or the old bottom level cannot be emptied.
     #[cold]
     pub(super) fn grow<M: Memories>(&self, op: &Op<'_, M>, seen: LevelRoot) -> Result<bool> {
         let growth = self.wait_for_growth(op);
@@ -77,8 +79,8 @@ impl Table {
         })
     }
 
-    /// Empties the next lines of the old bottom level, `most` at most. Whether the level is empty, and
-    /// no longer in use, then.
+    /// Empties the next lines of the old bottom level, `most` at most. Whether the level is empty,
+    /// and no longer in use, then.
     fn empty<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, most: u64) -> Result<bool> {
         let core = op.core;
         let Some(level) = levels.moving() else {

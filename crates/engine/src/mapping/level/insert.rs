@@ -2,8 +2,8 @@
 //! another line of its own; or one of a larger table; or one of the stash.
 //!
 //! A key comes into a line under its stripe, and which levels there are is read under it. So when
-//! everybody who held a stripe has let go of it, nobody still puts anything into a level that was the
-//! bottom one before.
+//! everybody who held a stripe has let go of it, nobody still puts anything into a level that was
+//! the bottom one before.
 
 use vellum_layout::{LevelRoot, MapWord, PAIRS_PER_LINE, PlaceWord};
 use vellum_media::{Memories, Memory, Site};
@@ -35,7 +35,8 @@ impl Table {
     /// Puts a key in that is not there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full. Bytes that were lost.
+    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full. Bytes that were
+    /// lost.
     pub(super) fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -57,8 +58,8 @@ impl Table {
         self.put_into_stash(op, &key, word, place, flush)
     }
 
-    /// Puts a key into one of its lines: above before below, and where more is free first. `false` if
-    /// they are full.
+    /// Puts a key into one of its lines: above before below, and where more is free first. `false`
+    /// if they are full.
     fn put<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -146,8 +147,8 @@ impl Table {
         (0..PAIRS_PER_LINE).map(move |place| line_at + place * ENTRY_BYTES)
     }
 
-    /// Moves what is in an entry to another line of its key; `false` if nothing is, or if those lines
-    /// are full.
+    /// Moves what is in an entry to another line of its key; `false` if nothing is, or if those
+    /// lines are full.
     pub(super) fn move_away<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -170,8 +171,8 @@ impl Table {
         Ok(false)
     }
 
-    /// Moves a key from an entry to a line; `false` if that is full, if the key is no longer there, or
-    /// if the table has grown.
+    /// Moves a key from an entry to a line; `false` if that is full, if the key is no longer there,
+    /// or if the table has grown.
     fn move_to<M: Memories>(
         &self,
         op: &Op<'_, M>,

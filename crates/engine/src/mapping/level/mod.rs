@@ -1,31 +1,32 @@
-//! Level hashing (Zuo, Hua, Wu: OSDI 2018), one table for all files: what the file-mapping study (4.9)
-//! compares its own structures with. A general hash table for persistent memory, as it is: nothing in
-//! it knows that its keys are blocks of files.
+//! Level hashing (Zuo, Hua, Wu: OSDI 2018), one table for all files: what the file-mapping study
+//! (4.9) compares its own structures with. A general hash table for persistent memory, as it is:
+//! nothing in it knows that its keys are blocks of files.
 //!
-//! * A [table](table) has two levels of lines, the bottom one half as long as the top one. A key has
-//!   two lines in each, so a lookup reads four; two lines above share one below.
-//! * An insertion takes a free entry of the emptier of the two lines above, else below; else it lets
-//!   one entry of these four [move](insert) to another line of its own, and only one.
-//! * A table that is full [grows](grow) in place: a level twice as long becomes the top one, what was
-//!   the top one is the bottom one, and only the entries of the old bottom one move. They do so bit by
-//!   bit, a line with each insertion; lookups read six lines meanwhile.
-//! * An entry is valid by its first word, which is stored last and names key and state; no step needs
-//!   a log. Which blocks are free, the [block allocator](crate::mapping::blocks) knows.
+//! * A [table](table) has two levels of lines, the bottom one half as long as the top one. A key
+//!   has two lines in each, so a lookup reads four; two lines above share one below.
+//! * An insertion takes a free entry of the emptier of the two lines above, else below; else it
+//!   lets one entry of these four [move](insert) to another line of its own, and only one.
+//! * A table that is full [grows](grow) in place: a level twice as long becomes the top one, what
+//!   was the top one is the bottom one, and only the entries of the old bottom one move. They do so
+//!   bit by bit, a line with each insertion; lookups read six lines meanwhile.
+//! * An entry is valid by its first word, which is stored last and names key and state; no step
+//!   needs a log. Which blocks are free, the [block allocator](crate::mapping::blocks) knows.
 //!
-//! What is full: the largest table has five entries for four blocks, of which level hashing is known to
-//! fill nine in ten. For a key that finds no room there, there is a stash of 32 entries, looked at only
-//! while a counter says that it is not empty; with the stash full a write fails for lack of space, as
-//! with no block left, and goes when anything is deleted. Tables do not shrink.
+//! What is full: the largest table has five entries for four blocks, of which level hashing is
+//! known to fill nine in ten. For a key that finds no room there, there is a stash of 32 entries,
+//! looked at only while a counter says that it is not empty; with the stash full a write fails for
+//! lack of space, as with no block left, and goes when anything is deleted. Tables do not shrink.
 //!
-//! Deviations from the paper, and why: (1) A line of 64 bytes has four entries of 16 bytes, each with
-//! its token in its first word, instead of a bucket of 128 bytes with a word of tokens: an insertion
-//! flushes one line once. (2) Places of all levels that there can be are set aside when the pool is
-//! made, instead of being allocated: growing cannot fail, in a full pool or a fragmented one, and needs
-//! no step that exchanges pointers. (3) The old bottom level is emptied by many insertions, not by the
-//! one that found no room: none waits longer for a larger table. (4) Lookups take no lock, and writers
-//! only that of their key, against moves: see [`moves`](crate::mapping::keyed::moves). (5) An entry of
-//! the bottom level that makes room may go to the top level at any time, not only after a growth.
-//! (6) Top lines are looked at first, whichever level has more entries: no count is kept for it.
+//! Deviations from the paper, and why: (1) A line of 64 bytes has four entries of 16 bytes, each
+//! with its token in its first word, instead of a bucket of 128 bytes with a word of tokens: an
+//! insertion flushes one line once. (2) Places of all levels that there can be are set aside when
+//! the pool is made, instead of being allocated: growing cannot fail, in a full pool or a
+//! fragmented one, and needs no step that exchanges pointers. (3) The old bottom level is emptied
+//! by many insertions, not by the one that found no room: none waits longer for a larger table. (4)
+//! Lookups take no lock, and writers only that of their key, against moves: see
+//! [`moves`](crate::mapping::keyed::moves). (5) An entry of the bottom level that makes room may go
+//! to the top level at any time, not only after a growth. (6) Top lines are looked at first,
+//! whichever level has more entries: no count is kept for it.
 
 mod grow;
 mod insert;

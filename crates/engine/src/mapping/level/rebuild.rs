@@ -1,6 +1,6 @@
-//! Reading the table at an opening that nothing saved precedes: entries that recovery frees go, and so
-//! do second copies of those that were moving; the others say which blocks are taken. In levels that are
-//! still to come no crash leaves anything.
+//! Reading the table at an opening that nothing saved precedes: entries that recovery frees go, and
+//! so do second copies of those that were moving; the others say which blocks are taken. In levels
+//! that are still to come no crash leaves anything.
 
 use vellum_layout::{KeyedPlan, LevelRoot};
 use vellum_media::{LINE_BYTES, Memories, Persistent};
@@ -38,7 +38,8 @@ impl Level {
         table.begin_with(core, root)
     }
 
-    /// Fails if anything is in a level that is not in use yet: it would be found once the table grows.
+    /// Fails if anything is in a level that is not in use yet: it would be found once the table
+    /// grows.
     fn check_levels_to_come<M: Memories>(&self, core: &Core<M>, root: LevelRoot) -> Result<()> {
         let plan = self.table.plan;
         let levels = root.top() + 1..=plan.last;

@@ -21,8 +21,8 @@ pub(super) struct Table {
     pub(super) moves: Moves,
     pub(super) plan: LevelPlan,
     seed: u64,
-    /// Arena word: the root, as it counts. The one on the pool is durable before this says the same of
-    /// a new level, and may say later than this that a level is no longer in use.
+    /// Arena word: the root, as it counts. The one on the pool is durable before this says the same
+    /// of a new level, and may say later than this that a level is no longer in use.
     pub(super) levels_at: u64,
     /// Arena word: the thread slot that changes the root or empties a level, plus one.
     pub(super) grower_at: u64,

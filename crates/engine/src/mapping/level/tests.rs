@@ -71,8 +71,9 @@ fn fill_until(h: &Leveled, top: u32) -> u32 {
     blocks
 }
 
-/// Every entry is sound and where its key leads, and no key is there twice; levels that are not in use
-/// are empty; the root on the pool says what the arena does, or that an empty level is on its way.
+/// Every entry is sound and where its key leads, and no key is there twice; levels that are not in
+/// use are empty; the root on the pool says what the arena does, or that an empty level is on its
+/// way.
 fn check_table(h: &Leveled) {
     let table = &h.map.table;
     let levels = levels(h);
@@ -143,7 +144,8 @@ fn a_table_grows_with_what_is_in_it() {
     }
 }
 
-/// An entry left its line for one that may not have taken its copy, or entries came into a level that no durable root names.
+/// An entry left its line for one that may not have taken its copy, or entries came into a level
+/// that no durable root names.
 #[test]
 fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
     let h = pool(4 * MIB);
@@ -263,8 +265,8 @@ fn what_is_changed_while_the_table_grows_is_changed_for_good() {
     check_table(&h);
 }
 
-/// Keys of one file that all have the same two lines in the largest table's top level, and so in every
-/// level.
+/// Keys of one file that all have the same two lines in the largest table's top level, and so in
+/// every level.
 fn crowd(h: &Leveled, count: usize) -> Vec<u32> {
     let table = &h.map.table;
     let homes = |logical| table.homes(&table.key(5, logical), table.plan.last);

@@ -1,5 +1,5 @@
-//! Changing a tree: blocks put in, their states changed, blocks taken out. The caller holds the file's
-//! lock.
+//! Changing a tree: blocks put in, their states changed, blocks taken out. The caller holds the
+//! file's lock.
 
 use vellum_layout::{
     BLOCK_BYTES, MapState, RADIX_WORDS, SLOTS_PER_BLOCK, TreeTarget, TreeWord, radix_span,
@@ -295,7 +295,8 @@ impl Radix {
         core.set_word(at, TreeWord::new(target, id, first as u32).0);
     }
 
-    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the end.
+    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the
+    /// end.
     pub(super) fn take_out<M: Memories>(
         &self,
         flush: Flush,
@@ -340,8 +341,9 @@ impl Radix {
         }
     }
 
-    /// Takes `range` out of a node that begins at logical block `first`; gives whether nothing would be left
-    /// in it. Then nothing was stored there: only the word that leads to it is cleared, by the caller.
+    /// Takes `range` out of a node that begins at logical block `first`; gives whether nothing
+    /// would be left in it. Then nothing was stored there: only the word that leads to it is
+    /// cleared, by the caller.
     #[expect(
         clippy::too_many_arguments,
         reason = "a walk down a tree with what it collects"
@@ -393,7 +395,8 @@ impl Radix {
         result.map(|()| is_empty)
     }
 
-    /// Takes `range` out of what a word of a node of `level` leads to; gives that if nothing is left in it.
+    /// Takes `range` out of what a word of a node of `level` leads to; gives that if nothing is
+    /// left in it.
     fn cut_child<M: Memories>(
         &self,
         lines: &mut Lines<'_, M>,

@@ -1,10 +1,10 @@
-//! The cursor: the leaf that a thread slot's operations looked into last, so that reading on costs no
-//! walk.
+//! The cursor: the leaf that a thread slot's operations looked into last, so that reading on costs
+//! no walk.
 //!
-//! It lies in the thread slot, which one operation has at a time. It holds while no node was retired
-//! since before the walk that found the leaf: a leaf that an operation finds through it was in the
-//! tree when the operation began, or was taken out by one that is not over, and stays for the grace
-//! period.
+//! It lies in the thread slot, which one operation has at a time. It holds while no node was
+//! retired since before the walk that found the leaf: a leaf that an operation finds through it was
+//! in the tree when the operation began, or was taken out by one that is not over, and stays for
+//! the grace period.
 
 use vellum_layout::RADIX_WORDS;
 use vellum_media::Memories;

@@ -2,18 +2,18 @@
 //! logical block a level, as many levels as the file needs. The word in the inode leads to the top
 //! node, or to the file's block, if the first is all that it has.
 //!
-//! * Every word [vouches for itself](vellum_layout::TreeWord): one atomic store puts a block into the
-//!   tree, changes its state or takes it out, and nobody needs to trust a node.
-//! * A new node is durable before a word points to it. A tree grows upwards: the old top becomes the
-//!   first word of a new one.
-//! * Readers follow words without locks; writers hold the file's lock. A node that was taken out of a
-//!   tree is freed after a grace period.
+//! * Every word [vouches for itself](vellum_layout::TreeWord): one atomic store puts a block into
+//!   the tree, changes its state or takes it out, and nobody needs to trust a node.
+//! * A new node is durable before a word points to it. A tree grows upwards: the old top becomes
+//!   the first word of a new one.
+//! * Readers follow words without locks; writers hold the file's lock. A node that was taken out of
+//!   a tree is freed after a grace period.
 //! * The cursor: each thread slot remembers the leaf that it was in last ([`Cursor`]).
 //!
-//! Deviations from the study, and why: (1) no undo log for growth, because a node is made whole before
-//! one word links it; (2) words carry a check, where the study's are bare block numbers: a damaged
-//! word is recognised, and a leaf that was used again is not mistaken; (3) the cursor is the thread's
-//! and not the file's: remembering a leaf then writes no line that others read.
+//! Deviations from the study, and why: (1) no undo log for growth, because a node is made whole
+//! before one word links it; (2) words carry a check, where the study's are bare block numbers: a
+//! damaged word is recognised, and a leaf that was used again is not mistaken; (3) the cursor is
+//! the thread's and not the file's: remembering a leaf then writes no line that others read.
 
 mod change;
 mod cursor;

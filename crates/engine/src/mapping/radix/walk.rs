@@ -94,7 +94,8 @@ impl Radix {
         }
     }
 
-    /// Looks up blocks from `logical` on as far as one leaf tells; gives the first block not looked up.
+    /// Looks up blocks from `logical` on as far as one leaf tells; gives the first block not looked
+    /// up.
     pub(super) fn look_up_leaf<M: Memories>(
         &self,
         op: &Op<'_, M>,

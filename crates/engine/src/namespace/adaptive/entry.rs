@@ -107,12 +107,13 @@ impl PathBuffer {
     }
 }
 
-/// Where the paths of names in a directory go on from, in place: the first bytes behind the head in the buffer are its path.
+/// Where the paths of names in a directory go on from, in place: the first bytes behind the head in
+/// the buffer are its path.
 #[derive(Default)]
 pub(crate) struct Above {
     buffer: PathBuffer,
-    /// What the directory said when it was read. Who renames a directory gives it another entry, and its slots are nobody's before this operation
-    /// has ended.
+    /// What the directory said when it was read. Who renames a directory gives it another entry,
+    /// and its slots are nobody's before this operation has ended.
     place: Option<DirPlace>,
     area: Option<AreaLife>,
     len: usize,
@@ -232,11 +233,14 @@ impl<M: Memories> Core<M> {
         Ok((self.word(at) >> 32) as u32)
     }
 
-    /// Checks that names in a directory are in an area that there is: without it, what is not found may be there. Where the area is another one than it
-    /// was, nothing is wrong as long as somebody moves the names there, and says so: they stand still from before the one area
-    /// goes until the directory, and all below it, say that they are in the other one. So whoever finds that they do not stand still, and that the
-    /// directory says what it did, has not met a move. A move waits for those who began before names stood still, so that nobody sees it who has read of the
-    /// directory what is older. Of a directory without a name neither area nor own entry need be there, and it says so before either goes.
+    /// Checks that names in a directory are in an area that there is: without it, what is not found
+    /// may be there. Where the area is another one than it was, nothing is wrong as long as
+    /// somebody moves the names there, and says so: they stand still from before the one area goes
+    /// until the directory, and all below it, say that they are in the other one. So whoever finds
+    /// that they do not stand still, and that the directory says what it did, has not met a move. A
+    /// move waits for those who began before names stood still, so that nobody sees it who has read
+    /// of the directory what is older. Of a directory without a name neither area nor own entry
+    /// need be there, and it says so before either goes.
     pub(super) fn check_area_of(&self, dir: Cachelet) -> Result<()> {
         let ino = self.ino(dir);
         loop {
@@ -339,7 +343,8 @@ impl<M: Memories> Bodies<M> for Adaptive {
 /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
 pub(super) fn is_called<M: Memories>(core: &Core<M>, entry: u64, parent: u64, name: &[u8]) -> bool {
     let at = core.geometry.slot_at(entry);
-    // The path is a line further on, and nothing of the head says so to the processor before it is there.
+    // The path is a line further on, and nothing of the head says so to the processor before it is
+    // there.
     core.pool.prefetch(at + PathEntryHead::PATH);
     let word = core
         .pool

@@ -1,8 +1,9 @@
 //! Evolving: which directories should be roots of areas.
 //!
-//! A round adds up the lookups that were sampled, along the directories above, labels directories by size and renames, and says what should be
-//! done: split a hot directory, merge an area that is small, was not renamed for long and is read less than others, or let a
-//! directory inherit that is most of an area. Sizes are counted along the logs, and only so many in a round.
+//! A round adds up the lookups that were sampled, along the directories above, labels directories
+//! by size and renames, and says what should be done: split a hot directory, merge an area that is
+//! small, was not renamed for long and is read less than others, or let a directory inherit that is
+//! most of an area. Sizes are counted along the logs, and only so many in a round.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ use crate::slots::Op;
 
 /// Slots of names that one round moves at most.
 const MOVED_MAX: u64 = 65_536;
-/// Slots of names that one round counts below directories that it knows, and again in areas; more by those of the last one.
+/// Slots of names that one round counts below directories that it knows, and again in areas; more
+/// by those of the last one.
 const COUNTED_MAX: u64 = 2 * MOVED_MAX;
 
 /// Names below a directory, down to the next roots, and the slots that their entries take.
@@ -94,8 +96,8 @@ impl<M: Memories> Core<M> {
             .filter(|&dir| !self.has_flag(dir, flag::UNLINKED))
     }
 
-    /// The root of the area with this number, if names in the directory with inode `ino` are still in it: an area that went leaves its
-    /// number to another one.
+    /// The root of the area with this number, if names in the directory with inode `ino` are still
+    /// in it: an area that went leaves its number to another one.
     fn key_of_root_over(&self, ino: u64, area: u32) -> Result<DirKey> {
         let _op = self.op_step();
         let root = self
@@ -108,7 +110,8 @@ impl<M: Memories> Core<M> {
         Ok(DirKey::new(root, self.identity_on_pool(root).generation()))
     }
 
-    /// The directories above one, and itself, up to the file system's root; fewer if they change meanwhile.
+    /// The directories above one, and itself, up to the file system's root; fewer if they change
+    /// meanwhile.
     fn upwards(&self, ino: u64) -> impl Iterator<Item = u64> {
         let above = |&ino: &u64| {
             let parent = self.word(self.geometry.slot_at(ino) + Inode::PARENT);
@@ -117,7 +120,8 @@ impl<M: Memories> Core<M> {
         std::iter::successors(Some(ino), above).take(self.geometry.meta_slots() as usize)
     }
 
-    /// What is below the directory with inode `ino`, down to the next roots; more than `most` slots are not all counted.
+    /// What is below the directory with inode `ino`, down to the next roots; more than `most` slots
+    /// are not all counted.
     fn size_below(&self, ino: u64, most: u64) -> Result<Size> {
         let (mut size, mut dirs) = (Size::default(), vec![ino]);
         while let Some(dir) = dirs.pop() {
@@ -223,8 +227,8 @@ impl<'a, M: Memories> Round<'a, M> {
         Ok(Some(size.slots))
     }
 
-    /// What is known of directories, those that were renamed first, then those that are read most; with their sizes, as far as these may be
-    /// counted.
+    /// What is known of directories, those that were renamed first, then those that are read most;
+    /// with their sizes, as far as these may be counted.
     fn look(&mut self) -> Result<Vec<Known>> {
         let core = self.core;
         let mut known = Vec::new();
@@ -292,7 +296,8 @@ impl<'a, M: Memories> Round<'a, M> {
         }
     }
 
-    /// Hot directories that are no roots, the smallest first: where one is in another, that is the one to begin with.
+    /// Hot directories that are no roots, the smallest first: where one is in another, that is the
+    /// one to begin with.
     fn splits(&self, known: &[Known]) -> Vec<Decided> {
         let mut sums = BTreeMap::<u32, (u64, u64)>::new();
         for known in known {
@@ -310,7 +315,8 @@ impl<'a, M: Memories> Round<'a, M> {
         hot
     }
 
-    /// All areas but the first, with the lookups in each, and the average of these, the first one's counted in.
+    /// All areas but the first, with the lookups in each, and the average of these, the first one's
+    /// counted in.
     fn areas(&self) -> Result<(Vec<KnownArea>, u64)> {
         let core = self.core;
         let mut reads = BTreeMap::<u32, u64>::new();
@@ -333,7 +339,8 @@ impl<'a, M: Memories> Round<'a, M> {
                 rounds_since_renamed: since(self.number, status.as_ref()),
             });
         }
-        // Lookups in an area below are lookups in the one above, too, but for those that came between two looks.
+        // Lookups in an area below are lookups in the one above, too, but for those that came
+        // between two looks.
         let reads_of = |number: u32| (reads[&number] as i64).max(0) as u64;
         for area in &mut areas {
             area.reads = reads_of(area.number);
@@ -379,8 +386,8 @@ impl<'a, M: Memories> Round<'a, M> {
     }
 }
 
-/// The directory that inherits an area of so many slots: a large one with over half of these and three quarters of the lookups, where the
-/// rest is small; with its slots.
+/// The directory that inherits an area of so many slots: a large one with over half of these and
+/// three quarters of the lookups, where the rest is small; with its slots.
 fn heir<'k>(
     area: &KnownArea,
     slots: u64,

@@ -1,19 +1,22 @@
-//! The namespace of ADAM, as far as it is built: entries tell their paths from the root of their area on, and
-//! state-maps say which there are. Any directory can be the root of an area of its own: what is below it lies there, down to the next
-//! roots, and is not touched when it is renamed ([`table`], [`moves::set_root`]). Which directories are roots is decided by how they are
-//! used ([`status`], [`evolve`]).
+//! The namespace of ADAM, as far as it is built: entries tell their paths from the root of their
+//! area on, and state-maps say which there are. Any directory can be the root of an area of its
+//! own: what is below it lies there, down to the next roots, and is not touched when it is renamed
+//! ([`table`], [`moves::set_root`]). Which directories are roots is decided by how they are used
+//! ([`status`], [`evolve`]).
 //!
-//! All entries of a directory, those of names that are gone, too, are of the area that the directory's names are in.
+//! All entries of a directory, those of names that are gone, too, are of the area that the
+//! directory's names are in.
 //!
-//! Creation commits with a word of a state-map, removal with an entry's life word, rename with a journal
-//! record (`docs/crash/operations.md`). An entry's log word is durable before its state is: directory
-//! logs are the truth, as with `direct`. What finds a name is a hash table of its area in the pool
-//! ([`tables`]).
+//! Creation commits with a word of a state-map, removal with an entry's life word, rename with a
+//! journal record (`docs/crash/operations.md`). An entry's log word is durable before its state is:
+//! directory logs are the truth, as with `direct`. What finds a name is a hash table of its area in
+//! the pool ([`tables`]).
 //!
-//! Directories are moved with what is below them by copies with the paths that these have from then on ([`moves`]).
+//! Directories are moved with what is below them by copies with the paths that these have from then
+//! on ([`moves`]).
 //!
-//! In a directory whose path has more than 848 bytes paths begin anew, so that they may be as long as there
-//! are directories.
+//! In a directory whose path has more than 848 bytes paths begin anew, so that they may be as long
+//! as there are directories.
 
 mod entry;
 mod evolve;
@@ -63,7 +66,8 @@ fn status_at(geometry: &Geometry) -> u64 {
     prefixes_at(geometry) + prefixes::bytes(geometry)
 }
 
-/// Where the table of prefixes begins among these, behind who holds states and where the blocks of the area table are.
+/// Where the table of prefixes begins among these, behind who holds states and where the blocks of
+/// the area table are.
 fn prefixes_at(geometry: &Geometry) -> u64 {
     let states = states::cell_bytes(geometry);
     (states + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)

@@ -1,26 +1,32 @@
-//! Prefixes: where the directories are that paths from the root led through, so that a whole path costs one probe for
-//! all but its last component.
+//! Prefixes: where the directories are that paths from the root led through, so that a whole path
+//! costs one probe for all but its last component.
 //!
-//! A prefix is found by the hash of its bytes, and is this one, and no other with its hash, because its bytes say so: those in the table,
-//! or, of long prefixes, those in the directory's own entry. It counts with the *version of paths* under which it was found: that changes
-//! whenever a directory is moved or removed, or is searched by fewer from then on ([`crate::namespace::common::changing`]). So what
-//! counts leads to the directory that a walk by components would lead to, through directories that everybody may
-//! search. Nothing about anybody's permission is remembered.
+//! A prefix is found by the hash of its bytes, and is this one, and no other with its hash, because
+//! its bytes say so: those in the table, or, of long prefixes, those in the directory's own entry.
+//! It counts with the *version of paths* under which it was found: that changes whenever a
+//! directory is moved or removed, or is searched by fewer from then on
+//! ([`crate::namespace::common::changing`]). So what counts leads to the directory that a walk by
+//! components would lead to, through directories that everybody may search. Nothing about anybody's
+//! permission is remembered.
 //!
-//! A path that ends in a slash is a prefix itself: so whoever makes a file by its path finds the directory, and changes there what
-//! it would have changed behind a walk.
+//! A path that ends in a slash is a prefix itself: so whoever makes a file by its path finds the
+//! directory, and changes there what it would have changed behind a walk.
 //!
-//! The table is a hint: two prefixes a row, the newer one displaces an older one. What else moves makes nothing of it wrong:
-//! * **Entries** get other places when areas come and go, and other bytes come to lie where they were. The table says nothing of where an
-//!   entry is. Long prefixes ask the directory's inode for it, each time; its slots are nobody's before the operation ends, and no such move gives a
+//! The table is a hint: two prefixes a row, the newer one displaces an older one. What else moves
+//! makes nothing of it wrong:
+//! * **Entries** get other places when areas come and go, and other bytes come to lie where they
+//!   were. The table says nothing of where an entry is. Long prefixes ask the directory's inode for
+//!   it, each time; its slots are nobody's before the operation ends, and no such move gives a
 //!   directory another path from the root.
-//! * **Cachelets** are evicted, and are another file's then. The table names the inode, and the cachelet that it had: that says itself whether it
-//!   still is its ([`Core::is_known_for`]). If it is not, the inode's word leads to the cachelet, as for anybody else.
-//! * **Inodes** are given to other files once their directory was removed, which changes the version. Who saw a version in this operation
-//!   may use until its end what counts with it.
-//! * **Two who keep prefixes in one place**: a prefix is changed by who made its *turn* odd, and whoever finds it so, or another one than
-//!   before, has found nothing. Nobody waits: the other one's prefix is as good a hint. The arena is one process's; if several had
-//!   it, one that died would leave the place unused.
+//! * **Cachelets** are evicted, and are another file's then. The table names the inode, and the
+//!   cachelet that it had: that says itself whether it still is its ([`Core::is_known_for`]). If it
+//!   is not, the inode's word leads to the cachelet, as for anybody else.
+//! * **Inodes** are given to other files once their directory was removed, which changes the
+//!   version. Who saw a version in this operation may use until its end what counts with it.
+//! * **Two who keep prefixes in one place**: a prefix is changed by who made its *turn* odd, and
+//!   whoever finds it so, or another one than before, has found nothing. Nobody waits: the other
+//!   one's prefix is as good a hint. The arena is one process's; if several had it, one that died
+//!   would leave the place unused.
 
 use std::sync::atomic::Ordering;
 
@@ -58,8 +64,8 @@ const FIRST_WORDS: usize = ((LINE_BYTES - BYTES) / 8) as usize;
 /// Longest prefix whose bytes are in the table.
 const KEPT_MAX: usize = KEPT_WORDS * 8;
 
-/// Where a prefix leads: inode slot of the directory (bits 0..32), number of the cachelet that it had, or 0 (32..52), bytes of the
-/// prefix (52..64).
+/// Where a prefix leads: inode slot of the directory (bits 0..32), number of the cachelet that it
+/// had, or 0 (32..52), bytes of the prefix (52..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leads(u64);
 
@@ -106,8 +112,8 @@ impl<'p> Prefix<'p> {
         self.bytes.len() > KEPT_MAX
     }
 
-    /// Whether `is_so` of all its words in the table and the number of each. The last eight bytes are one, so that of prefixes of one length only
-    /// those with the same bytes have the same.
+    /// Whether `is_so` of all its words in the table and the number of each. The last eight bytes
+    /// are one, so that of prefixes of one length only those with the same bytes have the same.
     #[inline(always)]
     fn all_words(self, mut is_so: impl FnMut(usize, u64) -> bool) -> bool {
         if self.is_long() {
@@ -140,8 +146,8 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     rows(geometry) * ROW_BYTES
 }
 
-/// Splits a path from the root into a prefix of two components and more and a plain name behind it; none, if the path ends in a slash,
-/// so that all of it is the prefix.
+/// Splits a path from the root into a prefix of two components and more and a plain name behind it;
+/// none, if the path ends in a slash, so that all of it is the prefix.
 fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let first = path.iter().position(|&byte| byte != b'/')?;
     let last = path.iter().rposition(|&byte| byte == b'/')?;
@@ -192,7 +198,8 @@ impl<M: Memories> Core<M> {
             .or_else(|| self.prefix_in(second, prefix, version))
     }
 
-    /// Puts a prefix in the place of one of another version, or of either; not if somebody else does so.
+    /// Puts a prefix in the place of one of another version, or of either; not if somebody else
+    /// does so.
     fn keep_prefix(&self, prefix: Prefix<'_>, leads: Leads, version: u64) {
         let places = self.prefix_places(prefix);
         let load = |at| self.arena.load(at, Ordering::Acquire);
@@ -218,8 +225,8 @@ impl<M: Memories> Core<M> {
         store(TURN, turn + 2);
     }
 
-    /// Whether the own entry of the directory with inode `dir` tells this path from the root on: its last part, and those of the
-    /// roots above tell the rest.
+    /// Whether the own entry of the directory with inode `dir` tells this path from the root on:
+    /// its last part, and those of the roots above tell the rest.
     fn is_own_path(&self, mut dir: u64, path: &[u8]) -> bool {
         let mut rest = path;
         loop {
@@ -236,7 +243,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The area that a directory's own entry lies in, and what is in front of its path at the end of `path`.
+    /// The area that a directory's own entry lies in, and what is in front of its path at the end
+    /// of `path`.
     fn without_own_path<'p>(&self, dir: u64, path: &'p [u8]) -> Option<(u32, &'p [u8])> {
         let entry = self.place_of_directory(dir).entry();
         if entry == 0 || entry >= self.geometry.meta_slots() {
@@ -266,7 +274,8 @@ impl<M: Memories> Op<'_, M> {
                 return None;
             }
         }
-        // It was not removed before this operation began, so its inode is nobody else's until it ends.
+        // It was not removed before this operation began, so its inode is nobody else's until it
+        // ends.
         if core.is_known_for(told, ino) {
             return Some(told);
         }

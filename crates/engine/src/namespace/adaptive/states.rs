@@ -1,12 +1,14 @@
 //! State-maps: which entries there are.
 //!
-//! A word of a map is of a group of slots, which several thread slots may have slots of, a line of a map of eight groups. Who changes a word
-//! holds its line, until the change is durable: of stores past the cache by two processors the later one is the one behind a fence. A rename,
-//! whose record names the whole word, holds it until the record is retired. A move stores in the cache, and holds it no longer: what
-//! it does is done again after a crash.
+//! A word of a map is of a group of slots, which several thread slots may have slots of, a line of
+//! a map of eight groups. Who changes a word holds its line, until the change is durable: of stores
+//! past the cache by two processors the later one is the one behind a fence. A rename, whose record
+//! names the whole word, holds it until the record is retired. A move stores in the cache, and
+//! holds it no longer: what it does is done again after a crash.
 //!
-//! A creation stores the whole line past the cache, because a part of one takes the medium half as long again. What went there is not read back,
-//! which would wait for the medium (decision 0003): while creations alone change a line, a copy of it stays in the arena.
+//! A creation stores the whole line past the cache, because a part of one takes the medium half as
+//! long again. What went there is not read back, which would wait for the medium (decision 0003):
+//! while creations alone change a line, a copy of it stays in the arena.
 
 use std::sync::atomic::Ordering;
 
@@ -20,7 +22,8 @@ use crate::slots::{Op, pause};
 
 /// Words of a line.
 const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;
-/// Bytes of the arena for each line: who holds it, or 0; in its second half a copy, if [`COPIED`] says so.
+/// Bytes of the arena for each line: who holds it, or 0; in its second half a copy, if [`COPIED`]
+/// says so.
 const CELL_BYTES: u64 = 2 * LINE_BYTES;
 /// Where the copy is in these.
 const COPY: u64 = LINE_BYTES;
@@ -89,7 +92,8 @@ impl<M: Memories> Held<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Pool offset of the word with the state of metadata slot `slot`, which lies in an areas chunk.
+    /// Pool offset of the word with the state of metadata slot `slot`, which lies in an areas
+    /// chunk.
     pub(super) fn states_at(&self, slot: u64) -> u64 {
         self.geometry.meta_at + self.geometry.areas.states_at(slot)
     }
@@ -112,8 +116,9 @@ impl<M: Memories> Core<M> {
 }
 
 impl<'a, M: Memories> Op<'a, M> {
-    /// Holds the lines with the states of one or two entries. They come in the order of their numbers, so that two operations cannot wait for
-    /// each other; who holds one waits for nothing else.
+    /// Holds the lines with the states of one or two entries. They come in the order of their
+    /// numbers, so that two operations cannot wait for each other; who holds one waits for nothing
+    /// else.
     pub(super) fn hold_states(&self, entries: &[u64]) -> Held<'a, M> {
         let core = self.core;
         let cells = || entries.iter().map(|&entry| core.states_cell(entry));

@@ -1,9 +1,11 @@
-//! What is known of how directories are used: samples of lookups in each thread slot's own lines, and from them, and from renames, the
-//! *statuses* of directories (the status trees of ADAM, here a table), by which areas evolve ([`super::evolve`]).
+//! What is known of how directories are used: samples of lookups in each thread slot's own lines,
+//! and from them, and from renames, the *statuses* of directories (the status trees of ADAM, here a
+//! table), by which areas evolve ([`super::evolve`]).
 //!
-//! Every 64th lookup of a thread slot notes its directory, 32 of them at most between two rounds; of more than that each is as likely to be
-//! kept. Nothing of it is stored where other slots' lookups look. The table is a hint: eight statuses a bucket, the directory that is read
-//! least gives way to another one. Only renames and the holder of the background's lease store there.
+//! Every 64th lookup of a thread slot notes its directory, 32 of them at most between two rounds;
+//! of more than that each is as likely to be kept. Nothing of it is stored where other slots'
+//! lookups look. The table is a hint: eight statuses a bucket, the directory that is read least
+//! gives way to another one. Only renames and the holder of the background's lease store there.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +23,8 @@ const SAMPLE_EVERY: u64 = 64;
 /// Samples that a thread slot keeps.
 const SAMPLES: u64 = 32;
 
-/// Bytes of the words for all: the rounds that were begun, the decisions that were noted, where the search for areas to merge goes on.
+/// Bytes of the words for all: the rounds that were begun, the decisions that were noted, where the
+/// search for areas to merge goes on.
 const HEAD_BYTES: u64 = 64;
 const ROUND: u64 = 0;
 const DECISIONS: u64 = 8;
@@ -31,7 +34,8 @@ const CURSOR: u64 = 16;
 const DECISIONS_KEPT: u64 = 256;
 const DECISION_BYTES: u64 = 64;
 
-/// Bytes of a thread slot's samples: the round they are of, how many lookups would have been noted, and 32 directories.
+/// Bytes of a thread slot's samples: the round they are of, how many lookups would have been noted,
+/// and 32 directories.
 const SLOT_BYTES: u64 = 64 + SAMPLES * 8;
 const NOTED: u64 = 8;
 const FIRST_SAMPLE: u64 = 64;
@@ -39,7 +43,8 @@ const FIRST_SAMPLE: u64 = 64;
 /// Bytes of a status, and of those among which a directory has its own.
 const STATUS_BYTES: u64 = 32;
 const BUCKET_BYTES: u64 = 256;
-/// Words of a status: which directory; lookups, halved each round; one more than the round in which it was renamed last.
+/// Words of a status: which directory; lookups, halved each round; one more than the round in which
+/// it was renamed last.
 const KEY: u64 = 0;
 const READS: u64 = 8;
 const RENAMED: u64 = 16;
@@ -150,8 +155,8 @@ impl<M: Memories> Core<M> {
         self.status_word(ROUND)
     }
 
-    /// Begins a round: gives its number, from 1 on, and the directories that were noted since the last one, each with the lookups that it
-    /// stands for.
+    /// Begins a round: gives its number, from 1 on, and the directories that were noted since the
+    /// last one, each with the lookups that it stands for.
     pub(super) fn begin_round(&self) -> (u64, Vec<(DirKey, u64)>) {
         let round = self.rounds();
         let mut sampled = Vec::new();
@@ -202,7 +207,8 @@ impl<M: Memories> Core<M> {
         found.find(|status| status.dir == dir)
     }
 
-    /// The same; from now on something is. Two that do this at once may take each other's: what is lost is a hint.
+    /// The same; from now on something is. Two that do this at once may take each other's: what is
+    /// lost is a hint.
     fn make_status(&self, dir: DirKey) -> u64 {
         if let Some(status) = self.status_of(dir) {
             return status.cell;

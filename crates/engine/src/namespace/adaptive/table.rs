@@ -1,7 +1,8 @@
 //! The area table: which areas there are.
 //!
-//! A line is an area's if its word says so; its root's inode says the same. Both change by one record. Who changes a line holds the
-//! background's lease. The blocks are chained, and found by their numbers through the arena once the chain was followed so far.
+//! A line is an area's if its word says so; its root's inode says the same. Both change by one
+//! record. Who changes a line holds the background's lease. The blocks are chained, and found by
+//! their numbers through the arena once the chain was followed so far.
 
 use std::sync::atomic::Ordering;
 
@@ -169,8 +170,8 @@ impl<M: Memories> Core<M> {
         lines.filter(is_live).collect()
     }
 
-    /// Whether the directory that a line names as the root calls itself the root of this area; none: there is no such directory, of the
-    /// generation that the line says.
+    /// Whether the directory that a line names as the root calls itself the root of this area;
+    /// none: there is no such directory, of the generation that the line says.
     fn has_root(&self, number: u32, line: &AreaLine) -> Option<bool> {
         self.is_inode_slot(line.root).then_some(())?;
         let identity = self.identity_on_pool(line.root);
@@ -226,7 +227,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Settles the table after a crash: areas whose roots have no name any more are nobody's, and so are lines that say nothing sound.
+    /// Settles the table after a crash: areas whose roots have no name any more are nobody's, and
+    /// so are lines that say nothing sound.
     pub(super) fn settle_table(&self, mender: &dyn Mender) -> Result<()> {
         for block in self.table_blocks() {
             mender.claim(block, SLOTS_PER_BLOCK)?;
@@ -288,7 +290,8 @@ impl<M: Memories> Core<M> {
         record_line(record, at, &line, &fields);
     }
 
-    /// Makes `record` what makes an area's line nobody's, and lets the line tell what became of the area.
+    /// Makes `record` what makes an area's line nobody's, and lets the line tell what became of the
+    /// area.
     pub(super) fn record_merged(&self, record: &mut Record, number: u32, merged: &Merged) {
         let Some(at) = self.area_line_at(number) else {
             return;
@@ -324,7 +327,8 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// A line that is nobody's; a further block for it, past the cache and not fenced, if there is none.
+    /// A line that is nobody's; a further block for it, past the cache and not fenced, if there is
+    /// none.
     pub(super) fn take_line(&self, formed: Formed) -> Result<Taken> {
         let core = self.core;
         let blocks = core.table_blocks().count() as u32;

@@ -14,8 +14,8 @@ use crate::times::LAST_NS;
 const RECYCLE_AT_LEAST: u64 = 100;
 
 impl<M: Memories> Op<'_, M> {
-    /// The generation of what the arena knows of a directory's names, if it knows all of them. A miss between
-    /// two equal tokens means that there is no such name.
+    /// The generation of what the arena knows of a directory's names, if it knows all of them. A
+    /// miss between two equal tokens means that there is no such name.
     pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
         let flags = self.core.get(dir, field::FLAGS);
         if flags & flag::TOUCHED == 0 {
@@ -41,8 +41,9 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Adds `count` ([`CHILD_ONE`], with [`MAKING_ONE`] while it is being made) to the children of
-    /// `dir`, unless the directory is being removed: then waits until its name is gone, because after
-    /// *no such directory* nobody may find it, or until it stays. The caller has flagged no name.
+    /// `dir`, unless the directory is being removed: then waits until its name is gone, because
+    /// after *no such directory* nobody may find it, or until it stays. The caller has flagged no
+    /// name.
     pub(crate) fn enter_children(&self, dir: Cachelet, count: u64) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::CHILDREN);
@@ -100,7 +101,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Counts another dead entry in `dir`; gives whether there are so many that they should be recycled.
+    /// Counts another dead entry in `dir`; gives whether there are so many that they should be
+    /// recycled.
     pub(crate) fn count_dead(&self, dir: Cachelet) -> bool {
         let core = self.core;
         let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
@@ -118,9 +120,10 @@ impl<M: Memories> Op<'_, M> {
 
     /// Marks an empty directory as dying, so that nothing more is created in it.
     ///
-    /// A child that is counted and shows no name is being made or was removed. Its end is waited for,
-    /// because after *not empty* nobody may find the directory empty, unless a name went meanwhile.
-    /// Operations on children wait for none outside their directory, so all of these waits end.
+    /// A child that is counted and shows no name is being made or was removed. Its end is waited
+    /// for, because after *not empty* nobody may find the directory empty, unless a name went
+    /// meanwhile. Operations on children wait for none outside their directory, so all of these
+    /// waits end.
     ///
     /// # Errors
     /// [`Error::NotEmpty`].

@@ -1,5 +1,5 @@
-//! Clearing words of directory logs, and compacting these (DirectFS III-G). Runs under the background
-//! lease, outside any operation.
+//! Clearing words of directory logs, and compacting these (DirectFS III-G). Runs under the
+//! background lease, outside any operation.
 
 use std::ops::Range;
 
@@ -45,8 +45,8 @@ impl Clearing {
     }
 }
 
-/// Compacts the log of `dir`, in which `live` words name entries, where 4 KiB of it and a third of it are dead; if it
-/// is urgent, where that frees a block.
+/// Compacts the log of `dir`, in which `live` words name entries, where 4 KiB of it and a third of
+/// it are dead; if it is urgent, where that frees a block.
 pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     core: &Core<M>,
     dir: Cachelet,
@@ -95,12 +95,12 @@ pub(crate) fn extents<M: Memories>(
     log_extents(core, core.ino(dir), core.get(dir, field::ROOT))
 }
 
-/// Replaces a run of extents by as few as its live words need: all but the last one, or the run that
-/// gains most with the blocks there are. Gives whether another call may gain more.
+/// Replaces a run of extents by as few as its live words need: all but the last one, or the run
+/// that gains most with the blocks there are. Gives whether another call may gain more.
 fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<bool> {
     let mut old = extents(core, dir)?;
-    // Claims go to the last one. Whoever claimed a word of another one has written it once those who
-    // run now have ended.
+    // Claims go to the last one. Whoever claimed a word of another one has written it once those
+    // who run now have ended.
     let Some((last, _)) = old.pop() else {
         return Ok(false);
     };

@@ -1,13 +1,14 @@
 //! Evicting cachelets (DirectFS III-G): a hand goes round all of them (first in, first out, with a
 //! second chance), lets the namespace forget names that were not used lately, and gives up the
-//! cachelets that nothing refers to. Only when names or cachelets become scarce, of which a namespace that refers to none of them lets few be
-//! made before that ([`crate::namespace::Namespace::cachelets_kept`]).
+//! cachelets that nothing refers to. Only when names or cachelets become scarce, of which a
+//! namespace that refers to none of them lets few be made before that
+//! ([`crate::namespace::Namespace::cachelets_kept`]).
 //!
-//! Runs under the background lease, outside any operation. A cachelet is found through names (whoever
-//! keeps it there holds a reference), through references or through its inode: finding it that way
-//! clears *evicting*; a name that only tells where it was does not lead to one that is marked. If
-//! the flag still stands after a grace period, nobody used the cachelet since, and *evicted* makes
-//! that final in one compare-and-swap.
+//! Runs under the background lease, outside any operation. A cachelet is found through names
+//! (whoever keeps it there holds a reference), through references or through its inode: finding it
+//! that way clears *evicting*; a name that only tells where it was does not lead to one that is
+//! marked. If the flag still stands after a grace period, nobody used the cachelet since, and
+//! *evicted* makes that final in one compare-and-swap.
 
 use std::sync::atomic::Ordering;
 
@@ -52,8 +53,8 @@ pub(crate) fn evict<M: Memories>(
     if last == 0 {
         return Ok(0);
     }
-    // In a hurry the hand goes round twice, and the second time there are no second chances: lookups
-    // beside it could go on giving them.
+    // In a hurry the hand goes round twice, and the second time there are no second chances:
+    // lookups beside it could go on giving them.
     let once = last.div_ceil(ROUND);
     let rounds = if urgent { 2 * once } else { 1 };
     let mut given_back = 0;
@@ -114,7 +115,8 @@ fn evict_round<M: Memories>(
     read.map(|()| doomed.len() as u64)
 }
 
-/// Whether a cachelet is that of a directory whose names are known, and without a second chance left.
+/// Whether a cachelet is that of a directory whose names are known, and without a second chance
+/// left.
 pub(crate) fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
     let warm = if strict { 0 } else { flag::TOUCHED };
     core.ino(dir) != 0

@@ -17,8 +17,8 @@ use crate::sites;
 use crate::slots::{Op, Tally};
 use crate::times::Times;
 
-/// What a creation has taken; gives everything back if it ends early. Nobody went by its name, which
-/// did not exist.
+/// What a creation has taken; gives everything back if it ends early. Nobody went by its name,
+/// which did not exist.
 pub(crate) struct Making<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
     dir: Cachelet,
@@ -72,9 +72,9 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         Ok(())
     }
 
-    /// Writes the inode that was taken, and fills its cachelet; gives that, and the generation. Past the
-    /// cache, not fenced. In a `state` other than live it becomes that later, and the cachelet is locked
-    /// until then ([`Core::unlock_made`]).
+    /// Writes the inode that was taken, and fills its cachelet; gives that, and the generation.
+    /// Past the cache, not fenced. In a `state` other than live it becomes that later, and the
+    /// cachelet is locked until then ([`Core::unlock_made`]).
     pub(crate) fn write_inode(
         &mut self,
         new: &NewInode<'_>,
@@ -186,8 +186,8 @@ impl<M: Memories> Op<'_, M> {
             ..Inode::default()
         };
         inode.checksum = inode.expected_checksum(ino);
-        // The cachelet is whole before the inode names it: whoever comes by the inode's number finds
-        // this one and makes no other.
+        // The cachelet is whole before the inode names it: whoever comes by the inode's number
+        // finds this one and makes no other.
         core.set(cachelet, field::IDENTITY, inode.identity);
         core.set(cachelet, field::OWNER, inode.owner);
         core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
@@ -227,8 +227,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The cachelet of the inode that a name stands for. The caller sees to it that entry and inode do
-    /// not change. A directory is where its parent says, so no path comes back to where it was.
+    /// The cachelet of the inode that a name stands for. The caller sees to it that entry and inode
+    /// do not change. A directory is where its parent says, so no path comes back to where it was.
     pub(crate) fn load_named(&self, named: &Named) -> Result<Cachelet> {
         let core = self.core;
         let damaged = |what| Error::damaged(what, named.entry);

@@ -60,8 +60,9 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
-    /// them durable, and recovery recounts links anyway. An opening after a close does not: but this thread
-    /// may come to no fence before another one closes the pool, which so has to know of the file.
+    /// them durable, and recovery recounts links anyway. An opening after a close does not: but
+    /// this thread may come to no fence before another one closes the pool, which so has to know of
+    /// the file.
     pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
         let core = self.core;
         let change = self.begin_change(target);
@@ -78,8 +79,9 @@ impl<M: Memories> Op<'_, M> {
         change.show(None, ctime);
     }
 
-    /// A name of `victim` is gone, which held `name_refs` references, and counted out, so that `left` are left: at zero the rest is
-    /// left to the background (or, while it is open, to the last close).
+    /// A name of `victim` is gone, which held `name_refs` references, and counted out, so that
+    /// `left` are left: at zero the rest is left to the background (or, while it is open, to the
+    /// last close).
     pub(crate) fn name_gone(&self, victim: Cachelet, left: u64, now: i64, name_refs: u64) {
         let core = self.core;
         if left > 0 {
@@ -99,8 +101,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Notes that an open file has no name left, for whoever looks at the pool after a crash. Recovery
-    /// finds out by itself, so this need not arrive.
+    /// Notes that an open file has no name left, for whoever looks at the pool after a crash.
+    /// Recovery finds out by itself, so this need not arrive.
     fn make_orphan(&self, victim: Cachelet) {
         let core = self.core;
         let at = core.inode_at(victim);

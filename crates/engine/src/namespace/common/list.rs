@@ -82,15 +82,15 @@ struct Listing {
     range: ListRange,
     /// Cookie of the last entry met.
     last_cookie: u64,
-    /// Extent and word right behind the last entry that was given, and no further: words beyond that
-    /// name nothing now may do so when the listing goes on.
+    /// Extent and word right behind the last entry that was given, and no further: words beyond
+    /// that name nothing now may do so when the listing goes on.
     resume: (u64, u64),
     saw_dead: bool,
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take. Gives what
-    /// [`crate::namespace::Namespace::list`] does.
+    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take.
+    /// Gives what [`crate::namespace::Namespace::list`] does.
     pub(crate) fn list<B: Bodies<M>>(
         &self,
         dir: Cachelet,
@@ -103,7 +103,8 @@ impl<M: Memories> Op<'_, M> {
         // A listing before this one may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
-        // Once a mount, by the first complete listing or when the index is built; where these met damage, each time.
+        // Once a mount, by the first complete listing or when the index is built; where these met
+        // damage, each time.
         let flags = core.get(dir, field::FLAGS);
         if flags & flag::UNLINKED != 0 {
             // It was empty when it was removed; what its log still leads to is dead.
@@ -288,8 +289,9 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Reads the line of the log with the word at `at`. What it names, and is there, will survive: a creation that
-    /// is under way may have stored what makes its name exist without having made it durable.
+    /// Reads the line of the log with the word at `at`. What it names, and is there, will survive:
+    /// a creation that is under way may have stored what makes its name exist without having made
+    /// it durable.
     fn durable_line<B: Bodies<M>>(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
         let core = self.core;
         let at = at - at % LINE_BYTES;

@@ -327,7 +327,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(self.last_of_extent::<B>(full.extent(), &head)? + 1)
     }
 
-    /// The cookie of the last entry that an extent's words name; its base cookie, or one less, if they name none.
+    /// The cookie of the last entry that an extent's words name; its base cookie, or one less, if
+    /// they name none.
     fn last_of_extent<B: Bodies<M>>(&self, extent: u64, head: &LogExtentHead) -> Result<u64> {
         let core = self.core;
         let at = core.geometry.slot_at(extent) + head.kind().words_at();
@@ -342,7 +343,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The last cookie that was given in a directory; see [`crate::namespace::Namespace::last_cookie`].
+    /// The last cookie that was given in a directory; see
+    /// [`crate::namespace::Namespace::last_cookie`].
     pub(crate) fn last_cookie<B: Bodies<M>>(&self, dir: Cachelet) -> Result<u64> {
         let core = self.core;
         let tail = Tail(core.get(dir, field::TAIL));

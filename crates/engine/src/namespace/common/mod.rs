@@ -28,7 +28,8 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether any of some bytes is this one. Paths are so short that what searches from an aligned byte on has hardly begun when they end.
+/// Whether any of some bytes is this one. Paths are so short that what searches from an aligned
+/// byte on has hardly begun when they end.
 #[inline]
 pub(crate) fn has_byte(bytes: &[u8], byte: u8) -> bool {
     any_of_chunks::<16>(bytes, byte)
@@ -36,7 +37,8 @@ pub(crate) fn has_byte(bytes: &[u8], byte: u8) -> bool {
         .unwrap_or_else(|| bytes.contains(&byte))
 }
 
-/// The same, by so many at once, of which the last ones have been compared before; `None`: there are fewer.
+/// The same, by so many at once, of which the last ones have been compared before; `None`: there
+/// are fewer.
 #[inline]
 fn any_of_chunks<const N: usize>(bytes: &[u8], byte: u8) -> Option<bool> {
     let last = bytes.last_chunk::<N>()?;
@@ -67,11 +69,12 @@ pub(crate) trait Bodies<M: Memories>: Sync {
     /// Room for an entry and its name.
     type Buffer: Default;
 
-    /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that whoever
-    /// goes by them has to make them durable first.
+    /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that
+    /// whoever goes by them has to make them durable first.
     const ARE_TRUTH: bool;
 
-    /// Checks that names in `dir` may be where they are, as far as something beside its log says so.
+    /// Checks that names in `dir` may be where they are, as far as something beside its log says
+    /// so.
     ///
     /// # Errors
     /// Damaged media.
@@ -79,8 +82,9 @@ pub(crate) trait Bodies<M: Memories>: Sync {
         Ok(())
     }
 
-    /// Whether there is an entry at metadata slot `entry`, which a word of a log names: where it is not the word that
-    /// makes a name exist, it may be one that is being made. Where there is none nothing else may be asked.
+    /// Whether there is an entry at metadata slot `entry`, which a word of a log names: where it is
+    /// not the word that makes a name exist, it may be one that is being made. Where there is none
+    /// nothing else may be asked.
     fn is_there(core: &Core<M>, entry: u64) -> bool;
 
     /// Flushes what says so, where that is not the log's word.

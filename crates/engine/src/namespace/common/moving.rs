@@ -78,7 +78,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Lets listings of `dir` know, before they can miss the old entry, that a name of it gets another one.
+    /// Lets listings of `dir` know, before they can miss the old entry, that a name of it gets
+    /// another one.
     fn note_replaced(&self, dir: Cachelet) {
         if !self.core.has_flag(dir, flag::REPLACED) {
             self.core.raise_flag(dir, flag::REPLACED);
@@ -114,8 +115,8 @@ impl<M: Memories> Op<'_, M> {
         i64::from(is_dir && rename.from_dir != rename.to_dir)
     }
 
-    /// Begins the change of one or two files that are moved. Their locks come in the order of their numbers, so
-    /// that two renames cannot wait for each other; whoever has one waits for no name.
+    /// Begins the change of one or two files that are moved. Their locks come in the order of their
+    /// numbers, so that two renames cannot wait for each other; whoever has one waits for no name.
     pub(crate) fn begin_moving(&self, file: Cachelet, other: Option<Cachelet>) -> Moved<'_, M> {
         let (first, second) = match other {
             Some(other) if other.0 < file.0 => (other, Some(file)),

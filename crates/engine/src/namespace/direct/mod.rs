@@ -1,4 +1,5 @@
-//! The namespace of DirectFS: entries with their names, which the words of directory logs make exist.
+//! The namespace of DirectFS: entries with their names, which the words of directory logs make
+//! exist.
 //!
 //! Creation and removal commit with one 8-byte store each, rename with a journal record
 //! (`docs/crash/operations.md`).

@@ -44,7 +44,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// The same for a change of `dir`: where the log ends and how many names there are is known, too.
+    /// The same for a change of `dir`: where the log ends and how many names there are is known,
+    /// too.
     ///
     /// # Errors
     /// Names cannot be read, so that neither could be found out.
@@ -65,7 +66,8 @@ impl<M: Memories> Op<'_, M> {
     fn build_index<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         if core.has_flag(dir, flag::UNLINKED) {
-            // It was empty when it was removed. What its log still leads to is dead, and may be of an area that is no more.
+            // It was empty when it was removed. What its log still leads to is dead, and may be of
+            // an area that is no more.
             return Ok(());
         }
         let again = core.has_flag(dir, flag::COUNTED);
@@ -119,7 +121,8 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let (owner, entry) = (core.ino(dir), logged.word.entry());
         if !S::is_there(core, entry) {
-            // Being made: its pair is in the index already, or will be, and go again, because the index was incomplete.
+            // Being made: its pair is in the index already, or will be, and go again, because the
+            // index was incomplete.
             return Ok(());
         }
         let body = S::read(core, entry, owner, buffer)?;

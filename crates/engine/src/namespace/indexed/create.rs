@@ -49,10 +49,12 @@ impl Spot {
     }
 }
 
-/// Places, `(at, len)` each, that an operation stores to once it has drafted an entry; those without length are none.
+/// Places, `(at, len)` each, that an operation stores to once it has drafted an entry; those
+/// without length are none.
 pub(crate) type StoredNext = [(u64, u64); 3];
 
-/// That a name is not in a directory whose part of the index is complete: the token of that, and what the index knows of it.
+/// That a name is not in a directory whose part of the index is complete: the token of that, and
+/// what the index knows of it.
 type Absent<S, M> = (u64, Option<<<S as Entries<M>>::Index as Index<M>>::Absence>);
 
 impl<M: Memories> Op<'_, M> {
@@ -192,7 +194,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(draft)
     }
 
-    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is `next`.
+    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is
+    /// `next`.
     fn place_entry<S: Entries<M>>(
         &self,
         site: Site,
@@ -223,8 +226,8 @@ impl<M: Memories> Op<'_, M> {
         self.core.free_slots(draft.entry, draft.slots);
     }
 
-    /// Makes the name of an entry that was written exist, durably: the commit point of creation. Listings may show
-    /// the name before its pair is readable, so lookups of it wait already.
+    /// Makes the name of an entry that was written exist, durably: the commit point of creation.
+    /// Listings may show the name before its pair is readable, so lookups of it wait already.
     fn commit_draft<S: Entries<M>>(
         &self,
         steps: [Site; 3],

@@ -1,4 +1,5 @@
-//! Evicting names (DirectFS III-G): those of directories that were not searched lately leave the index.
+//! Evicting names (DirectFS III-G): those of directories that were not searched lately leave the
+//! index.
 //!
 //! A directory that was searched since the hand of eviction last came by is passed over once, any
 //! other loses its part of the index, so that nothing refers to the cachelets of its files.

@@ -1,7 +1,8 @@
 //! What an index of names is: (directory, name) to (entry, file), a *pair* for each name.
 //!
-//! A name's state is in its pair: unreadable while it is being created, *deleting* and *renaming* while that is being made durable. Where pairs
-//! lie, and what a lookup costs, is the index's: see [`super::buckets`] for the one in DRAM.
+//! A name's state is in its pair: unreadable while it is being created, *deleting* and *renaming*
+//! while that is being made durable. Where pairs lie, and what a lookup costs, is the index's: see
+//! [`super::buckets`] for the one in DRAM.
 
 use vellum_layout::{FileKind, mix};
 use vellum_media::Memories;
@@ -162,10 +163,12 @@ pub(crate) trait Index<M: Memories>: Sized {
     /// Loads a pair again; `None` if it is another's now.
     fn reload(core: &Core<M>, pair: Pair) -> Option<Pair>;
 
-    /// The same; `None`, too, if it does not lead to `cachelet`, which [`Self::cachelet`] gave, any more.
+    /// The same; `None`, too, if it does not lead to `cachelet`, which [`Self::cachelet`] gave, any
+    /// more.
     fn reload_of(core: &Core<M>, pair: Pair, cachelet: Cachelet) -> Option<Pair>;
 
-    /// The cachelet of a pair's file; loads it at the first access. `None`: the pair changed, look again.
+    /// The cachelet of a pair's file; loads it at the first access. `None`: the pair changed, look
+    /// again.
     fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>>;
 
     /// Replaces the flags of a pair, if it is still as found.
@@ -175,8 +178,8 @@ pub(crate) trait Index<M: Memories>: Sized {
     /// readable, its being new), before any later store of this thread can be seen.
     fn hold(core: &Core<M>, pair: Pair);
 
-    /// Gives a pair that the caller's flag protects another entry of the same name. `value` still has the flag:
-    /// without it the pair could be anybody's before the entry is stored.
+    /// Gives a pair that the caller's flag protects another entry of the same name. `value` still
+    /// has the flag: without it the pair could be anybody's before the entry is stored.
     fn set(core: &Core<M>, pair: Pair, entry: u64, value: ValueWord);
 
     /// Gives a pair that the caller's flag protects another value, by a single store: with it the

@@ -1,9 +1,10 @@
-//! Namespaces with an index of names over per-directory logs of entries in the pool: that of DirectFS, and as far as
-//! it is built that of ADAM.
+//! Namespaces with an index of names over per-directory logs of entries in the pool: that of
+//! DirectFS, and as far as it is built that of ADAM.
 //!
 //! No directory is ever locked. A name's state is in its pair of the index: unreadable while it is
-//! being created, *deleting* and *renaming* while that is being made durable. How entries lie on the pool,
-//! and which store makes a name exist, is for [`Entries`] to say; where pairs are, for [`Index`].
+//! being created, *deleting* and *renaming* while that is being made durable. How entries lie on
+//! the pool, and which store makes a name exist, is for [`Entries`] to say; where pairs are, for
+//! [`Index`].
 //!
 //! Deviations from DirectFS, and why:
 //! * Flags are in the index pair instead of the cachelet: hard links share a cachelet, but a flag
@@ -40,8 +41,8 @@ use crate::namespace::{
 use crate::slots::{Op, pause};
 use index::{Index, Pair, ValueWord};
 
-/// How the entries of a namespace lie on the pool, and what makes their names exist. Life word, target, cookie,
-/// directory and generation are in the same places whatever the namespace.
+/// How the entries of a namespace lie on the pool, and what makes their names exist. Life word,
+/// target, cookie, directory and generation are in the same places whatever the namespace.
 pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// Keeps what a record names from others, as far as the names' own flags do not.
     type Held<'a>
@@ -56,13 +57,15 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
 
     /// The chunks that entries lie in.
     const KIND: ChunkKind;
-    /// Entries tell where their directory is, so that moving one that is not empty may take more than a record.
+    /// Entries tell where their directory is, so that moving one that is not empty may take more
+    /// than a record.
     const TELL_PATHS: bool;
 
     /// Whether names in `dir` tell where it is.
     fn tell_where(core: &Core<M>, dir: Cachelet) -> bool;
 
-    /// Whether entries of names that are gone from `dir` would be left where they do not belong if it were moved into `to`.
+    /// Whether entries of names that are gone from `dir` would be left where they do not belong if
+    /// it were moved into `to`.
     ///
     /// # Errors
     /// Damaged media.
@@ -94,7 +97,8 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// See [`Namespace::give_up`].
     fn give_up(core: &Core<M>, dir: Cachelet);
 
-    /// Notes that a file has another name, which is durable; if it is a directory, no names are made in it before this returns.
+    /// Notes that a file has another name, which is durable; if it is a directory, no names are
+    /// made in it before this returns.
     fn moved(_core: &Core<M>, _file: Cachelet) {}
 
     /// Frees what the index has of a removed directory, which nobody looks into any more.
@@ -117,8 +121,9 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
 
-    /// Reads what entries in `dir` take over from there, if that is not what was read already. It stays so for the operation, once a child of the
-    /// operation's is counted there: until then, an empty directory may be renamed.
+    /// Reads what entries in `dir` take over from there, if that is not what was read already. It
+    /// stays so for the operation, once a child of the operation's is counted there: until then, an
+    /// empty directory may be renamed.
     ///
     /// # Errors
     /// Damaged media.
@@ -127,7 +132,8 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// Slots that an entry called `name` takes.
     fn slots_for(above: &Self::Above, name: Name<'_>) -> u64;
 
-    /// Writes an entry of the file with this target word and generation. Past the cache, not fenced.
+    /// Writes an entry of the file with this target word and generation. Past the cache, not
+    /// fenced.
     fn write_entry(
         op: &Op<'_, M>,
         above: (Cachelet, &mut Self::Above),
@@ -137,23 +143,26 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
         now: i64,
     ) -> Result<Draft>;
 
-    /// Stores the log word of an entry that was written, if it takes more than that for the name to exist. Past the cache, not fenced.
+    /// Stores the log word of an entry that was written, if it takes more than that for the name to
+    /// exist. Past the cache, not fenced.
     fn log_entry(_op: &Op<'_, M>, _word: Site, _draft: &Draft) -> bool {
         false
     }
 
-    /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its log
-    /// word unless `is_logged`, that durable.
+    /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its
+    /// log word unless `is_logged`, that durable.
     fn commit_entry(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft, is_logged: bool);
 
-    /// Makes `record` what gives files the names of entries that were written, under the fence that commits it.
+    /// Makes `record` what gives files the names of entries that were written, under the fence that
+    /// commits it.
     fn record<'a>(
         op: &Op<'a, M>,
         record: &mut Record,
         drafts: &[(&Draft, Cachelet)],
     ) -> Self::Held<'a>;
 
-    /// Makes entries nothing that are dead and that no log names, so that their slots can be used again.
+    /// Makes entries nothing that are dead and that no log names, so that their slots can be used
+    /// again.
     fn clear(op: &Op<'_, M>, entries: &[(u64, u64)]);
 
     /// Checks, where nothing changes, what else an entry says of the name that was read last.
@@ -200,7 +209,8 @@ impl<'a> Name<'a> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Fails where names in `dir` stand still because of a move. Whoever was let through is waited for by the mover.
+    /// Fails where names in `dir` stand still because of a move. Whoever was let through is waited
+    /// for by the mover.
     fn check_change<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         if S::TELL_PATHS && self.core.has_flag(dir, flag::STILL) {
             return Err(Error::First(First::Wait));
@@ -222,8 +232,8 @@ impl<M: Memories> Op<'_, M> {
             match S::Index::find::<S>(core, dir, name) {
                 Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
-                // One that is not readable stands for a miss: it may be a creation that will be taken
-                // back, because the name exists and only its pair was evicted.
+                // One that is not readable stands for a miss: it may be a creation that will be
+                // taken back, because the name exists and only its pair was evicted.
                 _ if token.is_some() && self.index_token(dir) == token => {
                     // A name that cannot be read may be this one.
                     self.check_media()?;

@@ -14,7 +14,8 @@ use crate::namespace::common::compact::{Clearing, compact_where_due, extents};
 use crate::namespace::common::log::{Logged, scan_log};
 use crate::sites;
 
-/// Frees the dead entries of `dir`; compacts its log where that is due, or frees a block and is urgent.
+/// Frees the dead entries of `dir`; compacts its log where that is due, or frees a block and is
+/// urgent.
 pub(super) fn recycle<M: Memories, S: Entries<M>>(
     core: &Core<M>,
     dir: Cachelet,
@@ -42,8 +43,8 @@ pub(super) fn recycle<M: Memories, S: Entries<M>>(
         }
         Ok(())
     })?;
-    // The last word stays, dead or not: the next mount finds the tail behind it, so that no cookie is
-    // given twice.
+    // The last word stays, dead or not: the next mount finds the tail behind it, so that no cookie
+    // is given twice.
     if words
         .last()
         .is_some_and(|logged: &Logged| logged.at == last)

@@ -92,7 +92,8 @@ impl<M: Memories> Op<'_, M> {
         match self.check_rename(rename, ends.source, target, allow) {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
             Ok(true) => return Err(Error::First(First::Move)),
-            // An answer holds for both names at once, and for the directories that they were in then.
+            // An answer holds for both names at once, and for the directories that they were in
+            // then.
             _ if !self.are_there::<S>(&ends) => return Ok(false),
             answer => return answer.map(|_| true),
         }
@@ -114,8 +115,9 @@ impl<M: Memories> Op<'_, M> {
         renamed
     }
 
-    /// Whether it may be tried without anything first: directories that are moved, and whose names tell where, are empty, as far as is
-    /// known, or prepared. One that will not give way to a directory with names is told so in any case.
+    /// Whether it may be tried without anything first: directories that are moved, and whose names
+    /// tell where, are empty, as far as is known, or prepared. One that will not give way to a
+    /// directory with names is told so in any case.
     fn is_prepared<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -204,8 +206,9 @@ impl<M: Memories> Op<'_, M> {
         Ok(Some((flagged, kept)))
     }
 
-    /// Keeps those of `files`, which are moved into the directories beside them, empty that are directories whose names tell where
-    /// they are, as if they were being removed, but for those that are prepared.
+    /// Keeps those of `files`, which are moved into the directories beside them, empty that are
+    /// directories whose names tell where they are, as if they were being removed, but for those
+    /// that are prepared.
     ///
     /// # Errors
     /// One is not empty.
@@ -479,8 +482,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Applies and retires a committed record that moves files. Listings that begin while its stores
-    /// are under way wait, because an earlier one may have seen some of them.
+    /// Applies and retires a committed record that moves files. Listings that begin while its
+    /// stores are under way wait, because an earlier one may have seen some of them.
     ///
     /// Between the locked instructions that say so lies everything that goes past the cache: each
     /// of them would wait for what was stored so before it.
@@ -535,8 +538,8 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
-    /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory has
-    /// not changed.
+    /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory
+    /// has not changed.
     pub(super) fn discard_later<S: Entries<M>>(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;

@@ -37,8 +37,8 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// Reads the log of the directory with inode number `ino`; `go_on` decides whether what cannot be read is
-    /// done without.
+    /// Reads the log of the directory with inode number `ino`; `go_on` decides whether what cannot
+    /// be read is done without.
     pub(super) fn read<M: Memories>(
         core: &Core<M>,
         ino: u64,
@@ -160,7 +160,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// The same for a change of `dir`: where its log ends and how many names there are is known, too.
+    /// The same for a change of `dir`: where its log ends and how many names there are is known,
+    /// too.
     ///
     /// # Errors
     /// Names cannot be read, so that neither could be found out.
@@ -203,8 +204,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Makes a tree of the names that are there; gives its topmost node. The directory is marked where that is
-    /// damaged.
+    /// Makes a tree of the names that are there; gives its topmost node. The directory is marked
+    /// where that is damaged.
     fn plant(&self, dir: Cachelet, told: &Told) -> Result<u64> {
         let core = self.core;
         let mut top = 0;

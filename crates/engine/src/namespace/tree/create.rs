@@ -1,4 +1,5 @@
-//! Creation and hard links: a record is appended, and counts together with the inode that it is about.
+//! Creation and hard links: a record is appended, and counts together with the inode that it is
+//! about.
 
 use vellum_layout::{Inode, InodeState, LinksWord, NameRecord, RecordKind, TargetWord};
 use vellum_media::{Memories, Persistent};
@@ -153,7 +154,8 @@ impl Tree {
 }
 
 impl<'a, M: Memories> Names<'_, 'a, M> {
-    /// Lets lookups find a name that is durable, and for which they waited until all that it tells of was known.
+    /// Lets lookups find a name that is durable, and for which they waited until all that it tells
+    /// of was known.
     pub(super) fn show(&self, op: &Op<'a, M>, name: Name<'_>) {
         if let Some((at, leaf)) = op.core.radix_find(self.dir, name) {
             op.core.radix_set(at, leaf.quiet());

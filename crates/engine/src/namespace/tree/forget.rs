@@ -1,7 +1,8 @@
 //! Evicting names: directories that were not searched lately lose their trees.
 //!
-//! A directory stops being *indexed*, and its generation grows, before its tree goes. A miss counts only between
-//! two equal tokens (`index_token`), and whoever changes names holds them, and looks whether they are known.
+//! A directory stops being *indexed*, and its generation grows, before its tree goes. A miss counts
+//! only between two equal tokens (`index_token`), and whoever changes names holds them, and looks
+//! whether they are known.
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
-//! Listing a directory: its log in order, of which those names are given that are in the tree. So cookies
-//! ascend, and every name that is there throughout is given once.
+//! Listing a directory: its log in order, of which those names are given that are in the tree. So
+//! cookies ascend, and every name that is there throughout is given once.
 //!
-//! A log is copied under the listing's feet without harm: what it reads stays until it ends, and leads on to
-//! what was not copied.
+//! A log is copied under the listing's feet without harm: what it reads stays until it ends, and
+//! leads on to what was not copied.
 
 use vellum_layout::{LogOwner, LogPlace, NameRecord, RecordKind, Recorded, TargetWord};
 use vellum_media::Memories;
@@ -37,7 +37,8 @@ struct Listing {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// The last cookie that was given in a directory; see [`crate::namespace::Namespace::last_cookie`].
+    /// The last cookie that was given in a directory; see
+    /// [`crate::namespace::Namespace::last_cookie`].
     pub(super) fn last_cookie_of_tree(&self, dir: Cachelet) -> Result<u64> {
         self.ensure_tree_counted(dir)?;
         let next = self.core.get(dir, field::NEXT_COOKIE);
@@ -46,8 +47,8 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl Tree {
-    /// Lists names with cookies in `range`; stops before the one that `each` does not take. Gives what
-    /// [`crate::namespace::Namespace::list`] does.
+    /// Lists names with cookies in `range`; stops before the one that `each` does not take. Gives
+    /// what [`crate::namespace::Namespace::list`] does.
     pub(super) fn list_names<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,

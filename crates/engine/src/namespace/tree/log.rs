@@ -220,12 +220,13 @@ impl Told {
     }
 }
 
-/// The names of a directory while nobody else changes them. Records are appended here, because behind the tail there is
-/// room for one writer: as NOVA holds the inode's lock.
+/// The names of a directory while nobody else changes them. Records are appended here, because
+/// behind the tail there is room for one writer: as NOVA holds the inode's lock.
 ///
-/// The lock is in the cachelet's word of the tail and names the thread slot. Whoever holds those of two
-/// directories took them in the order of their cachelets, and waits for a third only in [`crate::namespace`]'s common
-/// steps that hold none: a removal waits for creations in the directory that it removes, which wait for no names.
+/// The lock is in the cachelet's word of the tail and names the thread slot. Whoever holds those of
+/// two directories took them in the order of their cachelets, and waits for a third only in
+/// [`crate::namespace`]'s common steps that hold none: a removal waits for creations in the
+/// directory that it removes, which wait for no names.
 pub(super) struct Names<'o, 'a, M: Memories> {
     pub(super) op: &'o Op<'a, M>,
     pub(super) dir: Cachelet,
@@ -323,8 +324,8 @@ impl<M: Memories> Names<'_, '_, M> {
         self.end
     }
 
-    /// Sees to it that `bytes` of records have room behind the tail, in one block; `spare` blocks stay free.
-    /// No draft is there yet.
+    /// Sees to it that `bytes` of records have room behind the tail, in one block; `spare` blocks
+    /// stay free. No draft is there yet.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -394,7 +395,8 @@ impl<M: Memories> Names<'_, '_, M> {
             .write_through(site, core.geometry.slot_at(slot), &line);
     }
 
-    /// Writes a record behind the tail and the drafts before; there is room. Past the cache, not fenced.
+    /// Writes a record behind the tail and the drafts before; there is room. Past the cache, not
+    /// fenced.
     pub(super) fn draft(&mut self, site: Site, told: &Told, name: &[u8]) -> Draft {
         let core = self.op.core;
         let place = self.end;

@@ -1,22 +1,24 @@
-//! The namespace of NOVA (Xu and Swanson, FAST 2016), to compare others with: a log for each directory on the
-//! pool, a radix tree for each directory in DRAM.
+//! The namespace of NOVA (Xu and Swanson, FAST 2016), to compare others with: a log for each
+//! directory on the pool, a radix tree for each directory in DRAM.
 //!
-//! A change appends a record to the directory's log, and counts when a journal record has moved the log's
-//! tail together with the inode that it is about ([`create`], [`remove`], [`rename`]): names and inodes never
-//! disagree. The tree finds the record of a name, the record names the inode. Trees are built at a
-//! directory's first access, from its log ([`build`]); a log of which less than half is alive is copied
-//! ([`recycle`]).
+//! A change appends a record to the directory's log, and counts when a journal record has moved the
+//! log's tail together with the inode that it is about ([`create`], [`remove`], [`rename`]): names
+//! and inodes never disagree. The tree finds the record of a name, the record names the inode.
+//! Trees are built at a directory's first access, from its log ([`build`]); a log of which less
+//! than half is alive is copied ([`recycle`]).
 //!
-//! Changes of a directory's names exclude each other ([`log::Names`]), as under the kernel's inode lock in
-//! NOVA: a log with one tail has one writer. Lookups and listings take no lock.
+//! Changes of a directory's names exclude each other ([`log::Names`]), as under the kernel's inode
+//! lock in NOVA: a log with one tail has one writer. Lookups and listings take no lock.
 //!
 //! Different from NOVA, and why:
-//! * One redo record of the thread slot where NOVA journals and then stores; where no inode is new it is bound to
-//!   the log's record by a witness, which saves a fence.
-//! * A radix tree of 16 ways whose leaves lie as high as they can, instead of one of 64 ways over the whole
-//!   hash: a directory of ten names would take 20 KiB. Names whose hashes are equal are two names.
+//! * One redo record of the thread slot where NOVA journals and then stores; where no inode is new
+//!   it is bound to the log's record by a witness, which saves a fence.
+//! * A radix tree of 16 ways whose leaves lie as high as they can, instead of one of 64 ways over
+//!   the whole hash: a directory of ten names would take 20 KiB. Names whose hashes are equal are
+//!   two names.
 //! * Files of names are not held in DRAM by their names; the inode leads to the cachelet.
-//! * A full pool lets names go: without room for a record, the one that the name came is changed in place.
+//! * A full pool lets names go: without room for a record, the one that the name came is changed in
+//!   place.
 
 mod build;
 mod create;
@@ -69,8 +71,8 @@ impl<'a> Name<'a> {
 }
 
 impl Tree {
-    /// Finds the leaf of a name that is there, waiting out changes of it; builds the directory's tree first if
-    /// there is none.
+    /// Finds the leaf of a name that is there, waiting out changes of it; builds the directory's
+    /// tree first if there is none.
     fn find_leaf<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -105,7 +107,8 @@ impl Tree {
             };
             match Self::load(op, dir, leaf) {
                 Ok(file) => return Ok(Some(file)),
-                // A directory may have been moved meanwhile: only with the name still there is that damage.
+                // A directory may have been moved meanwhile: only with the name still there is that
+                // damage.
                 Err(error) if op.core.radix_find(dir, name).map(|(_, leaf)| leaf) == Some(leaf) => {
                     return Err(error);
                 }
@@ -114,7 +117,8 @@ impl Tree {
         }
     }
 
-    /// The file that the record of a leaf names. While the operation lasts, its inode is not used for another.
+    /// The file that the record of a leaf names. While the operation lasts, its inode is not used
+    /// for another.
     fn load<M: Memories>(op: &Op<'_, M>, dir: Cachelet, leaf: Leaf) -> Result<Cachelet> {
         let core = op.core;
         let at = core.record_at(leaf.place());

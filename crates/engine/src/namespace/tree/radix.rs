@@ -1,13 +1,15 @@
 //! The radix tree of a directory: from the hash of a name to the record that says that it came.
 //!
-//! Nodes of 16 words lie in the arena; a word is empty, leads to a node, or is a leaf: the record's place,
-//! some bits of the hash, and whether the name is just being changed. A leaf lies as high as its hash is
-//! the only one, so names take 0.4 nodes each. The hash is used up after eight levels: the levels below go by
-//! further hashes of the name, so that names whose hashes are equal part as well.
+//! Nodes of 16 words lie in the arena; a word is empty, leads to a node, or is a leaf: the record's
+//! place, some bits of the hash, and whether the name is just being changed. A leaf lies as high as
+//! its hash is the only one, so names take 0.4 nodes each. The hash is used up after eight levels:
+//! the levels below go by further hashes of the name, so that names whose hashes are equal part as
+//! well.
 //!
-//! Changes are made by whoever holds the directory's names ([`super::log::Names`]); readers take no lock. A
-//! change is the store of one word, behind which everything is there; nodes that nothing leads to any more
-//! are used again after a grace period. So a reader finds every name that is there all the time.
+//! Changes are made by whoever holds the directory's names ([`super::log::Names`]); readers take no
+//! lock. A change is the store of one word, behind which everything is there; nodes that nothing
+//! leads to any more are used again after a grace period. So a reader finds every name that is
+//! there all the time.
 
 use std::sync::atomic::Ordering;
 
@@ -296,8 +298,8 @@ impl<M: Memories> Core<M> {
         (0..WAYS).map(move |way| self.cell(at + 8 * way))
     }
 
-    /// Takes nodes out of a directory's tree that hold at most one name; gives those, which may be used again after a
-    /// grace period.
+    /// Takes nodes out of a directory's tree that hold at most one name; gives those, which may be
+    /// used again after a grace period.
     pub(super) fn radix_prune(&self, dir: Cachelet) -> Vec<u64> {
         let top = self.radix_top(dir);
         let mut pruned = Vec::new();

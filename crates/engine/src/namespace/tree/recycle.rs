@@ -1,9 +1,9 @@
 //! Copying logs, and taking removed directories apart (NOVA's collection).
 //!
-//! Runs under the background lease. Of a run of blocks in front of the tail's only names that are there are copied, and
-//! records that names went which came in front of the run; one word puts the copies in the run's place. That is all
-//! of these blocks where there is room, so that nothing is left of what went, and else a run that
-//! gains a block with the blocks there are.
+//! Runs under the background lease. Of a run of blocks in front of the tail's only names that are
+//! there are copied, and records that names went which came in front of the run; one word puts the
+//! copies in the run's place. That is all of these blocks where there is room, so that nothing is
+//! left of what went, and else a run that gains a block with the blocks there are.
 
 use std::ops::Range;
 
@@ -195,8 +195,8 @@ fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
     blocks
 }
 
-/// The first run of blocks that becomes shorter when `blocks` new ones are there to copy it; as long as it
-/// can be.
+/// The first run of blocks that becomes shorter when `blocks` new ones are there to copy it; as
+/// long as it can be.
 fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
     (0..fronts.len()).find_map(|start| {
         let run = &fronts[start..];
@@ -213,8 +213,8 @@ fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
     })
 }
 
-/// Copies all blocks in front, or as many of them as there is room for, if that frees some; gives those that are the
-/// log's no more.
+/// Copies all blocks in front, or as many of them as there is room for, if that frees some; gives
+/// those that are the log's no more.
 fn shorten<M: Memories>(
     op: &Op<'_, M>,
     names: &Names<'_, '_, M>,
@@ -322,8 +322,8 @@ fn write_block<'k, M: Memories>(
     );
 }
 
-/// Frees all that a removed directory holds: its log and its tree. Its inode is durably free and nobody has it
-/// open.
+/// Frees all that a removed directory holds: its log and its tree. Its inode is durably free and
+/// nobody has it open.
 pub(super) fn dissolve<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let owner = core.log_owner(core.ino(dir));
     let mut blocks = Vec::new();

@@ -1,4 +1,5 @@
-//! Removal: a record is appended that the name went, and counts together with what the inode says then.
+//! Removal: a record is appended that the name went, and counts together with what the inode says
+//! then.
 
 use vellum_layout::{
     FileKind, IdentityWord, Inode, InodeState, LinksWord, LogPlace, NAME_MAX, NameRecord,
@@ -19,8 +20,8 @@ use crate::sites;
 use crate::slots::{Op, Tally};
 use crate::times::Change;
 
-/// Records without a living name from which a log is copied, if they are as many as its names (as NOVA's thorough
-/// collection, below half alive).
+/// Records without a living name from which a log is copied, if they are as many as its names (as
+/// NOVA's thorough collection, below half alive).
 const RECYCLE_AT_LEAST: u64 = 100;
 
 /// How a name will be said to be gone.
@@ -28,13 +29,14 @@ const RECYCLE_AT_LEAST: u64 = 100;
 pub(super) enum Way {
     /// By a record of its own.
     Appended,
-    /// Over the record that it came: there is no room for one more, and names can be removed all the same.
+    /// Over the record that it came: there is no room for one more, and names can be removed all
+    /// the same.
     InPlace,
 }
 
 impl<M: Memories> Names<'_, '_, M> {
-    /// Makes room for saying that names went, in records of `bytes`; without a place for them it is said in place, and
-    /// takes no block from what copying the log needs.
+    /// Makes room for saying that names went, in records of `bytes`; without a place for them it is
+    /// said in place, and takes no block from what copying the log needs.
     pub(super) fn make_way(&mut self, bytes: u64) -> Result<Way> {
         match self.make_room(bytes, self.op.core.blocks_for_logs()) {
             Ok(()) => Ok(Way::Appended),
@@ -106,8 +108,8 @@ impl<'a, M: Memories> Victim<'a, M> {
         }
     }
 
-    /// The change time; the record's next fence makes that durable. Nobody asks for that of a file without names
-    /// after a crash.
+    /// The change time; the record's next fence makes that durable. Nobody asks for that of a file
+    /// without names after a crash.
     pub(super) fn store_time(&self, op: &Op<'_, M>, now: i64) {
         if self.left > 0 {
             op.store_change_time(&self.change, now);
@@ -133,7 +135,8 @@ pub(super) struct Gone {
 }
 
 impl Gone {
-    /// With the last name the rest is left to the background (or, while it is open, to the last close).
+    /// With the last name the rest is left to the background (or, while it is open, to the last
+    /// close).
     pub(super) fn settle<M: Memories>(self, core: &Core<M>) {
         if self.left == 0 {
             core.raise_flag(self.file, flag::UNLINKED);
@@ -145,7 +148,8 @@ impl Gone {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Counts a name of `dir` out whose leaf lookups wait for, with which `records` stand for no name any more.
+    /// Counts a name of `dir` out whose leaf lookups wait for, with which `records` stand for no
+    /// name any more.
     pub(super) fn name_left(&self, dir: Cachelet, records: u64) {
         self.leave_children(dir, CHILD_ONE);
         self.records_died(dir, records);
@@ -162,7 +166,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Marks an empty directory as dying: a name that is counted and is not just being made is there.
+    /// Marks an empty directory as dying: a name that is counted and is not just being made is
+    /// there.
     pub(super) fn end_children(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         self.begin_dying(dir, &mut || {

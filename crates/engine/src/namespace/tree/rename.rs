@@ -279,7 +279,8 @@ impl Tree {
         op.note_change(rename.to_dir, now, came - went);
         op.records_died(rename.from_dir, 2);
         op.records_died(rename.to_dir, 2);
-        // Lookups wait for the second until it is changed, too: nobody sees one file under both names.
+        // Lookups wait for the second until it is changed, too: nobody sees one file under both
+        // names.
         both.to().change(core, to.name, at_to);
         both.from.change(core, from.name, at_from);
         Ok(())

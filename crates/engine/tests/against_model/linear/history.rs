@@ -24,7 +24,8 @@ pub(super) struct Place {
     pub(super) name: usize,
 }
 
-/// What was called. Directories and files are held, so that they are meant whatever they are called.
+/// What was called. Directories and files are held, so that they are meant whatever they are
+/// called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Make {

@@ -1,4 +1,5 @@
-//! Conversions between namespaces: every pair, of pools that the engine made; power cuts at every step; what is refused.
+//! Conversions between namespaces: every pair, of pools that the engine made; power cuts at every
+//! step; what is refused.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,8 +47,8 @@ fn closed(image: Vec<u8>) -> Vec<u8> {
     fs.pool().image()
 }
 
-/// A pool with a directory of many names, of all lengths, some of which were removed; one of a few, far from each other; an
-/// empty one.
+/// A pool with a directory of many names, of all lengths, some of which were removed; one of a few,
+/// far from each other; an empty one.
 fn wide(namespace: NamespaceKind, bytes: u64) -> Vec<u8> {
     let pool = SimPool::new(bytes);
     let options = FormatOptions {
@@ -104,7 +105,8 @@ fn listed(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, after: u64) -> Vec<Ent
     found
 }
 
-/// The names of a directory come in the same order in both, and positions that one gave lead on in the other.
+/// The names of a directory come in the same order in both, and positions that one gave lead on in
+/// the other.
 fn assert_same_listing(converted: &[u8], before: &[u8], path: &[u8]) {
     let open = |image: &[u8]| {
         let fs = mount(image.to_vec(), true).expect("it opens").0;
@@ -168,7 +170,8 @@ fn large_directories_keep_their_order_and_positions_and_go_on() {
     }
 }
 
-/// There and back again many times: chunks of the other namespace are given back, or one side would run out of them.
+/// There and back again many times: chunks of the other namespace are given back, or one side would
+/// run out of them.
 #[test]
 fn chunks_are_given_back() {
     let mut image = wide(NamespaceKind::Direct, 16 << 20);
@@ -187,7 +190,8 @@ fn chunks_are_given_back() {
     );
 }
 
-/// A power cut leaves the old pool, closed in order, or a conversion that can be finished, whatever cuts that short again.
+/// A power cut leaves the old pool, closed in order, or a conversion that can be finished, whatever
+/// cuts that short again.
 #[test]
 fn power_cuts() {
     for (from, to) in pairs_to_cut() {
@@ -250,7 +254,8 @@ fn split_mount(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
     opened.map(|(fs, _)| fs)
 }
 
-/// A pool that has its data elsewhere, with a few names, closed in order, or left with some of them not committed.
+/// A pool that has its data elsewhere, with a few names, closed in order, or left with some of them
+/// not committed.
 fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
     let disk = Arc::new(SimPool::new(5 << 19));
     let options = FormatOptions {
@@ -289,7 +294,8 @@ fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
     disk
 }
 
-/// The same where the data lie elsewhere: no version that is left, and no opening between them that is refused, changes what comes of it.
+/// The same where the data lie elsewhere: no version that is left, and no opening between them that
+/// is refused, changes what comes of it.
 #[test]
 fn power_cuts_where_the_data_lie_elsewhere() {
     for (from, to) in pairs_to_cut() {

@@ -1,5 +1,5 @@
-//! Pools with a log whose bytes are damaged: whatever log and home say, the checker and an opening hold out, and what the checker calls sound
-//! can be used, as can what was repaired.
+//! Pools with a log whose bytes are damaged: whatever log and home say, the checker and an opening
+//! hold out, and what the checker calls sound can be used, as can what was repaired.
 
 use std::sync::{Arc, OnceLock};
 
@@ -139,7 +139,8 @@ fn add_anchor(image: &mut [u8], input: &mut Input) {
     image[at..at + 512].copy_from_slice(anchor.as_bytes());
 }
 
-/// Makes of the sample what the bytes say; gives it, and whether the log alone was changed, by bytes that fit no check.
+/// Makes of the sample what the bytes say; gives it, and whether the log alone was changed, by
+/// bytes that fit no check.
 fn changed(mut input: Input) -> (Vec<u8>, bool) {
     let (image, superblock, _) = sample();
     let (mut image, mut is_log_alone) = (image.clone(), true);

@@ -53,7 +53,8 @@ fn recovery_takes_states_of_slots_that_begin_no_entry() {
     judge(sample.image, false);
 }
 
-/// Bits of a directory's place beyond those of the entry were looked at by nobody, and neither was the root's place.
+/// Bits of a directory's place beyond those of the entry were looked at by nobody, and neither was
+/// the root's place.
 #[test]
 fn places_of_directories_are_checked() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
@@ -89,7 +90,8 @@ fn further_areas_have_roots_that_say_so() {
     }
 }
 
-/// The checker added to the number of a block beyond all blocks, and took blocks of any chunk for a list.
+/// The checker added to the number of a block beyond all blocks, and took blocks of any chunk for a
+/// list.
 #[test]
 fn lists_of_moves_lie_in_blocks() {
     let sample = samples()
@@ -109,7 +111,8 @@ fn lists_of_moves_lie_in_blocks() {
     }
 }
 
-/// A log word, and an entry without one, meant nothing to the checker where the pool was not closed.
+/// A log word, and an entry without one, meant nothing to the checker where the pool was not
+/// closed.
 #[test]
 fn words_of_logs_lead_to_all_names_in_areas() {
     for sample in samples_of(NamespaceKind::Adaptive) {

@@ -1,5 +1,6 @@
-//! Damage to directory logs of records (the namespace *tree*), class by class: the checker names it, repair mends it, the
-//! engine opens what was mended, and what the damage left alone stays where it was.
+//! Damage to directory logs of records (the namespace *tree*), class by class: the checker names
+//! it, repair mends it, the engine opens what was mended, and what the damage left alone stays
+//! where it was.
 
 use crate::support::{Content, assert_survived, read_tree, repaired, repaired_of};
 use vellum_check::Class;
@@ -62,7 +63,8 @@ fn lost_its_name(class: Class, damaged: &Sample, name: &[u8]) {
     assert!(after.contains_key(&new), "{:?}", after.keys());
 }
 
-/// Sets a word of the record by which "moved" came, which is the only name of its file, and seals it.
+/// Sets a word of the record by which "moved" came, which is the only name of its file, and seals
+/// it.
 fn set_in_moved(field: u64, value: u64) -> Sample {
     let mut sample = closed();
     let record = record_of(&sample, b"moved");
@@ -139,7 +141,8 @@ fn a_record_of_a_free_inode() {
     );
 }
 
-/// What a name that went led to may be anything by now: the engine refused such a pool, which the checker calls sound.
+/// What a name that went led to may be anything by now: the engine refused such a pool, which the
+/// checker calls sound.
 #[test]
 fn a_name_that_went_may_have_led_anywhere() {
     let mut sample = closed();
@@ -207,7 +210,8 @@ fn a_tail_that_is_not_in_the_log() {
     }
 }
 
-/// Recovery took it for the directory's time, which ended at an earlier one, so that the pool was damaged when it was closed.
+/// Recovery took it for the directory's time, which ended at an earlier one, so that the pool was
+/// damaged when it was closed.
 #[test]
 fn a_record_later_than_directories_can_tell() {
     let mut samples = samples().iter();

@@ -72,7 +72,8 @@ fn the_root_directory_is_checked() {
     }
 }
 
-/// A stat took such a directory for one that was just being removed, and waited for the end of that.
+/// A stat took such a directory for one that was just being removed, and waited for the end of
+/// that.
 #[test]
 fn a_directory_without_links_or_names_can_be_looked_at() {
     let mut closed = sample(CLOSED);
@@ -89,7 +90,8 @@ fn a_directory_without_links_or_names_can_be_looked_at() {
     judge(closed.image, false);
 }
 
-/// The count fell below zero, and whoever asked for the file's attributes by another of its names waited for the end of a link.
+/// The count fell below zero, and whoever asked for the file's attributes by another of its names
+/// waited for the end of a link.
 #[test]
 fn a_file_with_more_names_than_its_inode_counts_keeps_the_others() {
     let mut closed = sample(CLOSED);
@@ -360,8 +362,8 @@ fn a_live_map_that_calls_an_inode_free() {
     }
 }
 
-/// A directory's word in memory ends earlier than an entry's time: the directory was closed with times
-/// older than those of its entries.
+/// A directory's word in memory ends earlier than an entry's time: the directory was closed with
+/// times older than those of its entries.
 #[test]
 fn an_entry_later_than_directories_can_tell() {
     let mut sample = sample(OPEN);
@@ -429,7 +431,8 @@ fn extents_out_of_order_are_damage() {
     judge(sample.image, false);
 }
 
-/// Reading counted blocks on past the last number that there is, behind an extent that begins near it.
+/// Reading counted blocks on past the last number that there is, behind an extent that begins near
+/// it.
 #[test]
 fn an_extent_of_blocks_outside_the_zone_is_damage() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
@@ -495,8 +498,8 @@ fn a_block_of_two_files_that_both_give_up_is_freed_once() {
     }
 }
 
-/// Data that a search met on its way was a hole to one that began there: a key behind had the check of one, and belonged
-/// in front.
+/// Data that a search met on its way was a hole to one that began there: a key behind had the check
+/// of one, and belonged in front.
 #[test]
 fn data_of_an_extent_tree_out_of_order_is_no_hole() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {

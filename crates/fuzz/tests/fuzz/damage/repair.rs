@@ -238,7 +238,8 @@ fn structures() {
     assert!(met.len() > 25, "{met:?}");
 }
 
-/// A power cut somewhere in a repair: another one finishes it, and what the damage left alone is there.
+/// A power cut somewhere in a repair: another one finishes it, and what the damage left alone is
+/// there.
 #[test]
 fn cuts() {
     run_one_in(4, "cuts", |random| {

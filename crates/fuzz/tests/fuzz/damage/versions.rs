@@ -1,5 +1,5 @@
-//! Metadata whose data lie elsewhere, with an entrance and versions that are damaged: whatever they say, the checker and an opening hold out, and
-//! what the checker calls sound can be used.
+//! Metadata whose data lie elsewhere, with an entrance and versions that are damaged: whatever they
+//! say, the checker and an opening hold out, and what the checker calls sound can be used.
 
 use std::sync::{Arc, OnceLock};
 
@@ -94,7 +94,8 @@ fn add_version(image: &mut [u8], input: &mut Input) {
     image[at..at + 192].copy_from_slice(version.as_bytes());
 }
 
-/// Makes of the sample what the bytes say; gives it, and whether versions alone were changed, by bytes that fit no check.
+/// Makes of the sample what the bytes say; gives it, and whether versions alone were changed, by
+/// bytes that fit no check.
 fn changed(mut input: Input) -> (Vec<u8>, bool) {
     let (image, plan) = sample();
     let (mut image, mut is_torn_alone) = (image.clone(), true);

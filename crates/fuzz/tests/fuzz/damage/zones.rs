@@ -1,5 +1,6 @@
-//! Pools with a data medium that was added, of which what tells of it is damaged: the zone's record, the chunks of its words, the words. Whatever they say,
-//! checker, repair and an opening hold out; what the checker calls sound can be used, and what was mended is sound.
+//! Pools with a data medium that was added, of which what tells of it is damaged: the zone's
+//! record, the chunks of its words, the words. Whatever they say, checker, repair and an opening
+//! hold out; what the checker calls sound can be used, and what was mended is sound.
 
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
@@ -116,7 +117,8 @@ fn set(image: &mut [u8], at: u64, value: u64) {
     image[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Puts bytes into the records of zones, in all copies of the superblock, with a check that fits or in the first copy alone.
+/// Puts bytes into the records of zones, in all copies of the superblock, with a check that fits or
+/// in the first copy alone.
 fn change_zones(image: &mut [u8], input: &mut Input) {
     let (mut superblock, _) = Superblock::read_from_prefix(image).expect("it has one");
     let (at, seals) = (input.u8(), !input.u8().is_multiple_of(4));
@@ -167,7 +169,8 @@ fn changed(mapping: MappingKind, input: &mut Input) -> Vec<u8> {
     image
 }
 
-/// Whether a chunk says, under a check that fits, that it has other words than it has: where they lie, nobody knows then.
+/// Whether a chunk says, under a check that fits, that it has other words than it has: where they
+/// lie, nobody knows then.
 fn is_misled(mapping: MappingKind, image: &[u8]) -> bool {
     let (sound, geometry) = sample(mapping);
     let parts = |image| table_parts(geometry, move |at| word(image, at));

@@ -26,7 +26,8 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// The directory, if names in it go on from there because its own entry is there; none if they keep their paths.
+    /// The directory, if names in it go on from there because its own entry is there; none if they
+    /// keep their paths.
     pub(super) fn of<M: Memories>(
         core: &Core<M>,
         dir: Cachelet,
@@ -42,8 +43,8 @@ impl Below {
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// Copies everything below these directories: a level after the other, each once names there stand still. So nothing comes into the
-    /// next level any more, either.
+    /// Copies everything below these directories: a level after the other, each once names there
+    /// stand still. So nothing comes into the next level any more, either.
     pub(super) fn copy_below(&mut self, mut level: Vec<Below>) -> Result<()> {
         let core = self.core;
         while !level.is_empty() {
@@ -92,8 +93,9 @@ impl<M: Memories> Move<'_, M> {
         Ok(())
     }
 
-    /// Copies the entry that the word of a log leads to, if its name exists, or another area is to be rid of it; gives the directory
-    /// that it names, if names in that one get other paths. Past the cache, not fenced.
+    /// Copies the entry that the word of a log leads to, if its name exists, or another area is to
+    /// be rid of it; gives the directory that it names, if names in that one get other paths. Past
+    /// the cache, not fenced.
     fn copy_name(
         &mut self,
         op: &Op<'_, M>,
@@ -156,7 +158,8 @@ impl<M: Memories> Move<'_, M> {
         Below::of(core, child, Home::below(area, &path))
     }
 
-    /// Writes the list of copies, durably with them; gives its first block. None: nothing was copied.
+    /// Writes the list of copies, durably with them; gives its first block. None: nothing was
+    /// copied.
     pub(super) fn write_list(&mut self) -> Result<Option<u64>> {
         let core = self.core;
         let op = core.op_to_change()?;

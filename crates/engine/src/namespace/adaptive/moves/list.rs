@@ -11,8 +11,8 @@ use crate::error::{Error, Place, Result};
 use crate::namespace::adaptive::entry::PathBuffer;
 use crate::sites;
 
-/// Does what the list says, if there is one, whatever was done of it before, and forgets it; the caller fences before anything else
-/// is stored.
+/// Does what the list says, if there is one, whatever was done of it before, and forgets it; the
+/// caller fences before anything else is stored.
 pub(in crate::namespace::adaptive) fn replay<M: Memories>(core: &Core<M>) -> Result<()> {
     let list = core.word(core.moving_at());
     if list == 0 {
@@ -68,8 +68,8 @@ fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
     Ok(all)
 }
 
-/// Pool offset of the place of the directory that a copy names, if it names one that exists; fails unless everything that the list says of it can
-/// be done.
+/// Pool offset of the place of the directory that a copy names, if it names one that exists; fails
+/// unless everything that the list says of it can be done.
 fn place_of<M: Memories>(core: &Core<M>, entry: &MovedEntry) -> Result<Option<u64>> {
     let to = u64::from(entry.to);
     let head = core.load_sealed(to, &mut PathBuffer::default())?;

@@ -1,16 +1,20 @@
 //! Moving directories with what is below them.
 //!
-//! What is below a directory tells its path. So copies of all these entries are written first, with the paths that they will have, without
-//! states, and a list that names each with what it was copied from and the word of the log that leads there ([`copy`]). The record that moves the
-//! directory makes the area table lead to the list: from then on the copies are what counts, and what the list says is done, by the mover ([`show`])
-//! or by recovery ([`list`]), however often. Then there is no list any more.
+//! What is below a directory tells its path. So copies of all these entries are written first, with
+//! the paths that they will have, without states, and a list that names each with what it was
+//! copied from and the word of the log that leads there ([`copy`]). The record that moves the
+//! directory makes the area table lead to the list: from then on the copies are what counts, and
+//! what the list says is done, by the mover ([`show`]) or by recovery ([`list`]), however often.
+//! Then there is no list any more.
 //!
-//! Directories that become roots of areas, or are roots no more, are such moves, too ([`root`]): the names below stay in their directories, and
-//! what decides is the record that says whose root the directory is. Nothing below a root is moved with what is above it.
+//! Directories that become roots of areas, or are roots no more, are such moves, too ([`root`]):
+//! the names below stay in their directories, and what decides is the record that says whose root
+//! the directory is. Nothing below a root is moved with what is above it.
 //!
-//! Meanwhile names below *stand still* ([`flag::STILL`]): whoever is to change one gives everything back, waits outside of operations, and
-//! begins again. Lookups and listings pass: they find an entry or its copy, which names the same file. The mover holds the background's lease, so
-//! nothing is recycled, compacted or evicted, and is in no operation while it waits for those of others.
+//! Meanwhile names below *stand still* ([`flag::STILL`]): whoever is to change one gives everything
+//! back, waits outside of operations, and begins again. Lookups and listings pass: they find an
+//! entry or its copy, which names the same file. The mover holds the background's lease, so nothing
+//! is recycled, compacted or evicted, and is in no operation while it waits for those of others.
 
 mod copy;
 mod list;
@@ -149,7 +153,8 @@ impl<'a, M: Memories> Move<'a, M> {
     }
 }
 
-/// The directories that are moved, and whose names tell where they are, with the places of their new names.
+/// The directories that are moved, and whose names tell where they are, with the places of their
+/// new names.
 pub(super) fn find<M: Memories>(
     core: &Core<M>,
     rename: &Rename<'_>,

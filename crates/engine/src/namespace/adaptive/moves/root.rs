@@ -1,4 +1,5 @@
-//! Directories that become roots of areas of their own (split), and roots that are none any more (merge).
+//! Directories that become roots of areas of their own (split), and roots that are none any more
+//! (merge).
 
 use vellum_layout::{DirPlace, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
 use vellum_media::Memories;
@@ -124,8 +125,9 @@ impl<M: Memories> Move<'_, M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Commits a change, with a word that is to be stored along; `false`: the directory has another own entry now. Lookups of its name wait
-    /// meanwhile, and so do others that rename or remove it.
+    /// Commits a change, with a word that is to be stored along; `false`: the directory has another
+    /// own entry now. Lookups of its name wait meanwhile, and so do others that rename or remove
+    /// it.
     fn commit_root(&self, change: &Change, store: Option<(u64, u64)>) -> Result<bool> {
         let core = self.core;
         let Some(pair) = self.hold_name(change)? else {

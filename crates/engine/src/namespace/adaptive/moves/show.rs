@@ -77,8 +77,8 @@ impl<M: Memories> Move<'_, M> {
     }
 }
 
-/// Makes logs, places and index lead to the copies of a directory's entries, which have their states; its own entry is shown. Flushed, not
-/// fenced.
+/// Makes logs, places and index lead to the copies of a directory's entries, which have their
+/// states; its own entry is shown. Flushed, not fenced.
 fn show_directory<M: Memories>(core: &Core<M>, copies: &[Copied]) {
     let _unbuilt = Unbuilt::hold(core, copies[0].dir);
     let carried = Carried::begin(core, copies[0].dir);

@@ -1,10 +1,12 @@
 //! Where the words of an area's table lie.
 //!
-//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is 8^(*n* - 1) blocks of 64 lines. A block is made when
-//! the first word is put into it. A word lies in its home line of the smallest level where that had a place: there is one line of each level for a
-//! lookup to ask. Larger levels come early for that, but as names come the lines of smaller ones become full all the same.
-//! A word never moves, and who takes it away leaves a place for another one. Blocks are
-//! found by their numbers: a root leads to the only block of a level, or to a block of the slots of 512 others.
+//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is
+//! 8^(*n* - 1) blocks of 64 lines. A block is made when the first word is put into it. A word lies
+//! in its home line of the smallest level where that had a place: there is one line of each level
+//! for a lookup to ask. Larger levels come early for that, but as names come the lines of smaller
+//! ones become full all the same. A word never moves, and who takes it away leaves a place for
+//! another one. Blocks are found by their numbers: a root leads to the only block of a level, or to
+//! a block of the slots of 512 others.
 //!
 //! A lookup asks a level after the other, the largest one first: most words are there.
 
@@ -32,7 +34,8 @@ const NUMBER_BITS: u64 = 9;
 /// By so much a level has more blocks than the one before, as a power of two.
 const LEVEL_BITS: u64 = 3;
 
-/// Where a table is: slot of its first block (bits 0..32), the largest level that has words (32..64). 0: there is none.
+/// Where a table is: slot of its first block (bits 0..32), the largest level that has words
+/// (32..64). 0: there is none.
 #[derive(Clone, Copy)]
 struct Table(u64);
 
@@ -170,14 +173,15 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// Offset, in a block of numbers with `below` more of them below it, of the one on the way to a level's block.
+/// Offset, in a block of numbers with `below` more of them below it, of the one on the way to a
+/// level's block.
 fn number_at(block: u64, below: u64) -> u64 {
     (block >> (NUMBER_BITS * below)) % (1 << NUMBER_BITS) * 8
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Puts a word into a free place of an area's table, `place` if it still is one that [`Core::find_word`] told; gives its pool offset.
-    /// Not flushed.
+    /// Puts a word into a free place of an area's table, `place` if it still is one that
+    /// [`Core::find_word`] told; gives its pool offset. Not flushed.
     ///
     /// # Errors
     /// There is no free place, and no block for one.

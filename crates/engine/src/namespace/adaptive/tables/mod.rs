@@ -1,22 +1,27 @@
 //! Hash tables of areas: what finds names, in the pool.
 //!
-//! Each area has a table of *levels* ([`levels`]), in metadata blocks that nothing on a closed pool leads to. A name has one word, which tells its
-//! entry, a tag of the name, and whether the name is readable, being removed or being renamed; beyond that it says nothing that counts, because
-//! the entry does: name and directory are compared, and the file is read there. So names hold no references, and a file that nobody uses needs
-//! nothing in DRAM.
+//! Each area has a table of *levels* ([`levels`]), in metadata blocks that nothing on a closed pool
+//! leads to. A name has one word, which tells its entry, a tag of the name, and whether the name is
+//! readable, being removed or being renamed; beyond that it says nothing that counts, because the
+//! entry does: name and directory are compared, and the file is read there. So names hold no
+//! references, and a file that nobody uses needs nothing in DRAM.
 //!
-//! A word also tells which cachelet the file had when the word was written. That is a hint: the cachelet, which is asked for together with the
-//! entry, says itself whether it is still the file's ([`Core::is_cachelet_of`]). If it is, the inode is not read, which would be two misses of the cache, one
-//! after the other.
+//! A word also tells which cachelet the file had when the word was written. That is a hint: the
+//! cachelet, which is asked for together with the entry, says itself whether it is still the file's
+//! ([`Core::is_cachelet_of`]). If it is, the inode is not read, which would be two misses of the
+//! cache, one after the other.
 //!
-//! Words are derived: directory logs are the truth, and each directory's names are put in when it is first asked for one that is not there, or
-//! changed. They are stored in the cache and never flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
+//! Words are derived: directory logs are the truth, and each directory's names are put in when it
+//! is first asked for one that is not there, or changed. They are stored in the cache and never
+//! flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
 //!
-//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name is refused because of its own word. So are
-//! those that are put in while nothing of the pool may change. But blocks of tables are not given back before their area goes, or the pool is
-//! closed, and in a full pool something else may lack them.
+//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name
+//! is refused because of its own word. So are those that are put in while nothing of the pool may
+//! change. But blocks of tables are not given back before their area goes, or the pool is closed,
+//! and in a full pool something else may lack them.
 //!
-//! Which area's table the names of a directory are in says its cachelet; moves change that, and carry the words along.
+//! Which area's table the names of a directory are in says its cachelet; moves change that, and
+//! carry the words along.
 
 mod levels;
 
@@ -35,7 +40,8 @@ use crate::namespace::indexed::index::{EntryWord, Index, Key, Pair, ValueWord};
 use crate::namespace::indexed::{Entries, Name};
 use crate::slots::{Op, Tally, pause};
 
-/// Locks of inserters, by name; each names its holder (bits 0..32), and counts what it was taken for (32..64).
+/// Locks of inserters, by name; each names its holder (bits 0..32), and counts what it was taken
+/// for (32..64).
 const LOCKS: u64 = 1024;
 /// Of so many files one has a cachelet, if nobody uses them, ...
 const FILES_PER_CACHELET: u64 = 16;
@@ -54,8 +60,8 @@ pub(super) fn bytes(geometry: &Geometry) -> u64 {
     (LOCKS + areas(geometry)) * 8
 }
 
-/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed (32..35), number of the file's cachelet, or 0
-/// (35..51), tag (51..63), 1 (63). 0: none is there.
+/// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed
+/// (32..35), number of the file's cachelet, or 0 (35..51), tag (51..63), 1 (63). 0: none is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -199,7 +205,8 @@ impl<M: Memories> Core<M> {
             .then_some(area)
     }
 
-    /// Makes a directory's names those of the area that they are of now; none may be in the table of another one.
+    /// Makes a directory's names those of the area that they are of now; none may be in the table
+    /// of another one.
     pub(super) fn renew_area(&self, dir: Cachelet) {
         let at = self.cachelet_at(dir, field::FLAGS);
         let area = self.home_area(dir).unwrap_or(0);
@@ -213,7 +220,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Notes which area's table a directory's names are in, before a move changes which one they are of.
+    /// Notes which area's table a directory's names are in, before a move changes which one they
+    /// are of.
     pub(super) fn keep_area(&self, dir: Cachelet) {
         self.area_of_names(dir);
     }
@@ -274,7 +282,8 @@ impl<M: Memories> Core<M> {
         leaving().or_else(elsewhere).ok_or(place)
     }
 
-    /// Puts the pair of a name, which is not there, into the table of `area`, at `place` if it still is one; into DRAM if that cannot be.
+    /// Puts the pair of a name, which is not there, into the table of `area`, at `place` if it
+    /// still is one; into DRAM if that cannot be.
     fn put(
         &self,
         op: &Op<'_, M>,
@@ -345,7 +354,8 @@ impl<M: Memories> Index<M> for Tables {
         let lock = core.lock_of(dir, name);
         let count = core.take_lock(lock, op.holder());
         let area = core.area_of_names(dir);
-        // Of one lock there is one inserter at a time: what was not there is not, if there was none since.
+        // Of one lock there is one inserter at a time: what was not there is not, if there was none
+        // since.
         let known = absence.filter(|absence| (absence.area, absence.count) == (area, count));
         let found = match known {
             Some(absence) => Err(absence.place),
@@ -385,7 +395,8 @@ impl<M: Memories> Index<M> for Tables {
         }
         match op.load_named(&named) {
             Ok(cachelet) => Ok(Some(cachelet)),
-            // A name is gone from here before its file is, and flagged before a directory has another parent.
+            // A name is gone from here before its file is, and flagged before a directory has
+            // another parent.
             Err(_) if Self::reload(op.core, pair) != Some(pair) => Ok(None),
             Err(error) => Err(error),
         }
@@ -448,7 +459,8 @@ impl<M: Memories> Index<M> for Tables {
     }
 }
 
-/// The names of a directory on their way from one area's table into another one's, until dropped: who misses one meanwhile waits.
+/// The names of a directory on their way from one area's table into another one's, until dropped:
+/// who misses one meanwhile waits.
 pub(super) struct Carried<'a, M: Memories> {
     core: &'a Core<M>,
     dir: Cachelet,
@@ -460,7 +472,8 @@ pub(super) struct Carried<'a, M: Memories> {
 }
 
 impl<'a, M: Memories> Carried<'a, M> {
-    /// The caller keeps the directory's part of the index from being built, and its names from being changed.
+    /// The caller keeps the directory's part of the index from being built, and its names from
+    /// being changed.
     pub(super) fn begin(core: &'a Core<M>, dir: Cachelet) -> Self {
         let from = core.area_of_names(dir);
         let to = core.home_area(dir).unwrap_or(0);
@@ -539,7 +552,8 @@ impl<M: Memories> Drop for Carried<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Frees the table of an area that no directory has names in, once those who look into it have ended. Outside operations.
+    /// Frees the table of an area that no directory has names in, once those who look into it have
+    /// ended. Outside operations.
     pub(super) fn free_table(&self, area: u32) {
         let Some(cell) = self.table_cell_of(area) else {
             return;
