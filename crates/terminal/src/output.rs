@@ -5,15 +5,15 @@ use std::fmt;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use vellum::media::was_output_closed;
 
 pub use crate::{say, warn_line};
 
+use crate::closed::was_closed;
 use crate::failure::{Failure, Outcome};
 
 /// What a command is asked for.
 pub fn print(text: impl AsRef<[u8]>) -> Outcome {
-    if was_output_closed() {
+    if was_closed() {
         return Err(Failure::new("standard output is closed"));
     }
     let mut out = io::stdout().lock();

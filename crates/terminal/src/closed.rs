@@ -4,14 +4,16 @@
 //! is called: a program sees nothing of it then, and what it is asked for goes nowhere without a
 //! word. So this looks before that.
 //!
-//! No pool needs it. It is here because the compiler cannot prove it.
+//! The other side is the start of the C library. It is here, and not in `vellum-media`, because no
+//! program that links the library has asked for it.
+#![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the program was started with its standard output closed.
-pub fn was_output_closed() -> bool {
+/// Whether it was.
+pub(crate) fn was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
