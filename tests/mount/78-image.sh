@@ -10,8 +10,12 @@ source "$ROOT/tests/mount/kill.bash"
 readonly SHARED="$WORK/shared"
 COUNT=0
 
-# The images of pools in memory.
-images() { find /dev/shm "$SHARED" -maxdepth 1 -name 'vellum-*' -newer "$WORK/began"; }
+# The images of the pool in memory. Other tests have pools beside it.
+images() {
+    local uuid
+    uuid="$(od -An -v -tx1 -j16 -N16 "$POOL" | tr -d ' \n')"
+    find /dev/shm "$SHARED" -maxdepth 1 -name "vellum-$uuid*"
+}
 
 # Makes a file, which nobody syncs, and kills the mount.
 work_and_kill() {
@@ -35,7 +39,6 @@ info() { vellum info "$POOL"; }
 # said WHAT TEXT
 said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
 
-touch "$WORK/began"
 mkdir "$SHARED"
 begin_killing 32M
 said 'a killed process: every operation that returned: the metadata are in /dev/shm' "$(info)"
