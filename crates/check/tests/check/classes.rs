@@ -113,7 +113,7 @@ fn unreadable() {
 /// An older copy may be what a crash left, a damaged one is not.
 /// In a slot that nothing uses: nothing else vouches for it.
 #[test]
-fn home_that_differs_from_its_sum() {
+fn metadata_at_home_that_differ_from_their_sum() {
     let mut image = TestImage::logged();
     image.file(vellum_layout::ROOT_SLOT, b"f", 1);
     image.begin_log();
