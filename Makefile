@@ -24,7 +24,7 @@ test-long: ## Run the long tests; stopped, it goes on where it was
 	@scripts/install test
 	@scripts/test-long
 
-ready: ## Before handing over: format, lints, cargo deny, the workspace's tests
+ready: ## Before handing over: format, lints, cargo deny, the quicker tests
 	@scripts/install test
 	@scripts/test ready
 

@@ -12,9 +12,7 @@ COUNT=0
 
 # The images of the pool in memory. Other tests have pools beside it.
 images() {
-    local uuid
-    uuid="$(od -An -v -tx1 -j16 -N16 "$POOL" | tr -d ' \n')"
-    find /dev/shm "$SHARED" -maxdepth 1 -name "vellum-$uuid*"
+    find /dev/shm "$SHARED" -maxdepth 1 -name "vellum-$(pool_uuid)*"
 }
 
 # Makes a file, which nobody syncs, and kills the mount.
@@ -35,9 +33,6 @@ verify() {
 }
 
 info() { vellum info "$POOL"; }
-
-# said WHAT TEXT
-said() { grep -q "$1" <<<"$2" || die "not said: $1: $2"; }
 
 mkdir "$SHARED"
 begin_killing 32M

@@ -40,11 +40,12 @@ kill_server() {
     ! is_mounted || umount -l "$MNT"
 }
 
+# The uuid of the pool, as its superblock has it: in hexadecimal digits, by which images in memory are called.
+pool_uuid() { od -An -v -tx1 -j16 -N16 "$POOL" | tr -d ' \n'; }
+
 # What a killed process left of a pool with a log is gone, as a power cut takes it.
 forget_image() {
-    local uuid
-    uuid="$(vellum info --json "$POOL" | sed -n 's/.*"uuid": "\(.*\)".*/\1/p' | tr -d -)"
-    rm /dev/shm/vellum-"$uuid"* || die "nothing in memory"
+    rm /dev/shm/vellum-"$(pool_uuid)"* || die "nothing in memory"
 }
 
 check_killed() {

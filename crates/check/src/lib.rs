@@ -42,7 +42,7 @@ use crate::report::{Place, Sink};
 
 pub use image::{Image, MemoryImage};
 pub use locate::Locator;
-pub use report::{Class, Finding, Phase, Report, Severity, Summary};
+pub use report::{Class, Finding, Phase, Report, Severity, Summary, counted};
 
 /// The parts of a check, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

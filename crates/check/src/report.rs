@@ -405,8 +405,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// So many of what one is called.
-fn counted(number: u64, one: &str) -> String {
+/// So many things, each of which is called `one`: `1 place`, `2 places`.
+pub fn counted(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         _ => format!("{number} {one}s"),

@@ -18,7 +18,8 @@ pub(crate) fn run(program: &str, args: &Further) -> Failure {
     }
     let failure = Failure::new(format!("{program} is not installed"));
     failure.advise(format!(
-        "it belongs beside vellum, or on PATH; in Vellum's sources `cargo build --release --bin {program}` makes it"
+        "it belongs beside vellum, or on PATH; in Vellum's sources `cargo build --release --bin \
+         {program}` makes it"
     ))
 }
 

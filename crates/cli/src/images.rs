@@ -13,6 +13,7 @@ use vellum_terminal::{Failure, Outcome, status};
 
 use crate::bytes::Bytes;
 use crate::killed::{self, Fit};
+use crate::place::user;
 use crate::units::size;
 
 /// Where images are, if nothing else is said.
@@ -311,17 +312,6 @@ fn others(owner: u32) -> String {
             user(owner)
         ),
     }
-}
-
-/// The name of a user, as far as it is known here.
-pub(crate) fn user(uid: u32) -> String {
-    let all = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let named = all.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
-    });
-    named.unwrap_or_else(|| format!("user {uid}"))
 }
 
 impl Line {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Uid, User};
 use vellum::media::{ANOTHERS, MappedPool, MediaChoice, MediaError, OpenMode, has_ended};
 use vellum::{
     MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes, pool_of_data,
@@ -17,7 +18,6 @@ use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Media, Opening};
-use crate::images::user;
 use crate::killed;
 use crate::served;
 use crate::units::size;
@@ -414,10 +414,10 @@ pub(crate) fn refuse_part(path: &Path) -> Outcome {
 /// Somebody else has the pool: who, and what can be done.
 pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     let place = pool.display();
-    let owner = match owner {
-        Some(pid) if has_ended(pid) => format!("a child of process {pid}, which has ended,"),
-        Some(pid) => process(pid),
-        None => "another process".into(),
+    let (owner, comma) = match owner {
+        Some(pid) if has_ended(pid) => (format!("a child of process {pid}, which has ended"), ","),
+        Some(pid) => (process(pid), ""),
+        None => ("another process".into(), ""),
     };
     let own = PoolPath::of(pool).resolved();
     let mut mounted = mounts::of_file(&own.pool).unwrap_or_default();
@@ -427,7 +427,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     let found = mounted.iter().rfind(is_own).or(mounted.last());
     let failure = match found {
         Some(found) if is_own(&found) => Failure::new(format!(
-            "{place} is in use (EBUSY): {owner} has it mounted on {}",
+            "{place} is in use (EBUSY): {owner}{comma} has it mounted on {}",
             found.dir.display()
         ))
         .advise(format!(
@@ -435,7 +435,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
             found.dir.display()
         )),
         Some(found) => Failure::new(format!(
-            "{place} is in use (EBUSY): {owner} has {} of the same pool mounted on {}",
+            "{place} is in use (EBUSY): {owner}{comma} has {} of the same pool mounted on {}",
             found.pool.display(),
             found.dir.display()
         ))
@@ -446,10 +446,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         )),
         None => match served::unseen(pool) {
             Some(failure) => failure,
-            None => Failure::new(format!(
-                "{place} is in use (EBUSY) by {}",
-                owner.trim_end_matches(',')
-            ))
+            None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
             .advise("a pool has one user at a time: close it there first"),
         },
     };
@@ -461,6 +458,14 @@ pub(crate) fn process(pid: u32) -> String {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("process {pid} ({})", name.trim()),
         Err(_) => format!("process {pid}"),
+    }
+}
+
+/// A user, by name if that is known here.
+pub(crate) fn user(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => format!("user {uid}"),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use vellum::{Pool, PoolPath};
-use vellum_check::{Class, Image, MemoryImage, Report, Severity};
+use vellum_check::{Class, Image, MemoryImage, Report, Severity, counted};
 use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
 use vellum_terminal::output::{print, print_json, say, warn_line};
@@ -20,7 +20,7 @@ use crate::bytes::Bytes;
 use crate::check;
 use crate::killed::{self, Left};
 use crate::place;
-use crate::units::{self, counted};
+use crate::units;
 
 /// What `--json` writes.
 #[derive(Serialize)]

@@ -182,7 +182,8 @@ impl Server {
                     Err(error) => {
                         is_failed = true;
                         warn_line!(
-                            "vellum: {}: what was stored to mapped files may not be written back: {}",
+                            "vellum: {}: what was stored to mapped files may not be written back: \
+                             {}",
                             link.display(),
                             plain(&error)
                         );

@@ -148,7 +148,8 @@ fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
     };
     let all: Vec<String> = found.iter().map(one).collect();
     Failure::new(format!(
-        "nothing of Vellum is mounted on {}, and in other mount namespaces {} different ones are: {}",
+        "nothing of Vellum is mounted on {}, and in other mount namespaces {} different ones are: \
+         {}",
         dir.display(),
         found.len(),
         all.join(", ")

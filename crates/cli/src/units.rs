@@ -56,14 +56,6 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// So many of what one is called.
-pub(crate) fn counted(number: u64, one: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        _ => format!("{number} {one}s"),
-    }
-}
-
 /// A share in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {

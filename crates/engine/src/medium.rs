@@ -62,7 +62,12 @@ pub enum MediumError {
         expected: Box<str>,
     },
     /// A copy of it from another time, or the pool is one.
-    #[error("{}: these are the data of the pool as they were in another session than the one in which the pool was last used: one of the two is an old copy; use those that belong together; nothing was changed", path.display())]
+    #[error(
+        "{}: these are the data of the pool as they were in another session than the one in which \
+         the pool was last used: one of the two is an old copy; use those that belong together; \
+         nothing was changed",
+        path.display()
+    )]
     OtherSession {
         /// The medium.
         path: PathBuf,

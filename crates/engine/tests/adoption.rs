@@ -452,6 +452,19 @@ fn set_private(path: &Path) {
 /// Whoever gives up what is of a later time than the pool's file gets the pool as the file has it,
 /// also where the copy was taken of a closed pool, and so names no image; and where it names
 /// another one.
+/// The pool opens as of its last epoch, and nothing is left in memory.
+fn gives_the_image_up(path: &Path, shm: &tempfile::TempDir) {
+    let forgetting = PoolOptions {
+        last_epoch: true,
+        ..options(shm.path())
+    };
+    let pool = Pool::open(path, &forgetting).unwrap();
+    assert_eq!(pool.opened().image, FoundImage::None);
+    pool.close().unwrap();
+    assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
+    assert_sound(path);
+}
+
 #[test]
 fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -473,15 +486,7 @@ fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
         std::fs::write(&path, &copy).unwrap();
         assert!(Pool::open(&path, &options(shm.path())).is_err());
         assert_eq!(images(shm.path()).len(), 1);
-        let forgetting = PoolOptions {
-            last_epoch: true,
-            ..options(shm.path())
-        };
-        let pool = Pool::open(&path, &forgetting).unwrap();
-        assert_eq!(pool.opened().image, FoundImage::None);
-        pool.close().unwrap();
-        assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
-        assert_sound(&path);
+        gives_the_image_up(&path, &shm);
     }
 }
 
@@ -503,15 +508,7 @@ fn a_copy_that_is_put_back_is_refused() {
         error.to_string().contains("put back from a copy"),
         "{error}"
     );
-    let forgetting = PoolOptions {
-        last_epoch: true,
-        ..options(shm.path())
-    };
-    let pool = Pool::open(&path, &forgetting).unwrap();
-    assert_eq!(pool.opened().image, FoundImage::None);
-    pool.close().unwrap();
-    assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
-    assert_sound(&path);
+    gives_the_image_up(&path, &shm);
 }
 
 /// Everybody else's file of that name is none of ours.

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use vellum::PoolPath;
+use vellum::media::processes;
 
 /// The type that the kernel's table shows.
 pub const FS_TYPE: &str = "fuse.vellum";
@@ -211,9 +212,8 @@ pub fn elsewhere() -> io::Result<Vec<Elsewhere>> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     let mut seen = vec![namespace("self")?];
     let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let name = entry?.file_name().into_string().unwrap_or_default();
-        let Ok(pid) = name.parse() else { continue };
+    for pid in processes()? {
+        let name = pid.to_string();
         // Others' are not shown to everybody, and processes end.
         let Ok(other) = namespace(&name) else {
             continue;
@@ -264,8 +264,7 @@ pub struct User {
 /// namespace, as far as this user may look. No server is asked.
 pub fn users(devices: &[Device]) -> Vec<User> {
     let own = std::process::id();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten();
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids = processes().into_iter().flatten();
     let user = |pid: u32| {
         let links = links_to(devices, pid);
         (pid != own && !links.is_empty()).then_some(User { pid, links })

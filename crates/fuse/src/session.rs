@@ -87,7 +87,8 @@ fn what_it_needs(error: &io::Error) -> &'static str {
             "a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
         }
         _ => {
-            "the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+            "the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run \
+             --device /dev/fuse --cap-add SYS_ADMIN)"
         }
     }
 }

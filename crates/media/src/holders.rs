@@ -1,5 +1,6 @@
 //! Who has a pool locked, as far as `/proc` tells.
 
+use std::io;
 use std::path::Path;
 
 /// A file, as the kernel names it where it tells of locks.
@@ -18,6 +19,15 @@ pub fn lock_holders(path: &Path) -> Vec<u32> {
         inode: stat.st_ino,
     });
     found.map_or(Vec::new(), Locked::holders)
+}
+
+/// The numbers of the processes that there are.
+///
+/// # Errors
+/// They cannot be listed.
+pub fn processes() -> io::Result<impl Iterator<Item = u32>> {
+    let entries = std::fs::read_dir("/proc")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
 /// Whether a process has ended, though perhaps nobody has asked how.
@@ -51,8 +61,7 @@ impl Locked {
     }
 
     fn all_holders(self) -> Vec<u32> {
-        let names = std::fs::read_dir("/proc").into_iter().flatten();
-        let pids = names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let pids = processes().into_iter().flatten();
         pids.filter(|&pid| self.is_held_by(pid) == Some(true))
             .collect()
     }

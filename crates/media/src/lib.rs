@@ -59,7 +59,7 @@ pub use disk::{Disk, Split};
 pub use error::MediaError;
 pub use fault::{Faults, faults};
 pub use heap::HeapMemory;
-pub use holders::{has_ended, lock_holders};
+pub use holders::{has_ended, lock_holders, processes};
 pub use image::{
     ANOTHERS, Attach, ImageKey, LeftImage, OLDER, SharedImage, forget_image, left_image,
 };

@@ -48,12 +48,7 @@ pub fn check_width(document: &Source) -> Vec<Finding> {
         let can_be_broken = text.contains(' ') && !text.starts_with(['|', '#', '<']);
         let is_prose = !in_code && !is_fence && can_be_broken && !line.starts_with("    ");
         if is_prose && columns > COLUMNS_MAX {
-            findings.push(Finding {
-                path: document.path.clone(),
-                line: index + 1,
-                rule: "width",
-                message: format!("{columns} columns, at most {COLUMNS_MAX}"),
-            });
+            findings.push(Finding::too_wide(document, index + 1, columns, COLUMNS_MAX));
         }
     }
     findings

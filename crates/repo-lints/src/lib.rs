@@ -40,6 +40,18 @@ impl fmt::Display for Finding {
     }
 }
 
+impl Finding {
+    /// A line of `source` is too long.
+    fn too_wide(source: &Source, line: usize, columns: usize, most: usize) -> Self {
+        Self {
+            path: source.path.clone(),
+            line,
+            rule: "width",
+            message: format!("{columns} columns, at most {most}"),
+        }
+    }
+}
+
 /// A text file of the repository.
 #[derive(Clone, Debug)]
 pub struct Source {

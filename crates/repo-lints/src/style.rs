@@ -57,12 +57,7 @@ fn check_width(source: &Source, findings: &mut Vec<Finding>) {
         let is_row = |text: &str| text.trim_start_matches(['/', '!', ' ']).starts_with('|');
         let columns = text.chars().count();
         if columns > COLUMNS_MAX && comment.is_some_and(|text| !is_row(text)) {
-            findings.push(Finding {
-                path: source.path.clone(),
-                line,
-                rule: "width",
-                message: format!("{columns} columns, at most {COLUMNS_MAX}"),
-            });
+            findings.push(Finding::too_wide(source, line, columns, COLUMNS_MAX));
         }
     }
 }

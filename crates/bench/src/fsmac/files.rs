@@ -28,7 +28,7 @@ impl<'p, P: Place> Files<'p, P> {
         (0..dirs).try_for_each(|dir| place.make_dir(&name(format!("{root}/{dir}"))))
     }
 
-    /// No files, in directories that [`Self::fill`] made; read and written in requests of so many
+    /// An empty set of files in the directories that [`Self::fill`] made. Requests have `request`
     /// bytes.
     pub(super) fn new(place: &'p P, root: &'static str, dirs: u64, request: usize) -> Self {
         Self {

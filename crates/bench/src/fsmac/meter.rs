@@ -98,22 +98,21 @@ impl Grids {
         Some(Target::at_least(what, ratio, asked))
     }
 
-    /// That what the figure is about takes at most so many times as long as the peer.
+    /// The target that our side takes at most `asked` times as long as the peer.
     pub(super) fn no_slower(&self, label: &str, asked: f64) -> Option<Target> {
         let what = format!("{} over {}, {label}", self.own, self.peer);
         let ratio = self.times.over(self.own, self.peer, label)?;
         Some(Target::at_most(what, ratio, asked))
     }
 
-    /// That what the figure is about takes so many times as long at one label as at another one.
+    /// The target that our side takes at least `asked` times as long at `label` as at `to`.
     pub(super) fn falls(&self, label: &str, to: &str, asked: f64) -> Option<Target> {
         let what = format!("{}, {label} over {to}", self.own);
         let ratio = self.times.over_labels(self.own, label, to)?;
         Some(Target::at_least(what, ratio, asked))
     }
 
-    /// That what the figure is about takes at most so many times as long at one label as at another
-    /// one.
+    /// The target that our side takes at most `asked` times as long at `label` as at `to`.
     pub(super) fn flat(&self, label: &str, to: &str, asked: f64) -> Option<Target> {
         let what = format!("{}, {label} over {to}", self.own);
         let ratio = self.times.over_labels(self.own, label, to)?;

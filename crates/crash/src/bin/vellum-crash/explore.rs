@@ -16,6 +16,8 @@ use vellum_crash::{
 use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, progress, verdict};
 
+use crate::common::Common;
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Each workload runs once on a simulated pool. At every point where a power cut could leave something
@@ -64,18 +66,8 @@ pub(crate) struct Run {
     /// What samples are drawn by
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Threads [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) threads: Option<u16>,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show each workload too
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-    /// Show no progress
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Args)]
@@ -173,9 +165,7 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
         options.states_per_point = states;
         options.states_on_disks = 0;
     }
-    if let Some(threads) = args.threads {
-        options.threads = threads.into();
-    }
+    options.threads = args.common.threads(options.threads);
     options.part = args.part;
     let workloads = args.budget.workloads(&options);
     let mut threads = all_thread_workloads().into_iter();
@@ -189,18 +179,18 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
     }
     let progress = Progress::default();
     let template = "{wide_bar} {pos}/{len} workloads, {msg}";
-    let bar = progress::bar(args.quiet || args.json, template);
+    let bar = progress::bar(args.common.hides_progress(), template);
     let report = progress::watched(
         &bar,
         |bar| show(bar, &progress),
         || run_all(&workloads, &options, &progress),
     );
     let summary = report.summary();
-    if args.verbose && !args.json {
+    if args.common.verbose && !args.common.json {
         print(report.to_string())?;
         return Ok(exit_status(&summary));
     }
-    show_summary(&summary, args.json)
+    show_summary(&summary, args.common.json)
 }
 
 pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod common;
 mod explore;
 mod mutate;
 

@@ -9,6 +9,8 @@ use vellum_crash::{MutateOptions, MutationProgress, MutationReport, mutate, work
 use vellum_terminal::output::{print_json, say};
 use vellum_terminal::{Failure, Outcome, progress, verdict};
 
+use crate::common::Common;
+
 /// Of so many workloads `--quick` looks at the recoveries of one.
 const QUICK_ONE_IN: usize = 12;
 
@@ -45,18 +47,8 @@ pub(crate) struct Mutate {
     /// Try nothing new after this time: what is not caught by then is missed
     #[arg(long, value_name = "SECONDS")]
     pub(crate) budget: Option<u64>,
-    /// Threads [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub(crate) threads: Option<u16>,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show what caught each mutant, too
-    #[arg(long, short)]
-    pub(crate) verbose: bool,
-    /// Show no progress
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
 }
 
 /// Does what the command says.
@@ -68,12 +60,10 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
         time: args.budget.map(Duration::from_secs),
         ..MutateOptions::default()
     };
-    if let Some(threads) = args.threads {
-        options.threads = threads.into();
-    }
+    options.threads = args.common.threads(options.threads);
     let progress = MutationProgress::default();
     let template = "{wide_bar} {pos}/{len} mutants {msg}";
-    let bar = progress::bar(args.quiet || args.json, template);
+    let bar = progress::bar(args.common.hides_progress(), template);
     let report = progress::watched(
         &bar,
         |bar| show(bar, &progress),
@@ -83,7 +73,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
         let failure = Failure::usage("no site has such a name");
         return Err(failure.advise("see `docs/crash/operations.md`"));
     }
-    if args.json {
+    if args.common.json {
         print_json(&report)?;
     } else {
         tell(args, &report);
@@ -92,7 +82,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
 }
 
 fn tell(args: &Mutate, report: &MutationReport) {
-    if args.verbose {
+    if args.common.verbose {
         for caught in &report.caught_by {
             say!("caught {} by {}", caught.mutant, caught.id);
             say!("  {}", caught.violation);
