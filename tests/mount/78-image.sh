@@ -81,7 +81,7 @@ verify
 # Given up.
 sync "$MNT/d1/file"
 work_and_kill
-vellum repair --last-epoch --yes --quiet "$POOL" || die "no repair"
+vellum repair --discard-image --yes --quiet "$POOL" || die "no repair"
 COUNT=$((COUNT - 1))
 serve
 verify

@@ -191,7 +191,7 @@ begin() {
 check() {
     local report
     report="$(vellum check --strict "$POOL")" || die "$report"
-    grep -q 'is sound; it was closed in order' <<<"$report" || die "$report"
+    grep -q 'is sound; it was closed cleanly' <<<"$report" || die "$report"
 }
 
 # finish VERIFY: everything must be there again after a mount anew.

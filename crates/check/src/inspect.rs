@@ -160,14 +160,14 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
     let word = |offset| pool.view.word(g.state_at + offset);
     match StateWord(word(PoolState::WORD)).get() {
         Some((PoolPhase::Clean, epoch)) => {
-            out.add("state", format_args!("closed in order, epoch {epoch}"))
+            out.add("state", format_args!("closed cleanly, epoch {epoch}"))
                 .add("inodes saved", word(PoolState::INODES))
                 .add("data blocks saved", word(PoolState::BLOCKS));
         }
         Some((PoolPhase::Dirty, epoch)) => {
             out.add(
                 "state",
-                format_args!("open, or not closed in order; epoch {epoch}"),
+                format_args!("open, or not closed cleanly; epoch {epoch}"),
             );
         }
         None => {

@@ -178,7 +178,7 @@ classes! {
 
 impl Class {
     /// Whether a crash may leave such a thing, which the next opening mends: only where the pool
-    /// was not closed in order.
+    /// was not closed cleanly.
     pub fn may_be_residue(self) -> bool {
         matches!(
             self,
@@ -243,7 +243,7 @@ impl fmt::Display for Finding {
 pub enum Phase {
     /// Closed in order.
     Clean,
-    /// Open, or not closed in order.
+    /// Open, or not closed cleanly.
     Dirty,
     /// The state word is unsound or was never reached.
     Unknown,
@@ -380,8 +380,8 @@ impl fmt::Display for Report {
             s.blocks,
         )?;
         let phase = match self.phase {
-            Phase::Clean => "closed in order",
-            Phase::Dirty => "open, or not closed in order",
+            Phase::Clean => "closed cleanly",
+            Phase::Dirty => "open, or not closed cleanly",
             Phase::Unknown => "in an unknown state",
         };
         let verdict = match (self.complete, self.damage) {
@@ -459,7 +459,7 @@ const CLASS_MAX: u64 = 1000;
 pub(crate) struct Sink {
     /// Residue is residue (else it is damage).
     pub(crate) lenient: bool,
-    /// The pool was closed in order.
+    /// The pool was closed cleanly.
     pub(crate) closed: bool,
     findings: Vec<Finding>,
     counts: BTreeMap<Class, u64>,

@@ -1,4 +1,4 @@
-//! `vellum evolve` and `vellum inspect POOL areas`.
+//! `vellum evolve` and `vellum inspect areas POOL`.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -357,7 +357,7 @@ pub(crate) struct Info {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The check shares the format with the file system and no code. It changes nothing; a pool that was \
-not closed in order is judged by what recovery would make of it. Of a pool with several file \
+not closed cleanly is judged by what recovery would make of it. Of a pool with several file \
 systems one that nobody has open can be checked while others are mounted.
 
 Exit status, as fsck(8):
@@ -394,7 +394,7 @@ pub(crate) struct Check {
 What is wrong is what `vellum check` finds. The repair is planned in memory until the checker \
 finds nothing any more, and only then written. Nothing that can be read is given up: files that \
 lost their names go to /lost+found as #INODE, unless their names are found again. A pool that was \
-not closed in order and is sound needs no repair: the next opening recovers it.
+not closed cleanly and is sound needs no repair: the next opening recovers it.
 
 Without --yes it asks about each class of damage, at a terminal; what is not answered at the end \
 of the input is left alone.
@@ -434,14 +434,14 @@ pub(crate) struct Repair {
     /// Put back what an earlier repair overwrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "dry_run", "undo", "no_undo"])]
     pub(crate) restore: Option<PathBuf>,
-    /// Give up what a killed process had not synced: the pool is as of its last commit (--media
-    /// logged)
+    /// Discard what a killed process left in memory and had not synced: the pool is as of its last
+    /// commit (pools with a log)
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
-    pub(crate) last_epoch: bool,
-    /// Take the data medium as it is, though it or the pool is an old copy; then mend what does not
-    /// fit
+    pub(crate) discard_image: bool,
+    /// Take the external data device as it is, though it or the pool is an old copy; then mend what
+    /// does not fit
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
-    pub(crate) accept_data: bool,
+    pub(crate) force_data_device: bool,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -517,14 +517,14 @@ pub(crate) enum Structure {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  vellum inspect pool.img areas
-  vellum inspect --json pool.img areas | jq '.areas[].path'")]
+  vellum inspect areas pool.img
+  vellum inspect --json areas pool.img | jq '.areas[].path'")]
 pub(crate) struct Inspect {
-    /// The pool
-    pub(crate) pool: PathBuf,
     /// What to show
     #[arg(value_enum)]
     pub(crate) what: Structure,
+    /// The pool
+    pub(crate) pool: PathBuf,
     /// Write JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
     });
     let resumed = resumed.map_err(|error| failed(args, &error))?;
     drop(pool);
-    // What a crash left is recovered, and what was finished just now is closed in order.
+    // What a crash left is recovered, and what was finished just now is closed cleanly.
     reopen(args)?;
     let pool = place::open_as_it_is(&args.pool, &args.opening)?;
     let to = args.namespace.into();

@@ -14,6 +14,8 @@ use std::process::ExitCode;
 use vellum::PoolPath;
 use vellum_terminal::status;
 
+use crate::spelling::{self, Current};
+
 /// Names that the program is called by as a helper of mount(8).
 const MOUNT_NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];
 /// By mkfs(8).
@@ -29,11 +31,10 @@ mod helper_status {
     pub(super) const FAILED: u8 = 32;
 }
 
-/// The command line, as it would be written by hand.
-pub(crate) fn arguments() -> Vec<OsString> {
-    translated(std::env::args_os().collect(), |word| {
-        PoolPath::of(Path::new(word)).resolved().pool.exists()
-    })
+/// The command line, as it would be written by hand today.
+pub(crate) fn arguments() -> Current {
+    let is_pool = |word: &OsStr| PoolPath::of(Path::new(word)).resolved().pool.exists();
+    spelling::current(translated(std::env::args_os().collect(), is_pool))
 }
 
 /// Whether this was called by mount(8), whose helpers have statuses of their own.
@@ -78,9 +79,9 @@ fn translated(given: Vec<OsString>, is_pool: impl Fn(&OsStr) -> bool) -> Vec<OsS
         use clap::CommandFactory;
         let command = crate::args::Cli::command();
         word == "help"
-            || word
-                .to_str()
-                .is_some_and(|word| command.find_subcommand(word).is_some())
+            || word.to_str().is_some_and(|word| {
+                spelling::is_former_command(word) || command.find_subcommand(word).is_some()
+            })
     };
     match given.get(1) {
         Some(first) if given.len() > 2 && !is_command(first) && is_pool(first) => {

@@ -287,7 +287,7 @@ impl Found {
                 let pool = pool.display();
                 let why = format!("the next opening of its pool, {pool}, takes it in");
                 Err(failed(why).advise(format!(
-                    "`vellum repair --last-epoch {pool}` gives up what it has that was not synced; \
+                    "`vellum repair --discard-image {pool}` gives up what it has that was not synced; \
                      {force_it}"
                 )))
             }
@@ -296,7 +296,7 @@ impl Found {
                 let why = format!("it is of a later time than its pool's file, {pool}");
                 Err(failed(why).advise(format!(
                     "put the right file back, and the next opening takes it in; `vellum repair \
-                     --last-epoch {pool}` gives up what it has that was not synced; {force_it}"
+                     --discard-image {pool}` gives up what it has that was not synced; {force_it}"
                 )))
             }
         }
@@ -329,7 +329,7 @@ impl Line {
                 None,
                 format!(
                     "does not fit: it is of a later time than the pool's file, which is not opened \
-                     so; put the right file back, or `vellum repair --last-epoch {}` gives it up",
+                     so; put the right file back, or `vellum repair --discard-image {}` gives it up",
                     pool.display()
                 ),
             ),

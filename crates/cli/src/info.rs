@@ -625,9 +625,9 @@ fn text(information: &Information) -> String {
     }
     if let Some(opened) = opened {
         let found = if opened.was_clean {
-            "closed in order"
+            "closed cleanly"
         } else {
-            "not closed in order"
+            "not closed cleanly"
         };
         let image = match opened.image.as_str() {
             "adopted" => "; what a killed process had in memory was there",
@@ -638,7 +638,7 @@ fn text(information: &Information) -> String {
             0 => String::new(),
             pieces => format!("; {pieces} pieces of metadata, not committed, were taken back"),
         };
-        line("found", format!("{found}{image}{taken_back}"));
+        line("last close", format!("{found}{image}{taken_back}"));
     }
     if let Some(mount) = mount {
         let only = match mount {

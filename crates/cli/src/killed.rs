@@ -130,7 +130,7 @@ fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         return failure;
     }
     failure.advise(format!(
-        "a process that had {0} open was killed; `vellum repair --last-epoch {0}` gives up what it had not synced",
+        "a process that had {0} open was killed; `vellum repair --discard-image {0}` discards what it had not synced",
         pool.display()
     ))
 }

@@ -28,6 +28,7 @@ mod mount;
 mod place;
 mod repair;
 mod served;
+mod spelling;
 mod sync;
 mod transfer;
 mod umount;
@@ -42,9 +43,14 @@ use vellum_terminal::output::{print, warn_line};
 use vellum_terminal::{Outcome, status};
 
 use crate::args::{Cli, Command};
+use crate::spelling::Current;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(helper::arguments()) {
+    let Current { words, notes } = helper::arguments();
+    for note in notes {
+        warn_line!("{note}");
+    }
+    let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };

@@ -105,10 +105,10 @@ pub(crate) struct Mount {
     /// memory and outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
     #[arg(long, value_name = "DIR")]
     pub(crate) image: Option<PathBuf>,
-    /// Give up what a killed process had not synced: the pool is as of its last commit (--media
-    /// logged)
+    /// Discard what a killed process left in memory and had not synced: the pool is as of its last
+    /// commit (pools with a log)
     #[arg(long)]
-    pub(crate) last_epoch: bool,
+    pub(crate) discard_image: bool,
     /// Read and write the data past the kernel's page cache of the file or device that they lie on
     /// (-o direct): of pools with a log, and of those that have their data apart
     #[arg(long)]
@@ -379,7 +379,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
             Some(none) if none.as_os_str() == "none" => ImagePlace::Process,
             Some(dir) => ImagePlace::In(dir.clone()),
         },
-        last_epoch: args.last_epoch,
+        last_epoch: args.discard_image,
         commit_every: commit_every(args)?,
         barriers: barriers(args),
         direct: args.direct || args.options.iter().any(|option| option == DIRECT),
@@ -575,7 +575,7 @@ fn write_ready_fd(args: &Mount) -> io::Result<()> {
 /// Starts the background process and waits until it reports, or fails with what it said.
 fn start_background(args: &Mount) -> Outcome<ExitCode> {
     let failed = |e: io::Error| Failure::io("starting the background process", &e);
-    let mut given: Vec<OsString> = helper::arguments().into_iter().skip(1).collect();
+    let mut given: Vec<OsString> = helper::arguments().words.into_iter().skip(1).collect();
     for flag in ["--background-child", "--foreground"] {
         given.insert(1.min(given.len()), flag.into());
     }

@@ -173,8 +173,8 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             failure.advise(match *why {
                 ANOTHERS => format!("it belongs to {}", owner_of(path)),
                 _ => format!(
-                    "`vellum repair --last-epoch {place}`, or `vellum mount --last-epoch {place} \
-                     DIR`, gives up what it has that was not synced"
+                    "`vellum repair --discard-image {place}`, or `vellum mount --discard-image {place} \
+                     DIR`, discards it, and what was not synced with it"
                 ),
             })
         }
@@ -192,7 +192,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         },
         vellum::Error::Medium(MediumError::OtherSession { path }) => {
             Failure::new(format!("{place}: {error}")).advise(format!(
-                "`vellum repair --accept-data --data {} {place}` takes these as they are",
+                "`vellum repair --force-data-device --data {} {place}` takes these as they are",
                 path.display()
             ))
         }

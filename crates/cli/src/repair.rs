@@ -87,11 +87,11 @@ fn now_ns() -> i64 {
 }
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
-    if args.accept_data {
+    if args.force_data_device {
         let accepted = Pool::accept_data(&args.pool, &args.opening.data);
         accepted.map_err(|error| place::refused(&args.pool, &error))?;
     }
-    if args.last_epoch {
+    if args.discard_image {
         killed::settle(&args.pool, &args.opening, true)?;
     }
     let pool = place::open_as_it_is(&args.pool, &args.opening)?;
@@ -254,7 +254,7 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
 /// Says what was done, or would be.
 fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode> {
     let code = made.exit_code();
-    let changed = args.accept_data || args.last_epoch || !args.dry_run && !made.is_empty();
+    let changed = args.force_data_device || args.discard_image || !args.dry_run && !made.is_empty();
     if args.json {
         let answer = Answer {
             pool: args.pool.display().to_string(),
@@ -303,7 +303,7 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     let count = made.actions.len();
     match (made.is_empty(), args.dry_run) {
         (true, _) if made.mends_all() => {
-            let done = match (args.accept_data, args.last_epoch) {
+            let done = match (args.force_data_device, args.discard_image) {
                 (true, true) => "its data were taken as they are, at its last commit",
                 (true, false) => "its data were taken as they are",
                 (false, true) => "it is as of its last commit",

@@ -626,7 +626,7 @@ impl Drop for Pool {
             // As it says.
             Ok(()) | Err(Error::Lent { .. }) => {}
             Err(error) => {
-                tracing::warn!(%error, "the pool could not be closed in order; the next opening recovers it");
+                tracing::warn!(%error, "the pool could not be closed cleanly; the next opening recovers it");
             }
         }
     }

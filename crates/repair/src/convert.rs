@@ -3,7 +3,7 @@
 //! The other namespace's structures are written into metadata slots that nothing uses. What makes
 //! them count, in inodes, the chunk table and the superblock, is a list of stores in slots that
 //! nothing uses either ([`vellum_layout::PendingBlock`]). Then the state word decides: before it
-//! the pool is the old one, closed in order; behind it the stores are made, by whoever comes first,
+//! the pool is the old one, closed cleanly; behind it the stores are made, by whoever comes first,
 //! and made again if that is interrupted. Names keep their cookies and their times; what removed
 //! names left is dropped.
 //!
@@ -46,8 +46,8 @@ pub enum ConvertError {
     /// It has the namespace that is asked for.
     #[error("it has the namespace {} already", .0.name())]
     Same(NamespaceKind),
-    /// It was not closed in order.
-    #[error("it was not closed in order; open it once, which recovers it")]
+    /// It was not closed cleanly.
+    #[error("it was not closed cleanly; open it once, which recovers it")]
     NotClosed,
     /// An earlier conversion has to be finished.
     #[error("an earlier conversion was not finished")]

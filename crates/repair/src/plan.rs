@@ -498,7 +498,7 @@ fn round(draft: &mut Draft, survey: &Survey) -> bool {
     })
 }
 
-/// Lays the state word: *not closed in order*, which voids whatever a close saved. Whether it, or
+/// Lays the state word: *not closed cleanly*, which voids whatever a close saved. Whether it, or
 /// anything inside the pool, is to be written.
 fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     let at = draft.geometry.state_at + PoolState::WORD;
@@ -523,7 +523,7 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
         let what = if state.resumed {
             "the repair is finished"
         } else {
-            "not closed in order, and an epoch that no inode carries"
+            "not closed cleanly, and an epoch that no inode carries"
         };
         unsound = draft.mend(Class::StateWord, "state block", what);
     }

@@ -17,7 +17,7 @@ fn structures_are_shown() {
     let bytes = &s.image.bytes;
     assert_shows(
         &inspect::superblock(bytes).unwrap(),
-        &["09090909-0909-", "\"test\"", "closed in order", "1048576"],
+        &["09090909-0909-", "\"test\"", "closed cleanly", "1048576"],
     );
     assert_shows(
         &inspect::inode(bytes, s.file).unwrap(),

@@ -281,7 +281,13 @@ fn an_old_data_medium_is_taken_as_it_is() {
         assert_eq!(follow(&bench, command), "", "{command}");
         run(&bench, command).ok();
     }
-    let accept = ["repair", "--accept-data", "--yes", "--no-undo", "p.img"];
+    let accept = [
+        "repair",
+        "--force-data-device",
+        "--yes",
+        "--no-undo",
+        "p.img",
+    ];
     let did = bench.run(&accept).ok();
     assert!(
         did.out.contains("its data were taken as they are"),
@@ -341,7 +347,7 @@ fn a_loop_device_without_a_file_is_told() {
             "check",
             "mkfs",
             "mkfs --size 16M",
-            "repair --last-epoch",
+            "repair --discard-image",
         ];
         let said = commands.map(|command| {
             let was_free = is_free(&device);

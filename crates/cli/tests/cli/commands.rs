@@ -477,7 +477,7 @@ fn areas_come_and_go_and_are_shown() {
         std::fs::write(dir.join(number.to_string()), "").expect("a file");
     }
     bench.run(&["import", "tree", "p.img:/"]).ok();
-    let areas = || json(&bench.run(&["inspect", "--json", "p.img", "areas"]).ok().out);
+    let areas = || json(&bench.run(&["inspect", "--json", "areas", "p.img"]).ok().out);
     assert_eq!(areas()["areas"].as_array().map(Vec::len), Some(1));
     // So large a directory gets an area of its own when it is renamed.
     bench.run(&["mv", "p.img:/large", "p.img:/a&b"]).ok();
@@ -489,7 +489,7 @@ fn areas_come_and_go_and_are_shown() {
     // What the rename counted.
     assert_eq!(shown["formed_bytes"], 257 * 128);
     assert!(shown["formed"].as_u64() > Some(1_700_000_000), "{shown}");
-    let text = bench.run(&["inspect", "p.img", "areas"]).ok().out;
+    let text = bench.run(&["inspect", "areas", "p.img"]).ok().out;
     let rows: Vec<&str> = text.lines().collect();
     assert!(
         rows[0].ends_with("root") && rows[2].ends_with("/a&b"),
@@ -529,7 +529,7 @@ fn areas_come_and_go_and_are_shown() {
         (&"/a&b".into(), &(256 * 128).into())
     );
     assert!(gone["merged"].as_u64() > Some(1_700_000_000), "{shown}");
-    let text = bench.run(&["inspect", "p.img", "areas"]).ok().out;
+    let text = bench.run(&["inspect", "areas", "p.img"]).ok().out;
     assert!(text.contains("small: 32.0 KiB, read "), "{text}");
     bench.run(&["map", "p.img", "--out", "map.svg"]).ok();
     let map = std::fs::read_to_string(bench.join("map.svg")).expect("a map");
@@ -542,7 +542,7 @@ fn other_namespaces_have_no_areas_to_show() {
     let bench = Bench::with_pool("16M");
     for args in [
         &["evolve", "p.img"][..],
-        &["inspect", "p.img", "areas"],
+        &["inspect", "areas", "p.img"],
         &["map", "p.img", "--out", "map.svg"],
     ] {
         bench
@@ -551,7 +551,7 @@ fn other_namespaces_have_no_areas_to_show() {
     }
     assert!(!bench.join("map.svg").exists());
     bench
-        .run(&["inspect", "p.img", "else"])
+        .run(&["inspect", "else", "p.img"])
         .failed(2, &["areas"]);
     bench.sound();
 }

@@ -65,7 +65,7 @@ fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
     bench.run(&["prune"]).ok();
     bench
         .run(&["prune", by_name])
-        .failed(1, &["takes it in", "repair --last-epoch"]);
+        .failed(1, &["takes it in", "repair --discard-image"]);
     let moved = bench.join("q.img");
     std::fs::rename(&pool, &moved).expect("renamed");
     // Only root can tell by which name.
@@ -164,8 +164,8 @@ fn an_image_of_a_later_time_than_the_file_stays() {
             assert!(did.code != 0, "{command:?}");
             for part in [
                 "later time",
-                "vellum repair --last-epoch ",
-                "vellum mount --last-epoch ",
+                "vellum repair --discard-image ",
+                "vellum mount --discard-image ",
             ] {
                 assert!(did.err.contains(part), "{command:?}: {}", did.err);
             }
@@ -173,7 +173,7 @@ fn an_image_of_a_later_time_than_the_file_stays() {
         bench.run(&["prune"]).ok();
         let said = bench.run(&["prune", name]).failed(1, &["later time"]);
         assert!(
-            said.err.contains("vellum repair --last-epoch "),
+            said.err.contains("vellum repair --discard-image "),
             "{}",
             said.err
         );
@@ -192,8 +192,8 @@ fn whoever_gives_up_what_is_of_a_later_time_has_the_copy() {
         return;
     }
     for command in [
-        &["repair", "--last-epoch", "--yes", "p.img"][..],
-        &["mount", "--last-epoch", "p.img", "mnt"],
+        &["repair", "--discard-image", "--yes", "p.img"][..],
+        &["mount", "--discard-image", "p.img", "mnt"],
         &["prune", "--force", "IMAGE"],
     ] {
         let (mounted, [closed, _]) = put_back();

@@ -14,6 +14,7 @@ mod moving;
 mod parts;
 mod printing;
 mod scale;
+mod spelling;
 mod suites;
 mod support;
 mod transfer;

@@ -236,7 +236,7 @@ fn areas_of_a_mounted_pool_are_shown_and_evolve() {
     }
     let run = |args: &[&str]| mounted.bench.run(args).ok().out;
     for asked in ["p.img", "mnt"] {
-        let text = run(&["inspect", "--json", asked, "areas"]);
+        let text = run(&["inspect", "--json", "areas", asked]);
         let shown: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let areas = shown["areas"].as_array().expect("areas");
         assert_eq!(areas.len(), 1 + AREAS);

@@ -24,19 +24,20 @@ fn an_old_copy_of_data_is_taken_only_when_asked_for() {
         &["repair", "--yes", "p.img"],
         &["check", "p.img"],
     ];
-    let said = ["d.img", "old copy", "--accept-data"];
+    let said = ["d.img", "old copy", "--force-data-device"];
     for command in &commands[..2] {
         run(command).failed(1, &said);
     }
     for command in &commands[2..] {
         run(command).failed(8, &said);
     }
-    run(&["repair", "--accept-data", "--dry-run", "p.img"]).failed(16, &["--dry-run"]);
-    run(&["repair", "--accept-data", "--yes", "p.img"]).ok();
+    run(&["repair", "--force-data-device", "--dry-run", "p.img"]).failed(16, &["--dry-run"]);
+    run(&["repair", "--force-data-device", "--yes", "p.img"]).ok();
     run(&["ls", "p.img:/"]).ok();
     bench.run(&["check", "--strict", "p.img"]).ok();
     run(&["mkfs", "whole.img", "--size", "8M"]).ok();
-    run(&["repair", "--accept-data", "--yes", "whole.img"]).failed(8, &["has its data itself"]);
+    run(&["repair", "--force-data-device", "--yes", "whole.img"])
+        .failed(8, &["has its data itself"]);
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn each_file_system_has_files_of_its_own() {
         );
         assert_eq!(bench.run(&["ls", &format!("{place}:/")]).ok().out, "tree\n");
         let said = bench.run(&["check", "--strict", place]).ok().out;
-        assert!(said.contains("sound") && said.contains("closed in order"));
+        assert!(said.contains("sound") && said.contains("closed cleanly"));
         bench.run(&["repair", "--yes", place]).ok();
     }
     let info = json(&bench.run(&["info", "--json", "p.img:plain"]).ok().out);
@@ -493,7 +493,7 @@ fn what_nobody_has_open_is_checked_while_others_are_mounted() {
                 &["check", "--json", &place],
                 &["repair", "--dry-run", &place],
                 &["cat", &format!("{place}:/who")],
-                &["inspect", &place, "areas"],
+                &["inspect", "areas", &place],
             ];
             let codes = look.map(|args| bench.run(args).code);
             let expected = match name == mounted {
@@ -515,7 +515,7 @@ fn what_nobody_has_open_is_checked_while_others_are_mounted() {
     bench.run(&["check", "p.img:plain"]).failed(8, &["in use"]);
     bench.run(&["umount", "mnt/plain"]).ok();
     let said = bench.run(&["check", "--strict", "p.img:plain"]).ok().out;
-    assert!(said.contains("closed in order"), "{said}");
+    assert!(said.contains("closed cleanly"), "{said}");
     bench.run(&["check", "p.img"]).failed(8, &["in use"]);
     bench.run(&["umount", "mnt"]).ok();
     bench.sound();
@@ -637,7 +637,7 @@ fn unmounting_one_of_several_waits_until_that_is_closed() {
     let all = std::fs::read(bench.join("p.img")).expect("read");
     std::fs::write(bench.join("copy.img"), &all[at..][..bytes]).expect("written");
     let said = bench.run(&["check", "--strict", "copy.img"]).ok().out;
-    assert!(said.contains("closed in order"), "{said}");
+    assert!(said.contains("closed cleanly"), "{said}");
     bench.run(&["umount", "mnt"]).ok();
     bench.sound();
 }

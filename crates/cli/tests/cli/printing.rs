@@ -29,7 +29,7 @@ fn nobody_has_to_read() {
         &["cat", "p.img:/a"],
         &["get", "p.img:/a", "-"],
         &["fs", "list", "p.img"],
-        &["inspect", "p.img", "superblock"],
+        &["inspect", "superblock", "p.img"],
         &["check", "p.img"],
         &["check", "damaged.img"],
         &["check", "--json", "damaged.img"],

@@ -95,12 +95,12 @@ impl Bench {
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// The pool is sound and was closed in order.
+    /// The pool is sound and was closed cleanly.
     #[track_caller]
     pub(crate) fn sound(&self) {
         let did = self.run(&["check", "--strict", "p.img"]).ok();
         assert!(did.out.contains("sound"), "{}", did.out);
-        assert!(did.out.contains("closed in order"), "{}", did.out);
+        assert!(did.out.contains("closed cleanly"), "{}", did.out);
     }
 }
 

@@ -1,0 +1,319 @@
+//! Former spellings of commands and options, which go on being understood.
+//!
+//! The words of a command line are put into those of today before anything else looks at them:
+//! help, manual pages and completions know no others. Whoever wrote a former one is told the new
+//! one.
+
+use std::ffi::OsString;
+
+use clap::Command;
+
+use crate::args::Cli;
+
+/// Where the value of an option goes in its new spelling.
+const VALUE: &str = "{}";
+
+/// An option that is spelled differently now.
+struct Former {
+    /// The command that has it; empty: every command.
+    command: &'static str,
+    /// The option, with `=` and a value if it stands for this value alone.
+    old: &'static str,
+    /// The words of today; the option has a value if one of them is [`VALUE`].
+    new: &'static str,
+}
+
+const fn former(command: &'static str, old: &'static str, new: &'static str) -> Former {
+    Former { command, old, new }
+}
+
+/// The first that fits counts.
+const OPTIONS: &[Former] = &[
+    former("repair", "--last-epoch", "--discard-image"),
+    former("mount", "--last-epoch", "--discard-image"),
+    former("repair", "--accept-data", "--force-data-device"),
+];
+
+/// Commands that are spelled differently now.
+const COMMANDS: &[(&str, &str)] = &[];
+
+/// A command line in the words of today.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Current {
+    pub(crate) words: Vec<OsString>,
+    /// A line for each former spelling.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Whether a word is the former spelling of a command.
+pub(crate) fn is_former_command(word: &str) -> bool {
+    COMMANDS.iter().any(|(old, _)| *old == word)
+}
+
+/// Puts a command line into the words of today.
+pub(crate) fn current(given: Vec<OsString>) -> Current {
+    use clap::CommandFactory;
+    let mut given = given;
+    let mut notes = Vec::new();
+    rename_command(&mut given, &mut notes);
+    let root = Cli::command();
+    let (name, command, depth) = command_of(&root, &given);
+    // What is a program of its own has words of its own.
+    if command
+        .get_arguments()
+        .any(clap::Arg::is_trailing_var_arg_set)
+    {
+        return Current {
+            words: given,
+            notes,
+        };
+    }
+    let rest = given.split_off(depth);
+    let mut reader = Reader {
+        name,
+        command,
+        rest: rest.into(),
+        positions: Vec::new(),
+        current: Current {
+            words: given,
+            notes,
+        },
+    };
+    reader.read();
+    reader.order();
+    reader.current
+}
+
+fn rename_command(words: &mut Vec<OsString>, notes: &mut Vec<String>) {
+    let at = match words.get(1) {
+        Some(help) if help == "help" => 2,
+        _ => 1,
+    };
+    let is_named = |(old, _): &&(&str, &str)| words.get(at).is_some_and(|word| word == old);
+    if let Some((old, new)) = COMMANDS.iter().find(is_named) {
+        notes.push(note(&format!("vellum {old}"), &format!("vellum {new}")));
+        words.splice(at..=at, new.split(' ').map(OsString::from));
+    }
+}
+
+fn note(old: &str, new: &str) -> String {
+    format!("vellum: `{old}` is spelled `{new}` now")
+}
+
+/// The command that the first words name, its whole name, and how many words these are.
+fn command_of<'c>(root: &'c Command, words: &[OsString]) -> (String, &'c Command, usize) {
+    let (mut name, mut command, mut depth) = (Vec::new(), root, 1.min(words.len()));
+    while let Some(word) = words.get(depth).and_then(|word| word.to_str())
+        && let Some(below) = command.find_subcommand(word)
+    {
+        name.push(word);
+        (command, depth) = (below, depth + 1);
+    }
+    (name.join(" "), command, depth)
+}
+
+/// Goes through the words behind a command.
+struct Reader<'c> {
+    name: String,
+    command: &'c Command,
+    rest: std::collections::VecDeque<OsString>,
+    /// Where among the words of today those stand that belong to no option.
+    positions: Vec<usize>,
+    current: Current,
+}
+
+impl Reader<'_> {
+    fn read(&mut self) {
+        while let Some(word) = self.rest.pop_front() {
+            match word.to_str() {
+                Some("--") => {
+                    self.push(word);
+                    while let Some(word) = self.rest.pop_front() {
+                        self.push_position(word);
+                    }
+                }
+                Some(option) if option.starts_with("--") => self.read_long(option),
+                Some(flags) if flags.len() > 1 && flags.starts_with('-') => self.read_short(flags),
+                _ => self.push_position(word),
+            }
+        }
+    }
+
+    fn push(&mut self, word: impl Into<OsString>) {
+        self.current.words.push(word.into());
+    }
+
+    fn push_position(&mut self, word: OsString) {
+        self.positions.push(self.current.words.len());
+        self.push(word);
+    }
+
+    fn push_value(&mut self) {
+        let value = self.rest.pop_front();
+        self.current.words.extend(value);
+    }
+
+    fn read_long(&mut self, word: &str) {
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) => (option, Some(value)),
+            None => (word, None),
+        };
+        if self.replace(option, value) {
+            return;
+        }
+        self.push(word);
+        let is_it = |arg: &&clap::Arg| arg.get_long() == option.strip_prefix("--");
+        let known = self.command.get_arguments().find(is_it);
+        if value.is_none() && known.is_some_and(|arg| arg.get_action().takes_values()) {
+            self.push_value();
+        }
+    }
+
+    fn read_short(&mut self, flags: &str) {
+        self.push(flags);
+        let takes_value = |flag: char| {
+            let mut all = self.command.get_arguments();
+            let known = all.find(|arg| arg.get_short() == Some(flag));
+            known.is_some_and(|arg| arg.get_action().takes_values())
+        };
+        // What follows the first that has a value is that.
+        if flags.chars().skip(1).position(takes_value) == Some(flags.chars().count() - 2) {
+            self.push_value();
+        }
+    }
+
+    /// Writes the new spelling of an option, if this is a former one.
+    fn replace(&mut self, option: &str, value: Option<&str>) -> bool {
+        let next = || self.rest.front().and_then(|word| word.to_str());
+        let given = value.or_else(next).unwrap_or_default().to_owned();
+        let fits = |of: &&Former| {
+            let is_of = of.command.is_empty() || of.command == self.name;
+            is_of
+                && match of.old.split_once('=') {
+                    Some((old, only)) => old == option && only == given,
+                    None => of.old == option,
+                }
+        };
+        let Some(of) = OPTIONS.iter().find(fits) else {
+            return false;
+        };
+        let has_value = of.new.contains(VALUE) || of.old.contains('=');
+        if has_value && value.is_none() {
+            self.rest.pop_front();
+        }
+        let (old, new) = match has_value {
+            true => (format!("{option} {given}"), of.new.replace(VALUE, &given)),
+            false => (option.to_owned(), of.new.to_owned()),
+        };
+        self.current.notes.push(note(&old, &new));
+        for word in of.new.split(' ') {
+            self.push(word.replace(VALUE, &given));
+        }
+        true
+    }
+
+    /// Puts first what is to be shown, and then of which pool: `inspect POOL areas` was the order.
+    fn order(&mut self) {
+        let [first, second] = self.positions[..] else {
+            return;
+        };
+        let mut arguments = self.command.get_positionals();
+        let shown = arguments.next().map(clap::Arg::get_possible_values);
+        let names = |at: usize| {
+            let word = self.current.words[at].to_str().unwrap_or_default();
+            let shown = shown.iter().flatten();
+            shown.into_iter().any(|value| value.matches(word, false))
+        };
+        if self.name == "inspect" && !names(first) && names(second) {
+            let what = self.current.words[second].to_string_lossy().into_owned();
+            let old = format!("vellum inspect POOL {what}");
+            let new = format!("vellum inspect {what} POOL");
+            self.current.notes.push(note(&old, &new));
+            self.current.words.swap(first, second);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    fn split(line: &str) -> Vec<OsString> {
+        line.split(' ').map(OsString::from).collect()
+    }
+
+    /// Former command lines, and what they are today.
+    const LINES: &[(&str, &str)] = &[
+        ("repair --last-epoch p", "repair --discard-image p"),
+        ("mount p d --last-epoch", "mount p d --discard-image"),
+        (
+            "repair --accept-data p -y",
+            "repair --force-data-device p -y",
+        ),
+        ("inspect p areas", "inspect areas p"),
+        (
+            "inspect --data areas p areas --json",
+            "inspect --data areas areas p --json",
+        ),
+    ];
+
+    #[test]
+    fn each_former_spelling_is_understood_and_told() {
+        for (old, new) in LINES {
+            let (old, new) = (format!("vellum {old}"), format!("vellum {new}"));
+            let Current { words, notes } = current(split(&old));
+            assert_eq!(words, split(&new), "{old}");
+            assert!(!notes.is_empty() && notes.iter().all(|note| note.contains(" now")));
+            if let Err(error) = Cli::try_parse_from(&words) {
+                panic!("{new}: {error}");
+            }
+            // What is said today stays as it is.
+            let again = current(words.clone());
+            assert_eq!((again.words, again.notes.len()), (words, 0), "{new}");
+        }
+    }
+
+    #[test]
+    fn each_former_spelling_has_a_line_and_is_in_no_help() {
+        for Former { command, old, .. } in OPTIONS {
+            let (option, only) = old.split_once('=').unwrap_or((old, ""));
+            let has = |line: &str| {
+                let words: Vec<&str> = line.split(' ').collect();
+                let is_it =
+                    |pair: &[&str]| pair[0] == option && (only.is_empty() || pair[1] == only);
+                line.starts_with(command)
+                    && (words.windows(2).any(is_it) || only.is_empty() && line.ends_with(option))
+            };
+            assert!(LINES.iter().any(|(line, _)| has(line)), "{command} {old}");
+        }
+        for (old, _) in COMMANDS {
+            assert!(LINES.iter().any(|(line, _)| line.starts_with(old)), "{old}");
+            assert!(Cli::command().find_subcommand(old).is_none(), "{old}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_option_stays_as_it_is() {
+        for line in [
+            "vellum repair -- --last-epoch",
+            "vellum repair p --undo --last-epoch",
+            "vellum mount -o --last-epoch p d",
+            "vellum crash --last-epoch",
+            "vellum ls --last-epoch",
+            "vellum inspect areas areas",
+            "vellum inspect p nonsense",
+            "vellum --last-epoch",
+            "vellum",
+        ] {
+            let words = split(line);
+            let unchanged = Current {
+                words: words.clone(),
+                notes: Vec::new(),
+            };
+            assert_eq!(current(words), unchanged, "{line}");
+        }
+        assert_eq!(current(Vec::new()), Current::default());
+    }
+}

@@ -1,0 +1,60 @@
+//! Former spellings of commands and options: they work, and say the new one.
+
+use crate::support::Bench;
+
+/// Runs a command line in its former spelling, which says the new one once, and nothing else on
+/// standard error; gives its standard output.
+#[track_caller]
+fn formerly(bench: &Bench, args: &[&str], new: &str) -> String {
+    let did = bench.run(args).ok();
+    let said = did.err.trim_end();
+    assert!(
+        said.lines().count() == 1 && said.ends_with(&format!("is spelled `{new}` now")),
+        "{args:?}: {said}"
+    );
+    did.out
+}
+
+#[test]
+fn former_spellings_do_what_the_new_ones_do() {
+    let bench = Bench::with_pool("16M");
+    bench
+        .run(&["convert", "p.img", "--namespace", "adaptive", "-q"])
+        .ok();
+    let areas = bench.run(&["inspect", "areas", "p.img"]).ok().out;
+    let formerly_areas = formerly(
+        &bench,
+        &["inspect", "p.img", "areas"],
+        "vellum inspect areas POOL",
+    );
+    assert_eq!(areas, formerly_areas);
+    let said = formerly(
+        &bench,
+        &["repair", "p.img", "--last-epoch"],
+        "--discard-image",
+    );
+    assert!(said.contains("as of its last commit"), "{said}");
+    bench.sound();
+}
+
+/// Help has today's spellings alone.
+#[test]
+fn help_has_no_former_spelling() {
+    let bench = Bench::empty();
+    for (command, old, new) in [
+        ("repair", "--last-epoch", "--discard-image"),
+        ("repair", "--accept-data", "--force-data-device"),
+        ("mount", "--last-epoch", "--discard-image"),
+        ("inspect", "<POOL> <WHAT>", "<WHAT> <POOL>"),
+    ] {
+        let help = bench.run(&[command, "--help"]).ok().out;
+        assert!(help.contains(new) && !help.contains(old), "{help}");
+    }
+}
+
+#[test]
+fn the_last_close_is_told_in_the_fields_words() {
+    let bench = Bench::with_pool("16M");
+    let info = bench.run(&["info", "p.img"]).ok().out;
+    assert!(info.contains("last close  closed cleanly\n"), "{info}");
+}
