@@ -2,12 +2,12 @@
 
 use vellum_media::Memories;
 
-pub use crate::carried::attach_copy;
+pub use crate::devices::replica::attach_copy;
 use crate::fs::Handle;
 pub use crate::fs::{MappingAlone, gather_metadata, settle};
-pub use crate::parts::{remove_part, settle_cut, settle_table, write_table};
+pub use crate::pool::datasets::{remove_part, settle_cut, settle_table, write_table};
+pub use crate::pool::grow::set_table_aside;
 use crate::reading::PageTable;
-pub use crate::zones::set_table_aside;
 
 /// What the page table of an open file has come to, as far as this opening uses it.
 pub fn page_table<M: Memories>(handle: &Handle<M>) -> PageTable {

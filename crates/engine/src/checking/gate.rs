@@ -7,10 +7,11 @@ use vellum_layout::{MappingKind, NamespaceKind};
 
 use super::kernels::{Job, Stage};
 use super::loom_memory::{Knowledge, Swaps, check};
-use crate::cachelet::{Cachelet, field};
-use crate::commit::{Commits, Gate};
-use crate::slots::prefer_thread_slot;
-use crate::versions::Versions;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::prefer_thread_slot;
+use crate::durability::commit::Gate;
+use crate::logs::Commits;
+use crate::logs::undo::Versions;
 
 /// What operations change, two words together.
 const CHANGED: [u64; 2] = [field::SIZE, field::ATIME];

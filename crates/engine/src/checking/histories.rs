@@ -16,8 +16,8 @@ use vellum_model::{Cred as ModelCred, DirEntry, Ino, Kind, Model};
 
 use super::shuttle_memory::Shuttled;
 use super::world::{World, explore};
+use crate::error::{Error, Result};
 use crate::fs::{Cred, Node, RenameFlags};
-use crate::{Error, Result};
 
 /// Inode number and generation.
 type Id = (u64, u32);

@@ -9,14 +9,14 @@ use vellum_media::{Memory, Persistent, Site};
 
 use super::loom_memory::{Knowledge, LoomMemory, Loomed, Part, Swaps, beside, check};
 use super::world::{POOL_BYTES, small_fs};
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, Tally, prefer_thread_slot};
 use crate::fs::{Cred, Fs, Node, RenameFlags, SetAttr};
 use crate::mapping::{BlockNo, Flush, Found, Step};
 use crate::namespace::direct::Direct;
 use crate::namespace::indexed::Name;
 use crate::namespace::indexed::index::ValueWord;
-use crate::slots::{Op, Tally, prefer_thread_slot};
 
 /// A file system that the model's threads use.
 #[derive(Clone)]
@@ -96,13 +96,13 @@ impl Stage {
         beside(&[&self.core().pool, &self.core().arena], jobs);
     }
 
-    pub(super) fn make(&self, name: &str) -> crate::Result<Node<Loomed>> {
+    pub(super) fn make(&self, name: &str) -> crate::error::Result<Node<Loomed>> {
         let (root, cred) = (self.fs.root(), Cred::root());
         self.fs
             .mknod(&cred, &root, name.as_bytes(), FileKind::File, 0o644, 0)
     }
 
-    pub(super) fn find(&self, name: &str) -> crate::Result<Node<Loomed>> {
+    pub(super) fn find(&self, name: &str) -> crate::error::Result<Node<Loomed>> {
         self.fs
             .lookup(&Cred::root(), &self.fs.root(), name.as_bytes())
     }
@@ -724,7 +724,7 @@ fn a_block_on_its_way_from_limbo_counts_as_free() {
 #[test]
 fn a_read_gives_bytes_of_its_file_only() {
     explore(2, Swaps::Plain, |stage| {
-        let options = crate::OpenOptions {
+        let options = crate::fs::OpenOptions {
             read: true,
             write: true,
             ..Default::default()

@@ -97,7 +97,7 @@ pub(crate) fn check(
             let (known, kernel) = (Arc::clone(&known), Arc::clone(&kernel));
             known.threads.lock().unwrap().clear();
             known.executions.fetch_add(1, Ordering::Relaxed);
-            crate::slots::prefer_thread_slot(0);
+            crate::core::slots::prefer_thread_slot(0);
             spawn(move || {
                 kernel(&known);
                 if known.learning.load(Ordering::Relaxed) {

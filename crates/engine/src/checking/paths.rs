@@ -2,7 +2,7 @@
 
 use super::world::{World, explore, together};
 
-use crate::Error;
+use crate::error::Error;
 use crate::fs::{Cred, RenameFlags};
 
 /// Names change below a directory that is moved, and around it; nobody finds one missing or twice.
@@ -33,7 +33,7 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
                 let found = w.fs.lookup(&Cred::root(), &inner, b"stays");
                 assert_eq!(found.unwrap().ino(), stays);
                 let mut names = Vec::new();
-                let mut position = crate::ListPosition::default();
+                let mut position = crate::fs::ListPosition::default();
                 let listed = w.fs.list(&inner, 0, &mut position, &mut |entry| {
                     names.push(entry.name.to_vec());
                     true

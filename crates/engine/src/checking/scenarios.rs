@@ -3,7 +3,7 @@
 use super::world::{World, explore, together};
 use vellum_layout::Inode;
 
-use crate::Error;
+use crate::error::Error;
 use crate::fs::{Cred, RenameFlags};
 
 #[test]
@@ -423,7 +423,7 @@ fn the_directory_above_a_removed_one_is_there_or_is_not() {
         together!(
             world,
             move |w: World| {
-                if let Ok(above) = w.fs.lookup(&crate::Cred::root(), &inner, b"..") {
+                if let Ok(above) = w.fs.lookup(&crate::fs::Cred::root(), &inner, b"..") {
                     drop(w.mkdir("/other"));
                     drop(above);
                 }

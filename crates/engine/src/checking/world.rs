@@ -9,13 +9,14 @@ use shuttle::{Config, Runner};
 use vellum_layout::{FileKind, MappingKind, NamespaceKind};
 
 use super::shuttle_memory::{ShuttleMemory, Shuttled, arm};
-use crate::cachelet::{Cachelet, field, flag};
+use crate::core::Clock;
+use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::header;
+use crate::core::slots::{self, Tally};
+use crate::error::{Error, Result};
 use crate::fs::{Cred, Fs, Handle, ListPosition, Node, OpenOptions, RenameFlags, SetAttr};
-use crate::mount::{FormatOptions, MountOptions, attach, format};
 use crate::namespace;
-use crate::slots::{self, Tally};
-use crate::{Clock, Error, Result};
+use crate::pool::lifecycle::{FormatOptions, MountOptions, attach, format};
 use vellum_check::{MemoryImage, Options};
 use vellum_media::{Memories, Memory};
 

@@ -3,16 +3,16 @@
 use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES};
 use vellum_media::{Memories, Persistent, Site};
 
-use crate::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
-use crate::commit::Durability;
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
+use crate::core::slots::{Op, Tally, pause};
+use crate::core::times::Times;
+use crate::durability::commit::Durability;
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
 use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
-use crate::journal::Record;
-use crate::slots::{Op, Tally, pause};
-use crate::times::Times;
 
 /// Stands for a number of blocks that was not counted yet; more than a file can have.
 const UNCOUNTED: u64 = 1 << 50;

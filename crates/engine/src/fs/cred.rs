@@ -4,8 +4,8 @@ use bitflags::bitflags;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
 use crate::error::{Error, Result};
 
 /// The sticky bit of a mode.

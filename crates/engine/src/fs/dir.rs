@@ -5,12 +5,13 @@ use std::sync::Arc;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, field};
-use crate::commit::Durability;
+use crate::core::background::Lease;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::{Op, Tally};
+use crate::durability::commit::Durability;
 use crate::error::{Error, First, Result};
-use crate::fs::{Access, Cred, Fs, Lease, Node, RenameFlags};
+use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{NewInode, Removal, Rename};
-use crate::slots::{Op, Tally};
 
 const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use vellum_media::Memories;
 
 use crate::core::Core;
+use crate::core::background::Lease;
 use crate::error::Result;
-use crate::fs::{Fs, Lease};
+use crate::fs::Fs;
 use crate::namespace::{Area, Areas, Decided, MergedArea, NO_AREAS, Outcome};
 
 impl<M: Memories> Fs<M> {

@@ -31,19 +31,20 @@ mod truncate;
 mod view;
 mod write;
 
+use crate::core::limits::SIZE_MAX_BYTES;
 use std::ops::Range;
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
-use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, LockGuard, field};
+use crate::core::lease;
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
 use crate::fs::{Cred, Fs};
-use crate::lease;
 use crate::mapping::{Flush, Found, MapId, Mapping};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
@@ -54,8 +55,6 @@ pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
 pub use view::{View, ViewPlace};
 
-/// Largest size of a file: 16 TiB.
-pub(crate) const SIZE_MAX_BYTES: u64 = 1 << 44;
 /// Logical blocks of a file of that size.
 const BLOCKS_MAX: u64 = SIZE_MAX_BYTES / BLOCK_BYTES;
 /// Bytes of one operation of a long write: all of them are written, or none for lack of space.
@@ -267,7 +266,7 @@ impl<'a, M: Memories> Files<'a, M> {
             return Ok(false);
         };
         let end = (start + to - size).min(BLOCK_BYTES);
-        crate::data::zero(site, self.core, self.mapping, block, start, end);
+        crate::devices::data::zero(site, self.core, self.mapping, block, start, end);
         Ok(true)
     }
 

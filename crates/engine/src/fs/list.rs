@@ -15,11 +15,11 @@
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, flag};
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Node};
 use crate::namespace::{COOKIE_MAX, DirEntry, FIRST_COOKIE, ListHint, ListRange};
-use crate::slots::Op;
 
 /// Where a listing stands; keep it between calls of [`Fs::list`]. Only a hint: the position of the
 /// entry rules.

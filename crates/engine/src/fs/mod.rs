@@ -24,24 +24,23 @@ use std::time::Duration;
 use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
-pub(crate) use background::Lease;
 pub use cred::{Access, Cred};
 pub use file::{Allocate, MappingAlone, View, ViewPlace, gather_metadata, settle};
 pub use list::ListPosition;
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
 
-use crate::cachelet::Cachelet;
-use crate::carried;
-use crate::commit::Durability;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::{Op, Tally, pause};
 use crate::core::{Core, header};
+use crate::devices::replica;
+use crate::durability::commit::Durability;
 use crate::error::{Error, First, Result};
-use crate::log::{Log, LogCounts};
+use crate::logs::redo::{Log, LogCounts};
+use crate::logs::undo::VersionCounts;
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
-use crate::slots::{Op, Tally, pause};
-use crate::versions::VersionCounts;
 
 /// How often an operation has room made for it in the arena, before there is none.
 const RECLAIMS_FOR_MEMORY: u32 = 8;
@@ -406,7 +405,7 @@ impl Fs<Real> {
     /// Whether the copy of the metadata that the data medium carries is whole, so that the medium
     /// alone has everything; `None` if it carries none.
     pub fn is_carried(&self) -> Option<bool> {
-        carried::is_whole(self.core.pool.data().next()?, &self.superblock)
+        replica::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
 
     /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vellum_layout::{FileKind, InodeState};
 use vellum_media::Memories;
 
-use crate::cachelet::{Cachelet, REF_ONE, flag};
+use crate::core::cachelet::{Cachelet, REF_ONE, flag};
 use crate::fs::Fs;
 
 /// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
@@ -84,8 +84,8 @@ impl<M: Memories> Fs<M> {
     /// The file with this inode number and generation, if it still exists.
     ///
     /// # Errors
-    /// [`crate::Error::Stale`] if it is gone or another file has its number.
-    pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::Result<Node<M>> {
+    /// [`crate::error::Error::Stale`] if it is gone or another file has its number.
+    pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::error::Result<Node<M>> {
         self.with_op(|op| {
             // An inode that is being made anew under this number is not looked at more closely. One
             // that was free may be that at any moment, one that was in use not before this
@@ -96,12 +96,12 @@ impl<M: Memories> Fs<M> {
                 .then(|| op.core.identity_on_pool(ino))
                 .filter(|found| found.state() != Some(InodeState::Free));
             if found.is_none_or(|found| found.generation() != generation) {
-                return Err(crate::Error::Stale);
+                return Err(crate::error::Error::Stale);
             }
             let cachelet = op.core.load_cachelet(op, ino)?;
             let identity = op.core.identity(cachelet);
             if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {
-                return Err(crate::Error::Stale);
+                return Err(crate::error::Error::Stale);
             }
             Ok(Node::hold(self, cachelet))
         })

@@ -1,5 +1,6 @@
 //! Opening files, and what an open file can do.
 
+use crate::core::limits::SIZE_MAX_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -7,15 +8,15 @@ use bitflags::bitflags;
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::Cachelet;
-use crate::commit::Durability;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
+use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Cold, Files, Roads, SIZE_MAX_BYTES, Translation, check_range};
+use crate::fs::file::{Allocate, Cold, Files, Roads, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, View};
 use crate::reading::{Costs, PageTable, Road, Rule, pages_of};
-use crate::slots::Op;
 
 bitflags! {
     /// Flags of a rename; the numbers are those of `renameat2(2)`.

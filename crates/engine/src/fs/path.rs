@@ -5,12 +5,12 @@ use std::sync::Arc;
 use vellum_layout::{FileKind, Inode, ROOT_SLOT, TEXT_MAX, text_check, text_home};
 use vellum_media::{Memories, Memory};
 
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::namespace::common::has_byte;
-use crate::slots::Op;
 
 /// Paths have fewer bytes than this.
 pub(crate) const PATH_MAX: usize = 4096;

@@ -27,8 +27,8 @@ use super::limbo::{Batch, LinkWords};
 use super::space::{Space, claimed, unclaimed};
 use super::{BlockNo, BlockUsage, Reservation};
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
-use crate::slots::{Op, pause};
 
 /// Blocks of a bitmap word.
 const WORD_BLOCKS: u64 = 64;

@@ -11,13 +11,14 @@ use vellum_layout::{
 use vellum_media::{HeapMemory, Memory, SimPool, Simulated};
 use zerocopy::IntoBytes;
 
-use crate::access_times::AccessTimes;
-use crate::cachelet::{Cachelet, field};
+use crate::core::OwnBytes;
+use crate::core::access_times::AccessTimes;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::inodes::{for_each_file, note_chunks};
+use crate::core::lease::Leases;
 use crate::core::{ArenaMap, Clock, Core};
 use crate::error::Result;
-use crate::lease::Leases;
 use crate::mapping::{MapId, Mapping, Survey, Verdict};
-use crate::mount::{for_each_file, note_chunks};
 
 const SEED: u64 = 0x5EED;
 
@@ -141,7 +142,14 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         pool_epoch: u32,
         make: Make<T>,
     ) -> Self {
-        let map = ArenaMap::plan(&geometry, 4096, crate::mapping::arena_bytes(&geometry));
+        let map = ArenaMap::plan(
+            &geometry,
+            ArenaMap::entries(&geometry, 4096),
+            OwnBytes {
+                namespace: 0,
+                mapping: crate::mapping::arena_bytes(&geometry),
+            },
+        );
         let core = Core {
             pool,
             arena: HeapMemory::new(map.bytes),

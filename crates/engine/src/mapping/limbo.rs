@@ -11,7 +11,7 @@ use vellum_layout::BLOCK_BYTES;
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::core::Core;
-use crate::slots::GRACE;
+use crate::core::slots::GRACE;
 
 /// Lists; more than [`GRACE`], so that the present epoch's list has usually been emptied.
 const LISTS: u64 = 4;

@@ -27,16 +27,16 @@ mod radix;
 mod space;
 #[cfg(test)]
 mod tests;
+pub(crate) mod timed;
 
 use vellum_layout::{Geometry, MapState, MappingKind, TablePlan};
 use vellum_media::{Memories, Site};
 
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
-use crate::slots::Op;
 
-/// A file's name in a mapping.
-pub(crate) type MapId = u32;
+pub(crate) use crate::core::inodes::MapId;
 
 /// A data block, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,7 +159,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Sets blocks aside, so that claiming them cannot fail.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`], without a search. Blocks in limbo may be waiting for the calling
+    /// [`crate::error::Error::NoSpace`], without a search. Blocks in limbo may be waiting for the calling
     /// operation itself to end: if [`Self::usage`] says that there are enough free or reclaimable
     /// ones, the caller ends the operation, waits for readers, reclaims and tries once more.
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation>;
@@ -171,7 +171,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// block. Flushed as `step` says, not fenced.
     ///
     /// # Errors
-    /// Damage; [`crate::Error::NoSpace`] where the mapping itself needs space. Some blocks may be
+    /// Damage; [`crate::error::Error::NoSpace`] where the mapping itself needs space. Some blocks may be
     /// claimed then; the caller releases them.
     fn claim(
         &self,
@@ -204,7 +204,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// cache of translations must be void from before this call until after it: see `fs::file`.
     ///
     /// # Errors
-    /// Damage. [`crate::Error::NoSpace`], and nothing has changed, where a range in the middle is
+    /// Damage. [`crate::error::Error::NoSpace`], and nothing has changed, where a range in the middle is
     /// taken out of a tree; never where nothing follows the range, nor for what the same operation
     /// claimed.
     fn release(
@@ -255,7 +255,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// mapping; what is saved is durable at the next fence, before the pool is marked as closed.
     ///
     /// # Errors
-    /// [`crate::Error::Busy`] if blocks are still in limbo: they would be nobody's.
+    /// [`crate::error::Error::Busy`] if blocks are still in limbo: they would be nobody's.
     fn save(&self, core: &Core<M>) -> Result<()>;
 
     /// Takes back what the close that this opening follows saved; `false`, and nothing changed, if

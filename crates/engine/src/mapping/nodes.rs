@@ -7,8 +7,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 
 use super::limbo::{Batch, LIMBO_BYTES, Limbo, LinkWords};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
-use crate::slots::Op;
 
 /// The metadata blocks of a mapping's trees.
 #[derive(Debug)]

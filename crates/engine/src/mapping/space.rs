@@ -8,8 +8,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory, count};
 use super::limbo::{Batch, LIMBO_BYTES, Limbo, Links};
 use super::{BlockUsage, Reservation};
 use crate::core::Core;
+use crate::core::slots::{Op, field};
 use crate::error::{Error, Result};
-use crate::slots::{Op, field};
 
 /// Blocks in limbo from which on giving up more also looks whether some have become free.
 const LIMBO_MANY: u64 = 4096;

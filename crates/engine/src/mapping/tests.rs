@@ -26,7 +26,7 @@ pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
     first: u32,
     blocks: usize,
     step: super::Step,
-) -> crate::Result<Vec<BlockNo>> {
+) -> crate::error::Result<Vec<BlockNo>> {
     let op = h.core.op_begin().unwrap();
     let mut room = h.map.reserve(&op, blocks as u64)?;
     let mut out = vec![BlockNo(0); blocks];
@@ -42,7 +42,7 @@ pub(super) fn claim_amid_loss<T: Mapping<Simulated> + ?Sized>(
     id: MapId,
     logical: u32,
     step: super::Step,
-) -> crate::Result<()> {
+) -> crate::error::Result<()> {
     let op = h.core.op_begin().unwrap();
     h.core.word(h.core.geometry.pool_bytes);
     let mut room = h.map.reserve(&op, 1)?;

@@ -18,10 +18,10 @@ use vellum_media::{Memories, Site};
 
 pub(crate) use self::evolving::Areas;
 pub use self::evolving::{Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS};
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
-use crate::slots::Op;
 
 /// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
 pub(crate) const FIRST_COOKIE: u64 = 3;

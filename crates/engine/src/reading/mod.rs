@@ -29,8 +29,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use vellum_layout::{BLOCK_BYTES, Inode};
 use vellum_media::{MediaKind, Memories, Memory};
 
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
 
 pub use cost::{Costs, Layout};
 use pattern::{ASSUMED_THRESHOLD_PAGES, Identification};

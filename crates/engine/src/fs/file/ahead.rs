@@ -11,9 +11,9 @@ use vellum_media::{Memories, Persistent};
 
 use super::Files;
 use super::road::runs_of;
-use crate::cachelet::{Cachelet, field};
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::Op;
 use crate::mapping::{Found, MapId};
-use crate::slots::Op;
 
 const STRETCH_BLOCKS: u64 = 64;
 const STRETCH_BYTES: u64 = STRETCH_BLOCKS * BLOCK_BYTES;

@@ -5,12 +5,12 @@ use vellum_media::{Memories, Persistent};
 
 use super::write::next_holes;
 use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_size};
-use crate::cachelet::{Cachelet, field};
-use crate::data;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::Op;
+use crate::devices::data;
 use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
-use crate::slots::Op;
 
 /// What preallocation makes of a hole.
 const CLAIM: Step = Step {

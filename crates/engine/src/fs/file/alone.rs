@@ -9,13 +9,13 @@ use vellum_media::{Memories, Memory, Real};
 use super::read::LOOKUP_BLOCKS;
 use super::write::{CLAIM_END, LIMBO};
 use super::{Files, Root, Translation};
-use crate::cachelet::{Cachelet, LockGuard, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, LockGuard, field};
+use crate::core::lease;
+use crate::core::slots::{Op, field as slot_field};
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Handle};
-use crate::lease;
 use crate::mapping::{BlockNo, Found, MapId};
-use crate::slots::{Op, field as slot_field};
 
 /// Blocks of one claim at most.
 const CLAIM_BLOCKS: usize = 256;

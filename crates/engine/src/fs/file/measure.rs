@@ -17,11 +17,11 @@ use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::road::{gaps, runs_of};
 use super::{Files, Translation};
-use crate::cachelet::{Cachelet, field};
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::Op;
 use crate::mapping::{Found, MapId};
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Table};
 use crate::reading::{Costs, MEASURED_BLOCKS_MIN};
-use crate::slots::Op;
 
 /// Pieces of the sample: 16 MiB.
 const SAMPLE_PIECES: u64 = 8;

@@ -5,12 +5,12 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::road::{Roads, Way};
 use super::{Files, Translation};
-use crate::cachelet::{Cachelet, field};
-use crate::data;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::{Op, pause};
+use crate::devices::data;
 use crate::error::Result;
 use crate::mapping::{Found, MapId};
 use crate::reading::pages_of;
-use crate::slots::{Op, pause};
 
 /// Blocks looked up together by large reads.
 pub(super) const LOOKUP_BLOCKS: usize = 64;

@@ -8,12 +8,12 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::measure::Cold;
 use super::{Files, MapRoot, Translation};
-use crate::cachelet::{Cachelet, field};
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::Found;
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
 use crate::reading::{Costs, Layout, Next, Pattern, Reading, Road, Rule, State};
-use crate::slots::Op;
 
 /// Blocks of a large page, as the pool numbers bytes.
 const LARGE_BYTES: u64 = CHUNK_BYTES;

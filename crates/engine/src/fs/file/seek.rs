@@ -4,7 +4,7 @@ use vellum_layout::BLOCK_BYTES;
 use vellum_media::Memories;
 
 use super::Files;
-use crate::cachelet::Cachelet;
+use crate::core::cachelet::Cachelet;
 use crate::error::{Error, Result};
 use crate::mapping::Seek;
 

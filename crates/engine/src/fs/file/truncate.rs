@@ -3,12 +3,13 @@
 use vellum_layout::{BLOCK_BYTES, Inode};
 use vellum_media::{Memories, Persistent, Site};
 
-use super::{BEYOND, Files, Root, SIZE_MAX_BYTES};
-use crate::cachelet::{Cachelet, field};
+use super::{BEYOND, Files, Root};
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::limits::SIZE_MAX_BYTES;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::mapping::{Flush, MapId};
 use crate::sites;
-use crate::slots::Op;
 
 /// Whether a file may have this size.
 pub(crate) fn check_size(bytes: u64) -> Result<()> {

@@ -8,14 +8,14 @@ use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::road::{Roads, Way};
 use super::{Files, Translation};
-use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::lease::{Lease, Shown};
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
-use crate::lease::{Lease, Shown};
 use crate::mapping::Found;
 use crate::reading::pages_of;
 use crate::reading::table::Pin;
-use crate::slots::Op;
 
 /// Where the bytes of a [`View`] lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,13 +14,14 @@
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent, Site};
 
-use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, SIZE_MAX_BYTES, Stop, Translation};
-use crate::cachelet::{Cachelet, field};
-use crate::data;
+use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, Stop, Translation};
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::limits::SIZE_MAX_BYTES;
+use crate::core::slots::Op;
+use crate::devices::data;
 use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
-use crate::slots::Op;
 
 /// What a write makes of a hole inside the size. [`FILLED`] changes the same word, so that a crash
 /// finds it as it was until then, or as this made it, which reads the same.

@@ -16,11 +16,11 @@ use vellum_layout::{MapState, MapWord, PlaceWord, RUN_COUNT_MAX};
 use vellum_media::{Memories, Persistent};
 
 use super::table::Table;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::keyed::lines::{Held, Lines};
 use crate::mapping::{BlockNo, MapId, Step};
 use crate::sites;
-use crate::slots::Op;
 
 /// A run of blocks of a file that adjoin on the medium.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +121,7 @@ impl Table {
         op: &Op<'_, M>,
         run: &Run,
         step: Step,
-    ) -> std::result::Result<(), (crate::Error, u32)> {
+    ) -> std::result::Result<(), (crate::error::Error, u32)> {
         let base = self.base_of(op, run).map_err(|error| (error, run.blocks))?;
         for i in (0..run.blocks).rev() {
             let (word, place) = run.entry(i, base);

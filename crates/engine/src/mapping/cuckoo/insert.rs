@@ -12,11 +12,11 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::table::{Key, Table};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live, mark};
 use crate::mapping::keyed::moves::MoveSites;
 use crate::sites;
-use crate::slots::Op;
 
 /// Lines looked at for a way: both lines of the key, and what three moves in a row can reach.
 const NODES_MAX: usize = 2 + 8 + 32 + 128;

@@ -14,9 +14,9 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 
 use super::pages::Pages;
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::error::Result;
 use crate::mapping::nodes::Nodes;
-use crate::slots::{Op, pause};
 
 /// Frames of a set: a line of tags.
 const WAYS: u64 = 8;

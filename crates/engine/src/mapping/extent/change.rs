@@ -7,10 +7,10 @@ use super::fork::{Node, Path};
 use super::node::{self, Extent, body_at, key_at, line_of};
 use super::pages::Pages;
 use super::{Tree, damaged};
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Reservation, Step};
 use crate::sites;
-use crate::slots::Op;
 
 /// Where in a node an entry has one of its words.
 type Offset = fn(usize) -> u64;

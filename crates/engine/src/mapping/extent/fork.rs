@@ -16,11 +16,11 @@ use super::node::{self, Entry, Extent, body_at, key_at, line_of};
 use super::pages::Pages;
 use super::walk::LOGICAL_END;
 use super::{Tree, damaged};
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::Flush;
 use crate::mapping::limbo::Batch;
 use crate::sites;
-use crate::slots::Op;
 
 /// A node that a writer works on.
 #[derive(Clone, Copy, Debug)]

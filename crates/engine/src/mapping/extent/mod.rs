@@ -51,8 +51,8 @@ use super::blocks::Blocks;
 use super::nodes::Nodes;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
-use crate::slots::Op;
 
 /// Extent trees that are read where they lie.
 pub(crate) type Extents = ExtentTrees<Direct>;

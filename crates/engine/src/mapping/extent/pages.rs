@@ -4,9 +4,9 @@ use vellum_layout::Geometry;
 use vellum_media::Memories;
 
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::nodes::Nodes;
-use crate::slots::Op;
 
 /// A way to read nodes. Writers change the pool, and then tell.
 pub(crate) trait Pages: Send + Sync {

@@ -12,10 +12,10 @@ use super::fork::Node;
 use super::node::{self, Extent, key_at, line_of};
 use super::pages::Pages;
 use super::walk::LOGICAL_END;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, Flush};
-use crate::slots::Op;
 
 /// What cannot be found any more.
 #[derive(Default)]

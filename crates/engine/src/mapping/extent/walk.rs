@@ -16,9 +16,9 @@ use vellum_media::{Memories, Memory, count};
 use super::node::{Extent, body_at, floor, key_at};
 use super::pages::Pages;
 use super::{Tree, damaged};
+use crate::core::slots::{Op, field};
 use crate::error::Result;
 use crate::mapping::Seek;
-use crate::slots::{Op, field};
 
 /// One more than the highest logical block.
 pub(super) const LOGICAL_END: u64 = 1 << 32;

@@ -50,8 +50,8 @@ use super::limbo::Batch;
 use super::space::Space;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
-use crate::slots::Op;
 
 /// Lines of data asked for before it is known where they are.
 const PREFETCH_LINES: u64 = 16;

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::{Memory, count};
 
+use crate::core::slots::pause;
 use crate::mapping::limbo::Links;
-use crate::slots::pause;
 
 /// A chain's head: the first block plus one (0: none), and above it the slot that holds the lock.
 const BLOCK_BITS: u32 = 32;

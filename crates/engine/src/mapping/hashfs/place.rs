@@ -7,10 +7,10 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 use super::HashFs;
 use super::search::Run;
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
 use crate::mapping::space::claimed;
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
-use crate::slots::{Op, pause};
 
 /// Bitmap words looked at for a line with room.
 const NEAR_WORDS: u64 = 16;

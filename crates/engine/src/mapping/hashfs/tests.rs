@@ -9,10 +9,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::harness::{Harness, Placement};
 use super::*;
+use crate::core::slots::field;
 use crate::error::Error;
 use crate::mapping::tests::{claim, find, release};
 use crate::mapping::{self, Found, Mapping, Seek, Verdict};
-use crate::slots::field;
 
 pub(super) const MIB: u64 = 1 << 20;
 

@@ -4,11 +4,11 @@
 use vellum_media::Memories;
 
 use super::search::Keyed;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::mapping::blocks::Blocks;
 use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, MapId, Reservation};
-use crate::slots::Op;
 
 /// Blocks side by side, for logical blocks of a file that follow each other.
 #[derive(Clone, Copy, Debug)]

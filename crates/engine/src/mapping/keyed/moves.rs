@@ -18,8 +18,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use super::lines::{ENTRY_BYTES, Held, Lines};
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::error::Result;
-use crate::slots::{Op, pause};
 
 /// Stripes at most.
 const STRIPES_MAX: u64 = 1024;

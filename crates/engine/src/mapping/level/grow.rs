@@ -20,10 +20,10 @@ use vellum_media::{Memories, Memory, Persistent};
 
 use super::table::Table;
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::error::Result;
 use crate::mapping::keyed::lines::is_live;
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// Lines that an insertion empties. The new level has room for as many insertions as there are
 /// lines to empty, many times over.

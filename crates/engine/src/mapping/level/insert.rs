@@ -10,11 +10,11 @@ use vellum_media::{Memories, Memory, Site};
 
 use super::table::{Key, Table};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live};
 use crate::mapping::keyed::moves::MoveSites;
 use crate::sites;
-use crate::slots::Op;
 
 /// Entries made free, or levels added, that others take before the stash is.
 const TRIES_MAX: u32 = 16;

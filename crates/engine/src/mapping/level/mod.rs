@@ -46,8 +46,8 @@ use super::keyed::lines::Lines;
 use super::keyed::search::Keyed;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
-use crate::slots::Op;
 
 /// The mapping of zone 0.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use vellum_layout::{Geometry, KeyedPlan, LevelPlan, LevelRoot, MapWord, MappingK
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
 use crate::mapping::MapId;
 use crate::mapping::keyed::lines::{Held, Lines, is_live};
 use crate::mapping::keyed::moves::Moves;
 use crate::mapping::keyed::search::{Keyed, read_lines};
-use crate::slots::Op;
 
 /// A table and its part of the arena.
 #[derive(Debug)]

@@ -10,11 +10,11 @@ use zerocopy::IntoBytes;
 use super::walk::{End, Leaf};
 use super::{Radix, damaged};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, Flush, MapId, Reservation, Step};
 use crate::sites;
-use crate::slots::Op;
 
 /// What a block in a state is in a tree word.
 fn target(block: BlockNo, state: MapState) -> TreeTarget {
@@ -136,7 +136,7 @@ impl Radix {
         first: u64,
         blocks: &[BlockNo],
         step: Step,
-    ) -> std::result::Result<(), (crate::Error, u64)> {
+    ) -> std::result::Result<(), (crate::error::Error, u64)> {
         let mut done = 0;
         while done < blocks.len() {
             let logical = first + done as u64;

@@ -11,8 +11,8 @@ use vellum_media::Memories;
 
 use super::Radix;
 use super::walk::Leaf;
+use crate::core::slots::{Op, field};
 use crate::mapping::MapId;
-use crate::slots::{Op, field};
 
 impl Radix {
     /// The remembered leaf, if it is the one of this logical block.

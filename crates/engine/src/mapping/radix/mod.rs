@@ -27,8 +27,8 @@ use super::blocks::Blocks;
 use super::nodes::Nodes;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
-use crate::slots::Op;
 
 /// The mapping of zone 0.
 #[derive(Debug)]

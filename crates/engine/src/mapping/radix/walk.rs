@@ -5,9 +5,9 @@ use vellum_media::{Memories, count};
 
 use super::{Radix, damaged};
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::{BlockNo, Found, MapId};
-use crate::slots::Op;
 
 /// Where a walk towards a logical block ended.
 pub(super) enum End {

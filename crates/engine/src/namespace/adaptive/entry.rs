@@ -9,10 +9,10 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::Adaptive;
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::named::Named;
 use crate::error::{Error, Place, Result};
-use crate::namespace::common::inode::Named;
 use crate::namespace::common::{Bodies, Body};
 use crate::sites;
 

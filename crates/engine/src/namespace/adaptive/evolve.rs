@@ -16,15 +16,15 @@ use vellum_media::Memories;
 use super::moves::Becomes;
 use super::status::{DirKey, Status};
 use super::{Adaptive, moves};
-use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::Op;
 use crate::error::{Error, First, Result};
 use crate::namespace::common::Bodies;
 use crate::namespace::common::log::scan_log;
 use crate::namespace::{
     Area, Areas, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS, Rename,
 };
-use crate::slots::Op;
 
 /// Slots of names that one round moves at most.
 const MOVED_MAX: u64 = 65_536;

@@ -37,15 +37,15 @@ use self::entry::{Above, PathBuffer};
 use self::moves::Becomes;
 pub(crate) use self::states::Held;
 use self::tables::Tables;
-use super::common::inode::Named;
 use super::indexed::{Draft, Entries, Name, Spot};
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::named::Named;
+use crate::core::slots::Op;
+use crate::durability::journal::Record;
 use crate::error::{Error, Place, Result};
-use crate::journal::Record;
 use crate::namespace::{Areas, Ask, Mender, PathIn, Rename, Walked};
 use crate::sites;
-use crate::slots::Op;
 
 /// Entries of ADAM.
 #[derive(Debug)]

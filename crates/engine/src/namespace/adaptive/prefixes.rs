@@ -34,12 +34,12 @@ use vellum_layout::{FileKind, Geometry, PathEntryHead, ROOT_SLOT, long_name_hash
 use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::prefixes_at;
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
 use crate::error::Result;
 use crate::namespace::Walked;
 use crate::namespace::common::{has_byte, walk};
-use crate::slots::Op;
 
 /// Bytes of a row of the table, and of a prefix in it: two lines, which processors fetch together.
 pub(super) const ROW_BYTES: u64 = 256;

@@ -17,8 +17,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
+use crate::core::slots::{Op, pause};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// Words of a line.
 const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;

@@ -13,10 +13,10 @@ use vellum_layout::Geometry;
 use vellum_media::{Memories, Memory};
 
 use super::status_at;
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::{self, Op};
 use crate::namespace::{Decided, Evolution, Outcome};
-use crate::slots::{self, Op};
 
 /// Lookups of a thread slot for each that is noted.
 const SAMPLE_EVERY: u64 = 64;

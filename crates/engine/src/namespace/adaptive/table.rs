@@ -15,14 +15,14 @@ use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::states;
-use crate::alloc::SPARE_BLOCKS;
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
+use crate::durability::journal::Record;
 use crate::error::{Error, Place, Result};
-use crate::journal::Record;
 use crate::namespace::{Mender, MergedArea};
 use crate::sites;
-use crate::slots::Op;
 
 /// Makes `record` what stores these words of a line at pool offset `at`.
 fn record_line(record: &mut Record, at: u64, line: &AreaLine, fields: &[u64]) {

@@ -4,11 +4,11 @@
 use vellum_layout::{Inode, ROOT_SLOT};
 use vellum_media::{Memories, Memory};
 
-use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
+use crate::core::slots::{Op, pause};
+use crate::core::times::LAST_NS;
 use crate::error::{Error, Place, Result};
-use crate::slots::{Op, pause};
-use crate::times::LAST_NS;
 
 /// Dead names of a directory from which recycling starts (DirectFS III-G).
 const RECYCLE_AT_LEAST: u64 = 100;

@@ -8,8 +8,8 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::Bodies;
 use super::log::{Logged, Tail, log_extents};
-use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
 use crate::error::Result;
 use crate::sites;
 

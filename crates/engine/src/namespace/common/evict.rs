@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use vellum_layout::{FileKind, Inode};
 use vellum_media::{Memories, Memory, Persistent};
 
-use crate::cachelet::{Cachelet, field, flag};
+use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::sites;

@@ -2,20 +2,21 @@
 
 use vellum_layout::{
     ChunkKind, DirPlace, FileKind, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
-    OwnerWord, ROOT_SLOT, TargetWord, text_check, text_home,
+    OwnerWord, ROOT_SLOT, text_check, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
-use crate::alloc::SPARE_BLOCKS;
-use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
+use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
+use crate::core::named::Named;
 #[cfg(doc)]
-use crate::core::Core;
+use crate::core::named::Named;
+use crate::core::slots::{Op, Tally};
+use crate::core::times::Times;
 use crate::error::{Error, Place, Result};
 use crate::namespace::NewInode;
 use crate::sites;
-use crate::slots::{Op, Tally};
-use crate::times::Times;
 
 /// What a creation has taken; gives everything back if it ends early. Nobody went by its name,
 /// which did not exist.
@@ -121,18 +122,6 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
         }
         self.op.leave_children(self.dir, CHILD_ONE + MAKING_ONE);
     }
-}
-
-/// What a name stands for, as its entry says.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
-    /// Where the entry lies.
-    pub(crate) entry: Place,
-    /// Inode number of the directory.
-    pub(crate) dir: u64,
-    pub(crate) target: TargetWord,
-    /// Of the inode.
-    pub(crate) generation: u32,
 }
 
 impl<M: Memories> Op<'_, M> {
@@ -254,9 +243,9 @@ impl<M: Memories> Op<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cachelet::NAME_ONE;
     use crate::checking::kernels::{Job, explore};
     use crate::checking::loom_memory::Swaps;
+    use crate::core::cachelet::NAME_ONE;
     use crate::fs::Cred;
 
     const FILE: NewInode<'_> = NewInode {

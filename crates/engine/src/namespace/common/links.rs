@@ -3,10 +3,11 @@
 use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, SLOT_BYTES};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
-use crate::cachelet::{Cachelet, LINK_RESERVED, field, flag};
+use crate::core::cachelet::{Cachelet, LINK_RESERVED, field, flag};
+use crate::core::limits::LINK_MAX;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::sites;
-use crate::slots::Op;
 
 /// The names in a `LINKS` word, with those that are not durable yet.
 fn names_in(links: u64) -> u64 {
@@ -22,7 +23,7 @@ impl<M: Memories> Op<'_, M> {
         loop {
             match names_in(links) {
                 0 => return Err(Error::NotFound),
-                crate::LINK_MAX.. => return Err(Error::TooManyLinks),
+                LINK_MAX.. => return Err(Error::TooManyLinks),
                 _ => {}
             }
             match core

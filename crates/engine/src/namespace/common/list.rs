@@ -6,12 +6,12 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::log::Cookies;
 use super::{Bodies, Body};
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
 use crate::namespace::{DirEntry, ListHint, ListRange};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// A line of a log: the unit of reading it.
 #[derive(Clone, Copy)]

@@ -7,13 +7,13 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use super::Bodies;
-use crate::alloc::SPARE_BLOCKS;
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
-use crate::slots::Op;
 
 /// The tail of a log, as the directory's cachelet holds it: extent slot in bits 16.., large in bit
 /// 15, next word in bits 0..15. 0: the log has no extent.

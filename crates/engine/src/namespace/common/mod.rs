@@ -15,8 +15,8 @@ pub(crate) mod walk;
 use vellum_layout::{LifeWord, NAME_MAX, TargetWord};
 use vellum_media::Memories;
 
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
 use crate::error::{Error, Result};
 
 /// Fails unless a name can be looked up: empty ones exist nowhere.

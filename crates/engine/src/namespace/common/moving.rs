@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use vellum_layout::{FileKind, Inode};
 use vellum_media::{Memories, Memory, Persistent};
 
-use crate::cachelet::{Cachelet, flag};
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::{Op, pause};
+use crate::core::times::Change;
 use crate::core::{Core, header};
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
-use crate::journal::Record;
 use crate::namespace::Rename;
 use crate::sites;
-use crate::slots::{Op, pause};
-use crate::times::Change;
 
 /// Files that are being moved.
 pub(crate) type Moved<'a, M> = [Option<Change<'a, M>>; 2];

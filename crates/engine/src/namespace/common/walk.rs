@@ -3,10 +3,10 @@
 use vellum_layout::FileKind;
 use vellum_media::Memories;
 
-use crate::cachelet::Cachelet;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::namespace::Walked;
-use crate::slots::Op;
 
 /// The next plain component of `path` from `at`: its range, or `None` at the end.
 fn component(path: &[u8], mut at: usize) -> Option<std::ops::Range<usize>> {

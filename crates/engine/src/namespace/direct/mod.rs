@@ -12,15 +12,15 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use std::sync::atomic::Ordering;
 
 use self::entry::EntryBuffer;
-use super::common::inode::Named;
 use super::indexed::buckets::Buckets;
 use super::indexed::{Draft, Entries, Name, Spot};
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
+use crate::core::named::Named;
+use crate::core::slots::Op;
+use crate::durability::journal::Record;
 use crate::error::Result;
-use crate::journal::Record;
 use crate::namespace::{Ask, Mender, NO_AREAS, PathIn, Rename};
-use crate::slots::Op;
 
 /// Entries of DirectFS.
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use vellum_media::{Memories, Memory, count};
 
 use super::index::{EntryWord, Index, Key, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{Cachelet, NAME_ONE};
+use crate::core::cachelet::{Cachelet, NAME_ONE};
+use crate::core::slots::{Op, Tally, pause};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
-use crate::slots::{Op, Tally, pause};
 
 const PAIRS: u64 = 3;
 const NEXT: u64 = 48;

@@ -6,10 +6,10 @@ use vellum_media::Memories;
 
 use super::index::{Index, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
+use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::log::{Logged, scan_log};
-use crate::slots::{Op, pause};
 
 /// What building the index counts of a directory.
 #[derive(Default)]

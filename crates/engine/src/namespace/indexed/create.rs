@@ -5,14 +5,14 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::alloc::Take;
-use crate::cachelet::{Cachelet, MAKING_ONE};
+use crate::core::alloc::Take;
+use crate::core::cachelet::{Cachelet, MAKING_ONE};
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
 use crate::namespace::NewInode;
 use crate::namespace::common::inode::Making;
 use crate::namespace::common::log::Claim;
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// An entry written to the pool whose name does not exist yet.
 pub(crate) struct Draft {

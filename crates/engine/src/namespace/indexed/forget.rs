@@ -16,12 +16,12 @@ use vellum_media::{Memories, Memory};
 
 use super::index::{Index, ValueWord};
 use super::{Entries, Indexed, Name};
-use crate::cachelet::{Cachelet, field, flag};
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, Tally};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::namespace::common::evict::{Remembered, is_cold_directory};
 use crate::namespace::common::log::scan_log;
-use crate::slots::{Op, Tally};
 
 impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
     fn is_scarce(&self, core: &Core<M>) -> bool {

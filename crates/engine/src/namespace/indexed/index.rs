@@ -8,10 +8,10 @@ use vellum_layout::{FileKind, mix};
 use vellum_media::Memories;
 
 use super::{Entries, Name};
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
 use crate::error::Result;
-use crate::slots::Op;
 
 /// The key of a name: where its home bucket is, and a tag of 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

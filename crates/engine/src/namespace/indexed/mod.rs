@@ -28,17 +28,17 @@ use vellum_layout::{ChunkKind, Entry, FileKind, TargetWord, long_name_hash};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::create::{Draft, Spot};
-use super::common::inode::Named;
 use super::common::{Bodies, check_name, compact, evict, walk};
-use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::named::Named;
+use crate::core::slots::{Op, pause};
+use crate::durability::journal::Record;
 use crate::error::{Error, First, Place, Result};
-use crate::journal::Record;
 use crate::namespace::{
     Areas, Ask, ListHint, ListRange, Mender, Namespace, NewInode, PathIn, Removal, Rename,
     SurveyedNames, Walked,
 };
-use crate::slots::{Op, pause};
 use index::{Index, Pair, ValueWord};
 
 /// How the entries of a namespace lie on the pool, and what makes their names exist. Life word,

@@ -8,8 +8,8 @@ use vellum_media::Memories;
 
 use super::Entries;
 use crate::core::Core;
+use crate::core::named::Named;
 use crate::error::{Place, Result};
-use crate::namespace::common::inode::Named;
 use crate::namespace::common::log::{log_extents, scan_log};
 use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 use crate::sites;

@@ -7,8 +7,8 @@
 use vellum_media::{Memories, Persistent};
 
 use super::Entries;
-use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
 use crate::error::Result;
 use crate::namespace::common::compact::{Clearing, compact_where_due, extents};
 use crate::namespace::common::log::{Logged, scan_log};

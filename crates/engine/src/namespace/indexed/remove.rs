@@ -6,11 +6,11 @@ use vellum_media::{Memories, Persistent};
 
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::cachelet::{Cachelet, flag};
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
 use crate::namespace::{ListHint, ListRange, Removal};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 impl<M: Memories> Op<'_, M> {
     /// Removes `name` from `dir`.

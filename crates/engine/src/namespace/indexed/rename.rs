@@ -7,14 +7,14 @@ use vellum_media::{Memories, Memory, Persistent};
 use super::create::Draft;
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
-use crate::alloc::Take;
-use crate::cachelet::{CHILD_ONE, Cachelet, field};
+use crate::core::alloc::Take;
+use crate::core::cachelet::{CHILD_ONE, Cachelet, field};
+use crate::core::slots::{Op, pause};
+use crate::durability::journal::Record;
 use crate::error::{Error, First, Result};
-use crate::journal::Record;
 use crate::namespace::Rename;
 use crate::namespace::common::moving::{Allow, Moved};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// The two names of a rename, found.
 struct Ends {

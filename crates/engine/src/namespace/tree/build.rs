@@ -5,12 +5,12 @@ use vellum_media::Memories;
 
 use super::log::Names;
 use super::radix::Leaf;
-use crate::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
+use crate::core::slots::{Op, Tally};
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::is_name;
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
-use crate::slots::{Op, Tally};
 
 /// A name that came.
 pub(super) struct Came {

@@ -7,13 +7,14 @@ use vellum_media::{Memories, Persistent};
 use super::log::{Names, Told};
 use super::radix::{Insertion, Leaf};
 use super::{Name, Tree};
-use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field};
+use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field};
+use crate::core::limits::LINK_MAX;
+use crate::core::slots::{Op, Tally};
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
-use crate::journal::Record;
 use crate::namespace::NewInode;
 use crate::namespace::common::inode::Making;
 use crate::sites;
-use crate::slots::{Op, Tally};
 
 /// A name that is being made is counted as a child; taken back if it ends early.
 pub(super) struct Coming<'o, 'a, M: Memories> {
@@ -126,7 +127,7 @@ impl Tree {
         let change = op.begin_change(target);
         let links = match core.get(target, field::LINKS) {
             0 => return Err(Error::NotFound),
-            crate::LINK_MAX.. => return Err(Error::TooManyLinks),
+            LINK_MAX.. => return Err(Error::TooManyLinks),
             links => links + 1,
         };
         let insertion = names.prepare(op, name)?;

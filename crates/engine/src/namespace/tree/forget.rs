@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use vellum_media::{Memories, Memory};
 
 use super::Tree;
-use crate::cachelet::{Cachelet, field, flag};
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, Tally};
 use crate::core::{Core, header};
 use crate::error::Result;
 use crate::namespace::common::evict::{Remembered, is_cold_directory};
-use crate::slots::{Op, Tally};
 
 impl<M: Memories> Remembered<M> for Tree {
     fn is_scarce(&self, core: &Core<M>) -> bool {

@@ -9,11 +9,11 @@ use vellum_media::Memories;
 
 use super::log::{Block, runs_in_a_circle};
 use super::{Name, Tree};
-use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
 use crate::namespace::{DirEntry, FIRST_COOKIE, ListHint, ListRange};
-use crate::slots::{Op, pause};
 
 /// Where reading a block ends.
 enum End {

@@ -11,13 +11,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::Name;
 use super::radix::Leaf;
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, pause};
+use crate::durability::journal::Record;
 use crate::error::{Error, Place, Result};
-use crate::journal::Record;
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// Where the cachelet's word of the tail says who appends.
 const HOLDER_AT: u32 = 48;

@@ -35,15 +35,15 @@ use vellum_layout::{NameRecord, TargetWord, name_hash};
 use vellum_media::Memories;
 
 use self::radix::Leaf;
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::cachelet::Cachelet;
+use crate::core::named::Named;
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
-use crate::namespace::common::inode::Named;
 use crate::namespace::common::{check_name, evict};
 use crate::namespace::{
     DirEntry, ListHint, ListRange, Namespace, NewInode, Removal, Rename, SurveyedNames,
 };
-use crate::slots::{Op, pause};
 
 #[cfg(test)]
 pub(crate) use self::forget::forget_names;

@@ -17,7 +17,7 @@ use vellum_layout::{LogPlace, NAME_MAX, NameRecord, name_hash};
 use vellum_media::{Memories, Memory, count};
 
 use super::Name;
-use crate::cachelet::{Cachelet, field};
+use crate::core::cachelet::{Cachelet, field};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 

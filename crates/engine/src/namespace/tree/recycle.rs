@@ -17,11 +17,11 @@ use zerocopy::IntoBytes;
 use super::Name;
 use super::log::{Names, runs_in_a_circle};
 use super::radix::Leaf;
-use crate::cachelet::{Cachelet, field};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
 use crate::sites;
-use crate::slots::Op;
 
 /// A record that may have to be copied.
 struct Kept {

@@ -11,14 +11,14 @@ use zerocopy::IntoBytes;
 use super::log::{Draft, Names, Told};
 use super::radix::Leaf;
 use super::{Name, Tree};
-use crate::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
+use crate::core::slots::{Op, Tally};
+use crate::core::times::Change;
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
-use crate::journal::Record;
 use crate::namespace::Removal;
 use crate::sites;
-use crate::slots::{Op, Tally};
-use crate::times::Change;
 
 /// Records without a living name from which a log is copied, if they are as many as its names (as
 /// NOVA's thorough collection, below half alive).

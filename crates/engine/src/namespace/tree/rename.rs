@@ -8,16 +8,16 @@ use super::log::{Names, Told};
 use super::radix::Leaf;
 use super::remove::{Victim, Way};
 use super::{Name, Tree};
-use crate::alloc::SPARE_BLOCKS;
-use crate::cachelet::Cachelet;
 use crate::core::Core;
+use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
+use crate::core::times::Change;
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
-use crate::journal::Record;
 use crate::namespace::Rename;
 use crate::namespace::common::moving::Allow;
 use crate::sites;
-use crate::slots::Op;
-use crate::times::Change;
 
 /// The names of one directory, or of two.
 struct Both<'o, 'a, M: Memories> {

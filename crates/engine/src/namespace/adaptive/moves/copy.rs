@@ -7,17 +7,17 @@ use vellum_layout::{
 use vellum_media::{Memories, Persistent};
 
 use super::{Copied, Move, PIECE, Run};
-use crate::cachelet::{Cachelet, field, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::named::Named;
+use crate::core::slots::Op;
 use crate::error::{Error, First, Place, Result};
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::common::Bodies;
-use crate::namespace::common::inode::Named;
 use crate::namespace::common::log::scan_log;
 use crate::namespace::indexed::Entries;
 use crate::sites;
-use crate::slots::Op;
 
 /// A directory whose names go on from somewhere else.
 pub(super) struct Below {

@@ -31,7 +31,7 @@ pub(super) use self::list::replay;
 pub(super) use self::root::{Becomes, set_root};
 use super::Adaptive;
 use super::entry::Home;
-use crate::cachelet::{Cachelet, flag};
+use crate::core::cachelet::{Cachelet, flag};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::namespace::indexed::{Entries, Name};

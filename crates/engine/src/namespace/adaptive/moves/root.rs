@@ -5,17 +5,17 @@ use vellum_layout::{DirPlace, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
 use vellum_media::Memories;
 
 use super::{Below, Move};
-use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::{Op, pause};
+use crate::durability::journal::Record;
 use crate::error::{Error, Result};
-use crate::journal::Record;
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::adaptive::table::Taken;
 use crate::namespace::adaptive::tables::Tables;
 use crate::namespace::indexed::Name;
 use crate::namespace::indexed::index::{Index, Pair, ValueWord};
-use crate::slots::{Op, pause};
 
 /// What is to become of a directory.
 #[derive(Clone, Copy)]

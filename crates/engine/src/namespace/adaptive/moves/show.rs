@@ -7,14 +7,14 @@ use vellum_layout::{
 use vellum_media::{LINE_BYTES, Memories, Persistent};
 
 use super::{Copied, Move, PIECE};
-use crate::cachelet::{Cachelet, flag};
 use crate::core::Core;
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::{Op, pause};
 use crate::error::Result;
 use crate::namespace::adaptive::entry::PathBuffer;
 use crate::namespace::adaptive::tables::Carried;
 use crate::namespace::indexed::Name;
 use crate::sites;
-use crate::slots::{Op, pause};
 
 /// Keeps a directory's part of the index from being built, until dropped.
 struct Unbuilt<'a, M: Memories> {

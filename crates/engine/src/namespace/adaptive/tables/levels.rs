@@ -17,9 +17,9 @@ use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::Word;
 use crate::core::Core;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::namespace::indexed::index::Key;
-use crate::slots::Op;
 
 /// The largest level: all metadata blocks of the largest pool.
 const LEVEL_MAX: u64 = 10;

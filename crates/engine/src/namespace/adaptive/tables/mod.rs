@@ -32,13 +32,13 @@ use vellum_layout::{AREA_LIMIT, Geometry, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory};
 
 use super::Adaptive;
-use crate::cachelet::{Cachelet, field, flag};
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::{Op, Tally, pause};
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 use crate::namespace::indexed::buckets::Buckets;
 use crate::namespace::indexed::index::{EntryWord, Index, Key, Pair, ValueWord};
 use crate::namespace::indexed::{Entries, Name};
-use crate::slots::{Op, Tally, pause};
 
 /// Locks of inserters, by name; each names its holder (bits 0..32), and counts what it was taken
 /// for (32..64).

@@ -1,0 +1,226 @@
+//! Leases: who looks at bytes of a file in place, so that writers wait.
+//!
+//! A word of the file's cachelet counts its leases, so that a writer of a file without any pays one
+//! load. Which bytes are lent, and to which thread, is private to the process.
+//!
+//! A lease is counted first, and then waits until the file's lock is free for a moment; a writer
+//! takes the lock first, and then looks at the count. So of two that come at the same time at least
+//! one sees the other: the writer gives the lock back and waits for the lease, never the other way
+//! round, and never inside an operation.
+
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field};
+use crate::core::slots::pause;
+use crate::error::{Error, Result};
+
+/// Parts of the table of leases, so that threads seldom meet.
+const SHARDS: usize = 64;
+
+/// Bytes that are lent.
+struct Lent {
+    file: Cachelet,
+    bytes: Range<u64>,
+    thread: u64,
+}
+
+/// What is lent of a file system.
+pub(crate) struct Leases {
+    shards: [Shard; SHARDS],
+    /// Views that lend bytes in place.
+    views: AtomicU64,
+}
+
+impl Default for Leases {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Shard::default()),
+            views: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A part of the table.
+#[derive(Default)]
+struct Lents {
+    lent: Vec<Lent>,
+    /// Writers that wait for one of these.
+    waiting: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    leases: Mutex<Lents>,
+    returned: Condvar,
+}
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number of the calling thread's own, never used again. Asked for twice a view, so cheaper than
+/// [`std::thread::current`].
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    match THREAD.get() {
+        0 => {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            THREAD.set(number);
+            number
+        }
+        known => known,
+    }
+}
+
+impl Leases {
+    fn shard(&self, file: Cachelet) -> &Shard {
+        &self.shards[file.0 as usize % SHARDS]
+    }
+
+    /// How many views lend bytes in place.
+    pub(crate) fn views(&self) -> u64 {
+        self.views.load(Ordering::SeqCst)
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Lents> {
+        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a file that nobody changes or gives up until it is dropped, in the thread that took it.
+pub(crate) struct Lease<'a, M: Memories> {
+    core: &'a Core<M>,
+    file: Cachelet,
+    bytes: Range<u64>,
+}
+
+impl<'a, M: Memories> Lease<'a, M> {
+    /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation
+    /// and holds a reference to the file.
+    pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
+        core.leases.shard(file).lock().lent.push(Lent {
+            file,
+            bytes: bytes.clone(),
+            thread: this_thread(),
+        });
+        core.arena
+            .fetch_add(core.cachelet_at(file, field::LEASES), 1);
+        core.arena.barrier();
+        let mut tries = 0;
+        while core.get(file, field::LOCK) != 0 {
+            pause(&core.arena, &mut tries);
+        }
+        Self { core, file, bytes }
+    }
+}
+
+impl<M: Memories> Drop for Lease<'_, M> {
+    fn drop(&mut self) {
+        let shard = self.core.leases.shard(self.file);
+        let me = this_thread();
+        let mut leases = shard.lock();
+        let mine =
+            |lent: &Lent| (lent.file, lent.thread) == (self.file, me) && lent.bytes == self.bytes;
+        if let Some(place) = leases.lent.iter().rposition(mine) {
+            leases.lent.swap_remove(place);
+        }
+        let is_awaited = leases.waiting > 0;
+        drop(leases);
+        let count = self.core.cachelet_at(self.file, field::LEASES);
+        self.core.arena.fetch_add(count, u64::MAX);
+        // A system call even if nobody waits.
+        if is_awaited {
+            shard.returned.notify_all();
+        }
+    }
+}
+
+/// Counts a view of bytes in place, until it is dropped. As long as there is one, nobody else opens
+/// the pool.
+pub(crate) struct Shown<'a, M: Memories>(&'a Core<M>);
+
+impl<'a, M: Memories> Shown<'a, M> {
+    /// The caller is in the operation that lends the bytes: whoever ends the use of the pool waits
+    /// for that before he counts.
+    pub(crate) fn new(core: &'a Core<M>) -> Self {
+        core.leases.views.fetch_add(1, Ordering::SeqCst);
+        Self(core)
+    }
+}
+
+impl<M: Memories> Drop for Shown<'_, M> {
+    fn drop(&mut self) {
+        // Whoever ends the use of the pool says so before he counts, and so one of the two unlocks
+        // it, or both.
+        let is_last = self.0.leases.views.fetch_sub(1, Ordering::SeqCst) == 1;
+        if is_last && !self.0.arena.is_at_work() {
+            self.0.pool.unlock();
+        }
+    }
+}
+
+/// Whether any of `bytes` is lent. The caller holds the file's lock.
+#[inline]
+pub(crate) fn is_lent<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> bool {
+    if !core.arena.swaps_are_barriers() {
+        core.arena.barrier();
+    }
+    core.get(file, field::LEASES) != 0
+        && holders(&core.leases.shard(file).lock().lent, file, bytes).count() > 0
+}
+
+/// Waits until none of `bytes` is lent. The caller is in no operation.
+///
+/// # Errors
+/// [`Error::Deadlock`] if some are lent to the calling thread; this process may not use the pool.
+#[inline]
+pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
+    match core.get(file, field::LEASES) {
+        0 => Ok(()),
+        _ => wait_for_return(core, file, bytes),
+    }
+}
+
+#[cold]
+fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
+    // In a child of its process nobody gives back what is lent.
+    core.check_use()?;
+    let (shard, me) = (core.leases.shard(file), this_thread());
+    let mut leases = shard.lock();
+    loop {
+        let mut any = false;
+        for thread in holders(&leases.lent, file, bytes) {
+            if thread == me {
+                return Err(Error::Deadlock);
+            }
+            any = true;
+        }
+        if !any {
+            return Ok(());
+        }
+        leases.waiting += 1;
+        let woken = shard.returned.wait(leases);
+        leases = woken.unwrap_or_else(PoisonError::into_inner);
+        leases.waiting -= 1;
+    }
+}
+
+/// The threads that any of `bytes` is lent to.
+fn holders<'l>(
+    lent: &'l [Lent],
+    file: Cachelet,
+    bytes: &'l Range<u64>,
+) -> impl Iterator<Item = u64> + 'l {
+    let of_file = lent.iter().filter(move |lent| lent.file == file);
+    of_file
+        .filter(|lent| lent.bytes.start < bytes.end && bytes.start < lent.bytes.end)
+        .map(|lent| lent.thread)
+}

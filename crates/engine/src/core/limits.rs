@@ -1,0 +1,7 @@
+//! Limits of files, whatever the pool.
+
+/// Largest size of a file: 16 TiB.
+pub(crate) const SIZE_MAX_BYTES: u64 = 1 << 44;
+
+/// Most names of one file.
+pub const LINK_MAX: u64 = 65_000;

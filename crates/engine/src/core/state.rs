@@ -1,0 +1,466 @@
+//! What every room of the engine works on: the two memories, the geometry, the clock, and where
+//! each structure of the arena lies.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
+use vellum_media::{Disk, Memories, Memory, Persistent};
+
+use crate::core::access_times::AccessTimes;
+use crate::core::lease::Leases;
+use crate::error::{Error, Place, Result};
+use crate::logs::Commits;
+use crate::logs::redo::Log;
+
+/// Where the structures of the arena lie (offsets in bytes).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArenaMap {
+    /// One line per thread slot and purpose; see `slots`.
+    pub(crate) slots: u64,
+    /// One bit a metadata slot: set when in use or held by a thread slot; see `alloc`.
+    pub(crate) used: u64,
+    /// One word a metadata chunk: its kind; see `alloc`.
+    pub(crate) chunks: u64,
+    /// Home buckets of the global index; see `namespace::indexed::buckets`.
+    pub(crate) buckets: u64,
+    /// Home buckets, a power of two.
+    pub(crate) bucket_count: u64,
+    /// Overflow buckets.
+    pub(crate) overflow_buckets: u64,
+    /// How many overflow buckets there are.
+    pub(crate) overflow_count: u64,
+    /// Cachelets, 128 bytes each; number 0 is never used.
+    pub(crate) cachelets: u64,
+    /// How many cachelets there are.
+    pub(crate) cachelet_count: u64,
+    /// Names from which on eviction starts.
+    pub(crate) index_limit: u64,
+    /// The namespace's own structures, beside the index.
+    pub(crate) namespace: u64,
+    /// Bytes of these.
+    pub(crate) namespace_bytes: u64,
+    /// The mapping's own structures.
+    pub(crate) mapping: u64,
+    /// Bytes of the arena.
+    pub(crate) bytes: u64,
+}
+
+/// Bytes of the arena that the namespace and the mapping have to themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnBytes {
+    pub(crate) namespace: u64,
+    pub(crate) mapping: u64,
+}
+
+/// Words of the arena's first page, in its order.
+pub(crate) mod header {
+    /// Declares a constant for each word, or row of words; none may lie in another.
+    macro_rules! words {
+        ($($(#[$doc:meta])+ $word:ident: [$count:literal] at $at:literal),+ $(,)?) => {
+            $($(#[$doc])+ pub(crate) const $word: u64 = $at;)+
+
+            const _: () = {
+                let mut end = 0;
+                $(
+                    assert!($at >= end, "words of the arena's first page overlap");
+                    end = $at + 8 * $count;
+                )+
+                assert!(end <= BYTES);
+            };
+        };
+    }
+
+    words! {
+        /// Global reclamation epoch.
+        EPOCH: [1] at 0,
+        /// No thread slot from this number on was ever entered; in the line that whoever enters one
+        /// reads anyway.
+        SLOTS_USED: [1] at 8,
+        /// Head of the stack of cachelets with background work.
+        WORK: [1] at 64,
+        /// Rename lock for moving directories between parents.
+        RENAME_LOCK: [1] at 128,
+        /// Lease of the background worker.
+        LEASE: [1] at 136,
+        /// How many wait for it.
+        LEASE_WANTED: [1] at 144,
+        /// First cachelet never used.
+        CACHELET_FRESH: [1] at 192,
+        /// Head of the list of free cachelets (tagged).
+        CACHELET_FREE: [1] at 200,
+        /// Cachelets in the list of free ones.
+        CACHELETS_FREE: [1] at 208,
+        /// So many cachelets are made before those that nobody uses are taken away.
+        CACHELET_LIMIT: [1] at 216,
+        /// First overflow bucket never used.
+        OVERFLOW_FRESH: [1] at 256,
+        /// Names in the index, beside what thread slots count.
+        NAMES: [1] at 264,
+        /// Head of the list of free overflow buckets (tagged).
+        OVERFLOW_FREE: [1] at 272,
+        /// Overflow buckets in use.
+        OVERFLOW_USED: [1] at 280,
+        /// Search position for each kind of metadata chunk (6 words).
+        GROUP_CURSOR: [6] at 320,
+        /// Free metadata slots for each kind of chunk (6 words; word 0: free chunks).
+        FREE_SLOTS: [6] at 384,
+        /// Inodes in use, beside what thread slots count.
+        INODES: [1] at 448,
+        /// The hand of eviction: the cachelet it looks at next.
+        EVICT_HAND: [1] at 512,
+        /// Nodes of radix trees ever used.
+        NODE_FRESH: [1] at 520,
+        /// Head of the list of free nodes of radix trees (tagged).
+        NODE_FREE: [1] at 528,
+        /// Nodes of radix trees in use.
+        NODES_USED: [1] at 536,
+        /// 1: damage was found, nothing more is written.
+        HARMED: [1] at 576,
+        /// 1: a part of the mapping table could not be read at opening, so that a hole may be a
+        /// block.
+        TABLE_LOST: [1] at 584,
+        /// Whether the file system is being closed, or is.
+        CLOSED: [1] at 592,
+        /// Pages read while it is not known what reading costs; see `reading::kept`.
+        PAGES_READ: [1] at 640,
+        /// Whether it is known.
+        COSTS_STATE: [1] at 704,
+        /// What reading costs.
+        COSTS: [8] at 712,
+        /// 1: no operation begins, because an epoch is cut; see `commit`.
+        GATE: [1] at 832,
+        /// The last reclamation epoch of which everything is durable, where a log makes it so.
+        SETTLED: [1] at 840,
+        /// The last reclamation epoch in which set-id bits were taken from a file, where only
+        /// commits make that durable.
+        SET_IDS_TAKEN: [1] at 848,
+        /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
+        LEADER: [1] at 896,
+        /// Threads that sleep until somebody no longer leads.
+        SLEEPERS: [1] at 904,
+        /// How many came for the last cut.
+        COMPANY: [1] at 912,
+        /// 1: names stand still in some directories ([`crate::core::cachelet::flag::STILL`]), because one
+        /// is moved with what is below it.
+        STILL: [1] at 920,
+        /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of
+        /// areas.
+        NAMES_ELSEWHERE: [1] at 928,
+        /// The area whose table a directory's names are just leaving, or 0.
+        LEAVING: [1] at 936,
+        /// What a commit took of late [ns], from its cut on.
+        COMMIT_TOOK: [1] at 944,
+        /// How many have come since the last cut and want a commit.
+        COMERS: [1] at 952,
+        /// The version of paths; see `namespace::common::changing`.
+        PATHS: [1] at 960,
+        /// All chunks of metadata below this number have the memory of their image; see
+        /// [`crate::core::image_memory`].
+        RESERVED: [1] at 1024,
+        /// 1: no memory was to be had for the next chunk when it was last asked for.
+        REFUSED: [1] at 1032,
+    }
+
+    /// Bytes of the first page.
+    pub(crate) const BYTES: u64 = 4096;
+}
+
+impl ArenaMap {
+    /// How many entries and inodes an arena holds at most: all that the pool can have, up to
+    /// `cache_entries`.
+    pub(crate) fn entries(geometry: &Geometry, cache_entries: u64) -> u64 {
+        geometry.meta_slots().min(cache_entries).max(64)
+    }
+
+    /// Lays out an arena for a pool whose index and cachelets hold `entries`
+    /// ([`ArenaMap::entries`]). Untouched parts cost no memory.
+    pub(crate) fn plan(geometry: &Geometry, entries: u64, own: OwnBytes) -> Self {
+        let page = |at: u64| at.next_multiple_of(4096);
+        // A file takes an inode and an entry, so there are half as many names as slots; a bucket
+        // holds three.
+        let slots = header::BYTES;
+        let used =
+            page(slots + u64::from(geometry.thread_slots) * crate::core::slots::ARENA_SLOT_BYTES);
+        let chunks = page(used + geometry.meta_slots().div_ceil(64) * 8);
+        let buckets = page(chunks + geometry.meta_chunks * 8);
+        let indexed = match geometry.namespace {
+            NamespaceKind::Direct | NamespaceKind::Adaptive => entries,
+            NamespaceKind::Tree => 0,
+        };
+        let bucket_count = (indexed / 6).next_power_of_two().max(16);
+        let overflow_buckets = buckets + bucket_count * 64;
+        let overflow_count = (indexed / 2).max(16);
+        let cachelets = page(overflow_buckets + overflow_count * 64);
+        let cachelet_count = entries + 2;
+        let own_at = page(cachelets + cachelet_count * 128);
+        let mapping = page(own_at + own.namespace);
+        Self {
+            slots,
+            used,
+            chunks,
+            buckets,
+            bucket_count,
+            overflow_buckets,
+            overflow_count,
+            cachelets,
+            cachelet_count,
+            index_limit: entries / 8 * 7,
+            namespace: own_at,
+            namespace_bytes: own.namespace,
+            mapping,
+            bytes: page(mapping + own.mapping),
+        }
+    }
+}
+
+/// Where the time comes from.
+#[derive(Debug)]
+pub enum Clock {
+    /// The system's real-time clock.
+    System,
+    /// A counter that grows by one at each look: for simulations that must repeat exactly.
+    Counter(AtomicI64),
+}
+
+impl Clock {
+    /// Nanoseconds since 1970.
+    pub fn now(&self) -> i64 {
+        match self {
+            Self::System => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+                now.tv_sec * 1_000_000_000 + now.tv_nsec
+            }
+            Self::Counter(counter) => counter.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// The time as of the last tick (a few milliseconds ago at most), which is cheaper to ask for.
+    pub(crate) fn now_coarse(&self) -> i64 {
+        match self {
+            Self::System => {
+                let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+                now.tv_sec * 1_000_000_000 + now.tv_nsec
+            }
+            Self::Counter(_) => self.now(),
+        }
+    }
+}
+
+/// [`header::CLOSED`]: nothing may change, and nothing will have to be made durable any more.
+const REFUSING: u64 = 1;
+const CLOSED_IN_ORDER: u64 = 2;
+
+/// What every room works on.
+pub(crate) struct Core<M: Memories> {
+    pub(crate) pool: M::Pool,
+    pub(crate) arena: M::Arena,
+    pub(crate) geometry: Geometry,
+    pub(crate) map: ArenaMap,
+    /// Seed of the hashes on the media.
+    pub(crate) seed: u64,
+    /// The pool's epoch (24 bits): tags `nv_pointer`s.
+    pub(crate) pool_epoch: u32,
+    pub(crate) clock: Clock,
+    pub(crate) read_only: bool,
+    pub(crate) access_times: AccessTimes,
+    /// Of a pool that is open for writing and whose operations are not durable by themselves.
+    pub(crate) commits: Option<Commits>,
+    /// Bytes of files that somebody looks at in place.
+    pub(crate) leases: Leases,
+}
+
+impl<M: Memories> Core<M> {
+    /// The log of a logged pool that is open for writing.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        self.commits.as_ref().and_then(Commits::log)
+    }
+
+    /// Pool offset of metadata slot `slot`, if there is such a slot.
+    pub(crate) fn slot_at(&self, slot: u64) -> Result<u64> {
+        if slot == 0 || slot >= self.geometry.meta_slots() {
+            return Err(Error::damaged(
+                "metadata slot out of range",
+                Place::Slot(slot),
+            ));
+        }
+        Ok(self.geometry.meta_at + slot * SLOT_BYTES)
+    }
+
+    /// Fails if any access since the opening went wrong: for opening and closing, where nothing may
+    /// be lost.
+    pub(crate) fn check_media(&self) -> Result<()> {
+        match self.pool.damaged() {
+            None => Ok(()),
+            Some(at) => Err(self.unreadable(at)),
+        }
+    }
+
+    /// Fails if bytes of a file could not be written by a call: then nothing is committed any more.
+    /// Everything else tells by what it loads.
+    pub(crate) fn check_written(&self) -> Result<()> {
+        let Some(commits) = &self.commits else {
+            return Ok(());
+        };
+        if self.pool.disk().is_some_and(Disk::has_failed) {
+            commits.fail(&self.pool);
+        }
+        commits.check().inspect_err(|error| self.note_harm(error))
+    }
+
+    /// The error of an access at `at` that went wrong. Nothing more is written from now on.
+    #[cold]
+    pub(crate) fn unreadable(&self, at: u64) -> Error {
+        if let Some(log) = self.log().filter(|_| at < self.geometry.log_at) {
+            // Whoever finds the image after a kill must not take the zeros in the place of what was
+            // lost for it.
+            log.fail();
+        }
+        let error = if at < self.pool.len() {
+            Error::Unreadable(self.place_of(at))
+        } else {
+            Error::damaged("impossible address", Place::Offset(at))
+        };
+        self.note_harm(&error);
+        error
+    }
+
+    /// What lies at a pool offset.
+    fn place_of(&self, at: u64) -> Place {
+        let geometry = &self.geometry;
+        let part = match at {
+            _ if geometry.is_of_file(at) => {
+                return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
+            }
+            _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
+            _ if geometry.is_logged() && at >= geometry.log_at => "log",
+            _ if geometry.has_versions() && at >= geometry.versions_at => "versions",
+            _ if at >= geometry.aids_at => "saved aids",
+            _ if at >= geometry.table_at => "mapping table",
+            _ if at >= geometry.meta_at => {
+                return Place::Slot((at - geometry.meta_at) / SLOT_BYTES);
+            }
+            _ if at >= geometry.live_map_at => "live map",
+            _ if at >= geometry.chunk_table_at => "chunk table",
+            _ if at >= geometry.slots_at => "thread slots",
+            _ => "state block",
+        };
+        Place::Part(part, at)
+    }
+
+    /// Turns writing off because of damage, and says so once.
+    #[cold]
+    pub(crate) fn note_harm(&self, error: &Error) {
+        if self.arena.fetch_or(header::HARMED, 1) == 0 && !self.read_only {
+            tracing::error!(%error, "damage: nothing more is written to this pool");
+        }
+    }
+
+    /// Gives `result`; where it tells of damage, nothing more is written. The operation that came
+    /// by it is still under way: a close waits for that, and then knows.
+    pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.note_damage(error))
+    }
+
+    /// See [`Self::noting`].
+    pub(crate) fn note_damage(&self, error: &Error) {
+        if let Error::Damaged { .. } = error {
+            self.note_harm(error);
+        }
+    }
+
+    /// Whether damage was found.
+    #[inline]
+    pub(crate) fn is_harmed(&self) -> bool {
+        self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
+    }
+
+    /// Fails if this process may not use the pool, or no more. Costs no system call.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    #[inline(always)]
+    pub(crate) fn check_use(&self) -> Result<()> {
+        match self.arena.is_at_work() {
+            true => Ok(()),
+            false => Err(self.refusal()),
+        }
+    }
+
+    /// Why this process may not use the pool.
+    #[cold]
+    fn refusal(&self) -> Error {
+        match self.arena.is_of_parent() {
+            true => Error::Forked,
+            false => Error::Closed,
+        }
+    }
+
+    /// Fails if nothing may be changed. What was found inside an operation holds until it ends: a
+    /// close waits for it.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_use()?;
+        self.check_changeable()
+    }
+
+    /// The same inside an operation, which begins only where the pool may be used.
+    #[inline]
+    pub(crate) fn check_changeable(&self) -> Result<()> {
+        if self.read_only || self.is_harmed() || self.is_closed() {
+            return Err(self.refusal_to_write());
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn is_closed(&self) -> bool {
+        self.arena.load(header::CLOSED, Ordering::Acquire) != 0
+    }
+
+    /// Why nothing may be changed.
+    #[cold]
+    fn refusal_to_write(&self) -> Error {
+        if self.read_only {
+            Error::ReadOnly
+        } else if self.is_harmed() {
+            Error::WritingOff
+        } else {
+            Error::Closed
+        }
+    }
+
+    /// Lets nothing change any more, once the operations that run have ended.
+    pub(crate) fn refuse_changes(&self) {
+        // Whoever reads on must not have to make room.
+        self.raise_cachelet_limit(self.map.cachelet_count);
+        self.arena.fetch_max(header::CLOSED, REFUSING);
+        self.wait_for_readers();
+    }
+
+    /// Says that all that was done is durable, and that the pool says so.
+    pub(crate) fn closed_in_order(&self) {
+        self.arena.fetch_max(header::CLOSED, CLOSED_IN_ORDER);
+    }
+
+    /// Whether all that was done was made durable by a close.
+    pub(crate) fn is_closed_in_order(&self) -> bool {
+        self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_IN_ORDER
+    }
+
+    /// Lets things change again.
+    pub(crate) fn allow_changes(&self) {
+        self.arena.store(header::CLOSED, 0, Ordering::SeqCst);
+    }
+
+    /// Loads a word of the pool.
+    pub(crate) fn word(&self, at: u64) -> u64 {
+        self.pool.load(at, Ordering::Acquire)
+    }
+
+    /// Stores a word of the pool.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn set_word(&self, at: u64, value: u64) {
+        self.pool.store(at, value, Ordering::Release);
+    }
+}

@@ -1,0 +1,173 @@
+//! Making the copy whole, when a pool is closed.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{
+    BLOCK_BYTES, CARRIED_SUM_BYTES, CHANGED_HEAD_BYTES, CarriedHead, CarriedPlan, ChangedMap,
+    Superblock,
+};
+use vellum_media::{Disk, Memories, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::core::Core;
+use crate::disk_sites;
+use crate::error::{MediumError, Result};
+use crate::logs::changed::{ChangedBlocks, head_of, set_since};
+
+/// What was done to make a copy whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// Blocks of metadata that there are.
+    pub blocks: u64,
+    /// Blocks that had changed, or may have, those of zeros among them.
+    pub changed: u64,
+    /// Blocks of metadata that were written.
+    pub written: u64,
+    /// Blocks of sums that were written.
+    pub sums_written: u64,
+    /// How often the copy was made whole.
+    pub number: u64,
+}
+
+/// Makes the replica of a closed pool whole: of the blocks that changed since it last was, or of
+/// `all`. `tell` is called with the blocks done so far, of how many.
+///
+/// # Errors
+/// The device carries none, or failed: then the replica is stale.
+pub(crate) fn make_whole<M: Memories>(
+    core: &Core<M>,
+    superblock: &Superblock,
+    all: bool,
+    tell: &dyn Fn(u64, u64),
+) -> Result<Carried> {
+    let plan = CarriedPlan::of(&core.geometry).ok_or(MediumError::CarriesNone)?;
+    let disk = core.pool.disk().ok_or(MediumError::CarriesNone)?;
+    let number = head_of(disk, &plan, superblock).map_or(0, |head| head.number);
+    let mut copy = Copy {
+        pool: &core.pool,
+        disk,
+        plan,
+        superblock,
+        table: vec![0; plan.table_bytes() as usize],
+        dirty: BTreeSet::new(),
+        written: 0,
+    };
+    let listed = if all { None } else { copy.changed_blocks() };
+    let changed = match &listed {
+        Some(listed) => copy.put_all(listed.iter().copied(), listed.len() as u64, tell)?,
+        None => {
+            copy.dirty = (0..plan.table_bytes() / BLOCK_BYTES).collect();
+            copy.put_all(0..plan.blocks, plan.blocks, tell)?
+        }
+    };
+    core.check_media()?;
+    copy.finish(number + 1)?;
+    Ok(Carried {
+        blocks: plan.blocks,
+        changed,
+        written: copy.written,
+        sums_written: copy.dirty.len() as u64,
+        number: number + 1,
+    })
+}
+
+/// A copy that is being made whole.
+struct Copy<'a, P> {
+    pool: &'a P,
+    disk: &'a dyn Disk,
+    plan: CarriedPlan,
+    superblock: &'a Superblock,
+    /// The sums of blocks.
+    table: Vec<u8>,
+    /// Blocks of the table that are to be written.
+    dirty: BTreeSet<u64>,
+    /// Blocks of metadata that were written.
+    written: u64,
+}
+
+impl<P: Persistent> Copy<'_, P> {
+    /// What changed since the copy was last whole, whose sums are in the table then; `None`: all
+    /// may have, because the map is about another copy, or the sums are not those of when it was
+    /// whole.
+    fn changed_blocks(&mut self) -> Option<Vec<u64>> {
+        let changed_at = self.superblock.changed_at;
+        let since = self
+            .pool
+            .load(changed_at + ChangedMap::SINCE, Ordering::Acquire);
+        let head = head_of(self.disk, &self.plan, self.superblock)?;
+        if since == 0 || head.number != since {
+            return None;
+        }
+        let read = self.disk.read(self.plan.table_at(), &mut self.table);
+        if read.is_err() || CarriedPlan::table_sum(&self.superblock.uuid, &self.table) != head.sum {
+            self.table.fill(0);
+            return None;
+        }
+        let map = ChangedBlocks::new(changed_at, self.plan.blocks);
+        // Superblocks are rewritten by tools, and nobody marks them.
+        let superblocks = self.superblock.state_at / BLOCK_BYTES;
+        let marked = map.marked(self.pool).into_iter();
+        let others = marked.filter(|&number| number >= superblocks);
+        Some((0..superblocks).chain(others).collect())
+    }
+
+    /// Copies blocks, and notes their sums; gives how many.
+    fn put_all(
+        &mut self,
+        numbers: impl Iterator<Item = u64>,
+        of: u64,
+        tell: &dyn Fn(u64, u64),
+    ) -> io::Result<u64> {
+        let mut done = 0;
+        for number in numbers {
+            self.put(number)?;
+            done += 1;
+            tell(done, of);
+        }
+        Ok(done)
+    }
+
+    /// Copies a block, if there is anything in it.
+    fn put(&mut self, number: u64) -> io::Result<()> {
+        let mut block = [0; BLOCK_BYTES as usize];
+        self.pool.read(number * BLOCK_BYTES, &mut block);
+        let sum = CarriedPlan::block_sum(&self.superblock.uuid, number, &block);
+        if sum != 0 {
+            self.disk.write(self.plan.block_at(number), &block)?;
+            self.written += 1;
+        }
+        let at = number * CARRIED_SUM_BYTES;
+        self.table[at as usize..][..CARRIED_SUM_BYTES as usize].copy_from_slice(&sum.to_le_bytes());
+        self.dirty.insert(at / BLOCK_BYTES);
+        Ok(())
+    }
+
+    /// Writes the sums, then that the copy is whole, then that the map is about it.
+    fn finish(&self, number: u64) -> Result<()> {
+        for &block in &self.dirty {
+            let at = block * BLOCK_BYTES;
+            let sums = &self.table[at as usize..][..BLOCK_BYTES as usize];
+            self.disk.write(self.plan.table_at() + at, sums)?;
+        }
+        self.disk.sync_data(disk_sites::CARRIED_BLOCKS_DURABLE)?;
+        let uuid = self.superblock.uuid;
+        let sum = CarriedPlan::table_sum(&uuid, &self.table);
+        let head = CarriedHead::whole(uuid, number, self.plan.blocks, sum);
+        self.disk.write(self.plan.at, head.as_bytes())?;
+        self.disk.sync_data(disk_sites::CARRIED_WHOLE_DURABLE)?;
+        self.clear_map(number);
+        Ok(())
+    }
+
+    /// If the power fails in between, the map is about an older copy, and all blocks count as
+    /// changed.
+    fn clear_map(&self, number: u64) {
+        let changed_at = self.superblock.changed_at;
+        let bits = self.plan.map_bytes() - CHANGED_HEAD_BYTES;
+        let at = changed_at + CHANGED_HEAD_BYTES;
+        self.pool.zero_through(disk_sites::CARRIED_SINCE, at, bits);
+        set_since(self.pool, changed_at, number);
+    }
+}

@@ -1,0 +1,48 @@
+//! Reading the superblock of a pool.
+
+use vellum_layout::{BLOCK_BYTES, Superblock, SuperblockError, last_copy_before_parts};
+use vellum_media::Persistent;
+
+use crate::error::Result;
+
+/// Reads the superblock that counts.
+pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
+    superblock_in(pool.own_bytes(), |at, block| {
+        pool.read(at, block);
+        Ok(())
+    })
+}
+
+/// The superblock that counts, of a pool in so many bytes, of which `read` reads blocks.
+pub(crate) fn superblock_in(
+    own_bytes: u64,
+    read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
+) -> Result<Superblock> {
+    let block = |at| {
+        let mut bytes = [0; BLOCK_BYTES as usize];
+        read(at, &mut bytes).ok().map(|()| bytes)
+    };
+    let copy = |at| {
+        let copy = Superblock::unseal(&block(at).ok_or(SuperblockError::NotVellum)?)?;
+        // That of a file system behind the pool is none of it.
+        if at > BLOCK_BYTES && copy.replica_at != at {
+            return Err(SuperblockError::NotVellum);
+        }
+        Ok(copy)
+    };
+    let first = Superblock::choose([0, BLOCK_BYTES].map(copy));
+    let own_last = (own_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+    let last = match &first {
+        // What lies last may be a block of a file, or another file system's.
+        Ok(copy) => copy.replica_at.min(own_last),
+        Err(_) => own_last,
+    };
+    let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))
+        .or_else(|error| last_copy_before_parts(own_bytes, block).ok_or(error))?;
+    found.check_readable()?;
+    if found.pool_bytes > own_bytes {
+        let (expected, actual) = (found.pool_bytes, own_bytes);
+        return Err(SuperblockError::Truncated { expected, actual }.into());
+    }
+    Ok(found)
+}

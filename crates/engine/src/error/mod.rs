@@ -1,0 +1,316 @@
+//! What goes wrong, precisely; errno only at the edge.
+
+mod dataset;
+mod device;
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+use vellum_layout::{GeometryError, SuperblockError};
+use vellum_media::MediaError;
+
+pub use dataset::PartError;
+pub use device::{MediumError, ZoneError};
+
+/// The result of an operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What an operation needs first that cannot be had inside of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// That names no longer stand still because a directory above them is moved.
+    Wait,
+    /// That what is below a directory is moved with it.
+    Move,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// No entry of that name.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists.
+    #[error("the name exists already")]
+    Exists,
+    /// A component is not a directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// The operation is not for directories.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// Permission bits forbid it.
+    #[error("permission denied")]
+    Access,
+    /// Only the owner or a privileged user may.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// A name has more than 255 bytes or a path 4096 or more.
+    #[error("the name or path is too long")]
+    NameTooLong,
+    /// More than 40 symbolic links on the way.
+    #[error("too many levels of symbolic links")]
+    Loop,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// No room left.
+    #[error("no space left in the pool ({0})")]
+    NoSpace(&'static str),
+    /// The file would be too large.
+    #[error("the file would be too large")]
+    TooLarge,
+    /// The link count is at its limit.
+    #[error("too many links")]
+    TooManyLinks,
+    /// A symlink or special file where a regular file is needed.
+    #[error("the file is not of the kind this needs")]
+    WrongKind,
+    /// Beyond the end in a seek for data or a hole.
+    #[error("no data or hole at or after that offset")]
+    NoData,
+    /// The handle's inode is gone.
+    #[error("the file no longer exists (stale handle)")]
+    Stale,
+    /// The handle was not opened for this.
+    #[error("the file is not open for that")]
+    BadHandle,
+    /// The file system is mounted for reading only.
+    #[error("the file system is open for reading only")]
+    ReadOnly,
+    /// In use: a root directory, a mount point.
+    #[error("in use")]
+    Busy,
+    /// The calling thread would wait for a view of its own.
+    #[error("the calling thread has a view of these bytes")]
+    Deadlock,
+    /// The medium or this release cannot.
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+    /// A table of the arena is full and nothing can be evicted.
+    #[error("out of shared memory for {0}")]
+    OutOfMemory(&'static str),
+    /// The pool's bytes contradict each other.
+    #[error("damaged: {what} at {place}; run `vellum check`, then `vellum repair`")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        place: Place,
+    },
+    /// The medium has lost what lay there.
+    #[error("{0} cannot be read from the medium; run `vellum check`")]
+    Unreadable(Place),
+    /// Damage was found since the opening.
+    #[error(
+        "the pool is damaged: nothing more is written until it is closed; then `vellum check` tells what it is, and `vellum repair` mends it"
+    )]
+    WritingOff,
+    /// This process was forked off the one that has the pool open, which alone may use it.
+    #[error(
+        "the pool was opened by the process that this one was forked off, and is used by that \
+         process alone: open pools after the fork"
+    )]
+    Forked,
+    /// The pool was closed, and what was opened of it before with it.
+    #[error("the pool is closed")]
+    Closed,
+    /// The pool was closed, but views of its files still show bytes in place.
+    #[error(
+        "the pool is closed; {}",
+        match views {
+            1 => "1 view of its files is still there, and it can be opened again when that is \
+                  dropped".to_owned(),
+            _ => format!("{views} views of its files are still there, and it can be opened again \
+                          when they are dropped"),
+        }
+    )]
+    Lent {
+        /// How many.
+        views: u64,
+    },
+    /// The pool is damaged and cannot be opened for writing.
+    #[error(
+        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
+    )]
+    Refused {
+        /// The pool.
+        path: PathBuf,
+        /// The first damage found.
+        first: String,
+    },
+    /// The pool is between two namespaces.
+    #[error("a conversion of the pool was not finished: `vellum convert` finishes it")]
+    Converting,
+    /// The operation is not done yet, and nothing of it is seen. No caller is told: it begins
+    /// again.
+    #[doc(hidden)]
+    #[error("the operation begins again")]
+    First(First),
+    /// The superblock is refused.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// The pool cannot be laid out.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// The data of the pool are not to be had.
+    #[error(transparent)]
+    Medium(#[from] MediumError),
+    /// There is no such file system in the pool, or none can be added.
+    #[error(transparent)]
+    Part(#[from] PartError),
+    /// A pool gets no further data medium.
+    #[error(transparent)]
+    Zone(#[from] ZoneError),
+    /// The medium failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// The operating system failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// A place in the pool, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An inode by number.
+    Inode(u64),
+    /// A metadata slot.
+    Slot(u64),
+    /// A metadata chunk.
+    Chunk(u64),
+    /// A data block.
+    Block(u64),
+    /// A pool offset.
+    Offset(u64),
+    /// A pool offset in a part of the pool.
+    Part(&'static str, u64),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Inode(n) => write!(f, "inode {n}"),
+            Self::Slot(n) => write!(f, "metadata slot {n}"),
+            Self::Chunk(n) => write!(f, "metadata chunk {n}"),
+            Self::Block(n) => write!(f, "data block {n}"),
+            Self::Offset(n) => write!(f, "pool offset {n:#x}"),
+            Self::Part(part, n) => write!(f, "{part} at pool offset {n:#x}"),
+        }
+    }
+}
+
+impl Error {
+    /// The reason of [`Error::NoSpace`] where the pool has metadata left, and `/dev/shm` no memory
+    /// to work on them.
+    pub const SHARED_MEMORY_FULL: &str =
+        "/dev/shm, where its metadata are worked on, is full: remove what fills it";
+    /// The same for an image in another directory.
+    pub const IMAGE_MEMORY_FULL: &str = "the directory in memory that its metadata are worked on in, which `vellum info` names, is full: remove what fills it";
+
+    /// Damage of `what` at `place`.
+    pub(crate) fn damaged(what: &'static str, place: Place) -> Self {
+        Self::Damaged { what, place }
+    }
+
+    /// The errno a POSIX call gives for this.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => libc::ENOENT,
+            Self::Exists => libc::EEXIST,
+            Self::NotDirectory => libc::ENOTDIR,
+            Self::IsDirectory => libc::EISDIR,
+            Self::NotEmpty => libc::ENOTEMPTY,
+            Self::Access => libc::EACCES,
+            Self::NotPermitted => libc::EPERM,
+            Self::NameTooLong => libc::ENAMETOOLONG,
+            Self::Loop => libc::ELOOP,
+            Self::Invalid(_) | Self::WrongKind => libc::EINVAL,
+            Self::NoSpace(_) => libc::ENOSPC,
+            Self::TooLarge => libc::EFBIG,
+            Self::TooManyLinks => libc::EMLINK,
+            Self::NoData => libc::ENXIO,
+            Self::Stale => libc::ESTALE,
+            Self::BadHandle => libc::EBADF,
+            Self::ReadOnly | Self::WritingOff => libc::EROFS,
+            Self::Unreadable(_) => libc::EIO,
+            Self::Closed => libc::EBADF,
+            Self::Busy | Self::Forked | Self::Lent { .. } => libc::EBUSY,
+            Self::Deadlock => libc::EDEADLK,
+            Self::First(_) => libc::EAGAIN,
+            Self::Unsupported(_) => libc::EOPNOTSUPP,
+            Self::OutOfMemory(_) => libc::ENOMEM,
+            Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {
+                libc::EOPNOTSUPP
+            }
+            Self::Superblock(SuperblockError::ReadOnlyFeatures(_)) => libc::EROFS,
+            Self::Damaged { .. }
+            | Self::Refused { .. }
+            | Self::Converting
+            | Self::Superblock(_) => libc::EUCLEAN,
+            Self::Geometry(_) => libc::EINVAL,
+            Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
+            Self::Medium(_) => libc::EINVAL,
+            Self::Part(error) => error.errno(),
+            Self::Zone(ZoneError::NoRoom { .. }) => libc::ENOSPC,
+            Self::Zone(_) => libc::EINVAL,
+            Self::Media(error) => error.to_errno(),
+            Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
+        }
+    }
+}
+
+/// Keeps the errno ([`Error::errno`]), as programs expect of files: an error of the standard
+/// library has that or a text, not both. What is said beside it, where the pool or what it lies on
+/// is at fault, is logged.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let errno = error.errno();
+        match error {
+            Error::Io(error) if error.raw_os_error() == Some(errno) => return error,
+            Error::Damaged { .. }
+            | Error::Unreadable(_)
+            | Error::WritingOff
+            | Error::Refused { .. }
+            | Error::Converting
+            | Error::Superblock(_)
+            | Error::Geometry(_)
+            | Error::Medium(_)
+            | Error::Part(_)
+            | Error::Zone(_)
+            | Error::Media(_)
+            | Error::Io(_) => tracing::warn!(%error, errno, "told by its errno alone"),
+            _ => {}
+        }
+        Self::from_raw_os_error(errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_standard_library_keeps_the_errno() {
+        let no_errno = || std::io::Error::other("what");
+        for (error, errno) in [
+            (Error::NotFound, libc::ENOENT),
+            (Error::NoSpace("data blocks"), libc::ENOSPC),
+            (Error::Forked, libc::EBUSY),
+            (Error::Closed, libc::EBADF),
+            (Error::damaged("a name", Place::Slot(1)), libc::EUCLEAN),
+            (Error::Io(no_errno()), libc::EIO),
+            (
+                Error::Io(std::io::Error::from_raw_os_error(libc::EDQUOT)),
+                libc::EDQUOT,
+            ),
+        ] {
+            let text = error.to_string();
+            let told = std::io::Error::from(error);
+            assert_eq!(told.raw_os_error(), Some(errno), "{text}");
+        }
+    }
+}

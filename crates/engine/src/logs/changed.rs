@@ -1,0 +1,109 @@
+//! Which blocks of metadata changed since the replica on the external data device was last whole,
+//! and the word on that device that says whether it is.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{
+    BLOCK_BYTES, CARRIED_HEAD_BYTES, CHANGED_HEAD_BYTES, CarriedHead, CarriedPlan, ChangedMap,
+    Superblock,
+};
+use vellum_media::{Disk, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::disk_sites;
+use crate::error::Result;
+
+/// The map of blocks that the copy lacks.
+pub(crate) struct ChangedBlocks {
+    /// Pool offset of the bits.
+    bits_at: u64,
+    /// Blocks of metadata.
+    blocks: u64,
+}
+
+impl ChangedBlocks {
+    /// The map at `changed_at`.
+    pub(crate) fn new(changed_at: u64, blocks: u64) -> Self {
+        Self {
+            bits_at: changed_at + CHANGED_HEAD_BYTES,
+            blocks,
+        }
+    }
+
+    /// Notes that the blocks which `[at, at + len)` touches change; whether that was not known.
+    /// Flushed, not fenced: a transaction is committed when nobody is between this and a fence, and
+    /// what is taken back before is as it was copied.
+    #[inline]
+    pub(crate) fn mark(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
+        let mut is_new = false;
+        let end = (at + len).div_ceil(BLOCK_BYTES).min(self.blocks);
+        for number in at / BLOCK_BYTES..end {
+            let word = self.bits_at + number / 64 * 8;
+            let bit = 1 << (number % 64);
+            if pool.load(word, Ordering::Acquire) & bit == 0 {
+                pool.fetch_or(word, bit);
+                pool.flush(disk_sites::CARRIED_CHANGED, word, 8);
+                is_new = true;
+            }
+        }
+        is_new
+    }
+
+    /// The blocks that are marked.
+    pub(crate) fn marked<P: Persistent>(&self, pool: &P) -> Vec<u64> {
+        let mut marked = Vec::new();
+        for first in (0..self.blocks).step_by(64) {
+            let bits = pool.load(self.bits_at + first / 8, Ordering::Acquire);
+            let end = (first + 64).min(self.blocks);
+            marked.extend((first..end).filter(|number| bits >> (number - first) & 1 == 1));
+        }
+        marked
+    }
+}
+
+/// The head of the copy of the pool with this superblock; `None` if it is not sound, cannot be
+/// read, or is of something else.
+pub(crate) fn head_of(
+    disk: &dyn Disk,
+    plan: &CarriedPlan,
+    superblock: &Superblock,
+) -> Option<CarriedHead> {
+    let mut sector = [0; CARRIED_HEAD_BYTES];
+    disk.read(plan.at, &mut sector).ok()?;
+    let head = CarriedHead::unseal(&sector, superblock.uuid);
+    head.filter(|head| head.blocks == plan.blocks)
+}
+
+/// Says durably on the medium, before anything of the pool changes, that its copy of the metadata
+/// is stale. What was said before may have reached the kernel only, so that it is always synced.
+///
+/// # Errors
+/// What the medium said.
+pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
+    let Some(plan) = CarriedPlan::of(&superblock.geometry()) else {
+        return Ok(());
+    };
+    let head = head_of(disk, &plan, superblock);
+    if head.as_ref().is_none_or(CarriedHead::is_whole) {
+        // One that nobody can read is replaced by one that no map is about.
+        let head = head.unwrap_or_else(|| CarriedHead::whole(superblock.uuid, 0, plan.blocks, 0));
+        disk.write(plan.at, head.stale().as_bytes())?;
+    }
+    Ok(disk.sync_data(disk_sites::CARRIED_STALE_DURABLE)?)
+}
+
+/// Lets all blocks count as changed, durably: for what changes bytes of the pool in another way
+/// than the file system does.
+pub(crate) fn forget<P: Persistent>(pool: &P, superblock: &Superblock) {
+    if superblock.changed_at != 0 {
+        set_since(pool, superblock.changed_at, 0);
+    }
+}
+
+/// Says which copy the map is about.
+pub(crate) fn set_since<P: Persistent>(pool: &P, changed_at: u64, number: u64) {
+    let at = changed_at + ChangedMap::SINCE;
+    pool.store(at, number, Ordering::Release);
+    pool.flush(disk_sites::CARRIED_SINCE, at, 8);
+    pool.fence(disk_sites::CARRIED_SINCE_DURABLE);
+}

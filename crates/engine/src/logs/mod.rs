@@ -1,0 +1,114 @@
+//! What makes several stores durable as one: the redo log of pools that are worked on in memory,
+//! and the undo log of pools in persistent memory whose data lie elsewhere.
+
+pub(crate) mod changed;
+pub(crate) mod redo;
+pub(crate) mod undo;
+
+use vellum_media::{Disk, Persistent, Site};
+
+use crate::disk_sites;
+use crate::error::{Error, Result};
+use redo::{Epoch, Log};
+use undo::{Transaction, Versions};
+
+/// What makes durable, as one, what was done, where operations do not do so by themselves.
+pub(crate) enum Commits {
+    /// The metadata are worked on in memory.
+    Log(Box<Log>),
+    /// They lie in persistent memory, and the data elsewhere.
+    Versions(Versions),
+}
+
+/// What is to be made durable.
+pub(crate) enum Cut {
+    Epoch(Epoch),
+    Transaction(Transaction),
+}
+
+impl Commits {
+    /// The log, if there is one.
+    pub(crate) fn log(&self) -> Option<&Log> {
+        match self {
+            Self::Log(log) => Some(log),
+            Self::Versions(_) => None,
+        }
+    }
+
+    /// The versions, if there are any.
+    pub(crate) fn versions(&self) -> Option<&Versions> {
+        match self {
+            Self::Log(_) => None,
+            Self::Versions(versions) => Some(versions),
+        }
+    }
+
+    /// Whether nothing is committed any more because the pool was closed.
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Self::Log(log) => log.is_over(),
+            Self::Versions(versions) => versions.is_over(),
+        }
+    }
+
+    /// Fails if a commit failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            Self::Log(log) => log.check(),
+            Self::Versions(versions) => versions.check(),
+        }
+    }
+
+    /// Nothing is committed any more.
+    pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
+        match self {
+            Self::Log(log) => log.fail(),
+            Self::Versions(versions) => versions.fail(pool),
+        }
+    }
+
+    pub(crate) fn note_answer(&self) {
+        match self {
+            Self::Log(log) => log.note_answer(),
+            Self::Versions(versions) => versions.note_answer(),
+        }
+    }
+
+    /// The order by which a block that was given up may be written over.
+    pub(crate) fn block_free(&self) -> Site {
+        match self {
+            Self::Log(_) => disk_sites::LOG_BLOCK_FREE,
+            Self::Versions(_) => disk_sites::VERSIONS_BLOCK_FREE,
+        }
+    }
+
+    /// The pool was closed.
+    ///
+    /// # Errors
+    /// What the disk said.
+    pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
+        match self {
+            Self::Log(log) => log.finish(disk_of(pool)?),
+            Self::Versions(versions) => {
+                versions.finish();
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes durable what was cut.
+    pub(crate) fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
+        match (self, cut) {
+            (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),
+            (Self::Versions(versions), Cut::Transaction(transaction)) => {
+                versions.commit(pool, transaction)
+            }
+            _ => Err(Error::Unsupported("a cut of another kind")),
+        }
+    }
+}
+
+fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
+    pool.disk()
+        .ok_or(Error::Unsupported("commits without a disk"))
+}

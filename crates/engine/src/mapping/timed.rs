@@ -1,0 +1,364 @@
+//! How much time a file system spends in its mapping, for those who measure.
+//!
+//! A mapping behind another that asks the clock around a part of the calls, drawn at random: one of
+//! [`EVERY`] on average, so that reading the clock, which takes about as long as a lookup, costs
+//! the rest nothing. Pools that nobody measures have the mapping itself.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use vellum_media::Memories;
+
+use crate::core::Core;
+use crate::core::slots::Op;
+use crate::error::Result;
+use crate::mapping::{
+    BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey,
+};
+
+/// Calls for each one that is timed, on average.
+const EVERY: u32 = 16;
+/// A call that takes longer was put aside by the scheduler, and is not counted.
+const PUT_ASIDE: Duration = Duration::from_millis(1);
+/// Pairs of clock readings that tell what a reading costs.
+const CLOCK_PAIRS: usize = 1001;
+
+/// What a call was for.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Finding blocks.
+    Lookup,
+    /// Giving files blocks, changing their state, taking them back.
+    Change,
+}
+
+/// Collects the time that file systems opened with it spend in their mappings.
+#[derive(Debug)]
+pub struct MappingTimer {
+    /// What two readings of the clock in a row are apart.
+    clock_ns: u64,
+    lookups: Sum,
+    changes: Sum,
+}
+
+/// Calls that were timed.
+#[derive(Debug, Default)]
+struct Sum {
+    calls: AtomicU64,
+    ns: AtomicU64,
+}
+
+impl Sum {
+    /// Time of all calls, estimated from those that were timed.
+    fn all(&self) -> Duration {
+        Duration::from_nanos(self.ns.load(Relaxed) * u64::from(EVERY))
+    }
+}
+
+/// Time spent in mappings since the timer was made, estimated from a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappingTime {
+    /// Time of finding blocks: lookups, searches for data and holes.
+    pub lookup: Duration,
+    /// Time of giving blocks to files, changing their state and taking them back; with the block
+    /// allocator, without work in the background.
+    pub change: Duration,
+    /// Calls that find blocks.
+    pub lookups: u64,
+    /// Calls that change something.
+    pub changes: u64,
+}
+
+impl std::ops::Sub for MappingTime {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            lookup: self.lookup.saturating_sub(before.lookup),
+            change: self.change.saturating_sub(before.change),
+            lookups: self.lookups.saturating_sub(before.lookups),
+            changes: self.changes.saturating_sub(before.changes),
+        }
+    }
+}
+
+impl MappingTimer {
+    /// A timer; looks for some microseconds at what the clock costs.
+    pub fn new() -> Arc<Self> {
+        let mut pairs: Vec<u64> = (0..CLOCK_PAIRS)
+            .map(|_| Instant::now().elapsed().as_nanos() as u64)
+            .collect();
+        pairs.sort_unstable();
+        Arc::new(Self {
+            clock_ns: pairs[CLOCK_PAIRS / 2],
+            lookups: Sum::default(),
+            changes: Sum::default(),
+        })
+    }
+
+    /// What was spent so far. Another reading later tells by the difference what was spent between.
+    pub fn read(&self) -> MappingTime {
+        let calls = |sum: &Sum| sum.calls.load(Relaxed) * u64::from(EVERY);
+        MappingTime {
+            lookup: self.lookups.all(),
+            change: self.changes.all(),
+            lookups: calls(&self.lookups),
+            changes: calls(&self.changes),
+        }
+    }
+
+    fn time<T>(&self, kind: Kind, call: impl FnOnce() -> T) -> T {
+        if !is_drawn() {
+            return call();
+        }
+        let start = Instant::now();
+        let result = call();
+        let taken = start.elapsed();
+        if taken < PUT_ASIDE {
+            let sum = match kind {
+                Kind::Lookup => &self.lookups,
+                Kind::Change => &self.changes,
+            };
+            let ns = (taken.as_nanos() as u64).saturating_sub(self.clock_ns);
+            sum.calls.fetch_add(1, Relaxed);
+            sum.ns.fetch_add(ns, Relaxed);
+        }
+        result
+    }
+}
+
+/// Whether this call of the thread is timed. The distances between those that are vary, so that no
+/// rhythm of a workload can hide from them.
+fn is_drawn() -> bool {
+    thread_local! {
+        static NEXT: Cell<(u32, u32)> = const { Cell::new((1, 0x2545_F491)) };
+    }
+    NEXT.with(|next| {
+        let (left, mut state) = next.get();
+        if left > 1 {
+            next.set((left - 1, state));
+            return false;
+        }
+        // Marsaglia's xorshift, 32 bits.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        // From 1 to 2 EVERY - 1, EVERY on average.
+        next.set((1 + state % (2 * EVERY - 1), state));
+        true
+    })
+}
+
+/// A mapping whose calls are timed. Every method of the trait is passed on, those with a body too.
+pub(crate) struct Timed<M: Memories> {
+    inner: Box<dyn Mapping<M>>,
+    timer: Arc<MappingTimer>,
+}
+
+impl<M: Memories> Timed<M> {
+    /// `mapping`, timed if there is a timer.
+    pub(crate) fn by(
+        timer: Option<Arc<MappingTimer>>,
+        mapping: Box<dyn Mapping<M>>,
+    ) -> Box<dyn Mapping<M>>
+    where
+        M: 'static,
+    {
+        match timer {
+            Some(timer) => Box::new(Self {
+                inner: mapping,
+                timer,
+            }),
+            None => mapping,
+        }
+    }
+}
+
+impl<M: Memories> Mapping<M> for Timed<M> {
+    fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
+        let call = || self.inner.lookup(op, id, first, out);
+        self.timer.time(Kind::Lookup, call)
+    }
+
+    fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
+        self.inner.prefetch(core, id, logical, skip);
+    }
+
+    fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
+        self.inner.prefetch_claim(core, id, logical);
+    }
+
+    fn forget_copies(&self, op: &Op<'_, M>) {
+        self.inner.forget_copies(op);
+    }
+
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        let call = || self.inner.reserve(op, blocks);
+        self.timer.time(Kind::Change, call)
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        let call = || self.inner.unreserve(op, rest);
+        self.timer.time(Kind::Change, call);
+    }
+
+    fn claim(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        step: Step,
+        from: &mut Reservation,
+        out: &mut [BlockNo],
+    ) -> Result<()> {
+        let call = || self.inner.claim(op, id, first, step, from, out);
+        self.timer.time(Kind::Change, call)
+    }
+
+    fn set_state(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u32,
+        blocks: &[BlockNo],
+        step: Step,
+    ) -> Result<()> {
+        let call = || self.inner.set_state(op, id, first, blocks, step);
+        self.timer.time(Kind::Change, call)
+    }
+
+    fn release(
+        &self,
+        flush: Flush,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        in_use: u64,
+    ) -> Result<u64> {
+        let call = || self.inner.release(flush, op, id, first, end, in_use);
+        self.timer.time(Kind::Change, call)
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.inner.reclaim(core)
+    }
+
+    fn seek(
+        &self,
+        op: &Op<'_, M>,
+        id: MapId,
+        first: u64,
+        end: u64,
+        what: Seek,
+    ) -> Result<Option<u64>> {
+        let call = || self.inner.seek(op, id, first, end, what);
+        self.timer.time(Kind::Lookup, call)
+    }
+
+    fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
+        let call = || self.inner.count(op, id, end);
+        self.timer.time(Kind::Lookup, call)
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.inner.data_at(block)
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.inner.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.inner.save(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.inner.restore(core)
+    }
+
+    fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
+        self.inner.rebuild(core, survey)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CreateOptions, MappingKind, Pool, PoolOptions};
+    use vellum_media::MediaChoice;
+
+    /// Draws until `count` calls were timed; gives how many calls that took.
+    fn calls_for(count: u32) -> u32 {
+        let mut drawn = 0;
+        let mut calls = 0;
+        while drawn < count {
+            calls += 1;
+            drawn += u32::from(is_drawn());
+        }
+        calls
+    }
+
+    #[test]
+    fn one_of_sixteen_calls_is_timed() {
+        let calls = calls_for(10_000);
+        assert!((150_000..170_000).contains(&calls), "{calls}");
+    }
+
+    #[test]
+    fn what_takes_time_is_counted_and_what_was_put_aside_is_not() {
+        let timer = MappingTimer::new();
+        let spin = |time: Duration| {
+            let start = Instant::now();
+            while start.elapsed() < time {
+                std::hint::spin_loop();
+            }
+        };
+        while timer.read().lookups == 0 {
+            timer.time(Kind::Lookup, || spin(Duration::from_micros(20)));
+        }
+        let seen = timer.read();
+        assert!(seen.lookup >= Duration::from_micros(15) * EVERY, "{seen:?}");
+        for _ in 0..4 * EVERY {
+            timer.time(Kind::Change, || spin(PUT_ASIDE));
+        }
+        assert_eq!(timer.read() - seen, MappingTime::default());
+    }
+
+    #[test]
+    fn a_pool_that_is_measured_tells_what_its_mapping_did() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for mapping in MappingKind::ALL {
+            let path = dir.path().join(mapping.name());
+            let options = CreateOptions {
+                mapping,
+                media: MediaChoice::File,
+                ..CreateOptions::new(16 << 20)
+            };
+            let made = Pool::create(&path, &options).expect("made");
+            made.close().expect("closed");
+            let timer = MappingTimer::new();
+            let options = PoolOptions {
+                mapping_timer: Some(Arc::clone(&timer)),
+                ..PoolOptions::default()
+            };
+            let pool = Pool::open(&path, &options).expect("opened");
+            let volume = pool.volume();
+            let file = volume.create("/file").expect("created");
+            for block in 0..400_u64 {
+                file.write_at(block * 4096, &[1; 4096]).expect("written");
+            }
+            let written = timer.read();
+            assert!(written.changes > 0, "{mapping:?}: {written:?}");
+            for block in 0..400_u64 {
+                file.read_at(block * 4096, &mut [0; 4096]).expect("read");
+            }
+            assert!(timer.read().lookups > 0, "{mapping:?}");
+            drop(file);
+            drop(volume);
+            pool.close().expect("closed");
+        }
+    }
+}

@@ -1,0 +1,637 @@
+//! Several file systems in one pool: the table of them in the superblock of the first, and the
+//! bytes behind it in which the others, each a whole pool by itself, lie.
+//!
+//! A part is whole before the table has it, and no part any more once the table does not: what a
+//! crash leaves of either is the table as it was, or as it is to be. Nothing of the first file
+//! system changes but its superblock.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use vellum_layout::{
+    BLOCK_BYTES, FS_MAX, FsRecord, MAIN, MediumHead, PART_ALIGN, Superblock, check_fs_name,
+    uuid_text,
+};
+use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent};
+use zerocopy::IntoBytes;
+
+use crate::devices::medium;
+use crate::devices::session::Heads;
+use crate::devices::superblock::{read_superblock, superblock_in};
+use crate::disk_sites;
+use crate::error::PartError;
+use crate::error::{Error, Place, Result};
+use crate::logs::redo;
+use crate::pool::external;
+use crate::pool::lifecycle::check_at_rest;
+use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
+
+/// A path as users give it: that of a pool, or `POOL:NAME`, a file system in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolPath {
+    /// The pool's file or device.
+    pub pool: PathBuf,
+    /// The file system, if it is not the one that the pool was made with.
+    pub name: Option<String>,
+}
+
+impl PoolPath {
+    /// What a path means. If there is a file of the whole path, that; else, if there is one of what
+    /// precedes the last `:`, the file system in it.
+    pub fn of(path: &Path) -> Self {
+        let whole = || Self {
+            pool: path.to_owned(),
+            name: None,
+        };
+        if path.symlink_metadata().is_ok() {
+            return whole();
+        }
+        let bytes = path.as_os_str().as_bytes();
+        let Some(colon) = bytes.iter().rposition(|&byte| byte == b':') else {
+            return whole();
+        };
+        let pool = PathBuf::from(std::ffi::OsStr::from_bytes(&bytes[..colon]));
+        match std::str::from_utf8(&bytes[colon + 1..]) {
+            Ok(name) if !name.contains('/') && pool.symlink_metadata().is_ok() => Self {
+                name: (name != MAIN).then(|| name.to_owned()),
+                pool,
+            },
+            _ => whole(),
+        }
+    }
+
+    /// The name of the file system.
+    pub fn file_system(&self) -> &str {
+        self.name.as_deref().unwrap_or(MAIN)
+    }
+
+    /// The path that means it.
+    pub fn path(&self) -> PathBuf {
+        let Some(name) = &self.name else {
+            return self.pool.clone();
+        };
+        let mut path = self.pool.clone().into_os_string().into_vec();
+        path.push(b':');
+        path.extend(name.as_bytes());
+        std::ffi::OsString::from_vec(path).into()
+    }
+
+    /// The same in full, if the pool's file can be found.
+    #[must_use]
+    pub fn resolved(self) -> Self {
+        Self {
+            pool: self.pool.canonicalize().unwrap_or(self.pool),
+            name: self.name,
+        }
+    }
+}
+
+/// A file system of a pool, as the pool's table and its own superblock have it.
+#[derive(Debug)]
+pub struct FileSystem {
+    /// Its name.
+    pub name: String,
+    /// Its identity, by the table.
+    pub uuid: [u8; 16],
+    /// Where it begins in the pool's file or device.
+    pub at: u64,
+    /// Its bytes there.
+    pub bytes: u64,
+    /// Its superblock.
+    pub superblock: Result<Superblock>,
+    /// Where its data were last found, if they have a medium of their own.
+    pub data: Option<PathBuf>,
+}
+
+impl FileSystem {
+    /// Whether a medium has data of it: it is one of those that its superblock names, or, if that
+    /// cannot be read, says so itself.
+    pub(crate) fn has_data_on(&self, medium: &DataFile) -> bool {
+        let head = |expected: Option<&MediumHead>| Some(Heads::find(medium, expected)?.counts);
+        match &self.superblock {
+            Ok(superblock) => MediumHead::all(superblock)
+                .iter()
+                .any(|expected| head(Some(expected)).is_some_and(|head| head.id == expected.id)),
+            Err(_) => head(None).is_some_and(|head| head.pool == self.uuid),
+        }
+    }
+}
+
+/// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what
+/// has no superblock, all bytes of the file.
+///
+/// # Errors
+/// In use, no such part, or not where the table says.
+pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
+    let name = place.file_system();
+    let whole = match mode.read_only {
+        true => MappedPool::open_to_read(&place.pool, name, mode)?,
+        false => MappedPool::open(&place.pool, mode)?,
+    };
+    let found = read_superblock(&whole);
+    if let Ok(superblock) = &found {
+        settle_in(&whole, superblock, mode)?;
+    }
+    let has_parts = found.as_ref().is_ok_and(Superblock::has_parts);
+    if !has_parts && place.name.is_none() {
+        whole.use_as(name)?;
+        return Ok(whole);
+    }
+    let own = own_of(&whole, &found?, place, false)?;
+    if own.use_as(name)? && !mode.read_only {
+        whole.tell_uses();
+    }
+    Ok(own)
+}
+
+/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used
+/// as `mode` says. A copy that cannot be written keeps nobody from the pool, which has one that
+/// counts.
+///
+/// # Errors
+/// A sync failed: what counts may be in caches only.
+fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) -> Result<()> {
+    // What is taken for memory is not synced, and the copies are written one after the other.
+    if mode.read_only || mode.media == MediaChoice::Memory || superblock.check_writable().is_err() {
+        return Ok(());
+    }
+    match settle_cut(whole, superblock) {
+        Err(error @ Error::Unreadable(_)) => {
+            tracing::warn!(%error, "the copies of the superblock could not be made the same");
+            Ok(())
+        }
+        settled => settled,
+    }
+}
+
+/// The same, of a pool that is mapped whole; with `read_only` as of one that is opened so.
+fn own_of(
+    whole: &MappedPool,
+    superblock: &Superblock,
+    place: &PoolPath,
+    read_only: bool,
+) -> Result<MappedPool> {
+    let path = place.path();
+    let (start, len) = own_bytes(superblock, place)?;
+    if start.saturating_add(len) > whole.len() {
+        let what = "the pool's file or device ends before it does".to_owned();
+        return Err(PartError::NotThere { path, what }.into());
+    }
+    let part = whole.part((start, len), &path, read_only)?;
+    let name = place.name.as_deref().unwrap_or_default();
+    let Some(record) = superblock.part(name) else {
+        return Ok(part);
+    };
+    // What is damaged beyond that is told by who looks at it.
+    match read_superblock(&part) {
+        Ok(own) if own.uuid != record.uuid => {
+            let (own, uuid) = (uuid_text(&own.uuid), uuid_text(&record.uuid));
+            let what = format!("where the pool has file system {uuid}, there is {own}");
+            Err(PartError::NotThere { path, what }.into())
+        }
+        _ => Ok(part),
+    }
+}
+
+/// Where in the file of the pool with this superblock the file system's own bytes begin, and how
+/// many they are.
+///
+/// # Errors
+/// There is no such file system.
+pub fn own_bytes(superblock: &Superblock, place: &PoolPath) -> Result<(u64, u64)> {
+    let Some(name) = &place.name else {
+        return Ok((0, superblock.pool_bytes));
+    };
+    let record = superblock.part(name);
+    let record = record.ok_or_else(|| unknown(superblock, &place.pool, name))?;
+    Ok((record.at, record.bytes))
+}
+
+fn unknown(superblock: &Superblock, pool: &Path, name: &str) -> PartError {
+    PartError::Unknown {
+        pool: pool.to_owned(),
+        name: name.to_owned(),
+        names: names(superblock),
+    }
+}
+
+/// The names of all file systems of a pool.
+fn names(superblock: &Superblock) -> Vec<String> {
+    let parts = superblock.parts().filter_map(FsRecord::name_text);
+    [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
+}
+
+/// Settles the table if a change of it was cut short, and nothing else is wrong with the copies of
+/// the superblock.
+///
+/// # Errors
+/// What the medium said.
+pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    let copies = copies(superblock).map(|at| read_copy(pool, at));
+    let is_whole = |copy: &Block| copy == superblock.as_bytes();
+    let is_cut = superblock.is_left_by_cut(copies.each_ref().map(|copy| &copy[..]));
+    if !is_cut || copies.iter().all(is_whole) {
+        return Ok(());
+    }
+    settle_table(pool, superblock)
+}
+
+/// Makes what counts of the table durable, in all copies: what was cut short before, by a kill or a
+/// power cut, may have left one of those in front torn or old, and the other in caches only. Before
+/// anything is done on the ground of what the table says, and before it is written.
+///
+/// # Errors
+/// What the medium said.
+pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
+    pool.sync()?;
+    let [first, second, last] = copies(superblock);
+    for at in [second, first, last] {
+        if !has_copy(pool, superblock, at) {
+            write_copies(pool, superblock, &[at])?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a superblock with another table over every copy. The last copy is found by one of those
+/// in front, of which one is sound at each instant, once they are [settled](settle_table).
+///
+/// # Errors
+/// What the medium said. What did not arrive leaves the copy in front of the pool as it was.
+pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+    write_copies(pool, superblock, &[superblock.replica_at, BLOCK_BYTES])?;
+    write_copies(pool, superblock, &[0])
+}
+
+fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]) -> Result<()> {
+    for &at in copies {
+        pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
+    }
+    pool.fence(disk_sites::PARTS_TABLE_DURABLE);
+    pool.sync()?;
+    // A store to a line that is lost goes nowhere.
+    let lost = copies.iter().find(|&&at| !has_copy(pool, superblock, at));
+    lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Place::Offset(at))))
+}
+
+/// Where the copies of a superblock are.
+fn copies(superblock: &Superblock) -> [u64; 3] {
+    [0, BLOCK_BYTES, superblock.replica_at]
+}
+
+fn has_copy<P: Persistent>(pool: &P, superblock: &Superblock, at: u64) -> bool {
+    read_copy(pool, at) == superblock.as_bytes()
+}
+
+fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
+    let mut found = [0; BLOCK_BYTES as usize];
+    pool.read(at, &mut found);
+    found
+}
+
+/// Takes the file system of this record out of the table of the pool, and makes its bytes those of
+/// nobody.
+///
+/// # Errors
+/// What the medium said.
+pub fn remove_part<P: Persistent>(
+    pool: &P,
+    superblock: &Superblock,
+    record: &FsRecord,
+) -> Result<Superblock> {
+    let left = superblock.without_part(record.name_text().unwrap_or_default());
+    write_table(pool, &left)?;
+    for (at, bytes) in [
+        (record.at, 2 * BLOCK_BYTES),
+        (record.end() - BLOCK_BYTES, BLOCK_BYTES),
+    ] {
+        pool.zero_through(disk_sites::PARTS_WIPE, at, bytes);
+    }
+    pool.fence(disk_sites::PARTS_WIPE_DURABLE);
+    pool.sync()?;
+    Ok(left)
+}
+
+type Block = [u8; BLOCK_BYTES as usize];
+
+/// A pool whose table is changed.
+struct Container {
+    whole: MappedPool,
+    superblock: Superblock,
+    pool: PathBuf,
+}
+
+impl Container {
+    /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that
+    /// knows its superblock.
+    fn open(pool: &Path) -> Result<Self> {
+        // Whatever its file systems are taken for, the table is written as the file asks for.
+        let whole = MappedPool::open(pool, OpenMode::default())?;
+        whole.exclude_all()?;
+        let superblock = read_superblock(&whole)?;
+        let geometry = superblock.geometry();
+        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node
+        // cannot be mapped so.
+        let is_laid_over = geometry.is_logged() || geometry.has_versions();
+        let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
+        check_at_rest(&view)?;
+        settle_table(&whole, &superblock)?;
+        Ok(Self {
+            whole,
+            superblock,
+            pool: pool.to_owned(),
+        })
+    }
+
+    fn place(&self, name: &str) -> PoolPath {
+        PoolPath {
+            pool: self.pool.clone(),
+            name: Some(name.to_owned()),
+        }
+    }
+
+    /// Whether a file system, by its record in the table, has files.
+    fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
+        let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
+        let own = external::with_data(own, &place.path(), &options.data, true)?;
+        let options = PoolOptions {
+            read_only: true,
+            ..options.clone()
+        };
+        let opened = Pool::start(own, &options)?;
+        let mut names = opened.volume().read_dir("/")?;
+        Ok(names.next().is_some())
+    }
+
+    /// Refuses to lose files.
+    fn refuse_to_lose(&self, name: &str, options: &PoolOptions) -> Result<()> {
+        let place = self.place(name);
+        let path = place.path();
+        match self.has_files(&place, options) {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(PartError::NotEmpty { path }.into()),
+            Err(error) => {
+                let source = Box::new(error);
+                Err(PartError::Unread { path, source }.into())
+            }
+        }
+    }
+
+    /// The record of a file system that can be removed.
+    fn removable(&self, name: &str) -> Result<&FsRecord> {
+        let pool = self.pool.clone();
+        if name == MAIN {
+            return Err(PartError::Main { pool }.into());
+        }
+        let record = self.superblock.part(name);
+        Ok(record.ok_or_else(|| unknown(&self.superblock, &pool, name))?)
+    }
+
+    fn remove(&self, record: &FsRecord) -> Result<()> {
+        let place = self.place(record.name_text().unwrap_or_default());
+        let own = own_of(&self.whole, &self.superblock, &place, true);
+        let own = own.and_then(|own| Ok((read_superblock(&own)?, own)));
+        let left = remove_part(&self.whole, &self.superblock, record)?;
+        // What cannot be looked into is removed, too.
+        if let Ok((superblock, own)) = own
+            && superblock.geometry().is_logged()
+        {
+            redo::remove_images(&own, &superblock, boot_id());
+        }
+        self.whole
+            .free_part(record.at, record.bytes, left.parts_end());
+        Ok(())
+    }
+
+    /// Refuses a medium with the data of a file system of this pool: nobody has that locked now.
+    fn refuse_own_medium(&self, path: &Path) -> Result<()> {
+        let file = match DataFile::open(path, true) {
+            Err(MediaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(());
+            }
+            Err(MediaError::Empty { .. }) => return Ok(()),
+            opened => opened?,
+        };
+        for fs in list_mapped(&self.pool, &self.whole)? {
+            if fs.has_data_on(&file) {
+                let (path, name) = (path.to_owned(), fs.name);
+                return Err(PartError::DataTaken { path, name }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file system, then has the table say so.
+    fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
+        let path = self.place(name).path();
+        let options = &options.settled(&self.pool);
+        if let Some(data) = &options.data {
+            self.refuse_own_medium(&data.path)?;
+        }
+        let mut taken = None;
+        let take = |bytes: u64| {
+            let bytes = bytes.next_multiple_of(PART_ALIGN);
+            let at = self.superblock.part_room(bytes);
+            // Before: room that was taken, and could not be mapped, is given back, too.
+            taken = Some((at, bytes));
+            let memory = self.whole.new_part(at, bytes, &path)?;
+            Ok(memory.taken_for(options.media)?)
+        };
+        let made = Pool::make(&path, options, take);
+        let Some((at, bytes)) = taken else {
+            return Ok(made?.0);
+        };
+        let made = made.and_then(|(memory, own)| {
+            let full = || PartError::Full {
+                pool: self.pool.clone(),
+            };
+            let table = self.superblock.with_part(name, at, bytes, own.uuid);
+            Ok((memory, table.ok_or_else(full)?))
+        });
+        match made {
+            Ok((memory, table)) => {
+                write_table(&self.whole, &table)?;
+                Ok(memory)
+            }
+            Err(error) => {
+                self.whole.free_part(at, bytes, self.superblock.parts_end());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Pool {
+    /// Makes one more file system in the pool at `path`, of `options.size_bytes`, and opens it.
+    /// Nobody may use the pool meanwhile. A file grows for it; a device has to have room behind the
+    /// pool. `options.overwrite` says nothing here.
+    ///
+    /// # Errors
+    /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or
+    /// none; there are eight file systems; no room; the size or the options are impossible. The
+    /// pool is as it was then, unless it is the table that could not be written, or the new file
+    /// system that could not be opened: [`Self::file_systems`] tells.
+    pub fn add_file_system(
+        path: impl AsRef<Path>,
+        name: &str,
+        options: &CreateOptions,
+    ) -> Result<Self> {
+        check_fs_name(name).map_err(PartError::from)?;
+        let container = Container::open(path.as_ref())?;
+        let pool = container.pool.clone();
+        if container.superblock.part(name).is_some() {
+            let name = name.to_owned();
+            return Err(PartError::Taken { pool, name }.into());
+        }
+        if container.superblock.parts().count() + 1 >= FS_MAX {
+            return Err(PartError::Full { pool }.into());
+        }
+        Self::start(container.add(name, options)?, &PoolOptions::default())
+    }
+
+    /// Removes a file system of the pool at `path`, with all that is in it. Nobody may use the pool
+    /// meanwhile. A medium of its own with its data is left as it is.
+    ///
+    /// # Errors
+    /// The pool is in use, damaged, or has a conversion that was not finished; there is no such
+    /// file system, or it is the one that the pool was made with; what the medium said.
+    pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
+        container.remove(container.removable(name)?)
+    }
+
+    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is
+    /// opened for reading as `options` say, under the same lock on the pool.
+    ///
+    /// # Errors
+    /// The same; it has files; or it cannot be opened, so that nobody can tell.
+    pub fn remove_empty_file_system(
+        path: impl AsRef<Path>,
+        name: &str,
+        options: &PoolOptions,
+    ) -> Result<()> {
+        let container = Container::open(path.as_ref())?;
+        let record = container.removable(name)?;
+        container.refuse_to_lose(name, options)?;
+        container.remove(record)
+    }
+
+    /// The file systems of the pool at `path`, the one that it was made with first. The pool may be
+    /// in use.
+    ///
+    /// # Errors
+    /// Not a pool; it cannot be read.
+    pub fn file_systems(path: impl AsRef<Path>) -> Result<Vec<FileSystem>> {
+        let path = path.as_ref();
+        let file = File::open(path)?;
+        let read = |at, block: &mut [u8]| file.read_exact_at(block, at);
+        // A device-DAX node cannot be read, only mapped.
+        if read(0, &mut [0; 1]).is_err() {
+            return list_mapped(path, &MappedPool::open(path, OpenMode::default())?);
+        }
+        let len = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+        list(path, len.map_err(std::io::Error::from)?, &read)
+    }
+
+    /// Opens every file system of the pool at `path`, each with its name: they share the lock on
+    /// the pool. What is wrong with one is no matter of the others.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`] that concern the pool as such; those of one file system come with
+    /// its name.
+    pub fn open_all(
+        path: impl AsRef<Path>,
+        options: &PoolOptions,
+    ) -> Result<Vec<(PoolPath, Result<Self>)>> {
+        let pool = path.as_ref();
+        let mode = OpenMode {
+            read_only: options.read_only,
+            media: options.media,
+            populate: false,
+        };
+        let whole = MappedPool::open(pool, mode)?;
+        let superblock = read_superblock(&whole)?;
+        settle_in(&whole, &superblock, mode)?;
+        let mut are_told = !options.read_only;
+        let mut open = |place: &PoolPath| {
+            let memory = own_of(&whole, &superblock, place, false)?;
+            are_told &= memory.use_as(place.file_system())?;
+            let memory = external::with_data(memory, &place.path(), &[], options.read_only)?;
+            if !options.read_only {
+                external::begin_session(&memory, &place.path())?;
+            }
+            if options.populates_all() {
+                memory.populate();
+            }
+            Self::start(memory, options)
+        };
+        let places = names(&superblock).into_iter().map(|name| PoolPath {
+            pool: pool.to_owned(),
+            name: (name != MAIN).then_some(name),
+        });
+        let opened = places.map(|place| {
+            let opened = open(&place);
+            (place, opened)
+        });
+        let opened = opened.collect();
+        if are_told {
+            whole.tell_uses();
+        }
+        Ok(opened)
+    }
+}
+
+/// Fills a block with the bytes from an offset of the pool's file on.
+type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> std::io::Result<()>;
+
+/// The file systems of the pool at `path`, which is mapped whole.
+fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<FileSystem>> {
+    let len = whole.len();
+    list(path, len, &|at, block| {
+        if at.saturating_add(block.len() as u64) > len {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        whole.read(at, block);
+        Ok(())
+    })
+}
+
+/// The file systems of the pool at `path`, in a file of `len` bytes.
+fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
+    let superblock = superblock_in(len, read)?;
+    let data_of = |start: u64, own: &Superblock| {
+        let mut places = [0; BLOCK_BYTES as usize];
+        read(start + own.media_at, &mut places).ok()?;
+        medium::last_place(&places, own.geometry().apart?.id, path)
+    };
+    let mut found = vec![FileSystem {
+        name: MAIN.to_owned(),
+        uuid: superblock.uuid,
+        at: 0,
+        bytes: superblock.pool_bytes,
+        data: data_of(0, &superblock),
+        superblock: Ok(superblock.clone()),
+    }];
+    for record in superblock.parts() {
+        let own = superblock_in(record.bytes, |at, block| match at.checked_add(record.at) {
+            Some(at) => read(at, block),
+            None => Err(ErrorKind::UnexpectedEof.into()),
+        });
+        found.push(FileSystem {
+            name: record.name_text().unwrap_or_default().to_owned(),
+            uuid: record.uuid,
+            at: record.at,
+            bytes: record.bytes,
+            data: own.as_ref().ok().and_then(|own| data_of(record.at, own)),
+            superblock: own.and_then(|own| match own.uuid == record.uuid {
+                true => Ok(own),
+                false => Err(Error::Invalid("there is another pool in its place")),
+            }),
+        });
+    }
+    Ok(found)
+}

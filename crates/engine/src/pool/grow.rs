@@ -1,0 +1,204 @@
+//! Adding an external data device to a pool, as one more data segment.
+//!
+//! A segment is added in three steps, each of which leaves a whole pool. The pool, opened as ever,
+//! sets chunks aside for the words of the segment's blocks, if its mapping has such; what a crash
+//! leaves of that waits for the segment to come. Then the device gets its head. Then, while nobody
+//! has the pool open, its superblock is written with one more segment: from there on there is one.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use vellum_layout::{
+    AddedZone, ChunkKind, MediumHead, MediumPlaces, PoolPhase, Superblock, ZONES_MAX, table_chunks,
+};
+use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
+
+use super::datasets::{self, PoolPath};
+use super::lifecycle::check_at_rest;
+use super::{DataOptions, Pool, PoolOptions, fill_random};
+use crate::devices::medium;
+use crate::devices::superblock::read_superblock;
+use crate::error::{Result, ZoneError};
+use crate::fs::Fs;
+
+/// Has a file system set chunks aside for the words of a zone that is to be added, one for each of
+/// `parts`; whether there are as many. If not, it sets none aside, nor all but the last free one,
+/// which names may need.
+///
+/// # Errors
+/// Read only, damaged.
+pub fn set_table_aside<M: Memories>(fs: &Fs<M>, zone: u32, parts: u64) -> Result<bool> {
+    fs.with_op(|op| {
+        let core = op.core;
+        let has = core.table_parts(zone);
+        let mut lacks = (0..parts).filter(|part| !has.contains(part));
+        let is_room =
+            lacks.clone().count() as u64 <= core.free_slots_of(ChunkKind::Free).saturating_sub(1);
+        Ok(is_room && lacks.all(|part| core.take_table_chunk(zone, part)))
+    })
+}
+
+/// What a pool says that is to get one more zone.
+struct Plan {
+    pool: PathBuf,
+    superblock: Superblock,
+    number: u32,
+}
+
+impl Plan {
+    /// # Errors
+    /// It can have no further zone.
+    fn of(pool: &Path, superblock: Superblock) -> std::result::Result<Self, ZoneError> {
+        let (pool, geometry) = (pool.to_owned(), superblock.geometry());
+        if geometry.apart.is_none() {
+            return Err(ZoneError::NotApart { pool });
+        }
+        if !geometry.mapping.takes_zones() {
+            let mapping = geometry.mapping.name();
+            return Err(ZoneError::Mapping { pool, mapping });
+        }
+        if geometry.changed_at != 0 {
+            return Err(ZoneError::Carried { pool });
+        }
+        let number = 1 + geometry.added.iter().count();
+        if number >= ZONES_MAX {
+            return Err(ZoneError::Full { pool });
+        }
+        Ok(Self {
+            pool,
+            superblock,
+            number: number as u32,
+        })
+    }
+
+    /// The superblock with this zone.
+    fn with(&self, zone: AddedZone) -> std::result::Result<Superblock, ZoneError> {
+        let larger = self.superblock.with_zone(zone);
+        let sound = larger.filter(|larger| larger.check_readable().is_ok());
+        sound.ok_or_else(|| ZoneError::TooLarge {
+            pool: self.pool.clone(),
+        })
+    }
+
+    /// Has the pool set chunks aside for this zone.
+    fn set_aside(&self, zone: &AddedZone, options: &PoolOptions) -> Result<()> {
+        let geometry = self.superblock.geometry();
+        let chunks = table_chunks(geometry.mapping, zone.blocks, geometry.chunk_bytes);
+        let pool = Pool::open(&self.pool, options)?;
+        let has_room = set_table_aside(&pool.fs(), self.number, chunks);
+        pool.close()?;
+        match has_room? {
+            true => Ok(()),
+            false => Err(ZoneError::NoRoom {
+                pool: self.pool.clone(),
+                bytes: zone.blocks * vellum_layout::BLOCK_BYTES,
+                chunks,
+                chunk_bytes: geometry.chunk_bytes,
+            }
+            .into()),
+        }
+    }
+
+    /// Makes the medium the zone's; gives the pool, locked, in which nothing says so yet.
+    fn make_medium(&self, file: &DataFile, larger: &Superblock) -> Result<MappedPool> {
+        let pool = datasets::open_own(&PoolPath::of(&self.pool), OpenMode::default())?;
+        let now = read_superblock(&pool)?;
+        let page_bytes = pool.page_bytes() as u64;
+        if !now.geometry().data_bytes().is_multiple_of(page_bytes) {
+            let pool = self.pool.clone();
+            return Err(ZoneError::Pages { pool, page_bytes }.into());
+        }
+        // What commits left is laid over the pool's bytes, in memory of ours.
+        let view = pool.to_read(now.pool_bytes)?;
+        if now != self.superblock || check_at_rest(&view)? != Some(PoolPhase::Clean) {
+            let pool = self.pool.clone();
+            return Err(ZoneError::Used { pool }.into());
+        }
+        let places = medium::places_of(&pool, &now);
+        let session = MediumPlaces::sessions(&places).map_or(0, |[session, _]| session);
+        let heads = MediumHead::all(larger);
+        let head = heads[self.number as usize].in_session(session);
+        if file.len() < head.bytes {
+            let pool = self.pool.clone();
+            return Err(ZoneError::Used { pool }.into());
+        }
+        medium::write_heads(file, &head)?;
+        let name = medium::name(&self.pool, file.path())?;
+        medium::tell_place(&pool, &now, &places, (head.id, &name))?;
+        datasets::settle_table(&pool, &now)?;
+        Ok(pool)
+    }
+}
+
+impl Pool {
+    /// Adds a data medium to the pool at `path`, or to the part that it names, which nobody uses:
+    /// as many more bytes for data. `options` are for the opening in which the pool sets room aside
+    /// for it.
+    ///
+    /// # Errors
+    /// The pool is in use, damaged, or can have no further medium ([`ZoneError`]); the medium
+    /// exists, or is too small. The pool is as it was then. A medium that was made stays if it is
+    /// the pool that could not be written.
+    pub fn add_data(
+        path: impl AsRef<Path>,
+        data: &DataOptions,
+        options: &PoolOptions,
+    ) -> Result<AddedZone> {
+        let path = path.as_ref();
+        let superblock = {
+            let pool = datasets::open_own(&PoolPath::of(path), OpenMode::default())?;
+            read_superblock(&pool)?
+        };
+        let plan = Plan::of(path, superblock)?;
+        plan.refuse_own_medium(&data.path)?;
+        // Before anything is overwritten.
+        let zone = plan.zone_on(data)?;
+        let larger = plan.with(zone)?;
+        plan.set_aside(&zone, options)?;
+        let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
+        let prepared = plan.make_medium(&file, &larger).inspect_err(|_| {
+            // What had its bytes before has lost them; a file that was made is nobody's.
+            let _ = (!data.overwrite).then(|| std::fs::remove_file(&data.path));
+        });
+        // From here on it may be the pool's, also where that fails.
+        datasets::write_table(&prepared?, &larger)?;
+        Ok(zone)
+    }
+}
+
+impl Plan {
+    /// Refuses a medium that has data of a file system of the pool: nobody has that locked now.
+    fn refuse_own_medium(&self, path: &Path) -> Result<()> {
+        let node = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        let pool = PoolPath::of(&self.pool).pool;
+        let medium = path.to_owned();
+        if node(path).is_ok_and(|medium| node(&pool).is_ok_and(|pool| pool == medium)) {
+            return Err(ZoneError::Taken { medium }.into());
+        }
+        let Ok(file) = DataFile::open(path, true) else {
+            // Who makes it says what is wrong.
+            return Ok(());
+        };
+        let all = Pool::file_systems(pool)?;
+        match all.iter().any(|fs| fs.has_data_on(&file)) {
+            true => Err(ZoneError::Taken { medium }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The zone that a medium has room for.
+    fn zone_on(&self, data: &DataOptions) -> Result<AddedZone> {
+        let bytes = match data.size_bytes {
+            0 => DataFile::open(&data.path, true)?.len(),
+            bytes => bytes,
+        };
+        let mut id = [0; 16];
+        fill_random(&mut id)?;
+        let room = medium::room(&data.path, bytes, id, 0)?;
+        Ok(AddedZone {
+            id,
+            at: room.at,
+            blocks: room.data_bytes / vellum_layout::BLOCK_BYTES,
+        })
+    }
+}

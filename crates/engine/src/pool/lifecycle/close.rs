@@ -1,0 +1,166 @@
+//! Closing in order: everything written back, the live map and the mapping's aids saved, the state
+//! word set to clean.
+
+use std::sync::atomic::Ordering;
+
+use vellum_layout::{PoolPhase, PoolState, StateWord};
+use vellum_media::{Memories, Memory, Persistent};
+
+use crate::core::background::Lease;
+use crate::core::cachelet::{Cachelet, flag};
+use crate::core::slots::Tally;
+use crate::devices::replica::{Carried, make_whole};
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::pool::lifecycle::open::{live_map_check, saved_check};
+use crate::sites;
+
+impl<M: Memories> Fs<M> {
+    /// Closes in order. Operations that run are waited for; from then on nothing can be changed,
+    /// and what is open can only be read. If it fails, things go on as before, unless only its last
+    /// step did: the medium may say by then that the pool is closed.
+    ///
+    /// # Errors
+    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
+    /// The medium failed.
+    pub fn close(&self) -> Result<()> {
+        let core = &self.core;
+        core.check_use()?;
+        if core.read_only {
+            return Ok(());
+        }
+        if core.is_harmed() {
+            // Not closed, so that the next opening looks at everything.
+            return Err(Error::WritingOff);
+        }
+        core.refuse_changes();
+        let lease = Lease::take(core);
+        self.save(&lease).inspect_err(|_| core.allow_changes())?;
+        self.mark_clean(&lease)?;
+        if let Some(commits) = &core.commits {
+            commits.finish(&core.pool)?;
+        }
+        core.closed_in_order();
+        Ok(())
+    }
+
+    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
+    /// the blocks that changed since it last was, or of `all`. From then on the medium alone has
+    /// the file system, until the pool is opened for writing again. `tell` is told how many blocks
+    /// of how many are done.
+    ///
+    /// # Errors
+    /// As for [`Self::close`]. The medium carries none, or failed: then the pool is closed, and the
+    /// copy stale.
+    pub fn close_and_carry(&self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
+        self.close()?;
+        if self.core.read_only {
+            return Err(Error::ReadOnly);
+        }
+        make_whole(&self.core, &self.superblock, all, tell)
+    }
+
+    /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run
+    /// are waited for, later ones are refused ([`Error::Closed`]), and the pool can be opened
+    /// again. Gives how many views still lend bytes in place: while there are any, nobody else
+    /// opens it.
+    pub fn end(&self) -> u64 {
+        let core = &self.core;
+        core.refuse_changes();
+        // What the background has begun, or a rename of a directory with what is below it, ends in
+        // several operations.
+        let lease = Lease::take(core);
+        core.arena.end();
+        core.arena.barrier();
+        core.slots_used()
+            .for_each(|slot| core.wait_for_operation(slot));
+        drop(lease);
+        core.wait_for_leader();
+        let lent = core.leases.views();
+        if lent == 0 {
+            core.pool.unlock();
+        }
+        lent
+    }
+
+    /// Everything that an opening builds on, durably.
+    fn save(&self, lease: &Lease<'_, M>) -> Result<()> {
+        let core = &self.core;
+        self.reclaim_leased(lease)?;
+        self.write_back_all()?;
+        self.reclaim_leased(lease)?;
+        core.return_all_held();
+        self.save_live_map();
+        self.mapping.save(core)?;
+        core.pool.fence(sites::CLOSE_SAVED_DURABLE);
+        core.check_media()?;
+        if core.is_harmed() {
+            return Err(Error::WritingOff);
+        }
+        core.make_durable(Some(lease))
+    }
+
+    /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so
+    /// that nothing may change any more.
+    fn mark_clean(&self, lease: &Lease<'_, M>) -> Result<()> {
+        let core = &self.core;
+        let at = core.geometry.state_at + PoolState::WORD;
+        core.set_word(at, StateWord::new(PoolPhase::Clean, core.pool_epoch).0);
+        core.pool.flush(sites::CLOSE_STATE, at, 8);
+        core.pool.fence(sites::CLOSE_STATE_DURABLE);
+        core.make_durable(Some(lease))
+    }
+
+    /// Flushed, not fenced.
+    fn write_back_all(&self) -> Result<()> {
+        let core = &self.core;
+        let op = core.op_begin()?;
+        let last = core.last_cachelet();
+        for number in 1..=last {
+            let cachelet = Cachelet(number as u32);
+            if core.ino(cachelet) == 0 {
+                continue;
+            }
+            if core.has_flag(cachelet, flag::UNLINKED) {
+                // Still open: what a crash would leave is what recovery expects.
+                return Err(Error::Busy);
+            }
+            if core.has_flag(cachelet, flag::DIRTY) {
+                op.write_back([sites::CLOSE_LINKS, sites::CLOSE_TIMES], cachelet);
+            }
+        }
+        Ok(())
+    }
+
+    /// Saves what is in use. Flushed, not fenced.
+    fn save_live_map(&self) {
+        let core = &self.core;
+        let words = core.geometry.meta_slots().div_ceil(64);
+        let at = core.geometry.live_map_at;
+        for index in 0..words {
+            let word = core
+                .arena
+                .load(core.map.used + index * 8, Ordering::Acquire);
+            core.set_word(at + index * 8, word);
+        }
+        self.namespace.scratch(core, &mut |slot| {
+            let block = u64::from(u32::MAX) << (slot % 64);
+            let at = at + slot / 64 * 8;
+            core.set_word(at, core.word(at) & !block);
+        });
+        core.pool.flush(sites::CLOSE_LIVE_MAP, at, words * 8);
+        let usage = self.mapping.usage(core);
+        let inodes = core.total(Tally::Inodes);
+        let blocks = usage.total - usage.free;
+        let map_check = live_map_check(core);
+        let at = core.geometry.state_at;
+        core.set_word(at + PoolState::LIVE_MAP_CHECK, map_check);
+        core.set_word(at + PoolState::INODES, inodes);
+        core.set_word(at + PoolState::BLOCKS, blocks);
+        core.set_word(
+            at + PoolState::SAVED_CHECK,
+            saved_check(core.pool_epoch, map_check, inodes, blocks),
+        );
+        core.pool.flush(sites::CLOSE_COUNTS, at + 64, 64);
+    }
+}

@@ -1,0 +1,224 @@
+//! Making a pool: superblock, empty tables, a root directory.
+
+use vellum_layout::{
+    Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
+    CarriedPlan, ChunkKind, ChunkWord, CommittedWord, DirPlace, Entrance, FileKind, Formed,
+    Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind,
+    NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord,
+    Superblock, mix,
+};
+use vellum_media::Persistent;
+use zerocopy::IntoBytes;
+
+use crate::devices::medium::DataApart;
+use crate::error::{Error, Result};
+use crate::logs::redo::sum_of_home;
+use crate::sites;
+
+/// Generation of the root directory's inode.
+const ROOT_GENERATION: u32 = 1;
+
+/// What a new pool is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct FormatOptions {
+    /// Bytes of metadata; by default a sixteenth of the pool.
+    pub metadata_bytes: Option<u64>,
+    /// Operations that can be under way at once.
+    pub thread_slots: Option<u32>,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
+    /// File mapping.
+    pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
+    pub run_blocks: Option<u32>,
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
+    /// so on.
+    pub span_lines: Option<u16>,
+    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    pub fragmentation: u16,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Identity of the pool.
+    pub uuid: [u8; 16],
+    /// Seed of the hashes on the media.
+    pub hash_seed: u64,
+    /// Time of making, nanoseconds since 1970.
+    pub now_ns: i64,
+    /// Owner of the root directory.
+    pub owner: (u32, u32),
+    /// The metadata are worked on in memory, and a log makes them durable.
+    pub is_logged: bool,
+    /// The last bytes of `pool` are those of a data medium. Without a log the metadata are to lie
+    /// in persistent memory.
+    pub apart: Option<DataApart>,
+    /// The pool's bytes are known to be zero (a new file).
+    pub known_zero: bool,
+}
+
+impl FormatOptions {
+    /// What is asked for, in a pool of its own of `pool_bytes`; 0: as many as it has to have.
+    pub(crate) fn request(&self, pool_bytes: u64) -> GeometryRequest {
+        GeometryRequest {
+            pool_bytes,
+            metadata_bytes: self.metadata_bytes,
+            thread_slots: self.thread_slots,
+            namespace: self.namespace,
+            mapping: self.mapping,
+            run_blocks: self.run_blocks,
+            span_lines: self.span_lines,
+            fragmentation: self.fragmentation,
+            is_logged: self.is_logged,
+            apart: self.apart.map(|apart| ApartRequest {
+                id: apart.id,
+                at: apart.at,
+                data_bytes: apart.data_bytes,
+                carries: apart.carried_bytes > 0,
+            }),
+        }
+    }
+}
+
+/// Makes a pool in `pool`. Whatever it held is gone.
+///
+/// # Errors
+/// The size or the options are impossible; the medium failed.
+pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
+    if options.label.len() > 64 {
+        return Err(Error::Invalid("a label has at most 64 bytes"));
+    }
+    let apart_bytes = { options.apart }.map_or(0, |apart| apart.data_bytes + apart.carried_bytes);
+    let own_bytes = pool.len().checked_sub(apart_bytes);
+    let own_bytes = own_bytes.ok_or(Error::Invalid("the data medium is larger than all"))?;
+    let geometry = Geometry::plan(&options.request(own_bytes))?;
+    let carried_bytes = options.apart.map_or(0, |apart| apart.carried_bytes);
+    if CarriedPlan::of(&geometry).is_some_and(|plan| plan.bytes() > carried_bytes) {
+        return Err(Error::Invalid("the data medium has no room for the copy"));
+    }
+    // An interrupted mkfs must not leave the pool that was there before half alive.
+    pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
+    pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);
+    pool.fence(sites::FORMAT_WIPE_DURABLE);
+    pool.sync()?;
+    if !options.known_zero {
+        let bytes = geometry.data_at - geometry.state_at;
+        pool.zero_through(sites::FORMAT_ZERO, geometry.state_at, bytes);
+    }
+    write_root(pool, &geometry, options);
+    if geometry.namespace == NamespaceKind::Adaptive {
+        write_area(pool, &geometry, options.now_ns);
+    }
+    if let Some(word) = geometry.mapping.table_root() {
+        pool.store(
+            geometry.table_at,
+            word,
+            std::sync::atomic::Ordering::Release,
+        );
+        pool.flush(sites::FORMAT_TABLE, geometry.table_at, 8);
+    }
+    pool.store(
+        geometry.state_at + PoolState::WORD,
+        StateWord::new(PoolPhase::Dirty, 0).0,
+        std::sync::atomic::Ordering::Release,
+    );
+    pool.flush(sites::FORMAT_STATE, geometry.state_at, 64);
+    if geometry.is_logged() {
+        write_log(pool, &geometry, options)?;
+    }
+    if geometry.has_versions() {
+        let at = geometry.versions_at + Entrance::COMMITTED;
+        let word = CommittedWord::new(0).0;
+        pool.store(at, word, std::sync::atomic::Ordering::Release);
+        pool.flush(sites::FORMAT_VERSIONS, at, 8);
+    }
+    pool.fence(sites::FORMAT_STATE_DURABLE);
+    pool.sync()?;
+    let superblock = Superblock::new(
+        &geometry,
+        options.uuid,
+        options.hash_seed,
+        options.now_ns,
+        &options.label,
+        options.namespace,
+    );
+    for at in [geometry.replica_at, BLOCK_BYTES, 0] {
+        pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());
+    }
+    pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);
+    pool.sync()?;
+    Ok(superblock)
+}
+
+/// A log without records. What lies there carries another pool's identity, so that nobody takes it
+/// for one; its blocks are written all the same, even where they are known to be zero, because
+/// later writes are then to change nothing in the file system below. The anchor is flushed, not
+/// fenced. The rest of the metadata is there.
+fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
+    const SALT: u64 = 0x10C5_A170_F00D_0001;
+    let zeros = [0; BLOCK_BYTES as usize];
+    for at in (0..geometry.log_bytes).step_by(zeros.len()) {
+        pool.write(geometry.log_at + at, &zeros);
+    }
+    let sum = sum_of_home(pool, geometry, options.hash_seed)?;
+    let salt = mix(options.hash_seed ^ SALT);
+    let anchor = Anchor::new(options.uuid, salt, AnchorPoint::first(sum));
+    pool.write_through(sites::FORMAT_LOG_ANCHOR, geometry.log_at, anchor.as_bytes());
+    Ok(())
+}
+
+/// The area table, with the area of the root directory. Flushed, not fenced.
+fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
+    let table = geometry.areas.table;
+    let area = AreaLife {
+        number: ROOT_AREA,
+        generation: 1,
+    };
+    let line = AreaLine {
+        formed: Formed::at(now_ns, 0, 0),
+        ..AreaLine::new(area, AreaPhase::Live, ROOT_SLOT, ROOT_GENERATION)
+    };
+    let head = AreaTableHead::new(table, 0);
+    let at = geometry.slot_at(table);
+    pool.write(at, head.as_bytes());
+    pool.write(at + u64::from(ROOT_AREA) * 64, line.as_bytes());
+    pool.flush(sites::FORMAT_AREA, at, 128);
+    let chunk = table / geometry.slots_per_chunk();
+    write_chunk(pool, geometry, chunk, ChunkKind::Blocks);
+}
+
+/// Gives a chunk a kind. Flushed, not fenced.
+fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
+    let at = geometry.chunk_table_at + chunk * 8;
+    let word = ChunkWord::new(chunk, kind, 0).0;
+    pool.store(at, word, std::sync::atomic::Ordering::Release);
+    pool.flush(sites::FORMAT_CHUNK, at, 8);
+}
+
+/// Flushed, not fenced.
+fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
+    let mut root = Inode {
+        identity: IdentityWord::new(
+            InodeState::Live,
+            FileKind::Directory,
+            0o755,
+            ROOT_GENERATION,
+        )
+        .0,
+        owner: OwnerWord::new(options.owner.0, options.owner.1).0,
+        links: LinksWord::new(2, 0).0,
+        btime: options.now_ns,
+        parent: ROOT_SLOT,
+        mtime: options.now_ns,
+        ctime: options.now_ns,
+        atime: options.now_ns,
+        detail: match geometry.namespace {
+            NamespaceKind::Adaptive => DirPlace::new(0, ROOT_AREA).0,
+            NamespaceKind::Direct | NamespaceKind::Tree => 0,
+        },
+        ..Inode::default()
+    };
+    root.checksum = root.expected_checksum(ROOT_SLOT);
+    let at = geometry.slot_at(ROOT_SLOT);
+    pool.write(at, root.as_bytes());
+    pool.flush(sites::FORMAT_ROOT, at, SLOT_BYTES);
+    write_chunk(pool, geometry, 0, ChunkKind::Inodes);
+}

@@ -1,0 +1,11 @@
+//! Making pools, opening them, recovering after a crash, closing.
+
+mod close;
+mod format;
+mod inherit;
+mod open;
+mod recover;
+
+pub use format::{FormatOptions, format};
+pub(crate) use open::{COMMIT_INTERVAL, check_at_rest, settle_image};
+pub use open::{MountOptions, Opened, attach};

@@ -1,0 +1,793 @@
+//! Pools as users meet them: made, opened, closed; with a thread for the background's work.
+
+pub(crate) mod datasets;
+pub(crate) mod external;
+pub(crate) mod grow;
+pub(crate) mod lifecycle;
+pub(crate) mod volume;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
+use vellum_media::{
+    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode,
+    Real, kind_at,
+};
+
+use crate::core::access_times::AccessTimes;
+use crate::devices::medium;
+use crate::devices::replica::{AttachOptions, Carried, attach_medium};
+use crate::durability::commit::Durability;
+use crate::error::MediumError;
+use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::logs::redo::{FoundImage, ImagePlace};
+use crate::mapping::timed::MappingTimer;
+use crate::pool::external::open_bytes;
+use crate::pool::lifecycle::{
+    COMMIT_INTERVAL, FormatOptions, MountOptions, Opened, attach, format, settle_image,
+};
+use crate::pool::volume::Volume;
+
+/// The file system of production: on mapped memory.
+pub type RealFs = Fs<Real>;
+
+/// Shortest and longest rest of the background thread.
+const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
+
+/// How often areas evolve, unless it is said otherwise.
+const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// So many times as long as a directory took to be moved evolving rests before it moves another
+/// one.
+const REST_AFTER_MOVE: u32 = 8;
+
+/// The least time between two commits that nobody asks for.
+const COMMIT_REST: Duration = Duration::from_millis(1);
+
+/// What a new pool is to be like.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Bytes of the pool.
+    pub size_bytes: u64,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Bytes of metadata; by default a sixteenth of the pool.
+    pub metadata_bytes: Option<u64>,
+    /// Operations that can be under way at once.
+    pub thread_slots: Option<u32>,
+    /// How names are kept.
+    pub namespace: NamespaceKind,
+    /// File mapping.
+    pub mapping: MappingKind,
+    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
+    /// has it.
+    pub run_blocks: Option<u32>,
+    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
+    /// so on.
+    pub span_lines: Option<u16>,
+    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    pub fragmentation: u16,
+    /// What the pool lies on. By default what keeps order through a power cut there
+    /// ([`media_of_new_pool`]): a log in a file or device that is neither persistent memory nor
+    /// tmpfs. One without a log is made there by [`MediaChoice::File`].
+    pub media: MediaChoice,
+    /// The data are to lie on another file or device. The pool, which has to be a logged one or to
+    /// lie in persistent memory, is then as large as it has to be, if its size is 0.
+    pub data: Option<DataOptions>,
+    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be
+    /// made a pool of elsewhere ([`Pool::close_and_carry`]).
+    pub carries: bool,
+    /// Use a file or device that exists, whatever it holds.
+    pub overwrite: bool,
+    /// Owner of the root directory.
+    pub owner: (u32, u32),
+    /// Identity of the pool; by default one is drawn. No two pools may have the same.
+    pub uuid: Option<[u8; 16]>,
+    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names
+    /// that meet. Whoever counts what a pool does names one: how many probes a lookup takes differs
+    /// from seed to seed.
+    pub hash_seed: Option<u64>,
+}
+
+/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if
+/// nothing else is asked for: the best that survives a power cut there. An ordinary file does so
+/// with a log only; and data on a medium of their own need an order between the two, which a log
+/// keeps, or persistent memory, which needs none. What is asked for stays as it is.
+pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_data_apart: bool) -> MediaChoice {
+    let kind = || kind_at(pool);
+    match (asked, has_data_apart) {
+        (MediaChoice::Auto, false) if kind() == MediaKind::File => MediaChoice::Logged,
+        (MediaChoice::Auto, true) if kind() == MediaKind::Dax => MediaChoice::Dax,
+        (MediaChoice::Auto, true) => MediaChoice::Logged,
+        (asked, _) => asked,
+    }
+}
+
+/// A file or device for the data of a new pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataOptions {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its bytes; 0: all of a device.
+    pub size_bytes: u64,
+    /// Use one that exists, whatever it holds.
+    pub overwrite: bool,
+}
+
+impl CreateOptions {
+    /// The same, with what a new pool in the file or device `pool` lies on.
+    pub(crate) fn settled(&self, pool: &Path) -> Self {
+        Self {
+            media: media_of_new_pool(pool, self.media, self.data.is_some()),
+            ..self.clone()
+        }
+    }
+
+    /// Defaults for a pool of `size_bytes`, owned by the caller.
+    pub fn new(size_bytes: u64) -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        Self {
+            size_bytes,
+            label: String::new(),
+            metadata_bytes: None,
+            thread_slots: None,
+            namespace: NamespaceKind::default(),
+            mapping: MappingKind::default(),
+            run_blocks: None,
+            span_lines: None,
+            fragmentation: 0,
+            media: MediaChoice::Auto,
+            data: None,
+            carries: true,
+            overwrite: false,
+            owner: (uid, gid),
+            uuid: None,
+            hash_seed: None,
+        }
+    }
+}
+
+/// How to open a pool.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Nothing is changed.
+    pub read_only: bool,
+    /// What the pool lies on.
+    pub media: MediaChoice,
+    /// Touch every page of pool and arena first, so that no operation pays for it.
+    pub populate: bool,
+    /// Threads that recovery may use.
+    pub recovery_threads: usize,
+    /// Names and files that the caches can hold at once.
+    pub cache_entries: u64,
+    /// Where the metadata of a logged pool are worked on.
+    pub image: ImagePlace,
+    /// Where the data of the pool are that has them on other media, in any order; by default where
+    /// they were last.
+    pub data: Vec<PathBuf>,
+    /// What a killed process left of a logged pool in memory is given up: the pool is as of its
+    /// last commit.
+    pub last_epoch: bool,
+    /// Collects the time that is spent in the mapping.
+    pub mapping_timer: Option<Arc<MappingTimer>>,
+    /// How often areas evolve, where names are kept in areas: every five seconds by default; none:
+    /// never.
+    pub evolve_every: Option<Duration>,
+    /// When reading moves access times: by default as *relatime* has it.
+    pub access_times: AccessTimes,
+    /// What is durable when an operation returns.
+    pub durability: Durability,
+    /// How often a pool is committed, where operations do not commit by themselves, when nobody
+    /// asks for it: every five seconds by default. So much a power cut may take, of what was not
+    /// synced.
+    pub commit_every: Duration,
+    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without,
+    /// which is faster where that is slow, a power cut may take anything that was written since the
+    /// pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the
+    /// process is killed. The pool is then as of an earlier commit, or is refused as damaged; files
+    /// may have other bytes than were written to them.
+    pub barriers: bool,
+    /// Data that calls read and write, those of pools with a log and those on a medium of their
+    /// own, pass the page cache of the kernel that the pool lies under: nothing of them is kept in
+    /// memory, and every read of them waits for the medium.
+    pub direct: bool,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            media: MediaChoice::Auto,
+            populate: false,
+            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
+            cache_entries: 1 << 24,
+            image: ImagePlace::default(),
+            data: Vec::new(),
+            last_epoch: false,
+            mapping_timer: None,
+            evolve_every: Some(EVOLVE_INTERVAL),
+            access_times: AccessTimes::default(),
+            durability: Durability::default(),
+            commit_every: COMMIT_INTERVAL,
+            barriers: true,
+            direct: false,
+        }
+    }
+}
+
+impl PoolOptions {
+    /// Whether every page of a pool is touched before it is known which pass the page cache.
+    pub(crate) fn populates_all(&self) -> bool {
+        self.populate && !self.direct
+    }
+}
+
+/// An open pool.
+///
+/// Dropping it closes it in order, whoever still has volumes and files of it; [`Pool::close`] also
+/// says whether that went well.
+///
+/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had
+/// open, be it the pool, its volumes or its files: every call is refused with [`Error::Forked`]
+/// (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the parent
+/// notices nothing of it. That holds where the parent has ended, too, as behind `daemon(3)`: open a
+/// pool behind the fork. Pools that the child opens itself it may use, as soon as nobody else has
+/// them.
+#[derive(Debug)]
+pub struct Pool {
+    fs: Option<Arc<RealFs>>,
+    opened: Opened,
+    /// The process's file mode creation mask.
+    umask: u16,
+    workers: Vec<Worker>,
+}
+
+impl Pool {
+    /// Makes a pool in a file or on a device, and opens it.
+    ///
+    /// # Errors
+    /// The path exists, the size is impossible, the medium failed.
+    pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
+        let path = path.as_ref();
+        // A refusal leaves no data medium behind.
+        if !options.overwrite && path.symlink_metadata().is_ok() {
+            let path = path.to_owned();
+            return Err(MediaError::Exists { path }.into());
+        }
+        let options = &options.settled(path);
+        let make = if options.overwrite {
+            MappedPool::overwrite
+        } else {
+            MappedPool::create
+        };
+        let make = |bytes| Ok(make(path, bytes, options.media)?);
+        let (memory, _) = Self::make(path, options, make)?;
+        Self::start_new(memory)
+    }
+
+    /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its
+    /// data, if it is to have one; `path` is how the pool is called. The options are
+    /// [settled](CreateOptions::settled).
+    pub(crate) fn make(
+        path: &Path,
+        options: &CreateOptions,
+        take: impl FnOnce(u64) -> Result<MappedPool>,
+    ) -> Result<(MappedPool, Superblock)> {
+        let format_options = Self::format_options(options)?;
+        if let Some(data) = &options.data {
+            if options.media == MediaChoice::File {
+                let path = path.to_owned();
+                return Err(MediumError::Unordered { path }.into());
+            }
+            return Self::make_apart(path, (options, format_options), data, take);
+        }
+        let memory = take(options.size_bytes)?;
+        let superblock = Self::format(&memory, &format_options)?;
+        Ok((memory, superblock))
+    }
+
+    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the
+    /// pool: what a crash leaves is refused.
+    fn make_apart(
+        path: &Path,
+        (options, mut format_options): (&CreateOptions, FormatOptions),
+        data: &DataOptions,
+        take: impl FnOnce(u64) -> Result<MappedPool>,
+    ) -> Result<(MappedPool, Superblock)> {
+        let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
+        let name = medium::name(path, &data.path)?;
+        let size_bytes = options.size_bytes;
+        let mut id = [0; 16];
+        fill_random(&mut id)?;
+        let plan = |apart| {
+            let options = FormatOptions {
+                apart: Some(apart),
+                ..format_options.clone()
+            };
+            Ok(Geometry::plan(&options.request(size_bytes))?)
+        };
+        let apart = if options.carries {
+            medium::room_beside_copy(&file, id, plan)?
+        } else {
+            medium::room(file.path(), file.len(), id, 0)?
+        };
+        let planned = plan(apart)?;
+        format_options.apart = Some(apart);
+        let own_bytes = match size_bytes {
+            // Large pages of the data are large pages behind the pool, too.
+            0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
+            _ => planned.pool_bytes,
+        };
+        let memory = take(own_bytes)?;
+        let memory = memory.with_data(vec![DataPart {
+            file,
+            at: own_bytes,
+            from: apart.at,
+            len: apart.data_bytes + apart.carried_bytes,
+        }])?;
+        let superblock = Self::format(&memory, &format_options)?;
+        medium::say_place(&memory, &superblock, &name)?;
+        medium::mark(&memory, &superblock)?;
+        Ok((memory, superblock))
+    }
+
+    /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
+    ///
+    /// # Errors
+    /// The size is impossible, no memory.
+    pub fn memory(size_bytes: u64) -> Result<Self> {
+        Self::memory_with(&CreateOptions::new(size_bytes))
+    }
+
+    /// The same, as `options` say. Memory is taken as it is first touched, so that the data of a
+    /// pool may be larger than memory as long as it is not.
+    ///
+    /// # Errors
+    /// As for [`Self::memory`].
+    pub fn memory_with(options: &CreateOptions) -> Result<Self> {
+        let memory = MappedPool::anonymous(options.size_bytes)?;
+        Self::format(&memory, &Self::format_options(options)?)?;
+        Self::start_new(memory)
+    }
+
+    /// Opens a pool that was just made: nobody left anything in it.
+    fn start_new(memory: MappedPool) -> Result<Self> {
+        let mut pool = Self::start(memory, &PoolOptions::default())?;
+        (pool.opened.was_clean, pool.opened.other_boot) = (true, false);
+        Ok(pool)
+    }
+
+    fn format_options(options: &CreateOptions) -> Result<FormatOptions> {
+        let (mut uuid, mut seed) = ([0; 16], [0; 8]);
+        fill_random(&mut uuid)?;
+        fill_random(&mut seed)?;
+        let drawn = || seed_of_tests().unwrap_or(u64::from_le_bytes(seed));
+        Ok(FormatOptions {
+            metadata_bytes: options.metadata_bytes,
+            thread_slots: options.thread_slots,
+            namespace: options.namespace,
+            mapping: options.mapping,
+            run_blocks: options.run_blocks,
+            span_lines: options.span_lines,
+            fragmentation: options.fragmentation,
+            label: options.label.clone(),
+            uuid: options.uuid.unwrap_or(uuid),
+            hash_seed: options.hash_seed.unwrap_or_else(drawn),
+            now_ns: crate::core::Clock::System.now(),
+            owner: options.owner,
+            is_logged: options.media == MediaChoice::Logged,
+            apart: None,
+            known_zero: false,
+        })
+    }
+
+    fn format(memory: &MappedPool, options: &FormatOptions) -> Result<Superblock> {
+        let options = FormatOptions {
+            known_zero: memory.known_zero(),
+            ..options.clone()
+        };
+        format(memory, &options)
+    }
+
+    /// Opens a pool, or the file system `NAME` of it by the path `POOL:NAME`
+    /// ([`PoolPath`](crate::PoolPath)); recovers it if it was not closed in order.
+    ///
+    /// # Errors
+    /// Not a pool, a later format, in use, damaged; no file system of that name.
+    pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let mode = OpenMode {
+            read_only: options.read_only,
+            media: options.media,
+            populate: options.populates_all(),
+        };
+        let data = &options.data[..];
+        if options.last_epoch && !options.read_only {
+            let given_up = options.image.searched();
+            settle_image(&open_bytes(path, mode, data)?, boot_id(), Some(&given_up))?;
+        }
+        let memory = open_bytes(path, mode, data)?;
+        let begun = match options.read_only {
+            true => Ok(()),
+            false => external::begin_session(&memory, path),
+        };
+        let started = begun.and_then(|()| Self::start(memory, options));
+        started.map_err(|error| match error {
+            Error::Damaged { .. } | Error::Unreadable(_) if !options.read_only => Error::Refused {
+                path: path.to_owned(),
+                first: error.to_string(),
+            },
+            other => other,
+        })
+    }
+
+    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets
+    /// it, as of the last epoch, for a tool that works on the pool's bytes. Of metadata whose data
+    /// lie elsewhere what is not committed is taken back, or counts as committed. Other pools stay
+    /// as they are. Of the options those count that say what the medium is, where the data are, and
+    /// whether it is to be forgotten.
+    ///
+    /// # Errors
+    /// In use, not a pool, what was left cannot be used, the log or the versions are damaged, or
+    /// the medium failed.
+    pub fn settle_image(path: impl AsRef<Path>, options: &PoolOptions) -> Result<FoundImage> {
+        let mode = OpenMode {
+            media: options.media,
+            ..OpenMode::default()
+        };
+        let memory = open_bytes(path.as_ref(), mode, &options.data)?;
+        let given_up = options.last_epoch.then(|| options.image.searched());
+        settle_image(&memory, boot_id(), given_up.as_deref())
+    }
+
+    /// Has the pool at `path`, or the part that it names, take its data medium as it is, although
+    /// it was last used with it in another session, so that one of the two is an old copy: files
+    /// have the bytes that the medium has of them, whenever they are from.
+    ///
+    /// # Errors
+    /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short
+    /// or something else's; what the pool said.
+    pub fn accept_data(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
+        external::accept(path.as_ref(), data)
+    }
+
+    /// Makes a pool at `path` of what a data medium carries, which was closed with
+    /// [`Self::close_and_carry`]. The pool that it was of knows the medium no more. What `tell` is
+    /// told is how many blocks of metadata of how many are done.
+    ///
+    /// # Errors
+    /// The path exists, or is an ordinary file; the medium is in use, is none, carries no copy of
+    /// the metadata, or one that is stale or damaged; what either said. The medium is as it was
+    /// then, unless the very last step failed.
+    pub fn attach(
+        path: impl AsRef<Path>,
+        options: &AttachOptions,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<Superblock> {
+        let mut id = [0; 16];
+        fill_random(&mut id)?;
+        attach_medium(path.as_ref(), options, id, tell)
+    }
+
+    pub(crate) fn start(mut memory: MappedPool, options: &PoolOptions) -> Result<Self> {
+        if options.direct {
+            memory = external::past_the_cache(memory)?;
+            if options.populate {
+                memory.populate();
+            }
+        }
+        let mut attach_id = [0; 16];
+        fill_random(&mut attach_id)?;
+        let mount = MountOptions {
+            read_only: options.read_only,
+            cache_entries: options.cache_entries,
+            recovery_threads: options.recovery_threads,
+            clock: crate::core::Clock::System,
+            boot_id: boot_id(),
+            image: options.image.clone(),
+            attach: attach_id,
+            mapping_timer: options.mapping_timer.clone(),
+            roots_large: options.evolve_every.is_some(),
+            access_times: options.access_times,
+            durability: options.durability,
+            commit_every: options.commit_every.max(COMMIT_REST),
+        };
+        let arena = |bytes| {
+            let arena = MappedArena::private(bytes)?;
+            if options.populate {
+                arena.populate();
+            }
+            Ok(arena)
+        };
+        let (fs, opened) = attach::<Real>(memory, arena, mount)?;
+        if options.media == MediaChoice::Logged && fs.media_kind() != MediaKind::Logged {
+            return Err(Error::Unsupported("the pool has no log"));
+        }
+        if !options.barriers && fs.commits() {
+            // Behind the opening, whose own order has them.
+            fs.leave_out_barriers();
+        }
+        let mut workers = Vec::new();
+        if !options.read_only {
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-keeper", move |stop| keep(&of, stop)));
+        }
+        let has_areas = fs.superblock().geometry().namespace == NamespaceKind::Adaptive;
+        let evolves = options.evolve_every.filter(|_| has_areas);
+        if let Some(interval) = evolves.filter(|_| !options.read_only) {
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-evolver", move |stop| {
+                evolve(&of, interval, stop);
+            }));
+        }
+        if fs.commits() {
+            let of = Arc::clone(&fs);
+            workers.push(Worker::start("vellum-committer", move |stop| {
+                commit(&of, stop)
+            }));
+        }
+        Ok(Self {
+            fs: Some(fs),
+            opened,
+            umask: umask(),
+            workers,
+        })
+    }
+
+    /// The file system, by nodes and names: what adapters build on.
+    pub fn fs(&self) -> Arc<RealFs> {
+        match &self.fs {
+            Some(fs) => Arc::clone(fs),
+            None => unreachable!("the file system is taken only by close and drop"),
+        }
+    }
+
+    /// The file system, by paths, as this process's user, with the file mode creation mask that the
+    /// process had at the opening: like `std::fs`.
+    pub fn volume(&self) -> Volume {
+        Volume::new(self.fs(), self.umask)
+    }
+
+    /// How the pool was found when it was opened.
+    pub fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> Superblock {
+        self.fs().superblock().clone()
+    }
+
+    /// Closes in order. Operations that run are waited for; volumes and files that are still there
+    /// can do nothing any more ([`Error::Closed`]), and the pool can be opened again at once, by
+    /// this process or another.
+    ///
+    /// # Errors
+    /// Views of files are there that lend bytes in place ([`Error::Lent`]): the pool is closed in
+    /// order, and can be opened again when the last of them is dropped. Unlinked files are still
+    /// open ([`Error::Busy`]), or the medium failed: the pool can be opened again, and the next
+    /// opening then recovers, which loses nothing that was promised.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
+    /// what changed since it last was, or of `all`. The medium can then be taken elsewhere
+    /// ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks of how
+    /// many are done.
+    ///
+    /// # Errors
+    /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the
+    /// pool is closed, and the copy is stale.
+    pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
+        self.end_by(|fs| fs.close_and_carry(all, tell))
+            .unwrap_or(Err(Error::Closed))
+    }
+
+    /// Forgets the pool of another process, which this one was forked off; gives whether it is one.
+    fn disown(&mut self) -> bool {
+        let is_forked = matches!(
+            self.fs.as_ref().map(|fs| fs.check_use()),
+            Some(Err(Error::Forked))
+        );
+        if is_forked {
+            self.workers.drain(..).for_each(Worker::forget);
+            self.fs = None;
+        }
+        is_forked
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        self.end_by(|fs| fs.close()).unwrap_or(Ok(()))
+    }
+
+    /// Has the file system closed, when nobody works for it any more and its commits have barriers,
+    /// and ends its use, whatever came of that. `None`: that was done before.
+    fn end_by<T>(&mut self, close: impl FnOnce(&RealFs) -> Result<T>) -> Option<Result<T>> {
+        if self.disown() {
+            return Some(Err(Error::Forked));
+        }
+        self.workers.clear();
+        let fs = self.fs.take()?;
+        let closed = fs.keep_barriers().and_then(|()| close(&fs));
+        Some(match (closed, fs.end()) {
+            (Ok(_), views @ 1..) => Err(Error::Lent { views }),
+            (closed, _) => closed,
+        })
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // In a child of the process whose it is nobody is told: whoever had a hand on the log at
+        // the fork is not there.
+        if self.disown() {
+            return;
+        }
+        match self.shut() {
+            // As it says.
+            Ok(()) | Err(Error::Lent { .. }) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the pool could not be closed cleanly; the next opening recovers it");
+            }
+        }
+    }
+}
+
+/// A thread that works for a pool; ends when dropped.
+#[derive(Debug)]
+struct Worker {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Lets go of the thread of another process, which this one was forked off: here there is none.
+    fn forget(mut self) {
+        std::mem::forget(self.thread.take());
+    }
+
+    fn start(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || work(&told))
+            .inspect_err(|error| tracing::warn!(%error, "no thread {name} for background work"))
+            .ok();
+        Self { stop, thread }
+    }
+}
+
+/// Does the background's work.
+fn keep(fs: &RealFs, stop: &AtomicBool) {
+    let mut rest = REST.start;
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::park_timeout(rest);
+        rest = match fs.maintain() {
+            Ok(0) => (rest * 2).min(REST.end),
+            Ok(_) => REST.start,
+            Err(error) => {
+                tracing::error!(%error, "background work failed");
+                REST.end
+            }
+        };
+    }
+}
+
+/// Runs a round of evolving every `interval`.
+fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
+    let goes_on = || !stop.load(Ordering::Relaxed);
+    let mut ended = Instant::now();
+    while goes_on() {
+        let due = interval.saturating_sub(ended.elapsed());
+        if !due.is_zero() {
+            std::thread::park_timeout(due);
+            continue;
+        }
+        let mut rest = |spent: Duration| {
+            std::thread::park_timeout(spent * REST_AFTER_MOVE);
+            goes_on()
+        };
+        if !fs.is_damaged()
+            && let Err(error) = fs.evolve_resting(&mut rest)
+        {
+            tracing::error!(%error, "a round of evolving failed");
+        }
+        ended = Instant::now();
+    }
+}
+
+/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one,
+/// free: a piece at a time, with a rest behind each that is as long as the piece took, or until a
+/// commit is due. On other media operations commit by themselves.
+fn commit(fs: &RealFs, stop: &AtomicBool) {
+    let interval = fs.commit_every();
+    fs.wake_when_half_full(std::thread::current());
+    let mut committed = Instant::now();
+    let mut is_warned = false;
+    while !stop.load(Ordering::Relaxed) {
+        let due = interval.saturating_sub(committed.elapsed());
+        let result = if fs.is_damaged() {
+            Ok(interval)
+        } else if due.is_zero() {
+            committed = Instant::now();
+            if fs.has_lost_image() && !std::mem::replace(&mut is_warned, true) {
+                tracing::warn!(
+                    "somebody removed the image of the pool: if this process is killed, what was not synced is lost"
+                );
+            }
+            fs.sync().map(|()| Duration::ZERO)
+        } else if fs.is_log_half_full() {
+            let begin = Instant::now();
+            fs.checkpoint().map(|_| begin.elapsed().min(due))
+        } else {
+            Ok(due)
+        };
+        let rest = result.unwrap_or_else(|error| {
+            tracing::error!(%error, "the regular commit, or a checkpoint, failed");
+            COMMIT_INTERVAL
+        });
+        std::thread::park_timeout(rest);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("a background thread had failed");
+            }
+        }
+    }
+}
+
+/// The seed of the hashes in pools for which none is named, where a test or the whole run of tests
+/// says so: builds that are released draw one.
+fn seed_of_tests() -> Option<u64> {
+    let named = || std::env::var("VELLUM_HASH_SEED").ok()?.parse().ok();
+    cfg!(debug_assertions).then(named).flatten()
+}
+
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())
+            .map_err(std::io::Error::from)?;
+    }
+    Ok(())
+}
+
+/// The process's file mode creation mask; what is usual where it cannot be known. To ask for it by
+/// `umask(2)` is to set it, for all threads.
+fn umask() -> u16 {
+    const USUAL: u16 = 0o022;
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut told = text.lines().filter_map(|line| line.strip_prefix("Umask:"));
+    let told = told.next().map(str::trim);
+    told.and_then(|octal| u16::from_str_radix(octal, 8).ok())
+        .unwrap_or(USUAL)
+}
+
+/// The kernel's identity of this boot; zero where it cannot be known.
+pub fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|c| c.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    id
+}
