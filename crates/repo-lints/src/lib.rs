@@ -1,7 +1,8 @@
 //! Rules that the compiler doesn't hold, for a test to hold.
 //!
-//! [`plan`] compares the crates' dependencies with the plan, [`style`] reads the Rust
-//! sources, [`sites`] the engine's list of persistent steps, and [`documents`] the Markdown files.
+//! [`plan`] compares the crates' dependencies with the plan, [`wings`] the engine's modules,
+//! [`style`] reads the Rust sources, [`sites`] the engine's list of persistent steps, and
+//! [`documents`] the Markdown files.
 //! Each rule is a function from text to [`Finding`]s; `tests/house.rs` applies them all to this
 //! repository.
 #![forbid(unsafe_code)]
@@ -10,6 +11,7 @@ pub mod documents;
 pub mod plan;
 pub mod sites;
 pub mod style;
+pub mod wings;
 
 use std::{
     fmt, fs, io,

@@ -81,7 +81,7 @@ fn parse(line: usize, text: &str) -> Option<Listed<'_>> {
 }
 
 /// Whether the engine ships this file: neither the list, nor tests.
-fn is_shipped(path: &str) -> bool {
+pub(crate) fn is_shipped(path: &str) -> bool {
     path.starts_with(ENGINE)
         && path != LIST
         && !path.contains("/checking/")
@@ -90,7 +90,7 @@ fn is_shipped(path: &str) -> bool {
 }
 
 /// What comes before a file's unit tests.
-fn shipped_part(text: &str) -> &str {
+pub(crate) fn shipped_part(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {")
         .next()
         .unwrap_or(text)

@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::Path, process::Command};
 use vellum_repo_lints::{
-    Finding, documents, list_files, plan, read_sources, repository_root, sites, style,
+    Finding, documents, list_files, plan, read_sources, repository_root, sites, style, wings,
 };
 
 fn assert_kept(findings: Vec<Finding>) {
@@ -54,6 +54,14 @@ fn the_engines_persistent_steps_are_listed() {
     let paths = list_files(&root).expect("git lists the files");
     let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
     assert_kept(sites::check_sites(&sources));
+}
+
+#[test]
+fn wings_of_the_engine_use_what_stands_below_them() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
+    assert_kept(wings::check_wings(&sources));
 }
 
 #[test]

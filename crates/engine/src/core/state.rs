@@ -140,7 +140,7 @@ pub(crate) mod header {
         SLEEPERS: [1] at 904,
         /// How many came for the last cut.
         COMPANY: [1] at 912,
-        /// 1: names stand still in some directories ([`crate::core::cachelet::flag::STILL`]), because one
+        /// 1: names stand still in some directories ([`super::cachelet::flag::STILL`]), because one
         /// is moved with what is below it.
         STILL: [1] at 920,
         /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of

@@ -34,6 +34,8 @@ use vellum_media::{Memories, Site};
 
 use crate::core::Core;
 use crate::core::slots::Op;
+#[cfg(doc)]
+use crate::error::Error;
 use crate::error::Result;
 
 pub(crate) use crate::core::inodes::MapId;
@@ -159,7 +161,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Sets blocks aside, so that claiming them cannot fail.
     ///
     /// # Errors
-    /// [`crate::error::Error::NoSpace`], without a search. Blocks in limbo may be waiting for the calling
+    /// [`Error::NoSpace`], without a search. Blocks in limbo may be waiting for the calling
     /// operation itself to end: if [`Self::usage`] says that there are enough free or reclaimable
     /// ones, the caller ends the operation, waits for readers, reclaims and tries once more.
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation>;
@@ -171,7 +173,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// block. Flushed as `step` says, not fenced.
     ///
     /// # Errors
-    /// Damage; [`crate::error::Error::NoSpace`] where the mapping itself needs space. Some blocks may be
+    /// Damage; [`Error::NoSpace`] where the mapping itself needs space. Some blocks may be
     /// claimed then; the caller releases them.
     fn claim(
         &self,
@@ -204,7 +206,7 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// cache of translations must be void from before this call until after it: see `fs::file`.
     ///
     /// # Errors
-    /// Damage. [`crate::error::Error::NoSpace`], and nothing has changed, where a range in the middle is
+    /// Damage. [`Error::NoSpace`], and nothing has changed, where a range in the middle is
     /// taken out of a tree; never where nothing follows the range, nor for what the same operation
     /// claimed.
     fn release(

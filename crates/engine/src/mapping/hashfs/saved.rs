@@ -18,8 +18,8 @@ impl HashFs {
     /// at the next fence, together with the FREE words that were not flushed when they were stored.
     ///
     /// # Errors
-    /// [`crate::error::Error::Busy`] if something is at work after all, or broke off: what was saved would
-    /// call blocks in limbo used for ever.
+    /// [`crate::error::Error::Busy`] if something is at work after all, or broke off: what was
+    /// saved would call blocks in limbo used for ever.
     pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);

@@ -10,8 +10,6 @@ use zerocopy::IntoBytes;
 use crate::core::alloc::SPARE_BLOCKS;
 use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::named::Named;
-#[cfg(doc)]
-use crate::core::named::Named;
 use crate::core::slots::{Op, Tally};
 use crate::core::times::Times;
 use crate::error::{Error, Place, Result};
