@@ -11,6 +11,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, MappingKind, Pool, Volume};
+use vellum_terminal::Printing;
 
 use crate::Result;
 use crate::error::{Error, doing};
@@ -44,9 +45,9 @@ pub struct CommitsOptions {
     /// Bytes of the pool
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub pool_bytes: u64,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub json: bool,
+    /// JSON instead of a table
+    #[command(flatten)]
+    pub printing: Printing,
 }
 
 /// What so many threads came to.
@@ -100,7 +101,7 @@ pub struct Report {
 /// As for [`run`]; writing to the standard output.
 pub fn main_commits(options: &CommitsOptions) -> Result<()> {
     let report = run(options)?;
-    crate::report::print(options.json, &report, &report)
+    crate::report::print(options.printing.json, &report, &report)
 }
 
 /// Measures. What is made for it is gone afterwards.
@@ -364,7 +365,7 @@ mod tests {
             files: 5,
             rounds: 1,
             pool_bytes: 64 << 20,
-            json: false,
+            printing: Printing::default(),
         };
         let report = run(&options).expect("run");
         let threads: Vec<_> = report.rows.iter().map(|row| row.threads).collect();

@@ -43,7 +43,7 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
-    match run(Cli::parse().what) {
+    match vellum_terminal::parsed::<Cli>().and_then(|cli| run(cli.what)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             warn_line!("{failure}");

@@ -247,7 +247,7 @@ pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
 pub(crate) fn inspect(args: &Inspect) -> Outcome {
     let Structure::Areas = args.what;
     let areas = look(&args.pool, &args.opening)?;
-    if args.json {
+    if args.printing.json {
         let pool = args.pool.display().to_string();
         return print_json(&Inspected { pool, areas });
     }
@@ -332,10 +332,13 @@ pub(crate) fn evolve(args: &Evolve) -> Outcome {
         }
     };
     let pool = path.display().to_string();
-    if args.json {
+    if args.printing.json {
         return print_json(&EvolvedPool { pool, evolved });
     }
-    print(text(&pool, &evolved))
+    match args.printing.quiet {
+        true => Ok(()),
+        false => print(text(&pool, &evolved)),
+    }
 }
 
 impl Told {

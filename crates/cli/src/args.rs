@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use vellum::{MappingKind, NamespaceKind};
+use vellum_terminal::Printing;
 use vellum_terminal::manual::Manual;
 
 use crate::carry::{Attach, Flush};
@@ -111,6 +112,31 @@ pub(crate) enum Command {
     Version,
     #[command(flatten)]
     Manual(Manual),
+}
+
+impl Command {
+    /// What it prints, if it has that as JSON, or quietly.
+    pub(crate) fn printing(&self) -> Option<Printing> {
+        Some(match self {
+            Self::Mkfs(Mkfs { printing, .. })
+            | Self::Info(Info { printing, .. })
+            | Self::Prune(Prune { printing, .. })
+            | Self::Check(Check { printing, .. })
+            | Self::Repair(Repair { printing, .. })
+            | Self::Convert(Convert { printing, .. })
+            | Self::Evolve(Evolve { printing, .. })
+            | Self::Inspect(Inspect { printing, .. })
+            | Self::Ls(Ls { printing, .. })
+            | Self::Stat(Stat { printing, .. })
+            | Self::Import(Import { printing, .. })
+            | Self::Export(Export { printing, .. })
+            | Self::Flush(Flush { printing, .. })
+            | Self::Attach(Attach { printing, .. }) => *printing,
+            Self::Fs { what } => what.printing(),
+            Self::Data { what } => what.printing(),
+            _ => return None,
+        })
+    }
 }
 
 /// The arguments of a command that is a program of its own.
@@ -276,12 +302,8 @@ pub(crate) struct Mkfs {
     /// Overwrite what is there, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Write JSON: what `vellum info --json` says of the new pool
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -347,9 +369,8 @@ pub(crate) struct Info {
     /// they are in use, can be taken in by the next opening of their pool, or are of use to nobody
     #[arg(long)]
     pub(crate) images: bool,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -374,9 +395,8 @@ Examples:
 pub(crate) struct Check {
     /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     /// The file or device with the data, of a pool that has them apart, if they are not where they
     /// were last; once for each
     #[arg(long, value_name = "FILE")]
@@ -384,9 +404,6 @@ pub(crate) struct Check {
     /// Count what a crash leaves behind as damage too
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Show no progress and no summary, only findings
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 #[derive(Debug, Args)]
@@ -442,12 +459,8 @@ pub(crate) struct Repair {
     /// does not fit
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) force_data_device: bool,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress, only what is done
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -471,12 +484,8 @@ pub(crate) struct Convert {
     /// Say what would be done; recover the pool, or finish an earlier conversion, at most
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show no progress
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -499,9 +508,8 @@ pub(crate) struct Evolve {
     /// Rounds [default: until nothing more is to be done]
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<u64>,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -525,9 +533,8 @@ pub(crate) struct Inspect {
     pub(crate) what: Structure,
     /// The pool
     pub(crate) pool: PathBuf,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -565,9 +572,8 @@ pub(crate) struct Ls {
     /// Show names that begin with a dot
     #[arg(long, short)]
     pub(crate) all: bool,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -584,9 +590,8 @@ pub(crate) struct Stat {
     /// Follow a symbolic link at the end
     #[arg(long, short = 'L')]
     pub(crate) dereference: bool,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -709,9 +714,8 @@ pub(crate) struct Import {
     /// Replace files that exist
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Show no progress and no summary
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -730,9 +734,8 @@ pub(crate) struct Export {
     /// Replace files that exist
     #[arg(long)]
     pub(crate) overwrite: bool,
-    /// Show no progress and no summary
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use vellum::{AttachOptions, Carried, MediumError, Pool};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, Printing};
 
 use crate::args::{Media, Opening};
 use crate::check;
@@ -34,12 +34,8 @@ pub(crate) struct Flush {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -62,12 +58,8 @@ pub(crate) struct Attach {
     /// Overwrite what is there, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// What `vellum flush --json` writes.
@@ -97,10 +89,10 @@ struct Attached {
 
 /// Makes whole what the data medium of a pool carries.
 pub(crate) fn flush(args: &Flush) -> Outcome {
-    let hidden = args.quiet || args.json;
+    let hidden = args.printing.hides_progress();
     let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?
         .ok_or_else(|| carries_none(&args.pool))?;
-    if args.json {
+    if args.printing.json {
         return print_json(&Flushed {
             pool: args.pool.display().to_string(),
             metadata_blocks: carried.blocks,
@@ -110,7 +102,7 @@ pub(crate) fn flush(args: &Flush) -> Outcome {
             number: carried.number,
         });
     }
-    if !args.quiet {
+    if args.printing.has_summary() {
         tell(&args.pool, &carried);
     }
     Ok(())
@@ -166,11 +158,11 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
         media: args.media.into(),
         overwrite: args.force,
     };
-    let hidden = args.quiet || args.json;
+    let hidden = args.printing.hides_progress();
     let made = check::writing(hidden, |tell| Pool::attach(&args.pool, &options, tell));
     let superblock = made.map_err(|error| refused(args, &error))?;
     let bytes = superblock.pool_bytes;
-    if args.json {
+    if args.printing.json {
         return print_json(&Attached {
             pool: pool.to_string(),
             uuid: superblock.uuid_text(),
@@ -178,7 +170,7 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
             data: data.to_string(),
         });
     }
-    if !args.quiet {
+    if args.printing.has_summary() {
         say!(
             "made a pool of {} in {pool}, of what {data} carries",
             size(bytes)

@@ -18,7 +18,7 @@ use crate::place;
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
     let image = Bytes::open(&args.pool, &args.data).map_err(operational)?;
-    let bar = progress(args.quiet || args.json);
+    let bar = progress(args.printing.hides_progress());
     let tell = |stage, done, of| show(&bar, stage, done, of);
     let left = killed::left(&image, &args.pool).map_err(operational)?;
     let lines = match &left {
@@ -38,11 +38,11 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     };
     let report = vellum_check::check_killed(&image, killed, options);
     bar.finish_and_clear();
-    if args.json {
+    if args.printing.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| operational(Failure::new(error.to_string())))?;
         say!("{text}");
-    } else if args.quiet {
+    } else if args.printing.quiet {
         for finding in &report.findings {
             say!("{finding}");
         }

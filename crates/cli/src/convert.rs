@@ -29,7 +29,7 @@ struct Answer {
 /// Converts a pool to another namespace.
 pub(crate) fn run(args: &Convert) -> Outcome {
     let pool = place::open_as_it_is(&args.pool, &args.opening)?;
-    let resumed = check::writing(args.quiet || args.json, |tell| {
+    let resumed = check::writing(args.printing.hides_progress(), |tell| {
         finish_conversion(&pool, tell)
     });
     let resumed = resumed.map_err(|error| failed(args, &error))?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
         Err(error) => return Err(refused(args, &error)),
     };
     if !args.dry_run {
-        check::writing(args.quiet || args.json, |tell| {
+        check::writing(args.printing.hides_progress(), |tell| {
             convert(&pool, &planned, tell)
         })
         .map_err(|error| {
@@ -67,7 +67,7 @@ fn planned(
     pool: &MappedPool,
     to: NamespaceKind,
 ) -> Result<Conversion, ConvertError> {
-    let bar = check::progress(args.quiet || args.json);
+    let bar = check::progress(args.printing.hides_progress());
     let tell = |stage, done, of| check::show(&bar, stage, done, of);
     let planned = plan_conversion(&MemoryImage(pool), to, Some(&tell));
     bar.finish_and_clear();
@@ -94,7 +94,7 @@ fn refused(args: &Convert, error: &ConvertError) -> Failure {
 
 fn already(args: &Convert, to: NamespaceKind, resumed: bool) -> Outcome {
     let name = to.name();
-    if args.json {
+    if args.printing.json {
         return print_json(&Answer {
             pool: args.pool.display().to_string(),
             changed: resumed,
@@ -104,6 +104,9 @@ fn already(args: &Convert, to: NamespaceKind, resumed: bool) -> Outcome {
             names: 0,
             directories: 0,
         });
+    }
+    if args.printing.quiet {
+        return Ok(());
     }
     let pool = args.pool.display();
     if resumed {
@@ -123,7 +126,7 @@ fn tell(args: &Convert, planned: &Conversion, resumed: bool) -> Outcome {
         ..
     } = planned;
     let pool = args.pool.display();
-    if args.json {
+    if args.printing.json {
         return print_json(&Answer {
             pool: pool.to_string(),
             changed: !args.dry_run || resumed,
@@ -133,6 +136,9 @@ fn tell(args: &Convert, planned: &Conversion, resumed: bool) -> Outcome {
             names: *names,
             directories: *directories,
         });
+    }
+    if args.printing.quiet {
+        return Ok(());
     }
     if resumed {
         say!("{pool}: an earlier conversion was finished");

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::{Pool, PoolPath, uuid_text};
-use vellum_terminal::Outcome;
 use vellum_terminal::output::{print_json, say};
+use vellum_terminal::{Outcome, Printing};
 
 use crate::args::Opening;
 use crate::mkfs;
@@ -43,12 +43,8 @@ pub(crate) struct Add {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// What `vellum data add --json` writes.
@@ -60,6 +56,14 @@ struct Added {
     id: String,
     /// Bytes for data that it has.
     data_bytes: u64,
+}
+
+impl DataMedia {
+    pub(crate) fn printing(&self) -> Printing {
+        match self {
+            Self::Add(args) => args.printing,
+        }
+    }
 }
 
 pub(crate) fn run(what: &DataMedia) -> Outcome {
@@ -75,7 +79,7 @@ fn add(args: &Add) -> Outcome {
     let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
     let added = added.map_err(|error| place::refused(&args.pool, &error))?;
     let data_bytes = added.blocks * 4096;
-    if args.json {
+    if args.printing.json {
         return print_json(&Added {
             pool: args.pool.display().to_string(),
             medium: args.medium.clone(),
@@ -83,7 +87,7 @@ fn add(args: &Add) -> Outcome {
             data_bytes,
         });
     }
-    if !args.quiet {
+    if args.printing.has_summary() {
         let medium = args.medium.display();
         say!("{pool}: {} more for data, in {medium}", size(data_bytes));
     }

@@ -219,10 +219,14 @@ pub(crate) fn ls(args: &Ls) -> Outcome {
     with_pool(&places, &args.opening, true, |session| {
         let mut told = Vec::new();
         for place in &places {
-            let heading = places.len() > 1 && !args.json;
+            let heading = places.len() > 1 && !args.printing.json;
             told.extend(list(session, place, args, heading)?);
         }
-        if args.json { print_json(&told) } else { Ok(()) }
+        if args.printing.json {
+            print_json(&told)
+        } else {
+            Ok(())
+        }
     })
 }
 
@@ -274,7 +278,7 @@ fn list(session: &Session, place: &Place, args: &Ls, heading: bool) -> Outcome<V
     } else {
         one(place.bytes(), &session.find(place, false)?)?;
     }
-    if !args.json {
+    if !args.printing.json {
         print(&text)?;
     }
     Ok(told)
@@ -305,12 +309,16 @@ pub(crate) fn stat(args: &Stat) -> Outcome {
             let node = session.find(place, args.dereference)?;
             let attr = session.fs.attr(&node).map_err(|e| place.failed(&e))?;
             let told = session.told(place.bytes(), &attr, &node)?;
-            if !args.json {
+            if !args.printing.json {
                 print(stat_text(place, &attr, &told).as_bytes())?;
             }
             all.push(told);
         }
-        if args.json { print_json(&all) } else { Ok(()) }
+        if args.printing.json {
+            print_json(&all)
+        } else {
+            Ok(())
+        }
     })
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use vellum::media::MediaError;
 use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Failure, Outcome, plain};
+use vellum_terminal::{Failure, Outcome, Printing, plain};
 
 use crate::args::{Making, Opening};
 use crate::mkfs::{self, Plan};
@@ -35,9 +35,8 @@ Examples:
 pub(crate) struct List {
     /// The pool
     pub(crate) pool: PathBuf,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -60,12 +59,8 @@ pub(crate) struct Add {
     /// Overwrite what is on the file or device for the data
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// Write JSON: what `vellum info --json` says of the new file system
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -86,12 +81,8 @@ pub(crate) struct Remove {
     pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) opening: Opening,
-    /// Write JSON
-    #[arg(long, conflicts_with = "quiet")]
-    pub(crate) json: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// What `vellum fs list --json` writes.
@@ -164,6 +155,16 @@ struct Removed {
     data: Option<PathBuf>,
 }
 
+impl FileSystems {
+    pub(crate) fn printing(&self) -> Printing {
+        match self {
+            Self::List(args) => args.printing,
+            Self::Add(args) => args.printing,
+            Self::Remove(args) => args.printing,
+        }
+    }
+}
+
 pub(crate) fn run(what: &FileSystems) -> Outcome {
     match what {
         FileSystems::List(args) => list(args),
@@ -186,7 +187,7 @@ fn found(pool: &Path) -> Outcome<Vec<FileSystem>> {
 
 fn list(args: &List) -> Outcome {
     let file_systems = lines(&args.pool)?;
-    if args.json {
+    if args.printing.json {
         return print_json(&Listed {
             pool: args.pool.display().to_string(),
             file_systems,
@@ -247,7 +248,7 @@ fn add(args: &Add) -> Outcome {
         }
         plan.refused(&args.pool, &error)
     })?;
-    mkfs::tell(made, &place.path(), making, (args.json, args.quiet))
+    mkfs::tell(made, &place.path(), making, args.printing)
 }
 
 /// Removes a file system.
@@ -265,7 +266,7 @@ fn remove(args: &Remove) -> Outcome {
     };
     removed.map_err(|error| not_removed(&args.pool, &error))?;
     let (id, data) = known.map_or_else(Default::default, |fs| (fs.uuid, fs.data));
-    if args.json {
+    if args.printing.json {
         return print_json(&Removed {
             pool: args.pool.display().to_string(),
             name: args.name.clone(),
@@ -273,7 +274,7 @@ fn remove(args: &Remove) -> Outcome {
             data,
         });
     }
-    if !args.quiet {
+    if args.printing.has_summary() {
         say!("removed {}", place.path().display());
         if let Some(data) = data {
             say!("its data are in {} still, of use to nobody", data.display());

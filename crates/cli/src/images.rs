@@ -9,7 +9,7 @@ use serde::Serialize;
 use vellum::media::{KeptImage, MediaError, PoolIs, images_in, remove_image};
 use vellum::{Pool, PoolPath, SuperblockError, boot_id, uuid_text};
 use vellum_terminal::output::{print, print_json, say, warn_line};
-use vellum_terminal::{Failure, Outcome, status};
+use vellum_terminal::{Failure, Outcome, Printing, status};
 
 use crate::bytes::Bytes;
 use crate::killed::{self, Fit};
@@ -47,9 +47,8 @@ pub(crate) struct Prune {
     /// Say what would be removed, and change nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// Say nothing
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 /// An image, as it is listed.
@@ -72,6 +71,14 @@ struct Line {
 
 #[derive(Serialize)]
 struct Listed {
+    images: Vec<Line>,
+}
+
+/// What `vellum prune --json` writes.
+#[derive(Serialize)]
+struct Removed {
+    /// Whether they were removed, or would be.
+    removed: bool,
     images: Vec<Line>,
 }
 
@@ -129,24 +136,21 @@ pub(crate) fn prune(args: &Prune) -> Outcome {
         }
         named
     };
-    for Found { image, state } in chosen {
+    for found in &chosen {
         if !args.dry_run {
-            remove_image(image).map_err(|error| Failure::new(error.to_string()))?;
+            remove_image(&found.image).map_err(|error| Failure::new(error.to_string()))?;
         }
-        if args.quiet {
-            continue;
-        }
-        let (verb, lost) = match args.dry_run {
-            true => ("would remove", "would be lost"),
-            false => ("removed", "is lost"),
-        };
-        let (path, pool) = (image.path.display(), image.pool.display());
-        say!("{verb} {path} of {pool}, {}", size(image.memory_bytes));
-        if *state != State::Gone {
-            warn_line!("vellum: {path}: what its pool had not synced {lost}");
+        if args.printing.has_summary() {
+            found.tell_removed(args.dry_run);
         }
     }
-    Ok(())
+    match args.printing.json {
+        true => print_json(&Removed {
+            removed: !args.dry_run,
+            images: chosen.into_iter().map(Line::of).collect(),
+        }),
+        false => Ok(()),
+    }
 }
 
 /// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory
@@ -269,6 +273,20 @@ fn find<'i>(name: &Path, images: &'i [Found]) -> Outcome<&'i Found> {
 }
 
 impl Found {
+    /// Says that an image was removed, or would be, and what is lost by it.
+    fn tell_removed(&self, is_dry_run: bool) {
+        let Self { image, state } = self;
+        let (verb, lost) = match is_dry_run {
+            true => ("would remove", "would be lost"),
+            false => ("removed", "is lost"),
+        };
+        let (path, pool) = (image.path.display(), image.pool.display());
+        say!("{verb} {path} of {pool}, {}", size(image.memory_bytes));
+        if *state != State::Gone {
+            warn_line!("vellum: {path}: what its pool had not synced {lost}");
+        }
+    }
+
     /// Refuses to remove what is in use or another user's, and what its pool needs unless that was
     /// said.
     fn admit(&self, force: bool) -> Outcome {

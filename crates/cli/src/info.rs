@@ -407,7 +407,7 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
 /// Shows a pool; asks its mount if it has one.
 pub(crate) fn run(args: &Info) -> Outcome {
     let pool = match &args.pool {
-        pool if args.images => return images::list(pool.as_deref(), args.json),
+        pool if args.images => return images::list(pool.as_deref(), args.printing.json),
         Some(pool) => pool,
         None => return Err(Failure::usage("no pool is named")),
     };
@@ -415,7 +415,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
         Some(mounted) => told_by(mounted)?,
         None => look(&pool_of(pool), args)?,
     };
-    if args.json {
+    if args.printing.json {
         print_json(&information)
     } else {
         print(text(&information))

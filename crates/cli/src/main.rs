@@ -40,7 +40,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use vellum_terminal::output::{print, warn_line};
-use vellum_terminal::{Outcome, status};
+use vellum_terminal::{Outcome, Printing, status};
 
 use crate::args::{Cli, Command};
 use crate::spelling::Current;
@@ -66,8 +66,11 @@ fn main() -> ExitCode {
 
 /// Help and version are no misuse; `check` and `repair` have their own status for it.
 fn misused(error: &clap::Error) -> ExitCode {
-    // Nowhere to say that standard error is closed.
-    let _ = error.print();
+    match Printing::refusal(error) {
+        Some(refusal) => warn_line!("{refusal}"),
+        // Nowhere to say that standard error is closed.
+        None => drop(error.print()),
+    }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         _ if helper::is_of_fsck() => ExitCode::from(status::CHECK_USAGE),
@@ -91,8 +94,8 @@ fn start_logging(command: &Command) {
     use tracing_subscriber::filter::{LevelFilter, Targets};
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
-    let usual = match command {
-        Command::Mkfs(args) if args.quiet => LevelFilter::ERROR,
+    let usual = match command.printing() {
+        Some(Printing { quiet: true, .. }) => LevelFilter::ERROR,
         _ => LevelFilter::WARN,
     };
     let level = std::env::var("VELLUM_LOG")

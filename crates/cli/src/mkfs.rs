@@ -8,7 +8,7 @@ use std::path::Path;
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, Printing};
 
 use crate::args::{Making, Mapping, Media, Mkfs};
 use crate::images;
@@ -57,22 +57,17 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
     })?;
     // Of the pool that was there, too.
     images::sweep();
-    tell(made, &args.pool, making, (args.json, args.quiet))
+    tell(made, &args.pool, making, args.printing)
 }
 
 /// Closes what was made, and says what it is, as JSON or not at all.
-pub(crate) fn tell(
-    made: Pool,
-    path: &Path,
-    making: &Making,
-    (json, quiet): (bool, bool),
-) -> Outcome {
+pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing) -> Outcome {
     let information = Information::of(&made.fs(), path);
     place::close(made, path)?;
-    if json {
+    if printing.json {
         return print_json(&information);
     }
-    if !quiet {
+    if printing.has_summary() {
         summary(making, &information);
     }
     Ok(())

@@ -38,6 +38,14 @@ struct Answer<'a> {
     after: &'a Report,
 }
 
+/// What `--restore --json` writes.
+#[derive(Serialize)]
+struct Restored {
+    pool: String,
+    /// Bytes that were put back.
+    bytes: u64,
+}
+
 /// Repairs a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     let done = match &args.restore {
@@ -67,7 +75,7 @@ fn dry_run(args: &Repair) -> Outcome<ExitCode> {
 }
 
 fn planned(args: &Repair, image: &dyn Image, declined: &BTreeSet<Class>) -> Plan {
-    let bar = check::progress(args.quiet || args.json);
+    let bar = check::progress(args.printing.hides_progress());
     let tell = |stage, done, of| check::show(&bar, stage, done, of);
     let made = plan(
         image,
@@ -110,7 +118,7 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         return finish(args, &made, None);
     }
     let saved = save(args, &made, &image)?;
-    let done = check::writing(args.quiet || args.json, |tell| {
+    let done = check::writing(args.printing.hides_progress(), |tell| {
         apply_watched(&pool, &made, tell)
     });
     done.map_err(|error| {
@@ -129,7 +137,7 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
 
 /// Asks about each class of damage; gives those that are left alone.
 fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
-    if args.json || !std::io::stdin().is_terminal() {
+    if args.printing.json || !std::io::stdin().is_terminal() {
         return Err(usage("there is nobody to ask what to mend")
             .advise("say --yes to mend everything, or --dry-run to see what would be done"));
     }
@@ -255,7 +263,7 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
 fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode> {
     let code = made.exit_code();
     let changed = args.force_data_device || args.discard_image || !args.dry_run && !made.is_empty();
-    if args.json {
+    if args.printing.json {
         let answer = Answer {
             pool: args.pool.display().to_string(),
             exit_code: code,
@@ -296,7 +304,7 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
         }
         return;
     }
-    if args.quiet {
+    if args.printing.quiet {
         return;
     }
     let given_up = made.actions.iter().filter(|action| action.loses).count();
@@ -341,16 +349,15 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
     let pool = place::open_as_it_is(&args.pool, &args.opening)?;
-    check::writing(args.quiet || args.json, |tell| {
+    check::writing(args.printing.hides_progress(), |tell| {
         undo.restore_watched(&pool, tell)
     })
     .map_err(failed)?;
-    if !args.quiet {
-        say!(
-            "{}: {} bytes put back, as they were before the repair",
-            args.pool.display(),
-            undo.bytes()
-        );
+    let (pool, bytes) = (args.pool.display().to_string(), undo.bytes());
+    if args.printing.json {
+        print_json(&Restored { pool, bytes })?;
+    } else if args.printing.has_summary() {
+        say!("{pool}: {bytes} bytes put back, as they were before the repair");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,8 @@ mod closed;
 mod failure;
 pub mod manual;
 pub mod output;
+mod printing;
 pub mod progress;
 
 pub use failure::{Failure, Outcome, plain, status, verdict};
+pub use printing::{Printing, parsed};

@@ -24,7 +24,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         media: MediaChoice::Logged,
     };
     let peers = [setting.peer_name()];
-    let progress = bar(plan.steps(1 + peers.len()));
+    let progress = bar(options.output.printing, plan.steps(1 + peers.len()));
     let rows = plan.measure(&[logged], &peers, setting.interrupt, &progress)?;
     progress.finish_and_clear();
     Ok(Outcome {

@@ -48,7 +48,10 @@ pub(super) fn filebench(setting: &Setting<'_>) -> Result<Outcome> {
         .workloads
         .filebench(options.rounds, &options.pool_dir)?;
     let subjects = subjects();
-    let progress = bar(plan.steps(subjects.len() + options.peer.len()));
+    let progress = bar(
+        options.output.printing,
+        plan.steps(subjects.len() + options.peer.len()),
+    );
     let rows = plan.measure(&subjects, &options.peer, setting.interrupt, &progress)?;
     progress.finish_and_clear();
     Ok(Outcome {
@@ -64,7 +67,10 @@ pub(super) fn ycsb(setting: &Setting<'_>) -> Result<Outcome> {
         .workloads
         .ycsb(&options.ycsb, options.rounds, &options.pool_dir)?;
     let subjects = subjects();
-    let progress = bar(plan.steps(subjects.len() + options.peer.len()));
+    let progress = bar(
+        options.output.printing,
+        plan.steps(subjects.len() + options.peer.len()),
+    );
     let rows = plan.measure(&subjects, &options.peer, setting.interrupt, &progress)?;
     progress.finish_and_clear();
     Ok(Outcome::new(figure_of(ycsb::ABOUT, &rows), gains(&rows)))

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use vellum::CreateOptions;
+use vellum_terminal::Printing;
 
 pub use report::{CacheReport, Report, Row};
 
@@ -50,9 +51,9 @@ pub struct OpsOptions {
     /// (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "serve")]
     pub peer: Vec<String>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    pub json: bool,
+    /// JSON instead of a table
+    #[command(flatten)]
+    pub printing: Printing,
     /// Measure these operations only
     #[arg(long, value_name = "OP", num_args = 1.., value_delimiter = ',')]
     pub only: Vec<String>,
@@ -116,7 +117,7 @@ pub fn main_ops(options: OpsOptions) -> Result<()> {
         return serve(what, dir, options.files);
     }
     let report = run(&options)?;
-    crate::report::print(options.json, &report, report.table())
+    crate::report::print(options.printing.json, &report, report.table())
 }
 
 /// Measures. Everything that is made for it is gone afterwards: also on errors, and on SIGINT,
@@ -150,7 +151,10 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
         crate::report::note(note);
     }
     let lots = if with_mount { 2 } else { 1 };
-    let progress = bar(lots * workloads.len() * (options.rounds + 1));
+    let progress = bar(
+        options.printing,
+        lots * workloads.len() * (options.rounds + 1),
+    );
     let run = Run {
         options,
         pool_dir: pool.path(),
@@ -284,7 +288,7 @@ mod tests {
                 "/dev/shm".into(),
                 std::env::temp_dir().display().to_string(),
             ],
-            json: true,
+            printing: Printing::default(),
             only: Vec::new(),
             rounds: 1,
             files: 100,
@@ -340,7 +344,7 @@ mod tests {
     fn only_what_was_asked_for() {
         let mut options = OpsOptions {
             peer: vec!["/dev/shm".into()],
-            json: false,
+            printing: Printing::default(),
             only: vec!["unlink".into()],
             rounds: 1,
             files: 10,

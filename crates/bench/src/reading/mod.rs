@@ -244,7 +244,7 @@ fn run_workloads(
         let plan = options
             .workloads
             .filebench(options.rounds, &options.pool_dir)?;
-        let progress = bar(plan.steps(sides));
+        let progress = bar(options.output.printing, plan.steps(sides));
         let rows = plan.measure(&subjects, &peers, interrupt, &progress)?;
         report.workloads.extend(rows);
         progress.finish_and_clear();
@@ -252,7 +252,7 @@ fn run_workloads(
     if options.wants(Figure::Traces) {
         let run = options.workloads.run(options.rounds, &options.pool_dir);
         let plan = traces::Plan::of(run, &options.traces, options.file_bytes)?;
-        let progress = bar(plan.steps(sides));
+        let progress = bar(options.output.printing, plan.steps(sides));
         let rows = plan.measure(&subjects, &peers, interrupt, &progress)?;
         report.workloads.extend(rows);
         progress.finish_and_clear();
@@ -263,7 +263,7 @@ fn run_workloads(
 /// The figures that read files of each kind of pool.
 fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Report) -> Result<()> {
     let variants = options.pools();
-    let progress = bar(options.steps() * variants.len());
+    let progress = bar(options.output.printing, options.steps() * variants.len());
     for variant in variants {
         progress.set_message(variant.label());
         let mut bed = files::Bed::make(options, variant, interrupt, &progress)?;

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use serde::Serialize;
+use vellum_terminal::Printing;
 
 use super::{Page, Parts};
 use crate::Result;
@@ -14,9 +15,9 @@ use crate::target::Target;
 /// How a report is given.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Output {
-    /// Print JSON instead of tables
-    #[arg(long)]
-    pub json: bool,
+    /// JSON instead of tables
+    #[command(flatten)]
+    pub printing: Printing,
     /// Write a page with plots, beside what the paper says
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
@@ -59,7 +60,7 @@ impl Output {
         page: &Page<'_>,
         targets: &[Target],
     ) -> Result<()> {
-        print(self.json, report, report)?;
+        print(self.printing.json, report, report)?;
         if let Some(path) = &self.report {
             page.write(path)?;
         }

@@ -197,7 +197,7 @@ fn the_page_and_the_parts_are_written() {
     let dir = tempfile::tempdir().expect("a directory");
     let options = NamespaceOptions {
         output: Output {
-            json: false,
+            printing: Default::default(),
             report: Some(dir.path().join("page.html")),
             plots: Some(dir.path().join("plots")),
         },

@@ -24,14 +24,15 @@ use crate::place;
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {
     let pool = args.place.open(&args.opening, true)?;
-    let done = export(args, &pool.fs());
+    let progress = Progress::new(args.printing, "exported");
+    let done = export(args, &pool.fs(), &progress);
     let closed = place::close(pool, &args.place.pool);
-    let losses = done?;
+    let (carried, losses) = done?;
     closed?;
-    losses.report()
+    progress.report(carried, losses)
 }
 
-fn export(args: &Export, fs: &Arc<RealFs>) -> Outcome<Losses> {
+fn export(args: &Export, fs: &Arc<RealFs>, progress: &Progress) -> Outcome<(Carried, Losses)> {
     let place = &args.place;
     let cred = Cred::current();
     let root = fs.root();
@@ -46,26 +47,26 @@ fn export(args: &Export, fs: &Arc<RealFs>) -> Outcome<Losses> {
     std::fs::create_dir_all(&args.dir).map_err(|e| Failure::io(args.dir.display(), &e))?;
     let stat = fs.stat_fs();
     // More than the tree can hold, if it is not the whole pool.
-    let total = if is_wanted(args.quiet) {
+    let total = if is_wanted(args.printing.hides_progress()) {
         (stat.blocks - stat.blocks_free) * 4096
     } else {
         0
     };
-    let progress = Progress::new(args.quiet, total);
+    progress.begin(total);
     let mut exporter = Exporter {
         fs,
         cred,
         keep_owners: rustix::process::geteuid().is_root(),
         overwrite: args.overwrite,
-        progress: &progress,
+        progress,
         carried: Carried::default(),
         losses: Losses::default(),
         known: HashMap::new(),
         buffer: vec![0; PIECE_BYTES],
     };
     exporter.directory(&from, &args.dir);
-    progress.finish("exported", exporter.carried);
-    Ok(exporter.losses)
+    progress.finish();
+    Ok((exporter.carried, exporter.losses))
 }
 
 struct Exporter<'a> {

@@ -30,35 +30,36 @@ pub(crate) fn run(args: &Import) -> Outcome {
             .advise(format!("vellum put {from} {}", args.place)));
     }
     let pool = args.place.open(&args.opening, false)?;
-    let done = import(args, &pool.fs());
+    let progress = Progress::new(args.printing, "imported");
+    let done = import(args, &pool.fs(), &progress);
     let closed = place::close(pool, &args.place.pool);
-    let losses = done?;
+    let (carried, losses) = done?;
     closed?;
-    losses.report()
+    progress.report(carried, losses)
 }
 
-fn import(args: &Import, fs: &Arc<RealFs>) -> Outcome<Losses> {
-    let total = if is_wanted(args.quiet) {
+fn import(args: &Import, fs: &Arc<RealFs>, progress: &Progress) -> Outcome<(Carried, Losses)> {
+    let total = if is_wanted(args.printing.hides_progress()) {
         bytes_below(&args.dir)
     } else {
         0
     };
-    let progress = Progress::new(args.quiet, total);
+    progress.begin(total);
     let cred = Cred::current();
     let target = make_target(args, fs, &cred)?;
     let mut importer = Importer {
         fs,
         cred,
         overwrite: args.overwrite,
-        progress: &progress,
+        progress,
         carried: Carried::default(),
         losses: Losses::default(),
         known: HashMap::new(),
         buffer: vec![0; PIECE_BYTES],
     };
     importer.directory(&args.dir, &target);
-    progress.finish("imported", importer.carried);
-    Ok(importer.losses)
+    progress.finish();
+    Ok((importer.carried, importer.losses))
 }
 
 /// The directory in the pool, made if it is missing.

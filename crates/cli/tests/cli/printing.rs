@@ -233,3 +233,59 @@ fn a_loop_device_is_no_ordinary_file() {
     let did = bench.run(&["mkfs", "file.img", "--size", "16M"]).ok();
     assert!(did.out.contains("logged: an ordinary file, with a log"));
 }
+
+/// The options mean the same everywhere: one JSON value, and nothing but what was asked for.
+#[test]
+fn json_and_quiet_are_the_same_in_every_command() {
+    let bench = Bench::empty();
+    std::fs::create_dir(bench.join("tree")).expect("made");
+    std::fs::write(bench.join("tree/a"), "a").expect("written");
+    bench.run(&["mkfs", "p.img", "--size", "16M", "-q"]).ok();
+    // Each with what it prints, quietly, for people: something, if that is what was asked for.
+    for (args, is_asked_for) in [
+        (&["mkfs", "new.img", "--size", "4M", "--force"][..], false),
+        (&["fs", "list", "p.img"], true),
+        (&["info", "p.img"], true),
+        (&["prune", "--dry-run"], false),
+        (&["import", "tree", "p.img:/tree", "--overwrite"], false),
+        (&["export", "p.img:/tree", "out", "--overwrite"], false),
+        (&["ls", "p.img:/"], true),
+        (&["stat", "p.img:/tree"], true),
+        (&["check", "p.img"], false),
+        (&["repair", "--yes", "p.img"], false),
+        (&["convert", "--namespace", "adaptive", "p.img"], false),
+        (&["evolve", "--rounds", "1", "p.img"], false),
+        (&["inspect", "areas", "p.img"], true),
+    ] {
+        for more in [&["--json"][..], &["--json", "--quiet"]] {
+            let did = bench.run(&[args, more].concat()).ok();
+            let value: Result<serde_json::Value, _> = serde_json::from_str(&did.out);
+            assert!(value.is_ok() && did.err.is_empty(), "{args:?}: {did:?}");
+        }
+        let did = bench.run(&[args, &["-q"]].concat()).ok();
+        assert_eq!(did.out.is_empty(), !is_asked_for, "{args:?}: {did:?}");
+        assert_eq!(did.err, "", "{args:?}");
+    }
+}
+
+#[test]
+fn what_prints_nothing_refuses_to_print_it_otherwise() {
+    let bench = Bench::with_pool("4M");
+    for args in [
+        &["mkdir", "p.img:/d"][..],
+        &["cat", "p.img:/d"],
+        &["rm", "p.img:/d"],
+        &["sync", "p.img"],
+        &["mount", "p.img", "mnt"],
+        &["version"],
+    ] {
+        let json = bench.run(&[args, &["--json"]].concat());
+        json.failed(2, &["--json: this command has nothing to print as JSON"]);
+        let quiet = bench.run(&[args, &["--quiet"]].concat());
+        quiet.failed(
+            2,
+            &["--quiet: this command prints nothing that could be left out"],
+        );
+    }
+    bench.run(&["ls", "p.img:/d"]).failed(1, &["no such file"]);
+}

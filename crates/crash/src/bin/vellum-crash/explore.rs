@@ -14,7 +14,7 @@ use vellum_crash::{
     all_workloads, run_all,
 };
 use vellum_terminal::output::{print, print_json};
-use vellum_terminal::{Failure, Outcome, progress, verdict};
+use vellum_terminal::{Failure, Outcome, Printing, progress, verdict};
 
 use crate::common::Common;
 
@@ -92,9 +92,8 @@ pub(crate) struct Sum {
     /// Fail if fewer of them were of pools on disks
     #[arg(long, value_name = "IMAGES", requires = "least")]
     pub(crate) least_on_disks: Option<u64>,
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 #[derive(Debug, Args)]
@@ -121,9 +120,8 @@ Examples:
   vellum crash list
   vellum crash list --json | jq -r '.[].name'")]
 pub(crate) struct List {
-    /// Write JSON
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
 }
 
 fn modes() -> impl TypedValueParser<Value = Mode> {
@@ -179,18 +177,18 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
     }
     let progress = Progress::default();
     let template = "{wide_bar} {pos}/{len} workloads, {msg}";
-    let bar = progress::bar(args.common.hides_progress(), template);
+    let bar = progress::bar(args.common.printing.hides_progress(), template);
     let report = progress::watched(
         &bar,
         |bar| show(bar, &progress),
         || run_all(&workloads, &options, &progress),
     );
     let summary = report.summary();
-    if args.common.verbose && !args.common.json {
+    if args.common.verbose && !args.common.printing.json {
         print(report.to_string())?;
         return Ok(exit_status(&summary));
     }
-    show_summary(&summary, args.common.json)
+    show_summary(&summary, args.common.printing.json)
 }
 
 pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {
@@ -201,7 +199,7 @@ pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
         all.add(report);
     }
-    let status = show_summary(&all, args.json)?;
+    let status = show_summary(&all, args.printing.json)?;
     if let Some(least) = args.least_on_disks
         && all.on_disks() < least
     {
@@ -306,7 +304,7 @@ pub(crate) fn list(args: &List) -> Outcome {
     let makings = MAKINGS.iter();
     let makings = makings.map(|(name, before)| Listed::making(name, before));
     let listed: Vec<_> = makings.chain(sequences).chain(threads).collect();
-    if args.json {
+    if args.printing.json {
         return print_json(&listed);
     }
     let mut text = String::new();

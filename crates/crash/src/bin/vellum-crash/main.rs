@@ -40,7 +40,7 @@ enum Crash {
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse().what) {
+    match vellum_terminal::parsed::<Cli>().and_then(|cli| run(&cli.what)) {
         Ok(status) => status,
         Err(failure) => {
             warn_line!("{failure}");

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     options.threads = args.common.threads(options.threads);
     let progress = MutationProgress::default();
     let template = "{wide_bar} {pos}/{len} mutants {msg}";
-    let bar = progress::bar(args.common.hides_progress(), template);
+    let bar = progress::bar(args.common.printing.hides_progress(), template);
     let report = progress::watched(
         &bar,
         |bar| show(bar, &progress),
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
         let failure = Failure::usage("no site has such a name");
         return Err(failure.advise("see `docs/crash/operations.md`"));
     }
-    if args.common.json {
+    if args.common.printing.json {
         print_json(&report)?;
     } else {
         tell(args, &report);
