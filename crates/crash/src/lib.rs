@@ -69,19 +69,20 @@ pub use mkfs::MAKINGS;
 pub use mutant::Mutant;
 pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport, mutate};
 pub use record::{RecordError, Recorded, record};
-pub use replay::{Replay, ReplayError, replay};
+pub use replay::{Replay, ReplayError, replay, replay_of};
 pub use report::{
     Counts, Kind, LeftOut, Minimised, OperationReport, RECOVERY, Report, Summary, Violation,
     WorkloadReport,
 };
 pub(crate) use run::Subject;
-pub use run::{Options, Progress, run, run_all, run_watched, run_workloads};
+pub use run::{Options, Progress, run, run_all, run_file, run_watched, run_workloads};
 pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
 pub use threads::{
     Bounds, ThreadWorkload, all_thread_workloads, run_these_threads, run_threads, thread_workloads,
 };
-pub use workload::{BlocksAlone, Ground, PowerCut, Step, Workload};
+pub use workload::{BlocksAlone, Ground, PowerCut, Step, StepError, Workload};
 pub use workloads::{
-    find, logged_workloads, pairs, random, sampled, single_operations, triples, workloads,
+    WorkloadError, WorkloadFile, find, logged_workloads, pairs, random, sampled, single_operations,
+    triples, workloads,
 };

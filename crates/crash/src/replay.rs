@@ -15,7 +15,10 @@ use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
 use crate::report::Kind;
 use crate::run::Change;
-use crate::{Subject, threads};
+use crate::threads::all_thread_workloads;
+use crate::workload::Workload;
+use crate::workloads::WorkloadFile;
+use crate::{Subject, less, threads};
 
 /// Why a crash cannot be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,31 +93,58 @@ impl fmt::Display for Replay {
 /// # Errors
 /// The identifier does not fit any workload.
 pub fn replay(id: &str) -> Result<Replay, ReplayError> {
-    let parsed: CrashId = id
-        .parse()
-        .map_err(|()| ReplayError::NotAnId(id.to_owned()))?;
+    let parsed = parse(id)?;
     if parsed.workload.starts_with("threads/") {
-        return threads::replay_threads(&parsed);
+        return threads::replay_threads(&parsed, &all_thread_workloads());
     }
-    if let Some(replayed) = replay_making(&parsed) {
-        return replayed;
+    match replay_making(&parsed) {
+        Some(replayed) => replayed,
+        None => replay_sequence(&parsed, crate::find),
     }
+}
+
+/// Repeats the crash of a workload of `file` that `id` names.
+///
+/// # Errors
+/// The identifier does not fit any workload of the file.
+pub fn replay_of(file: &WorkloadFile, id: &str) -> Result<Replay, ReplayError> {
+    let parsed = parse(id)?;
+    if parsed.workload.starts_with("threads/") {
+        return threads::replay_threads(&parsed, &file.threads);
+    }
+    let known = |name: &str| {
+        let mut all = file.sequences.iter();
+        all.find(|workload| workload.name == name).cloned()
+    };
+    replay_sequence(&parsed, |name| less::find(name, known))
+}
+
+fn parse(id: &str) -> Result<CrashId, ReplayError> {
+    let parsed = id.parse();
+    parsed.map_err(|()| ReplayError::NotAnId(id.to_owned()))
+}
+
+/// Repeats the crash of a sequence that `find` knows.
+fn replay_sequence(
+    parsed: &CrashId,
+    find: impl FnOnce(&str) -> Option<Workload>,
+) -> Result<Replay, ReplayError> {
     let (name, number) = match parsed.workload.split_once('!') {
         Some((name, number)) => (name, number.parse().ok()),
         None => (parsed.workload.as_str(), None),
     };
     let unknown = || ReplayError::NoWorkload(parsed.workload.clone());
-    let recorded = record(&crate::find(name).ok_or_else(unknown)?)?;
+    let recorded = record(&find(name).ok_or_else(unknown)?)?;
     let change = Change::from(parsed.mutant.as_ref());
     let subject = Subject {
         change,
         ..recorded.subject(parsed.mode)
     };
     match (parsed.mode, number) {
-        (Mode::Kill, Some(events)) => replay_kill(&subject, &recorded.expected, &parsed, events),
-        (Mode::Lies, Some(sync)) => replay_lie(&subject, &recorded.expected, &parsed, sync),
+        (Mode::Kill, Some(events)) => replay_kill(&subject, &recorded.expected, parsed, events),
+        (Mode::Lies, Some(sync)) => replay_lie(&subject, &recorded.expected, parsed, sync),
         (Mode::X86 | Mode::Lazy | Mode::Eadr, None) => {
-            replay_log(&subject, &change.of(subject.log), &parsed)
+            replay_log(&subject, &change.of(subject.log), parsed)
         }
         _ => Err(unknown()),
     }

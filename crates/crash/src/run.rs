@@ -22,6 +22,7 @@ use crate::record::{Recorded, record};
 use crate::report::{Counts, Report, WorkloadReport};
 use crate::threads::{Bounds, all_thread_workloads, of_threads};
 use crate::workload::{Ground, Step, Workload};
+use crate::workloads::WorkloadFile;
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
 pub(crate) const NESTED_DEPTH: usize = 2;
@@ -294,6 +295,15 @@ pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -
         of_makings(options, progress),
         of_threads(&threads, options, progress),
         of_sequences(workloads, options, progress),
+    ];
+    run_families(families, options, progress)
+}
+
+/// Explores the workloads of a file; tells `progress` how far it is.
+pub fn run_file(file: &WorkloadFile, options: &Options, progress: &Progress) -> Report {
+    let families = vec![
+        of_threads(&file.threads, options, progress),
+        of_sequences(&file.sequences, options, progress),
     ];
     run_families(families, options, progress)
 }

@@ -1,9 +1,10 @@
 //! What is explored: steps that prepare a pool, and the steps after them that crash.
 
 use std::fmt;
+use std::str::FromStr;
 
 use vellum::{MappingKind, NamespaceKind};
-use vellum_model::{Op, RENAME_EXCHANGE};
+use vellum_model::{Op, ParseError, RENAME_EXCHANGE};
 
 use crate::id::Mode;
 
@@ -54,32 +55,12 @@ pub struct BlocksAlone {
 }
 
 impl Step {
-    /// Reads a step: `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`,
-    /// `close-pool`, `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an
-    /// operation as the model writes it, perhaps behind `user: ` or `full: `; or several with `; `
-    /// between them, behind `together: `.
+    /// Reads a step, as [`str::parse`] does.
     ///
     /// # Panics
-    /// If it is none: workloads are part of the program.
+    /// If it is none: for workloads that are part of the program.
     pub fn parse(line: &str) -> Self {
-        match line {
-            "maintain" => Self::Maintain,
-            "checkpoint" => Self::Checkpoint,
-            "close-pool" => Self::Close,
-            "carry-pool" => Self::Carry,
-            "open-pool" => Self::Open,
-            "recover" => Self::Recover,
-            _ if line.starts_with("blocks ") => Self::Blocks(blocks(line)),
-            _ if line.starts_with("split ") => Self::Split(line["split ".len()..].to_owned()),
-            _ if line.starts_with("merge ") => Self::Merge(line["merge ".len()..].to_owned()),
-            _ if line.starts_with("evolve ") => Self::Evolve(rounds(line)),
-            _ => match line.split_once(": ") {
-                Some(("user", line)) => Self::User(parse(line)),
-                Some(("full", line)) => Self::Full(parse(line)),
-                Some(("together", lines)) => Self::Together(lines.split("; ").map(parse).collect()),
-                _ => Self::Op(parse(line)),
-            },
-        }
+        line.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// The operation that it does, if it succeeds as in the model.
@@ -193,6 +174,68 @@ impl Step {
     }
 }
 
+/// Why a line is no step.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct StepError(String);
+
+/// Reads `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
+/// `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
+/// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind
+/// `together: `.
+impl FromStr for Step {
+    type Err = StepError;
+
+    fn from_str(line: &str) -> Result<Self, StepError> {
+        let op = |line: &str| {
+            line.parse()
+                .map_err(|e: ParseError| StepError(e.to_string()))
+        };
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Ok(match (word, rest) {
+            ("maintain", "") => Self::Maintain,
+            ("checkpoint", "") => Self::Checkpoint,
+            ("close-pool", "") => Self::Close,
+            ("carry-pool", "") => Self::Carry,
+            ("open-pool", "") => Self::Open,
+            ("recover", "") => Self::Recover,
+            ("blocks", rest) => Self::Blocks(rest.parse()?),
+            ("split", dir) => Self::Split(dir.to_owned()),
+            ("merge", dir) => Self::Merge(dir.to_owned()),
+            ("evolve", rounds) => Self::Evolve(number(rounds, "rounds", line)?),
+            ("user:", line) => Self::User(op(line)?),
+            ("full:", line) => Self::Full(op(line)?),
+            ("together:", lines) => {
+                Self::Together(lines.split("; ").map(op).collect::<Result<_, _>>()?)
+            }
+            _ => Self::Op(op(line)?),
+        })
+    }
+}
+
+impl FromStr for BlocksAlone {
+    type Err = StepError;
+
+    /// Reads `FILE FIRST COUNT`.
+    fn from_str(text: &str) -> Result<Self, StepError> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [path, first, count] = words[..] else {
+            let what = format!("`blocks {text}`: write `blocks FILE FIRST COUNT`");
+            return Err(StepError(what));
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            first: number(first, "a first block", text)?,
+            count: number(count, "blocks", text)?,
+        })
+    }
+}
+
+fn number<T: FromStr>(word: &str, of: &str, line: &str) -> Result<T, StepError> {
+    let number = word.parse();
+    number.map_err(|_| StepError(format!("`{line}`: `{word}` is no number of {of}")))
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -261,6 +304,15 @@ pub enum Ground {
 }
 
 impl Ground {
+    /// Each.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Memory,
+        Self::Logged,
+        Self::Apart,
+        Self::Split,
+        Self::Grown,
+    ];
+
     /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs
     /// from the second in where blocks and their words lie alone, and has fewer workloads.
     pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::Apart, Self::Split];
@@ -326,19 +378,30 @@ pub struct PowerCut {
     /// The step.
     pub step: Step,
     /// The site of the fence behind which it happens.
-    pub after: &'static str,
+    pub after: String,
     /// Recovery finds the step done.
     pub done: bool,
 }
 
 impl Workload {
-    /// A workload of lines that [`Step::parse`] reads. In a line of the setup, `N*` before it
-    /// repeats it N times with `#` replaced by 1 to N.
+    /// A workload of lines that are read as steps. In a line of the setup, `N*` before it repeats
+    /// it N times with `#` replaced by 1 to N.
+    ///
+    /// # Panics
+    /// If one is none: for workloads that are part of the program.
     pub fn new(name: &str, setup: &[&str], explored: &[&str]) -> Self {
+        let repeated = |line: &&str| repeated(line).unwrap_or_else(|error| panic!("{error}"));
+        let setup = setup.iter().flat_map(repeated).collect();
+        let explored = explored.iter().map(|line| Step::parse(line)).collect();
+        Self::of_steps(name, setup, explored)
+    }
+
+    /// A workload of steps.
+    pub(crate) fn of_steps(name: &str, setup: Vec<Step>, explored: Vec<Step>) -> Self {
         Self {
             name: name.to_owned(),
-            setup: setup.iter().flat_map(|line| repeated(line)).collect(),
-            explored: explored.iter().map(|line| Step::parse(line)).collect(),
+            setup,
+            explored,
             covered: 0,
             cut: None,
             crowded: false,
@@ -346,22 +409,6 @@ impl Workload {
             namespace: NamespaceKind::Direct,
             ground: Ground::Memory,
         }
-    }
-
-    /// The same with an arena that is too small for the tree.
-    #[must_use]
-    pub fn crowded(mut self) -> Self {
-        self.crowded = true;
-        self
-    }
-
-    /// The same, with a power cut behind the setup: in `step`, behind its last fence at the site
-    /// called `after`, from which on it is `done`, or not.
-    #[must_use]
-    pub fn cut(mut self, step: &str, after: &'static str, done: bool) -> Self {
-        let step = Step::parse(step);
-        self.cut = Some(PowerCut { step, after, done });
-        self
     }
 
     /// The same on a pool with another file mapping, which its name begins with.
@@ -446,35 +493,16 @@ impl Workload {
     }
 }
 
-fn parse(line: &str) -> Op {
-    match line.parse() {
-        Ok(op) => op,
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn rounds(line: &str) -> u32 {
-    line["evolve ".len()..].parse().expect("a number of rounds")
-}
-
-fn blocks(line: &str) -> BlocksAlone {
-    let words: Vec<&str> = line.split(' ').collect();
-    let number = |at: usize| words[at].parse().expect("a number of blocks");
-    BlocksAlone {
-        path: words[1].to_owned(),
-        first: number(2),
-        count: number(3),
-    }
-}
-
-fn repeated(line: &str) -> Vec<Step> {
-    match line.split_once("* ") {
-        Some((count, line)) => {
-            let count: usize = count.parse().expect("a count before `*`");
-            (1..=count)
-                .map(|i| Step::parse(&line.replace('#', &i.to_string())))
-                .collect()
-        }
-        None => vec![Step::parse(line)],
-    }
+/// Reads a step; `N*` before it repeats it N times with `#` replaced by 1 to N.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn repeated(line: &str) -> Result<Vec<Step>, StepError> {
+    let Some((count, step)) = line.split_once("* ") else {
+        return Ok(vec![line.parse()?]);
+    };
+    let count = number::<usize>(count, "times", line)?;
+    (1..=count)
+        .map(|i| step.replace('#', &i.to_string()).parse())
+        .collect()
 }

@@ -8,13 +8,13 @@
 //! past the cache is seen by others when it is made. Times are compared with nothing but the range
 //! of the run.
 
-mod areas;
 mod caller;
 mod catalog;
 mod explore;
 mod history;
 mod hooked;
 mod kept;
+#[cfg(test)]
 mod logged;
 mod oracle;
 mod ready;
@@ -26,11 +26,10 @@ mod search;
 mod shrink;
 mod workload;
 
-pub use catalog::thread_workloads;
+pub use catalog::{all_thread_workloads, thread_workloads};
 pub(crate) use explore::of_threads;
 pub use explore::{run_these_threads, run_threads};
 pub(crate) use kept::Trials;
-pub use logged::all_thread_workloads;
 pub(crate) use replay::replay_threads;
 pub use search::Bounds;
 pub use workload::ThreadWorkload;

@@ -1,22 +1,25 @@
 //! Repeating a crash of threads by its identifier.
 
-use super::all_thread_workloads;
 use super::ready::Ready;
+use super::workload::ThreadWorkload;
 use crate::id::CrashId;
 use crate::less;
 use crate::replay::{Replay, ReplayError, replay_log};
 use crate::run::Change;
 
-/// Repeats a run, and the crash of it that `id` names.
+/// Repeats a run of one of `workloads`, and the crash of it that `id` names.
 ///
 /// # Errors
 /// There is no such workload, or it has no such crash.
-pub(crate) fn replay_threads(id: &CrashId) -> Result<Replay, ReplayError> {
+pub(crate) fn replay_threads(
+    id: &CrashId,
+    workloads: &[ThreadWorkload],
+) -> Result<Replay, ReplayError> {
     let unknown = || ReplayError::NoWorkload(id.workload.clone());
     let (name, schedule) = id.workload.split_once('!').unwrap_or((&id.workload, ""));
     let known = |name: &str| {
-        let mut all = all_thread_workloads().into_iter();
-        all.find(|workload| workload.name == name)
+        let mut all = workloads.iter();
+        all.find(|workload| workload.name == name).cloned()
     };
     let workload = less::find(name, known).ok_or_else(unknown)?;
     let schedule = schedule.parse().map_err(|()| unknown())?;

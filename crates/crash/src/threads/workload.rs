@@ -36,10 +36,16 @@ impl ThreadWorkload {
     /// A workload of lines as [`Workload::new`] has them.
     pub fn new(name: &str, setup: &[&str], threads: &[&[&str]]) -> Self {
         let parse = |lines: &&[&str]| lines.iter().map(|line| Step::parse(line)).collect();
+        let setup = Workload::new(name, setup, &[]).setup;
+        Self::of_steps(name, setup, threads.iter().map(parse).collect())
+    }
+
+    /// A workload of steps.
+    pub(crate) fn of_steps(name: &str, setup: Vec<Step>, threads: Vec<Vec<Step>>) -> Self {
         Self {
             name: format!("threads/{name}"),
-            setup: Workload::new(name, setup, &[]).setup,
-            threads: threads.iter().map(parse).collect(),
+            setup,
+            threads,
             cache_entries: 256,
             closes: false,
             mapping: MappingKind::default(),
@@ -55,12 +61,6 @@ impl ThreadWorkload {
         self.name = format!("threads/{}-{name}", ground.name());
         self.ground = ground;
         self.setup.push(Step::parse("sync"));
-        self
-    }
-
-    /// The same with a close in the end.
-    pub(crate) fn closing(mut self) -> Self {
-        self.closes = true;
         self
     }
 

@@ -70,9 +70,7 @@ fn history(number: u64) -> Workload {
     history.some(1, line);
     history.all(&["evolve 1"]);
     history.some(2, line_behind);
-    let mut workload = Workload::new(&format!("{FAMILY}{number}"), &[], &[]);
-    workload.setup = setup;
-    workload.explored = history.take();
+    let workload = Workload::of_steps(&format!("{FAMILY}{number}"), setup, history.take());
     workload.within(NamespaceKind::Adaptive)
 }
 

@@ -2,35 +2,13 @@
 //! on another one; in persistent memory, with their data on a disk. Operations alone, each followed
 //! by a sync; several before one; checkpoints, and a log that is full.
 
-use vellum::{MappingKind, NamespaceKind};
-use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
-
-use super::{FILE, single_operations, split};
-use crate::session::blank_image;
+use super::{files, single_operations};
 use crate::workload::{Ground, Step, Workload};
-
-/// A close and an opening between changes.
-const CLOSED_AND_OPENED: [&str; 5] = [
-    "append f 7 100",
-    "close-pool",
-    "open-pool",
-    "chmod f 600",
-    "sync",
-];
-/// Kills between changes.
-const KILLED_TWICE: [&str; 6] = [
-    "unlink f",
-    "recover",
-    "create g 644 -",
-    "append g 7 5000",
-    "recover",
-    "chmod g 600",
-];
 
 /// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
     let all = Ground::ON_DISKS.map(on).into_iter().flatten();
-    all.chain(grown()).collect()
+    all.chain(files::grown()).collect()
 }
 
 /// Those on pools that lie on `ground`.
@@ -43,101 +21,20 @@ pub(super) fn on(ground: Ground) -> Vec<Workload> {
         workload.logged(ground)
     });
     let own = match ground {
-        Ground::Split => split::sequences(),
-        _ => sequences(ground),
+        Ground::Split => files::split(),
+        _ => of_medium(files::logged(ground), ground),
     };
     synced.chain(of_any(ground)).chain(own).collect()
 }
 
-/// Pools with a zone that was added, and whose first one is full, or nearly: the blocks and their
-/// words lie in the other one.
-pub(super) fn grown() -> Vec<Workload> {
-    let of = |name: &str, left: u64, setup: &[&str], explored: &[&str]| {
-        let blocks = room(Ground::Grown).1 - left;
-        let full = format!("fallocate p 0 0 {}", blocks * BLOCK_BYTES);
-        let setup = [&["create p 644 -", &full, FILE], setup].concat();
-        Workload::new(name, &setup, explored).logged(Ground::Grown)
-    };
-    let written = "append f 5 9000";
-    vec![
-        of("append", 0, &[], &[written, "sync"]),
-        of("append-across", 2, &[], &["append f 5 20000", "sync"]),
-        of("overwrite", 0, &[written], &["write f 4000 7 500", "sync"]),
-        of(
-            "overwrite-many",
-            0,
-            &["append f 5 60000"],
-            &["write f 0 7 60000", "sync"],
-        ),
-        of("truncate", 0, &[written], &["truncate f 100", "sync"]),
-        of(
-            "used-again",
-            0,
-            &[written],
-            &[
-                "unlink f",
-                "sync",
-                "create g 644 -",
-                "append g 7 9000",
-                "sync",
-            ],
-        ),
-        of("closed-and-opened", 0, &[written], &CLOSED_AND_OPENED),
-        of("killed-twice", 0, &[written], &KILLED_TWICE),
-    ]
-}
-
 /// Sequences that are the same whatever makes commits durable.
 pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
-    let of = |name: &str, setup: &[&str], explored: &[&str]| {
-        Workload::new(name, setup, explored).logged(ground)
-    };
-    let written = [FILE, "append f 5 9000"];
-    let set_ids = [FILE, "append f 5 60000", "chmod f 6777"];
-    vec![
-        of(
-            "several-before-a-sync",
-            &["mkdir d 755"],
-            &[
-                "create d/f 644 -",
-                "append d/f 5 5000",
-                "rename d/f g 0",
-                "sync",
-            ],
-        ),
-        of(
-            "syncs-between",
-            &written,
-            &["append f 7 100", "sync", "link f g", "unlink f", "sync"],
-        ),
-        // The bytes may be durable without a commit, and so must not be before that the bits went:
-        // neither do they ride, nor does a record of before bring others back.
-        of(
-            "set-ids-go-by-a-write",
-            &set_ids,
-            &["user: write f 4000 7 500", "sync"],
-        ),
-        of(
-            "set-ids-go-by-a-punch",
-            &set_ids,
-            &["user: fallocate f 3 0 5000", "sync"],
-        ),
-        of(
-            "set-ids-go-before-a-write",
-            &set_ids,
-            &["chmod f 777", "write f 4000 7 500", "sync"],
-        ),
-        // More blocks than ride in a record.
-        of("append-many", &[FILE], &["append f 5 60000", "sync"]),
-        // The same inside the size: nothing but the bytes tells whether they were synced.
-        of(
-            "overwrite-many",
-            &[FILE, "append f 5 60000"],
-            &["write f 0 7 60000", "sync"],
-        ),
-        of("closed-and-opened", &written, &CLOSED_AND_OPENED),
-        of("killed-twice", &written, &KILLED_TWICE),
-    ]
+    of_medium(files::of_disks(), ground)
+}
+
+fn of_medium(workloads: Vec<Workload>, ground: Ground) -> Vec<Workload> {
+    let logged = workloads.into_iter().map(|one| one.logged(ground));
+    logged.collect()
 }
 
 /// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool,
@@ -148,206 +45,23 @@ fn suits(workload: &Workload) -> bool {
     workload.cut.is_none() && !workload.crowded && !steps().any(is_out)
 }
 
-/// Records of a block that the log of the explorer's pools has room for, and blocks of files in
-/// them.
-fn room(ground: Ground) -> (usize, u64) {
-    let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, ground);
-    let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().zone_blocks);
-    let (log_bytes, blocks) = Superblock::unseal(&image).map_or((0, 0), of);
-    let records = log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES;
-    (records as usize, blocks)
-}
-
-fn sequences(ground: Ground) -> Vec<Workload> {
-    let of = |name: &str, setup: &[&str], explored: &[&str]| {
-        Workload::new(name, setup, explored).logged(ground)
-    };
-    let written = [FILE, "append f 5 9000"];
-    let (records, blocks) = room(ground);
-    let [others, most] =
-        [3, 6].map(|left| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES));
-    let mut all = vec![
-        of(
-            "blocks-used-again",
-            // What rides an opening brings back: not behind a checkpoint.
-            &[
-                FILE,
-                "append f 5 9000",
-                "sync",
-                "create p 644 -",
-                &others,
-                "sync",
-                "checkpoint",
-            ],
-            &[
-                "unlink f",
-                "maintain",
-                "create g 644 -",
-                "append g 7 9000",
-                "sync",
-            ],
-        ),
-        // The first rides; the second is too long to ride, and the sync before its record voids
-        // that.
-        of(
-            "overwritten-after-a-ride",
-            &[FILE, "append f 5 20000"],
-            &["write f 0 7 5000", "sync", "write f 100 9 19000", "sync"],
-        ),
-        of(
-            "used-again-after-a-ride",
-            &[FILE, "create p 644 -", &most],
-            &[
-                "append f 5 5000",
-                "sync",
-                "unlink f",
-                "maintain",
-                "create g 644 -",
-                "append g 7 20000",
-                "sync",
-            ],
-        ),
-        of(
-            "truncated-after-a-ride",
-            &[FILE],
-            &[
-                "append f 5 5000",
-                "sync",
-                "truncate f 100",
-                "sync",
-                "truncate f 5000",
-                "sync",
-            ],
-        ),
-        of(
-            "checkpoint-of-a-ride",
-            &[FILE, "sync"],
-            &["append f 5 5000", "sync", "checkpoint", "unlink f", "sync"],
-        ),
-    ];
-    let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
-    let mut full = vec![FILE];
-    // Each makes a record of one block, the opening too; the third of those that are explored finds
-    // no room.
-    full.extend(turns.iter().cycle().take(2 * (records - 3)));
-    all.push(of("log-full", &full, &turns.repeat(2)));
-    let rides = ["write f 0 7 300", "sync", "write f 100 9 300", "sync"];
-    all.push(of("log-full-of-rides", &full, &rides.repeat(2)));
-    all.extend(killed(ground, &full));
-    all.extend([
-        of(
-            "checkpoint",
-            &[FILE, "sync", "mkdir d 755", "sync", "append f 5 300"],
-            &["rename f d/g 0", "sync", "checkpoint"],
-        ),
-        of("checkpoint-alone", &[FILE, "sync"], &["checkpoint"]),
-        of(
-            "checkpoint-before-more",
-            &[FILE, "sync", "chmod f 600"],
-            &["checkpoint", "link f g", "sync", "unlink f", "checkpoint"],
-        ),
-        // The records of the second, too, lie where those of the first did not.
-        of(
-            "checkpoints-of-a-full-log",
-            &full,
-            &["checkpoint", "chmod f 700", "checkpoint", "sync"],
-        ),
-        of(
-            "checkpoint-before-a-close",
-            &[FILE, "sync", "append f 5 300"],
-            &["checkpoint", "unlink f", "close-pool"],
-        ),
-        // Blocks of several records need not be where they belong.
-        of(
-            "rides-of-several-syncs",
-            &written,
-            &[
-                "write f 0 7 300",
-                "sync",
-                "write f 5000 9 300",
-                "sync",
-                "write f 100 8 300",
-                "sync",
-            ],
-        ),
-        // The data are synced for the first checkpoint, and the second passes what rode behind it.
-        of(
-            "checkpoints-between-rides",
-            &written,
-            &[
-                "write f 0 7 300",
-                "sync",
-                "checkpoint",
-                "write f 100 9 300",
-                "sync",
-                "checkpoint",
-                "chmod f 600",
-                "sync",
-            ],
-        ),
-    ]);
-    all
-}
-
-/// Processes that are killed and leave their images, which the next ones take into the log: nothing
-/// that had returned is lost, and from the end of the opening on no power cut takes it either.
-fn killed(ground: Ground, full: &[&str]) -> Vec<Workload> {
-    let of = |name: &str, setup: &[&str], explored: &[&str]| {
-        Workload::new(name, setup, explored).logged(ground)
-    };
-    let written = [FILE, "append f 5 9000", "sync"];
-    vec![
-        of(
-            "killed",
-            &written,
-            &["append f 7 100", "mkdir d 755", "rename f d/g 0", "recover"],
-        ),
-        // What rides in the last record is older than what the killed process wrote over it.
-        of(
-            "killed-after-a-ride",
-            &written,
-            &["write f 0 7 300", "sync", "write f 0 9 300", "recover"],
-        ),
-        of(
-            "killed-behind-a-checkpoint",
-            &written,
-            &[
-                "chmod f 600",
-                "sync",
-                "checkpoint",
-                "chmod f 640",
-                "recover",
-            ],
-        ),
-        // The adopter's record is the last that has room.
-        of(
-            "killed-with-a-full-log",
-            full,
-            &["chmod f 600", "sync", "chmod f 640", "recover"],
-        ),
-        // Nothing was synced since the opening named its image.
-        of(
-            "opened-and-checkpoint",
-            &[FILE, "close-pool"],
-            &["open-pool", "checkpoint", "chmod f 600", "sync"],
-        ),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use vellum::disk_sites;
+    use vellum::{MappingKind, NamespaceKind, disk_sites};
+    use vellum_layout::Superblock;
     use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
 
+    use super::super::FILE;
+    use super::super::files::room;
     use super::super::tried::{explored, explored_more, free_at_once, named, without};
     use super::*;
     use crate::memories::{Explored, Shared, image_after};
     use crate::record::record;
     use crate::report::Kind;
     use crate::run::Change;
-    use crate::session::{CLOCK_AFTER, Session, mount};
+    use crate::session::{CLOCK_AFTER, Session, blank_image, mount};
     use crate::tree::{Tree, read_tree};
 
     #[test]

@@ -1,32 +1,30 @@
 //! What is explored: every operation with every class of arguments alone, all pairs over a small
 //! namespace, and states that only longer histories reach.
 
-mod areas;
-mod chosen;
-mod cuckoo;
 mod evolved;
-mod extents;
+pub(crate) mod files;
 mod full;
+#[cfg(test)]
 mod level;
 mod logged;
 mod namespaces;
 mod pairs;
 mod random;
 mod sample;
-mod single;
-mod sites;
+#[cfg(test)]
 mod split;
-mod trees;
+mod text;
 #[cfg(test)]
 mod tried;
 mod triples;
 
 pub(crate) use evolved::evolved;
+pub use files::single_operations;
 pub use logged::logged_workloads;
 pub use pairs::pairs;
 pub use random::random;
 pub use sample::sampled;
-pub use single::single_operations;
+pub use text::{WorkloadError, WorkloadFile};
 pub use triples::triples;
 
 use std::sync::OnceLock;
@@ -37,7 +35,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::less;
 use crate::workload::{Ground, Workload};
 
-/// Makes the file that most workloads use.
+/// Makes the file that most generated workloads use.
 const FILE: &str = "create f 644 -";
 
 /// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files
@@ -55,19 +53,21 @@ fn catalog() -> &'static [Workload] {
 
 fn all() -> Vec<Workload> {
     let mut all = single_operations();
-    all.extend(chosen::pairs());
-    all.extend(sites::workloads());
-    all.extend(trees::workloads());
-    all.extend(extents::workloads());
-    all.extend(level::workloads());
-    all.extend(cuckoo::workloads());
+    all.extend(files::chosen());
+    all.extend(files::sites());
+    for mapping in other_mappings().filter(|kind| kind.has_trees()) {
+        all.extend(files::trees().into_iter().map(|one| one.on(mapping)));
+    }
+    all.extend(files::extents());
+    all.extend(files::level());
+    all.extend(files::cuckoo());
     all.extend(full::workloads());
     all.extend(namespaces::workloads());
     for mapping in other_mappings() {
         let pairs = match mapping {
             // A page cache stores what is stored without.
             MappingKind::ExtentCached => Vec::new(),
-            _ => chosen::pairs(),
+            _ => files::chosen(),
         };
         let others = single_operations().into_iter().chain(pairs);
         let concerned = others.filter(|one| one.concerns_blocks() && !one.fills_the_pool());
@@ -142,7 +142,7 @@ fn find_whole(name: &str) -> Option<Workload> {
         let ground = grounds.find(|ground| name.starts_with(ground.name()))?;
         logged::on(ground).into_iter().find(is_it)
     };
-    let grown = || logged::grown().into_iter().find(is_it);
+    let grown = || files::grown().into_iter().find(is_it);
     let of_catalog = catalog().iter().find(|workload| is_it(workload));
     of_catalog
         .cloned()

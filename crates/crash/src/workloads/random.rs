@@ -41,10 +41,7 @@ fn history(number: u64) -> Workload {
     }
     let mut steps = history.take();
     let explored = steps.split_off(steps.len() - EXPLORED);
-    let mut workload = Workload::new(&format!("{FAMILY}{number}"), &[], &[]);
-    workload.setup = steps;
-    workload.explored = explored;
-    workload
+    Workload::of_steps(&format!("{FAMILY}{number}"), steps, explored)
 }
 
 /// Steps that a number draws, and what the model makes of them.

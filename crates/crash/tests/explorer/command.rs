@@ -321,3 +321,26 @@ fn a_reader_may_have_enough() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success() && said.is_empty(), "{said}");
 }
+
+#[test]
+fn a_file_of_workloads_is_explored_instead() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let text = "let FILE = create f 644 -\n\
+        workload mine\n  setup FILE\n  crash rename f g 0\n\
+        workload beside\n  setup FILE\n  thread chmod f 600\n  thread rename f g 0\n";
+    std::fs::write(dir.path().join("mine.txt"), text).expect("it is written");
+    let args = ["run", "--workloads", "mine.txt", "--verbose", "--quiet"];
+    let out = run_in(dir.path(), &args).ok().out;
+    let has = |name: &str| out.contains(name);
+    assert!(
+        has("mine") && has("threads/beside") && !has("mkfs"),
+        "{out}"
+    );
+    let replay = ["replay", "--workloads", "mine.txt", "x86:mine@9:"];
+    run_in(dir.path(), &replay).failed(2, &["no such crash at 9"]);
+    let none = run_in(dir.path(), &["run", "--workloads", "mine.txt", "yours"]);
+    none.failed(2, &["no workload has such a name", "see the file"]);
+    std::fs::write(dir.path().join("wrong.txt"), "workload mine\n  crash fly\n").expect("it is");
+    let wrong = run_in(dir.path(), &["run", "--workloads", "wrong.txt"]);
+    wrong.failed(2, &["wrong.txt:2: ", "cannot read"]);
+}

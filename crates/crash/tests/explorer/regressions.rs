@@ -4,7 +4,8 @@
 
 use vellum::MappingKind;
 use vellum_crash::{
-    Bounds, Mode, Options, Progress, ThreadWorkload, Workload, run_these_threads, run_workloads,
+    Bounds, Mode, Options, Progress, ThreadWorkload, Workload, WorkloadFile, run_these_threads,
+    run_workloads,
 };
 use vellum_testing::{own_source, slice};
 
@@ -181,13 +182,18 @@ fn a_power_cut_took_back_what_a_killed_process_had_stored() {
 /// back.
 #[test]
 fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
-    let chmod = of("chmod-truncate", &[FILE], &["open-pool", "truncate f 5000"]);
-    let create = of("create-close", &[FILE], &["open-pool", "close-pool"]);
-    let workloads = [
-        chmod.cut("chmod f 600", "journal/record-durable", true),
-        create.cut("create g 644 -", "create/entry-durable", false),
-    ];
-    explored(Mode::Kill, &workloads);
+    let workloads = WorkloadFile::parse(
+        "here",
+        "workload chmod-truncate
+           setup create f 644 -
+           cut done journal/record-durable: chmod f 600
+           crash open-pool | truncate f 5000
+         workload create-close
+           setup create f 644 -
+           cut undone create/entry-durable: create g 644 -
+           crash open-pool | close-pool",
+    );
+    explored(Mode::Kill, &workloads.expect("two workloads").sequences);
 }
 
 /// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and

@@ -1,7 +1,7 @@
 //! `vellum crash run`, `sum`, `replay` and `list`: what a power cut may leave of every operation.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use vellum_crash::{
-    Budget, MAKINGS, Mode, Part, Progress, ReplayError, Step, Summary, all_thread_workloads,
-    all_workloads, run_all,
+    Budget, MAKINGS, Mode, Options, Part, Progress, ReplayError, Step, Summary, Workload,
+    WorkloadFile, all_thread_workloads, all_workloads, replay_of, run_all, run_file,
 };
 use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, Printing, progress, verdict};
@@ -41,11 +41,15 @@ Examples:
   vellum crash run --all --budget short
   vellum crash run --all --budget 60 --json | jq .totals
   vellum crash run --all --budget long --part 3/8
-  vellum crash run rename --mode x86")]
+  vellum crash run rename --mode x86
+  vellum crash run --workloads mine.txt --budget long")]
 pub(crate) struct Run {
     /// Every workload of the budget
-    #[arg(long, required_unless_present = "names")]
+    #[arg(long, required_unless_present_any = ["names", "workloads"])]
     pub(crate) all: bool,
+    /// Only workloads of this file, instead of those that the program has
+    #[arg(long, value_name = "FILE")]
+    pub(crate) workloads: Option<PathBuf>,
     /// Workloads whose names contain one of these, see `vellum crash list`
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -105,13 +109,17 @@ Exit status:
 
 Examples:
   vellum crash replay x86:rename@57:0x4,2,1
-  vellum crash replay x86:rename@57:0x4,2,1 --image crashed.img && vellum check crashed.img")]
+  vellum crash replay x86:rename@57:0x4,2,1 --image crashed.img && vellum check crashed.img
+  vellum crash replay --workloads mine.txt x86:mine@57:0x4,2,1")]
 pub(crate) struct Replay {
     /// What `vellum crash run` printed
     pub(crate) id: String,
     /// Write what the crash left to this file: a pool to look into
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Option<PathBuf>,
+    /// The identifier is of a workload of this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) workloads: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -165,23 +173,17 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
     }
     options.threads = args.common.threads(options.threads);
     options.part = args.part;
-    let workloads = args.budget.workloads(&options);
-    let mut threads = all_thread_workloads().into_iter();
-    let mut makings = MAKINGS.iter();
-    if workloads.is_empty()
-        && !threads.any(|workload| options.chooses(&workload.name))
-        && !makings.any(|(name, _)| options.chooses(name))
-    {
-        let failure = Failure::usage("no workload has such a name");
-        return Err(failure.advise("see `vellum crash list`"));
-    }
+    let chosen = Chosen::of(args, &options)?;
     let progress = Progress::default();
     let template = "{wide_bar} {pos}/{len} workloads, {msg}";
     let bar = progress::bar(args.common.printing.hides_progress(), template);
     let report = progress::watched(
         &bar,
         |bar| show(bar, &progress),
-        || run_all(&workloads, &options, &progress),
+        || match &chosen {
+            Chosen::File(file) => run_file(file, &options, &progress),
+            Chosen::Budget(workloads) => run_all(workloads, &options, &progress),
+        },
     );
     let summary = report.summary();
     if args.common.verbose && !args.common.printing.json {
@@ -189,6 +191,45 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
         return Ok(exit_status(&summary));
     }
     show_summary(&summary, args.common.printing.json)
+}
+
+/// What is explored.
+enum Chosen {
+    /// What the budget has of what the program has.
+    Budget(Vec<Workload>),
+    /// What a file has.
+    File(WorkloadFile),
+}
+
+impl Chosen {
+    fn of(args: &Run, options: &Options) -> Outcome<Self> {
+        let (chosen, is_any, advice) = if let Some(file) = &args.workloads {
+            let file = read_workloads(file)?;
+            let mut names = file.sequences.iter().map(|workload| &workload.name);
+            let mut of_threads = file.threads.iter().map(|workload| &workload.name);
+            let is_any = names.any(|name| options.chooses(name))
+                || of_threads.any(|name| options.chooses(name));
+            (Self::File(file), is_any, "see the file")
+        } else {
+            let workloads = args.budget.workloads(options);
+            let mut threads = all_thread_workloads().into_iter();
+            let mut makings = MAKINGS.iter();
+            let is_any = !workloads.is_empty()
+                || threads.any(|workload| options.chooses(&workload.name))
+                || makings.any(|(name, _)| options.chooses(name));
+            (Self::Budget(workloads), is_any, "see `vellum crash list`")
+        };
+        if is_any {
+            return Ok(chosen);
+        }
+        Err(Failure::usage("no workload has such a name").advise(advice))
+    }
+}
+
+fn read_workloads(file: &Path) -> Outcome<WorkloadFile> {
+    let text = std::fs::read_to_string(file).map_err(|e| Failure::io(file.display(), &e))?;
+    let parsed = WorkloadFile::parse(&file.display().to_string(), &text);
+    parsed.map_err(|error| Failure::usage(error.to_string()))
 }
 
 pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {
@@ -249,7 +290,11 @@ fn show(bar: &ProgressBar, progress: &Progress) {
 }
 
 pub(crate) fn replay(args: &Replay) -> Outcome<ExitCode> {
-    let replay = vellum_crash::replay(&args.id).map_err(|error| match error {
+    let replay = match &args.workloads {
+        Some(file) => replay_of(&read_workloads(file)?, &args.id),
+        None => vellum_crash::replay(&args.id),
+    };
+    let replay = replay.map_err(|error| match error {
         ReplayError::Record(_) | ReplayError::Making(_) => Failure::new(error.to_string()),
         _ => Failure::usage(error.to_string()),
     })?;
