@@ -12,13 +12,13 @@ work_from() {
     local round="$1"
     while true; do
         content "$round" >/tmp/file
-        vellum put --media dax /tmp/file "$POOL:/file$round" || fail "put $round"
-        vellum put --media dax /tmp/file "$POOL:/last" || fail "put last $round"
-        vellum import --media dax -q /tree "$POOL:/tree$((round % 3))" --overwrite || fail "import $round"
+        vellum put --medium pmem /tmp/file "$POOL:/file$round" || fail "put $round"
+        vellum put --medium pmem /tmp/file "$POOL:/last" || fail "put last $round"
+        vellum import --medium pmem -q /tree "$POOL:/tree$((round % 3))" --overwrite || fail "import $round"
         echo "DONE $round"
         round=$((round + 1))
         # Every second file goes two rounds later.
-        [ $((round % 2)) = 0 ] || [ "$round" -lt 4 ] || vellum rm --media dax "$POOL:/file$((round - 3))" || fail "rm $round"
+        [ $((round % 2)) = 0 ] || [ "$round" -lt 4 ] || vellum rm --medium pmem "$POOL:/file$((round - 3))" || fail "rm $round"
     done
 }
 
@@ -27,9 +27,9 @@ verify() {
     local round=1
     vellum check -q "$POOL" || fail "check says $?"
     echo "check: no damage"
-    vellum info --media dax "$POOL" | grep -qi dax || fail "not dax after the crash"
+    vellum info --medium pmem "$POOL" | grep -qi dax || fail "not dax after the crash"
     while [ "$round" -le "$1" ]; do
-        if vellum get --media dax "$POOL:/file$round" - >/tmp/got 2>/tmp/error; then
+        if vellum get --medium pmem "$POOL:/file$round" - >/tmp/got 2>/tmp/error; then
             content "$round" | cmp -s - /tmp/got || fail "file $round has other bytes"
             # Removed before a later round was done.
             [ $((round % 2)) = 1 ] || [ $((round + 2)) -ge "$1" ] || fail "file $round is back"
@@ -38,11 +38,11 @@ verify() {
         fi
         round=$((round + 1))
     done
-    vellum get --media dax "$POOL:/last" /tmp/got || fail "the last file"
+    vellum get --medium pmem "$POOL:/last" /tmp/got || fail "the last file"
     content "$1" | cmp -s - /tmp/got || content "$(($1 + 1))" | cmp -s - /tmp/got || fail "the last file is of no round"
     [ "$1" -lt 3 ] || {
         rm -rf /tmp/out
-        vellum export --media dax -q "$POOL:/tree$((($1 - 1) % 3))" /tmp/out || fail "export"
+        vellum export --medium pmem -q "$POOL:/tree$((($1 - 1) % 3))" /tmp/out || fail "export"
         diff -r /tree /tmp/out >/dev/null || fail "the tree that came out is another"
     }
     vellum check -q "$POOL" || fail "check after use says $?"

@@ -65,7 +65,7 @@ case "$(value kind)" in
     split)
         await_block /dev/pmem0
         mount -t ext4 -o dax /dev/pmem0 /mnt || fail "no mount with dax"
-        PLACE="--media dax --data /dev/vda"
+        PLACE="--medium pmem --data /dev/vda"
         ;;
 esac
 known="$(value done)"

@@ -71,7 +71,7 @@ use() {
 
 if [[ "$(stat --file-system --format=%T "$WORK")" == tmpfs ]]; then
     say "no ordinary file: $WORK is in memory"
-    make_pool() { vellum mkfs "$POOL" --media logged --size "$1" --quiet; }
+    make_pool() { vellum mkfs "$POOL" --medium disk --size "$1" --quiet; }
 fi
 begin_killing 32M
 use

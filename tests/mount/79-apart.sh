@@ -72,7 +72,7 @@ if grep -qa '^123456$' "$POOL"; then die "data are in the pool's file"; fi
 
 refused 'has the data of a pool already' mkfs "$WORK/other" --data "$DATA"
 [[ ! -e "$WORK/other" ]] || die "half a pool is left"
-refused 'only a pool with a log' mkfs "$WORK/other" --media file --data "$WORK/more" --data-size 16M
+refused 'only a pool with a log' mkfs "$WORK/other" --durability none --data "$WORK/more" --data-size 16M
 refused 'how large' mkfs "$WORK/other" --data "$WORK/more"
 vellum mkfs "$WORK/other" --data "$WORK/more" --data-size 16M --quiet
 before="$(sha256sum "$POOL" "$WORK/more")"

@@ -40,17 +40,17 @@ read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashf
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
-# kinds_of OPTION: what mkfs takes for it.
+# kinds_of KEY: what `mkfs -O` takes for it.
 kinds_of() {
-    vellum mkfs "$1" '?' pool 2>&1 | sed -n 's/^ *\[possible values: \(.*\)\]$/\1/p' | tr -d ','
+    vellum mkfs -O help | sed -n "s/^  $1=//p" | tr '|' ' '
 }
 
 # The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
 # medium that it can have. There are no more namespaces than media.
 covering_combinations() {
     local namespaces mappings i j medium
-    read -r -a namespaces <<<"$(kinds_of --namespace)"
-    read -r -a mappings <<<"$(kinds_of --mapping)"
+    read -r -a namespaces <<<"$(kinds_of namespace)"
+    read -r -a mappings <<<"$(kinds_of mapping)"
     [[ ${#namespaces[@]} -gt 0 && ${#mappings[@]} -gt 0 ]] || return 1
     for i in "${!MEDIA[@]}"; do
         for j in "${!mappings[@]}"; do
@@ -143,8 +143,8 @@ git() { within "$GIT_SECONDS" git "$@"; }
 # draws one, or else the test's.
 choose_pool() {
     local mappings namespaces
-    read -r -a mappings <<<"$(kinds_of --mapping)"
-    read -r -a namespaces <<<"$(kinds_of --namespace)"
+    read -r -a mappings <<<"$(kinds_of mapping)"
+    read -r -a namespaces <<<"$(kinds_of namespace)"
     MAPPING="${VELLUM_MAPPING:-$MAPPING}"
     [[ "$MAPPING" != any ]] || MAPPING="${mappings[RANDOM % ${#mappings[@]}]}"
     NAMESPACE="${VELLUM_NAMESPACE:-$NAMESPACE}"
@@ -156,22 +156,22 @@ make_pool() {
     choose_pool
     [[ "$MEDIUM" != grown || "$GROWING" == *" $MAPPING "* ]] || MEDIUM=apart
     say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
-    local media=(--media auto --size "$1") bytes
+    local media=(--size "$1") bytes
     case "$MEDIUM" in
-        file) media=(--media file --size "$1") ;;
-        logged | uncached) media=(--media logged --size "$1") ;;
+        file) media=(--medium disk --durability none --size "$1") ;;
+        logged | uncached) media=(--medium disk --size "$1") ;;
         apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
         grown)
             bytes="$(numfmt --from=iec "$1")"
-            media=(--data "$WORK/data.img" --data-size "$((bytes / 64))" --metadata "$((bytes / 64))")
+            media=(--data "$WORK/data.img" --data-size "$((bytes / 64))" -O metadata="$((bytes / 64))")
             ;;
         split)
             media=(--data "$WORK/data.img" --data-size "$1")
             # Without memory a log has to do.
-            [[ "$(stat --file-system --format=%T "$WORK")" != tmpfs ]] || media+=(--media memory)
+            [[ "$(stat --file-system --format=%T "$WORK")" != tmpfs ]] || media+=(--medium memory)
             ;;
     esac
-    vellum mkfs "$POOL" --mapping "$MAPPING" --namespace "$NAMESPACE" "${media[@]}" --quiet
+    vellum mkfs "$POOL" -O mapping="$MAPPING",namespace="$NAMESPACE" "${media[@]}" --quiet
     [[ "$MEDIUM" != grown ]] || vellum data add "$POOL" "$WORK/more.img" --size "$((bytes / 64 * 63))" --quiet
 }
 

@@ -12,9 +12,10 @@ use crate::carry::{Attach, Flush};
 use crate::data::DataMedia;
 use crate::fs::FileSystems;
 use crate::images::Prune;
+use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
 use crate::place::Place;
-use crate::units::{parse_score, parse_size};
+use crate::units::{Identity, parse_size, parse_uuid};
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -151,22 +152,27 @@ pub(crate) struct Further {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// What to take the medium for.
+/// What a pool lies on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Media {
-    /// What it turns out to be: persistent memory, memory, or else a file, in which mkfs makes a
-    /// pool with a log
+pub(crate) enum Medium {
+    /// What it turns out to be: persistent memory, memory, or else a disk
     #[default]
     Auto,
-    /// Persistent memory, or fail
-    Dax,
-    /// A file through the page cache, without a promise of order for power cuts
-    File,
+    /// Persistent memory (DAX), or fail
+    Pmem,
+    /// An ordinary file or a block device
+    Disk,
     /// Memory that need not survive a reboot
     Memory,
-    /// A file or block device that survives power cuts: metadata in memory, made durable by a log
-    /// (mkfs only; later the pool says it)
-    Logged,
+}
+
+/// What a power cut leaves of a pool on a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskDurability {
+    /// All that was done before a sync: metadata are in memory, made durable by a log
+    Log,
+    /// No promise: metadata go through the page cache, which writes back in any order
+    None,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -224,9 +230,9 @@ impl From<Mapping> for MappingKind {
 /// How to open the pool.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Opening {
-    /// What to take the medium for
+    /// What to take the pool's medium for
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) media: Media,
+    pub(crate) medium: Medium,
     /// The file or device with the data, of a pool that has them apart, if they are not where they
     /// were last; once for each
     #[arg(long, value_name = "FILE")]
@@ -241,62 +247,45 @@ pub(crate) struct Making {
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
     /// The data are to lie on another file or device. Metadata and their log stay in the pool
-    /// (--media logged), or metadata and versions of them in persistent memory (--media dax; to try
-    /// it, --media memory)
+    /// (--medium disk), or metadata and undo records of them in persistent memory (--medium pmem;
+    /// to try it, --medium memory)
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
     /// Bytes of that file; a device is taken whole without it
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "data")]
     pub(crate) data_size: Option<u64>,
-    /// Reserve no room on the data medium for a copy of metadata that lie in memory: `vellum flush`
-    /// cannot make the medium one that has everything
-    #[arg(long, requires = "data")]
-    pub(crate) no_copy: bool,
-    /// How names are kept
+    /// What it is to lie on
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) namespace: Namespace,
-    /// How file blocks are found [default: hashfs; with a log, or --data, extent, unless
-    /// --run-blocks or --span-lines is given]
+    pub(crate) medium: Medium,
+    /// On a disk, what a power cut leaves [default: log]
     #[arg(long, value_enum)]
-    pub(crate) mapping: Option<Mapping>,
-    /// Consecutive blocks of a file that hashfs places together, 1 or 8 [default: 8]
-    #[arg(long, value_name = "N")]
-    pub(crate) run_blocks: Option<u32>,
-    /// Lines of the table, side by side, on which hashfs looks for consecutive runs of a file: 1,
-    /// 2, 4 and so on up to 256 [default: 16; with --run-blocks 1: 1]
-    #[arg(long, value_name = "N")]
-    pub(crate) span_lines: Option<u16>,
-    /// Fragment files on purpose: the share of blocks, 0 to 1, that may follow their predecessors
-    #[arg(long, value_name = "SCORE", value_parser = parse_score, default_value = "1")]
-    pub(crate) layout_score: u16,
-    /// What to take the medium for [auto with --data: logged]
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) media: Media,
+    pub(crate) durability: Option<DiskDurability>,
     /// A name for people, at most 64 bytes
-    #[arg(long, default_value = "")]
+    #[arg(long, short = 'L', default_value = "")]
     pub(crate) label: String,
-    /// Bytes for names and inodes [default: a sixteenth of the pool; with a log, or --data, a 64th
-    /// of the data]
-    #[arg(long, value_parser = parse_size, value_name = "SIZE")]
-    pub(crate) metadata: Option<u64>,
-    /// Operations that can be under way at once, 2 to 1024 [default: by size]
-    #[arg(long, value_name = "N")]
-    pub(crate) thread_slots: Option<u32>,
+    /// Its identity, which no other pool may have, or `random`
+    #[arg(long, short = 'U', value_parser = parse_uuid, default_value = "random")]
+    pub(crate) uuid: Identity,
+    /// What only experts set, separated by commas; `-O help` lists the keys
+    #[arg(short = 'O', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = Setting::parse)]
+    pub(crate) settings: Vec<Setting>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vellum mkfs pool.img --size 4G
-  vellum mkfs pool.img --size 4G --media file
+  vellum mkfs pool.img --size 4G -L build-cache
+  vellum mkfs pool.img --size 4G --durability none
   vellum mkfs pool.img --data /dev/sdb1
   vellum mkfs pool.img --data data.img --data-size 100G
-  vellum mkfs /mnt/pmem/pool --media dax --data /dev/sdb1
-  vellum mkfs /mnt/pmem/pool --size 64G --media dax --label build-cache
+  vellum mkfs /mnt/pmem/pool --medium pmem --data /dev/sdb1
+  vellum mkfs /mnt/pmem/pool --size 64G --medium pmem -O mapping=extent,metadata=8G
   vellum mkfs /dev/dax0.0")]
 pub(crate) struct Mkfs {
     /// The pool: a new file, or a device
-    pub(crate) pool: PathBuf,
+    #[arg(required_unless_present = "settings")]
+    pub(crate) pool: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) making: Making,
     /// Overwrite what is there, a pool or anything else
@@ -331,9 +320,9 @@ pub(crate) struct Umount {
     /// Seconds to wait until the pool is closed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) timeout: u64,
-    /// What to take the medium for, with --flush
+    /// What to take the pool's medium for, with --flush
     #[arg(long, value_enum, default_value_t, requires = "flush")]
-    pub(crate) media: Media,
+    pub(crate) medium: Medium,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use vellum::{AttachOptions, Carried, MediumError, Pool};
 use vellum_terminal::output::{print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing};
 
-use crate::args::{Media, Opening};
+use crate::args::{Medium, Opening};
 use crate::check;
 use crate::place;
 use crate::units::size;
@@ -52,9 +52,9 @@ pub(crate) struct Attach {
     /// The file or device with the data
     #[arg(long, value_name = "FILE")]
     pub(crate) data: PathBuf,
-    /// What to take the pool's medium for: dax, or, to try it, memory
+    /// What the pool is to lie on: persistent memory, or, to try it, memory
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) media: Media,
+    pub(crate) medium: Medium,
     /// Overwrite what is there, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
@@ -155,7 +155,7 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
     place::refuse_part(&args.pool)?;
     let options = AttachOptions {
         data: args.data.clone(),
-        media: args.media.into(),
+        media: args.medium.into(),
         overwrite: args.force,
     };
     let hidden = args.printing.hides_progress();

@@ -83,7 +83,7 @@ fn refused(args: &Convert, error: &ConvertError) -> Failure {
     let pool = args.pool.display();
     match error {
         ConvertError::NoRoom { .. } => failure.advise(format!(
-            "nothing was changed; remove files, or export {pool}:/ and import it into a pool with more --metadata"
+            "nothing was changed; remove files, or export {pool}:/ and import it into a pool with more -O metadata=SIZE"
         )),
         ConvertError::Unsound { .. } => {
             failure.advise(format!("nothing was changed; `vellum repair {pool}` mends damage"))

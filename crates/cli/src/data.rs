@@ -34,7 +34,7 @@ pub(crate) struct Add {
     /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
     /// The file, which is made, or the block device
-    pub(crate) medium: PathBuf,
+    pub(crate) device: PathBuf,
     /// Bytes of the file, with K, M, G or T (binary); a device is taken whole without it
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
@@ -75,20 +75,20 @@ pub(crate) fn run(what: &DataMedia) -> Outcome {
 fn add(args: &Add) -> Outcome {
     let (pool, asked) = (args.pool.display(), (args.size, args.force));
     let hint = |medium: &Path| format!("vellum data add {pool} {} --size 100G", medium.display());
-    let data = mkfs::apart(&PoolPath::of(&args.pool).pool, &args.medium, asked, hint)?;
+    let data = mkfs::apart(&PoolPath::of(&args.pool).pool, &args.device, asked, hint)?;
     let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
     let added = added.map_err(|error| place::refused(&args.pool, &error))?;
     let data_bytes = added.blocks * 4096;
     if args.printing.json {
         return print_json(&Added {
             pool: args.pool.display().to_string(),
-            medium: args.medium.clone(),
+            medium: args.device.clone(),
             id: uuid_text(&added.id),
             data_bytes,
         });
     }
     if args.printing.has_summary() {
-        let medium = args.medium.display();
+        let medium = args.device.display();
         say!("{pool}: {} more for data, in {medium}", size(data_bytes));
     }
     Ok(())

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::media::MediaError;
 use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
-use vellum_terminal::output::{print_json, say};
+use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, plain};
 
 use crate::args::{Making, Opening};
@@ -221,6 +221,9 @@ pub(crate) fn told(line: &Line) -> String {
 
 /// Makes a file system.
 fn add(args: &Add) -> Outcome {
+    if args.making.asks_for_keys() {
+        return print(mkfs::tuning::help());
+    }
     // Whether there is a pool at all is said before anything is asked.
     found(&args.pool)?;
     let making = &args.making;

@@ -1,5 +1,7 @@
 //! `vellum mkfs`.
 
+pub(crate) mod tuning;
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
@@ -7,13 +9,15 @@ use std::path::Path;
 
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
-use vellum_terminal::output::{print_json, say};
+use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing};
 
-use crate::args::{Making, Mapping, Media, Mkfs};
+use crate::args::{DiskDurability, Making, Mapping, Medium, Mkfs};
 use crate::images;
 use crate::info::{self, Information};
 use crate::place;
+use crate::units::Identity;
+use tuning::{Setting, Tuning};
 
 /// Bytes at the start of a device that tell whether something is on it.
 const HEAD_BYTES: usize = 8192;
@@ -28,11 +32,17 @@ enum Present {
 
 /// Makes a pool.
 pub(crate) fn run(args: &Mkfs) -> Outcome {
-    let pool = args.pool.display();
     let making = &args.making;
-    place::refuse_part(&args.pool)?;
-    let plan = Plan::of(making, &args.pool, args.force)?;
-    let present = admit(&args.pool, args.force)?;
+    if making.asks_for_keys() {
+        return print(tuning::help());
+    }
+    let Some(path) = &args.pool else {
+        return Err(Failure::usage("no pool is named"));
+    };
+    let pool = path.display();
+    place::refuse_part(path)?;
+    let plan = Plan::of(making, path, args.force)?;
+    let present = admit(path, args.force)?;
     let size_bytes = match (making.size, &present) {
         (Some(size), _) => size,
         (None, _) if making.data.is_some() => 0,
@@ -47,17 +57,17 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         overwrite: !matches!(present, Present::Nothing),
         ..plan.options(making, size_bytes)
     };
-    let made = Pool::create(&args.pool, &options).map_err(|error| {
+    let made = Pool::create(path, &options).map_err(|error| {
         // A file that was not there is ours and useless; whether it goes cannot change the answer.
         if matches!(present, Present::Nothing) {
-            let _ = std::fs::remove_file(&args.pool);
+            let _ = std::fs::remove_file(path);
         }
         plan.forget_data();
-        plan.refused(&args.pool, &error)
+        plan.refused(path, &error)
     })?;
     // Of the pool that was there, too.
     images::sweep();
-    tell(made, &args.pool, making, args.printing)
+    tell(made, path, making, args.printing)
 }
 
 /// Closes what was made, and says what it is, as JSON or not at all.
@@ -73,9 +83,32 @@ pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing)
     Ok(())
 }
 
+impl Making {
+    /// Whether the keys of `-O` are to be listed, and nothing is to be made.
+    pub(crate) fn asks_for_keys(&self) -> bool {
+        self.settings.contains(&Setting::Help)
+    }
+
+    /// What the pool is to lie on, for the engine.
+    fn choice(&self) -> Outcome<MediaChoice> {
+        Ok(match (self.medium, self.durability) {
+            (Medium::Auto, None) => MediaChoice::Auto,
+            (Medium::Auto | Medium::Disk, Some(DiskDurability::None)) => MediaChoice::File,
+            (Medium::Auto, Some(DiskDurability::Log)) | (Medium::Disk, _) => MediaChoice::Logged,
+            (Medium::Pmem, None) => MediaChoice::Dax,
+            (Medium::Memory, None) => MediaChoice::Memory,
+            (Medium::Pmem | Medium::Memory, Some(_)) => {
+                return Err(Failure::usage("--durability is for pools on a disk")
+                    .advise("leave it out, or say --medium disk"));
+            }
+        })
+    }
+}
+
 /// How a pool, or a file system of one, is to be made.
 pub(crate) struct Plan {
     media: MediaChoice,
+    tuning: Tuning,
     data: Option<DataOptions>,
 }
 
@@ -83,6 +116,10 @@ impl Plan {
     /// What was asked for, of something in the file or device `pool`.
     pub(crate) fn of(making: &Making, pool: &Path, force: bool) -> Outcome<Self> {
         let media = media(making, pool)?;
+        let tuning = Tuning::of(&making.settings)?;
+        if tuning.has_no_replica && making.data.is_none() {
+            return Err(Failure::usage("-O replica=off is for pools with --data"));
+        }
         if making.label.len() > 64 {
             return Err(Failure::usage("a label has at most 64 bytes"));
         }
@@ -91,26 +128,51 @@ impl Plan {
         let data = data.map(|data| apart(pool, data, (making.data_size, force), hint));
         Ok(Self {
             media,
+            tuning,
             data: data.transpose()?,
         })
     }
 
     /// For the engine.
     pub(crate) fn options(&self, making: &Making, size_bytes: u64) -> CreateOptions {
+        let tuning = &self.tuning;
         CreateOptions {
             label: making.label.clone(),
-            metadata_bytes: making.metadata,
-            thread_slots: making.thread_slots,
-            namespace: making.namespace.into(),
-            mapping: mapping(making, self.media).into(),
-            run_blocks: making.run_blocks,
-            span_lines: making.span_lines,
-            fragmentation: 1000 - making.layout_score,
+            uuid: match making.uuid {
+                Identity::Random => None,
+                Identity::Given(uuid) => Some(uuid),
+            },
+            hash_seed: tuning.hash_seed,
+            metadata_bytes: tuning.metadata,
+            thread_slots: tuning.thread_slots,
+            namespace: tuning.namespace.into(),
+            mapping: self.mapping().into(),
+            run_blocks: tuning.run_blocks,
+            span_lines: tuning.span_lines,
+            fragmentation: tuning.fragmentation,
             media: self.media,
             data: self.data.clone(),
-            carries: !making.no_copy,
+            carries: !tuning.has_no_replica,
             ..CreateOptions::new(size_bytes)
         }
+    }
+
+    /// Tables take memory on a logged pool, and room for undo records where data lie apart; trees
+    /// none. Who says how hashfs is to place blocks means hashfs.
+    fn mapping(&self) -> Mapping {
+        let Tuning {
+            run_blocks,
+            span_lines,
+            mapping,
+            ..
+        } = self.tuning;
+        let usual = match (run_blocks, span_lines) {
+            (None, None) if self.data.is_some() || self.media == MediaChoice::Logged => {
+                Mapping::Extent
+            }
+            _ => Mapping::default(),
+        };
+        mapping.unwrap_or(usual)
     }
 
     /// Removes the data medium of what was not made, if that was not there before.
@@ -130,7 +192,7 @@ impl Plan {
         );
         match self.media {
             MediaChoice::Logged if is_full => failure.advise(
-                "their log takes as much again: ask for a larger --size, for less --metadata, or for a pool without a log, --media file",
+                "their log takes as much again: ask for a larger --size, for less -O metadata=SIZE, or for a pool without a log, --durability none",
             ),
             _ => failure,
         }
@@ -140,11 +202,11 @@ impl Plan {
 /// What the pool is to lie on.
 fn media(making: &Making, pool: &Path) -> Outcome<MediaChoice> {
     let has_data_apart = making.data.is_some();
-    match media_of_new_pool(pool, making.media.into(), has_data_apart) {
+    match media_of_new_pool(pool, making.choice()?, has_data_apart) {
         MediaChoice::File if has_data_apart => Err(Failure::usage(
             "only a pool with a log, or in memory, can have its data on another file or device",
         )
-        .advise("say --media logged, or leave it out; or --media dax on persistent memory")),
+        .advise("leave out --durability none; or say --medium pmem on persistent memory")),
         media => Ok(media),
     }
 }
@@ -193,18 +255,6 @@ fn admit(path: &Path, force: bool) -> Outcome<Present> {
         refuse_to_overwrite(path, &present)?;
     }
     Ok(present)
-}
-
-/// Tables take memory on a logged pool, and room for versions where data lie apart; trees none. Who
-/// says how hashfs is to place blocks means hashfs.
-fn mapping(making: &Making, media: MediaChoice) -> Mapping {
-    let places = making.run_blocks.is_some() || making.span_lines.is_some();
-    let usual = match media {
-        _ if making.data.is_some() && !places => Mapping::Extent,
-        MediaChoice::Logged if !places => Mapping::Extent,
-        _ => Mapping::default(),
-    };
-    making.mapping.unwrap_or(usual)
 }
 
 fn look(path: &Path) -> io::Result<Present> {
@@ -306,8 +356,8 @@ fn summary(making: &Making, information: &Information) {
         space.files_free,
         larger_files(pool.metadata_bytes, space.files_free, &pool.mapping)
     );
-    let picked = match (making.media, &making.data, media.kind.as_str()) {
-        (Media::Auto, None, "logged") => {
+    let picked = match (making.medium, &making.data, media.kind.as_str()) {
+        (Medium::Auto, None, "logged") => {
             let is_device = pool
                 .path
                 .metadata()
@@ -317,7 +367,7 @@ fn summary(making: &Making, information: &Information) {
             } else {
                 "an ordinary file"
             };
-            format!(": {what}, with a log (--media file: without)")
+            format!(": {what}, with a log (--durability none: without)")
         }
         _ => String::new(),
     };

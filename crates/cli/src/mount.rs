@@ -13,7 +13,7 @@ use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -39,6 +39,18 @@ const AUTO_UNMOUNT: &str = "auto_unmount";
 /// The option that says how often a pool commits, before its seconds.
 const COMMIT: &str = "commit=";
 
+/// What is durable when an operation of a mount returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Returning {
+    /// What was synced
+    #[default]
+    Async,
+    /// What was synced, and what was created, linked, removed or renamed
+    Dirsync,
+    /// Every change
+    Sync,
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command returns once the directory can be used; the mount goes on in the background. SIGTERM \
@@ -55,8 +67,8 @@ have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so on) is 
 dirsync what is created, linked, removed or renamed is durable when the call returns, with sync \
 every change, on all media that can promise it; with async, the default, see `vellum info`. \
 sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
-directory in it, do. direct, nobarrier and commit=SECONDS are what --direct, --no-barrier and \
---commit-every SECONDS are. Set-id bits and device files do not count unless asked for. The kernel \
+directory in it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync are what \
+--direct, --no-barrier, --commit-every SECONDS and --durability are. Set-id bits and device files do not count unless asked for. The kernel \
 always checks permission bits; root's mounts are open to everybody whom these let in, other users' \
 to themselves unless allow_other.
 
@@ -123,6 +135,9 @@ pub(crate) struct Mount {
     /// flushes
     #[arg(long)]
     pub(crate) no_barrier: bool,
+    /// What is durable when an operation returns (-o async, dirsync, sync)
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) durability: Returning,
     #[command(flatten)]
     pub(crate) opening: Opening,
     /// Pass over options for -o that are not known, as mount(8) -s
@@ -278,7 +293,11 @@ fn durability(args: &Mount) -> Durability {
         "sync" => Some(Durability::Sync),
         _ => None,
     });
-    said.unwrap_or_default()
+    said.unwrap_or(match args.durability {
+        Returning::Async => Durability::Async,
+        Returning::Dirsync => Durability::Dirsync,
+        Returning::Sync => Durability::Sync,
+    })
 }
 
 /// Whether commits have devices flush their caches.

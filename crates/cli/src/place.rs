@@ -17,7 +17,7 @@ use vellum::{
 use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, plain, status};
 
-use crate::args::{Media, Opening};
+use crate::args::{Medium, Opening};
 use crate::killed;
 use crate::served;
 use crate::units::size;
@@ -95,21 +95,21 @@ impl Opening {
     pub(crate) fn options(&self, read_only: bool) -> PoolOptions {
         PoolOptions {
             read_only,
-            media: self.media.into(),
+            media: self.medium.into(),
             data: self.data.clone(),
             ..PoolOptions::default()
         }
     }
 }
 
-impl From<Media> for MediaChoice {
-    fn from(media: Media) -> Self {
-        match media {
-            Media::Auto => Self::Auto,
-            Media::Dax => Self::Dax,
-            Media::File => Self::File,
-            Media::Memory => Self::Memory,
-            Media::Logged => Self::Logged,
+impl From<Medium> for MediaChoice {
+    /// Of a pool that is there: whether it has a log it knows itself.
+    fn from(medium: Medium) -> Self {
+        match medium {
+            Medium::Auto => Self::Auto,
+            Medium::Pmem => Self::Dax,
+            Medium::Disk => Self::File,
+            Medium::Memory => Self::Memory,
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPoo
     killed::settle(pool, opening, false)?;
     let mode = OpenMode {
         read_only: false,
-        media: opening.media.into(),
+        media: opening.medium.into(),
         populate: false,
     };
     open_bytes(pool, mode, &opening.data).map_err(|error| refused(pool, &error))
@@ -151,7 +151,7 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
 
 /// What whoever has no persistent memory may do for all that.
 pub(crate) const TRY_IN_MEMORY: &str =
-    "only to try it, where a power cut may cost everything: --media memory";
+    "only to try it, where a power cut may cost everything: --medium memory";
 
 /// Why a pool could not be opened, and what to do.
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {

@@ -15,23 +15,38 @@ const VALUE: &str = "{}";
 
 /// An option that is spelled differently now.
 struct Former {
-    /// The command that has it; empty: every command.
-    command: &'static str,
+    /// The commands that have it; none: every command.
+    commands: &'static [&'static str],
     /// The option, with `=` and a value if it stands for this value alone.
     old: &'static str,
     /// The words of today; the option has a value if one of them is [`VALUE`].
     new: &'static str,
 }
 
-const fn former(command: &'static str, old: &'static str, new: &'static str) -> Former {
-    Former { command, old, new }
+const fn former(commands: &'static [&'static str], old: &'static str, new: &'static str) -> Former {
+    Former { commands, old, new }
 }
+
+/// Commands that make a pool, or a file system of one.
+const MAKING: &[&str] = &["mkfs", "fs add"];
 
 /// The first that fits counts.
 const OPTIONS: &[Former] = &[
-    former("repair", "--last-epoch", "--discard-image"),
-    former("mount", "--last-epoch", "--discard-image"),
-    former("repair", "--accept-data", "--force-data-device"),
+    former(&["repair", "mount"], "--last-epoch", "--discard-image"),
+    former(&["repair"], "--accept-data", "--force-data-device"),
+    former(MAKING, "--media=file", "--medium disk --durability none"),
+    former(&[], "--media=dax", "--medium pmem"),
+    former(&[], "--media=file", "--medium disk"),
+    former(&[], "--media=logged", "--medium disk"),
+    former(&[], "--media", "--medium {}"),
+    former(MAKING, "--namespace", "-O namespace={}"),
+    former(MAKING, "--mapping", "-O mapping={}"),
+    former(MAKING, "--run-blocks", "-O run-blocks={}"),
+    former(MAKING, "--span-lines", "-O span-lines={}"),
+    former(MAKING, "--layout-score", "-O layout-score={}"),
+    former(MAKING, "--metadata", "-O metadata={}"),
+    former(MAKING, "--thread-slots", "-O thread-slots={}"),
+    former(MAKING, "--no-copy", "-O replica=off"),
 ];
 
 /// Commands that are spelled differently now.
@@ -187,7 +202,7 @@ impl Reader<'_> {
         let next = || self.rest.front().and_then(|word| word.to_str());
         let given = value.or_else(next).unwrap_or_default().to_owned();
         let fits = |of: &&Former| {
-            let is_of = of.command.is_empty() || of.command == self.name;
+            let is_of = of.commands.is_empty() || of.commands.contains(&self.name.as_str());
             is_of
                 && match of.old.split_once('=') {
                     Some((old, only)) => old == option && only == given,
@@ -252,6 +267,31 @@ mod tests {
             "repair --accept-data p -y",
             "repair --force-data-device p -y",
         ),
+        (
+            "mkfs p --media file",
+            "mkfs p --medium disk --durability none",
+        ),
+        (
+            "fs add p n --media=file",
+            "fs add p n --medium disk --durability none",
+        ),
+        ("info p --media file", "info p --medium disk"),
+        ("info p --media dax", "info p --medium pmem"),
+        ("mkfs p --media logged", "mkfs p --medium disk"),
+        ("ls p:/ --media=memory", "ls p:/ --medium memory"),
+        ("info p --media memory", "info p --medium memory"),
+        ("mkfs p --namespace tree", "mkfs p -O namespace=tree"),
+        ("fs add p n --mapping=radix", "fs add p n -O mapping=radix"),
+        ("mkfs --mapping radix p", "mkfs -O mapping=radix p"),
+        ("mkfs p --run-blocks 1", "mkfs p -O run-blocks=1"),
+        ("mkfs p --span-lines 2", "mkfs p -O span-lines=2"),
+        ("mkfs p --layout-score 0.5", "mkfs p -O layout-score=0.5"),
+        ("mkfs p --metadata 1G", "mkfs p -O metadata=1G"),
+        ("mkfs p --thread-slots 4", "mkfs p -O thread-slots=4"),
+        (
+            "mkfs p --data d --no-copy",
+            "mkfs p --data d -O replica=off",
+        ),
         ("inspect p areas", "inspect areas p"),
         (
             "inspect --data areas p areas --json",
@@ -277,16 +317,19 @@ mod tests {
 
     #[test]
     fn each_former_spelling_has_a_line_and_is_in_no_help() {
-        for Former { command, old, .. } in OPTIONS {
+        for Former { commands, old, .. } in OPTIONS {
             let (option, only) = old.split_once('=').unwrap_or((old, ""));
             let has = |line: &str| {
                 let words: Vec<&str> = line.split(' ').collect();
                 let is_it =
                     |pair: &[&str]| pair[0] == option && (only.is_empty() || pair[1] == only);
-                line.starts_with(command)
+                (commands.is_empty() || commands.iter().any(|command| line.starts_with(command)))
                     && (words.windows(2).any(is_it) || only.is_empty() && line.ends_with(option))
             };
-            assert!(LINES.iter().any(|(line, _)| has(line)), "{command} {old}");
+            assert!(
+                LINES.iter().any(|(line, _)| has(line)),
+                "{commands:?} {old}"
+            );
         }
         for (old, _) in COMMANDS {
             assert!(LINES.iter().any(|(line, _)| line.starts_with(old)), "{old}");

@@ -185,7 +185,7 @@ impl Umount {
     /// How the pool is opened to be flushed.
     fn opening(&self) -> Opening {
         Opening {
-            media: self.media,
+            medium: self.medium,
             data: Vec::new(),
         }
     }

@@ -41,6 +41,36 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| wrong())
 }
 
+/// The identity of a new pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// One that is drawn.
+    Random,
+    /// This one.
+    Given([u8; 16]),
+}
+
+/// Reads `random`, or a UUID in the form that [`vellum::uuid_text`] writes.
+pub(crate) fn parse_uuid(text: &str) -> Result<Identity, String> {
+    if text == "random" {
+        return Ok(Identity::Random);
+    }
+    let digits: String = text.split('-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok();
+    let bytes = number
+        .map(u128::to_be_bytes)
+        .filter(|&bytes| bytes != [0; 16]);
+    match bytes {
+        Some(bytes) if vellum::uuid_text(&bytes) == text.to_ascii_lowercase() => {
+            Ok(Identity::Given(bytes))
+        }
+        _ => Err(format!(
+            "`{text}` is no identity: write `random`, or a UUID such as \
+             5b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b11"
+        )),
+    }
+}
+
 /// Writes bytes with a binary unit: `4.0 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -111,6 +141,25 @@ mod tests {
         }
         for text in ["", "G", "4X", "-1", "4.x", "1..5G", "99999999999P", "1.1.1"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn identities_are_read_as_they_are_written() {
+        let text = "5b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b11";
+        let Ok(Identity::Given(bytes)) = parse_uuid(&text.to_uppercase()) else {
+            panic!("{text}");
+        };
+        assert_eq!(vellum::uuid_text(&bytes), text);
+        assert_eq!(parse_uuid("random"), Ok(Identity::Random));
+        for wrong in [
+            "",
+            "5b6f3c1e0d1f4c579a2e6a1d6f0c2b11",
+            "00000000-0000-0000-0000-000000000000",
+            "5b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b1g",
+            "+b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b11",
+        ] {
+            assert!(parse_uuid(wrong).is_err(), "{wrong}");
         }
     }
 

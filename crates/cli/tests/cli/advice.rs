@@ -113,17 +113,17 @@ fn cut(path: &Path, len: u64) {
 
 #[test]
 fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
-    for media in ["logged", "file"] {
+    for durability in ["log", "none"] {
         for command in [
             "vellum info p.img",
             "vellum check p.img",
             "vellum repair --yes p.img",
         ] {
             for kept in [15 << 20, 5 << 20] {
-                let bench = pool(&["--media", media]);
+                let bench = pool(&["--medium", "disk", "--durability", durability]);
                 cut(&bench.join("p.img"), kept);
                 let said = follow(&bench, command);
-                assert_eq!(said, "", "{media}, {kept}: {command}");
+                assert_eq!(said, "", "{durability}, {kept}: {command}");
                 bench.run(&["check", "p.img"]).ok();
                 // Zeros, where the cut went through data.
                 let read = bench.run(&["cat", "p.img:/file"]).ok().out;
@@ -150,7 +150,7 @@ fn data_that_were_cut_short_get_their_length() {
 #[test]
 fn a_pool_whose_anchors_are_lost_can_be_read() {
     let mount = has_fuse("a_pool_whose_anchors_are_lost_can_be_read");
-    let bench = pool(&["--media", "logged"]);
+    let bench = pool(&["--medium", "disk"]);
     let file = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -372,7 +372,7 @@ fn a_loop_device_without_a_file_is_told() {
 
 #[test]
 fn other_advice_does_what_it_says() {
-    let bench = pool(&["--media", "file"]);
+    let bench = pool(&["--medium", "disk", "--durability", "none"]);
     for command in [
         "vellum ls p.img:",
         "vellum evolve p.img",

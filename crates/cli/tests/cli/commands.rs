@@ -71,7 +71,14 @@ fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() 
     let bench = Bench::empty();
     let made = |mapping| {
         let name = format!("{mapping}.img");
-        let made = bench.run(&["mkfs", &name, "--size", "16M", "--mapping", mapping]);
+        let made = bench.run(&[
+            "mkfs",
+            &name,
+            "--size",
+            "16M",
+            "-O",
+            &format!("mapping={mapping}"),
+        ]);
         made.ok().out
     };
     let said = made("radix");
@@ -95,15 +102,19 @@ fn mkfs_picks_a_medium_and_says_what_it_promises() {
         bench.run(&[&make, more].concat())
     };
     let told = |more: &[&str]| json(&mkfs(&[more, &["--json"]].concat()).ok().out);
-    let (logged, file) = (told(&["--media", "logged"]), told(&["--media", "file"]));
+    let (logged, file) = (
+        told(&["--medium", "disk"]),
+        told(&["--medium", "disk", "--durability", "none"]),
+    );
     assert_eq!(logged["media"]["kind"], "logged");
     assert_eq!(logged["pool"]["mapping"], "extent");
     assert_eq!(file["media"]["kind"], "file");
     assert_eq!(file["pool"]["mapping"], "hashfs");
     let picked = match kind_at(&bench.join("p.img")) {
-        MediaKind::File => (logged, "with a log (--media file: without)"),
+        MediaKind::File => (logged, "with a log (--durability none: without)"),
         // The directory may lie in memory.
-        other => (told(&["--media", other.name()]), ""),
+        MediaKind::Dax => (told(&["--medium", "pmem"]), ""),
+        _ => (told(&["--medium", "memory"]), ""),
     };
     let (expected, why) = picked;
     let told = told(&[]);
@@ -128,54 +139,6 @@ fn mkfs_picks_a_medium_and_says_what_it_promises() {
     );
 }
 
-/// Where metadata and log leave no room, the log is named as a reason; it fits the smallest of
-/// pools.
-#[test]
-fn a_log_takes_room() {
-    let bench = Bench::empty();
-    let make = ["mkfs", "p.img", "--media", "logged", "--size"];
-    bench
-        .run(&[&make[..], &["16M", "--metadata", "9M"]].concat())
-        .failed(1, &["no room for data", "their log", "--media file"]);
-    assert!(!bench.join("p.img").exists());
-    bench.run(&[&make[..], &["1M"]].concat()).ok();
-    std::fs::write(bench.join("bytes"), vec![7; 500_000]).expect("a file");
-    for round in 0..8 {
-        bench.run(&["put", "bytes", "p.img:/bytes"]).ok();
-        bench.run(&["rm", "p.img:/bytes"]).ok();
-        bench
-            .run(&["put", "/dev/null", &format!("p.img:/{round}")])
-            .ok();
-    }
-    assert_eq!(bench.run(&["ls", "p.img:/"]).ok().out.lines().count(), 8);
-    bench.sound();
-}
-
-#[test]
-fn blocks_are_placed_as_mkfs_was_told() {
-    let bench = Bench::empty();
-    for (more, run_blocks, span_lines) in [
-        (&["--mapping", "hashfs"][..], 8, 16),
-        (&["--run-blocks", "1"], 1, 1),
-        (&["--span-lines", "1"], 8, 1),
-        (&["--span-lines", "64"], 8, 64),
-    ] {
-        let make = ["mkfs", "p.img", "--size", "4M", "--force"];
-        bench.run(&[&make, more].concat()).ok();
-        std::fs::write(bench.join("bytes"), vec![7; 300_000]).expect("a file");
-        bench.run(&["put", "bytes", "p.img:/bytes"]).ok();
-        bench.sound();
-        let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
-        assert_eq!(info["pool"]["mapping_run_blocks"], run_blocks);
-        assert_eq!(info["pool"]["mapping_span_lines"], span_lines);
-    }
-    for wrong in [["--span-lines", "3"], ["--span-lines", "512"]] {
-        let make = ["mkfs", "q.img", "--size", "4M"];
-        let made = bench.run(&[&make[..], &wrong].concat());
-        made.failed(1, &["lines side by side"]);
-    }
-}
-
 #[test]
 fn two_pools_are_told_apart() {
     let bench = Bench::empty();
@@ -194,7 +157,14 @@ fn data_on_another_file_are_found_known_and_named() {
         bench.run(&args)
     };
     mkfs(&[]).failed(2, &["d.img", "how large", "--data-size"]);
-    let unlogged = ["--data-size", "16M", "--media", "file"];
+    let unlogged = [
+        "--data-size",
+        "16M",
+        "--medium",
+        "disk",
+        "--durability",
+        "none",
+    ];
     mkfs(&unlogged).failed(2, &["only a pool with a log"]);
     bench
         .run(&["mkfs", "p.img", "--data", "p.img", "--data-size", "16M"])
@@ -268,10 +238,10 @@ fn mkfs_that_fails_leaves_nothing() {
         .run(&["mkfs", "p.img", "--size", "100K"])
         .failed(1, &["p.img", "1 MiB"]);
     bench
-        .run(&["mkfs", "p.img", "--size", "4M", "--thread-slots", "1"])
+        .run(&["mkfs", "p.img", "--size", "4M", "-O", "thread-slots=1"])
         .failed(1, &["slots"]);
     bench
-        .run(&["mkfs", "p.img", "--size", "4M", "--run-blocks", "3"])
+        .run(&["mkfs", "p.img", "--size", "4M", "-O", "run-blocks=3"])
         .failed(1, &["by 1 or by 8"]);
     bench
         .run(&["mkfs", "p.img", "--size", "4X"])
@@ -472,7 +442,7 @@ fn help_has_examples_and_pages_are_written() {
 #[test]
 fn areas_come_and_go_and_are_shown() {
     let bench = Bench::empty();
-    let make = ["mkfs", "p.img", "--size", "64M", "--namespace", "adaptive"];
+    let make = ["mkfs", "p.img", "--size", "64M", "-O", "namespace=adaptive"];
     bench.run(&make).ok();
     let dir = bench.join("tree/large");
     std::fs::create_dir_all(&dir).expect("directories");
@@ -590,7 +560,7 @@ fn convert_goes_there_and_back() {
 fn convert_goes_there_and_back_on_a_log() {
     let bench = Bench::empty();
     bench
-        .run(&["mkfs", "p.img", "--size", "4M", "--media", "logged"])
+        .run(&["mkfs", "p.img", "--size", "4M", "--medium", "disk"])
         .ok();
     goes_there_and_back(&bench);
 }
@@ -602,23 +572,23 @@ fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
     let bench = Bench::empty();
     let made = ["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"];
     bench
-        .run(&[&made[..], &["--media", "memory"]].concat())
+        .run(&[&made[..], &["--medium", "memory"]].concat())
         .ok();
     let said = bench.run(&["convert", "p.img", "--namespace", "tree"]);
-    said.failed(1, &["ordinary file", "--media memory"]);
+    said.failed(1, &["ordinary file", "--medium memory"]);
     bench
         .run(&["mkdir", "p.img:/e"])
-        .failed(1, &["ordinary file", "--media memory"]);
-    goes_there_and_back_as(&bench, &["--media", "memory"]);
+        .failed(1, &["ordinary file", "--medium memory"]);
+    goes_there_and_back_as(&bench, &["--medium", "memory"]);
     let before = bench
-        .run(&["flush", "p.img", "--media", "memory", "--json"])
+        .run(&["flush", "p.img", "--medium", "memory", "--json"])
         .ok();
     let before = json(&before.out);
     assert_eq!(before["blocks_changed"], before["metadata_blocks"]);
     bench
-        .run(&["attach", "n.img", "--data", "d.img", "--media", "memory"])
+        .run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"])
         .ok();
-    let read = bench.run(&["cat", "n.img:/d/a", "--media", "memory"]);
+    let read = bench.run(&["cat", "n.img:/d/a", "--medium", "memory"]);
     assert_eq!(read.ok().out, "bytes");
 }
 
@@ -714,7 +684,7 @@ fn repair_mends_and_puts_back() {
 fn repair_mends_a_pool_with_a_log_and_puts_back() {
     let bench = Bench::empty();
     bench
-        .run(&["mkfs", "p.img", "--size", "4M", "--media", "logged"])
+        .run(&["mkfs", "p.img", "--size", "4M", "--medium", "disk"])
         .ok();
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     damage(&bench, 8192);
@@ -742,9 +712,18 @@ fn repair_mends_a_pool_with_a_log_and_puts_back() {
 #[test]
 fn a_damaged_record_costs_its_name() {
     let bench = Bench::empty();
-    let make = ["mkfs", "p.img", "--size", "4M", "--media", "file"];
+    let make = [
+        "mkfs",
+        "p.img",
+        "--size",
+        "4M",
+        "--medium",
+        "disk",
+        "--durability",
+        "none",
+    ];
     bench
-        .run(&[&make[..], &["--namespace", "tree"]].concat())
+        .run(&[&make[..], &["-O", "namespace=tree"]].concat())
         .ok();
     assert_eq!(
         json(&bench.run(&["info", "--json", "p.img"]).ok().out)["pool"]["namespace"],

@@ -346,7 +346,7 @@ fn what_is_left_of_a_pool_that_cannot_be_reached_stays() {
     // The process behind the mount holds the file system until it is killed.
     let script = "mount -t tmpfs none fs || exit 77
         set -e
-        \"$VELLUM\" mkfs fs/p.img --size 64M --media logged --quiet
+        \"$VELLUM\" mkfs fs/p.img --size 64M --medium disk --quiet
         \"$VELLUM\" mount fs/p.img mnt
         pid=$(\"$VELLUM\" info --json mnt | sed -n 's/^ *\"pid\": \\([0-9]*\\).*/\\1/p' | tail -n 1)
         kill -9 \"$pid\"

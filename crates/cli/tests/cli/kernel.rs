@@ -28,7 +28,8 @@ fn renaming_each_name_of_a_listing_ends() {
     }
     for namespace in ["direct", "adaptive", "tree"] {
         let bench = Bench::empty();
-        let made = ["mkfs", "p.img", "--size", "32M", "--namespace", namespace];
+        let namespace = format!("namespace={namespace}");
+        let made = ["mkfs", "p.img", "--size", "32M", "-O", &namespace];
         bench.run(&made).ok();
         let mounted = Mounted::of(bench, &[]);
         let dir = mounted.path("d");

@@ -8,6 +8,7 @@ mod further;
 mod helper;
 mod images;
 mod kernel;
+mod making;
 mod media;
 mod mounting;
 mod moving;

@@ -21,10 +21,10 @@ fn grown(mapping: &str) -> (Bench, [Vec<u8>; 2]) {
         "d1",
         "--data-size",
         "8M",
-        "--mapping",
-        mapping,
+        "-O",
+        &format!("mapping={mapping},metadata=2M"),
     ];
-    bench.run(&[&mkfs[..], &["--metadata", "2M"]].concat()).ok();
+    bench.run(&mkfs).ok();
     let of = |seed: usize| (0..5 << 20).map(move |at: usize| (at / 4096 * seed + at % 251) as u8);
     let files = [of(3).collect::<Vec<u8>>(), of(5).collect()];
     for (name, bytes) in ["a", "b"].into_iter().zip(&files) {

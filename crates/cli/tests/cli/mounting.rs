@@ -218,9 +218,9 @@ fn areas_of_a_mounted_pool_are_shown_and_evolve() {
         return;
     }
     let bench = Bench::empty();
-    let make = ["mkfs", "p.img", "--size", "64M", "--metadata", "12M"];
+    let make = ["mkfs", "p.img", "--size", "64M", "-O", "metadata=12M"];
     bench
-        .run(&[&make[..], &["--namespace", "adaptive"]].concat())
+        .run(&[&make[..], &["-O", "namespace=adaptive"]].concat())
         .ok();
     let mounted = Mounted::of(bench, &["--evolve-every", "3600"]);
     let above = mounted.path(&"long/".repeat(120));
@@ -422,20 +422,20 @@ fn an_unmounted_medium_may_have_everything() {
         return;
     }
     let bench = Bench::empty();
-    let memory = ["--media", "memory"];
+    let memory = ["--medium", "memory"];
     let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
     bench.run(&[&make[..], &memory].concat()).ok();
     let mounted = Mounted::of(bench, &memory);
     std::fs::create_dir_all(mounted.path("a/b")).expect("made");
     std::fs::write(mounted.path("a/b/file"), vec![7; 100_000]).expect("written");
     let run = |args: &[&str]| mounted.bench.run(args);
-    run(&["flush", "p.img", "--media", "memory"]).failed(3, &["EBUSY", "mounted on"]);
-    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).failed(3, &["EBUSY"]);
+    run(&["flush", "p.img", "--medium", "memory"]).failed(3, &["EBUSY", "mounted on"]);
+    run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"]).failed(3, &["EBUSY"]);
     run(&["umount", "--flush", "--lazy", "mnt"]).failed(2, &["--lazy"]);
-    let did = run(&["umount", "--flush", "--media", "memory", "mnt"]).ok();
+    let did = run(&["umount", "--flush", "--medium", "memory", "mnt"]).ok();
     assert!(did.out.contains("has everything"), "{}", did.out);
-    run(&["attach", "n.img", "--data", "d.img", "--media", "memory"]).ok();
-    let found = run(&["ls", "n.img:/a/b", "--media", "memory"]).ok().out;
+    run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"]).ok();
+    let found = run(&["ls", "n.img:/a/b", "--medium", "memory"]).ok().out;
     assert_eq!(found.trim(), "file");
     run(&["check", "--strict", "n.img"]).ok();
 }
@@ -461,8 +461,8 @@ fn data_pass_the_page_cache_of_their_medium_when_asked() {
     let bench = Bench::empty();
     let run = |args: &[&str]| bench.run(args);
     let make = ["mkfs", "p.img", "--data", "d.img", "--data-size", "32M"];
-    run(&[&make[..], &["--media", "logged"]].concat()).ok();
-    let in_memory = ["mkfs", "m.img", "--size", "4M", "--media", "memory"];
+    run(&[&make[..], &["--medium", "disk"]].concat()).ok();
+    let in_memory = ["mkfs", "m.img", "--size", "4M", "--medium", "memory"];
     run(&in_memory).ok();
     std::fs::create_dir(bench.join("m")).expect("made");
     run(&["mount", "--direct", "m.img", "m"]).failed(1, &["m.img", "--direct", "with a log"]);
@@ -496,7 +496,7 @@ fn what_a_mount_promises_is_as_it_was_told() {
     }
     let bench = Bench::empty();
     bench
-        .run(&["mkfs", "p.img", "--size", "16M", "--media", "logged"])
+        .run(&["mkfs", "p.img", "--size", "16M", "--medium", "disk"])
         .ok();
     let mounted = Mounted::of(bench, &["-o", "sync,dirsync,commit=9,nobarrier,commit=2"]);
     let run = |args: &[&str]| mounted.bench.run(args);
@@ -516,8 +516,10 @@ fn what_a_mount_promises_is_as_it_was_told() {
     mounted.mount(&[
         "--commit-every",
         "2",
+        "--durability",
+        "dirsync",
         "-o",
-        "barrier,dirsync",
+        "barrier",
         "--no-barrier",
     ]);
     told(&[
@@ -547,7 +549,7 @@ fn what_is_promised_to_make_durable_does() {
         return;
     }
     let bench = Bench::empty();
-    let make = ["mkfs", "p.img", "--size", "4M", "--media", "logged"];
+    let make = ["mkfs", "p.img", "--size", "4M", "--medium", "disk"];
     bench.run(&make).ok();
     let mounted = Mounted::of(bench, &["--commit-every", "1000"]);
     let run = |args: &[&str]| drop(mounted.bench.run(args).ok());

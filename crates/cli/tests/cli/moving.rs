@@ -43,14 +43,14 @@ fn an_old_copy_of_data_is_taken_only_when_asked_for() {
 #[test]
 fn a_flushed_medium_is_attached_elsewhere() {
     let bench = Bench::empty();
-    let memory = ["--media", "memory"];
+    let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     let carries_all = |pool: &str| {
         let info = json(&run(&["info", "--json", pool]).ok().out);
         info["media"]["data"]["carries_all"].clone()
     };
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
-    let put = ["put", "-", "p.img:/a", "--media", "memory"];
+    let put = ["put", "-", "p.img:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
     let attach = ["attach", "n.img", "--data", "d.img"];
     run(&attach).failed(1, &["d.img", "stale", "vellum flush"]);
@@ -81,22 +81,25 @@ fn a_flushed_medium_is_attached_elsewhere() {
 #[test]
 fn pools_without_a_copy_on_their_medium_are_not_flushed() {
     let bench = Bench::empty();
-    let made = ["--data-size", "16M", "--media"];
-    for (pool, more) in [("n", &["memory", "--no-copy"][..]), ("l", &["logged"])] {
+    let made = ["--data-size", "16M", "--medium"];
+    for (pool, more) in [
+        ("n", &["memory", "-O", "replica=off"][..]),
+        ("l", &["disk"]),
+    ] {
         let data = format!("{pool}.data");
         bench
             .run(&[&["mkfs", pool, "--data", &data], &made[..], more].concat())
             .ok();
-        let media = ["--media", more[0]];
+        let medium = ["--medium", more[0]];
         bench
-            .run(&[&["flush", pool], &media[..]].concat())
+            .run(&[&["flush", pool], &medium[..]].concat())
             .failed(1, &[pool, "no copy"]);
         bench
             .run(&["attach", "new", "--data", &data])
             .failed(1, &[&data, "only that pool"]);
         let info = json(
             &bench
-                .run(&[&["info", "--json", pool], &media[..]].concat())
+                .run(&[&["info", "--json", pool], &medium[..]].concat())
                 .ok()
                 .out,
         );
@@ -104,7 +107,7 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
         assert_eq!(info["opened"]["was_clean"], true);
     }
     bench
-        .run(&["mkfs", "p", "--size", "16M", "--no-copy"])
+        .run(&["mkfs", "p", "--size", "16M", "-O", "replica=off"])
         .failed(2, &["--data"]);
     assert!(!bench.join("new").exists());
 }
@@ -114,10 +117,10 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
 fn an_entrance_to_versions_that_says_nothing_is_mended() {
     use std::os::unix::fs::FileExt;
     let bench = Bench::empty();
-    let memory = ["--media", "memory"];
+    let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
-    let put = ["put", "-", "p.img:/a", "--media", "memory"];
+    let put = ["put", "-", "p.img:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
     let file = std::fs::File::options();
     let file = file

@@ -42,12 +42,12 @@ fn pool_of_four() -> Bench {
     let add = |args: &[&str]| bench.run(&[&["fs", "add", "p.img"], args].concat()).ok();
     add(&["builds", "--size", "6M", "--label", "one"]);
     let plain = [
-        "--media",
-        "file",
-        "--namespace",
-        "tree",
-        "--mapping",
-        "radix",
+        "--medium",
+        "disk",
+        "--durability",
+        "none",
+        "-O",
+        "namespace=tree,mapping=radix",
     ];
     add(&[&["plain", "--size", "4M"], &plain[..]].concat());
     add(&["photos", "--data", "d.img", "--data-size", "8M", "--quiet"]);
@@ -203,8 +203,8 @@ fn what_cannot_be_is_refused() {
             "a",
             "--size",
             "2M",
-            "--metadata",
-            "1G",
+            "-O",
+            "metadata=1G",
         ])
         .failed(1, &[]);
     assert!(before == std::fs::read(bench.join("p.img")).expect("read"));
@@ -275,7 +275,7 @@ fn a_file_of_the_whole_name_is_meant() {
 #[test]
 fn a_file_system_in_memory_is_flushed_and_attached() {
     let bench = Bench::empty();
-    let memory = ["--media", "memory"];
+    let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--size", "4M"]).ok();
     run(&[
@@ -290,7 +290,7 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     ])
     .ok();
     run(&["fs", "add", "p.img", "y", "--size", "2M"]).ok();
-    let put = ["put", "-", "p.img:x:/a", "--media", "memory"];
+    let put = ["put", "-", "p.img:x:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
     run(&["flush", "p.img:x"]).ok();
     run(&["attach", "n.img", "--data", "d.img"]).ok();
@@ -308,7 +308,7 @@ fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
         return;
     }
     let bench = Bench::empty();
-    let run = |args: &[&str]| bench.run(&[args, &["--media", "memory"]].concat());
+    let run = |args: &[&str]| bench.run(&[args, &["--medium", "memory"]].concat());
     run(&["mkfs", "p.img", "--size", "4M"]).ok();
     let apart = ["--data", "d.img", "--data-size", "16M"];
     run(&[&["fs", "add", "p.img", "x"], &apart[..]].concat()).ok();
@@ -335,7 +335,7 @@ fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
 #[test]
 fn what_a_medium_carries_has_no_other_file_systems() {
     let bench = Bench::empty();
-    let memory = ["--media", "memory"];
+    let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
     run(&["fs", "add", "p.img", "x", "--size", "2M"]).ok();

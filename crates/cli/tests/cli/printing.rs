@@ -141,7 +141,7 @@ fn paragraphs_of_help_are_whole() {
 fn a_quiet_mkfs_warns_of_nothing() {
     let bench = Bench::empty();
     let script = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
-        \"$VELLUM\" mkfs --media logged --size 64M p.img $OPTION";
+        \"$VELLUM\" mkfs --medium disk --size 64M p.img $OPTION";
     let run = |option: &str| {
         let mut unshare = std::process::Command::new("unshare");
         unshare.args(["--mount", "sh", "-c", script]);

@@ -45,6 +45,9 @@ fn help_has_no_former_spelling() {
         ("repair", "--last-epoch", "--discard-image"),
         ("repair", "--accept-data", "--force-data-device"),
         ("mount", "--last-epoch", "--discard-image"),
+        ("mkfs", "--run-blocks", "-O <KEY=VALUE>"),
+        ("mkfs", "--media ", "--medium <MEDIUM>"),
+        ("info", "--media ", "--medium <MEDIUM>"),
         ("inspect", "<POOL> <WHAT>", "<WHAT> <POOL>"),
     ] {
         let help = bench.run(&[command, "--help"]).ok().out;
@@ -57,4 +60,32 @@ fn the_last_close_is_told_in_the_fields_words() {
     let bench = Bench::with_pool("16M");
     let info = bench.run(&["info", "p.img"]).ok().out;
     assert!(info.contains("last close  closed cleanly\n"), "{info}");
+}
+
+#[test]
+fn a_pool_is_made_in_former_words() {
+    let bench = Bench::empty();
+    let mkfs = ["mkfs", "p.img", "--size", "4M", "--force", "--quiet"];
+    for (old, new, shown) in [
+        (
+            &["--media", "file"][..],
+            "--medium disk --durability none",
+            "\"kind\": \"file\"",
+        ),
+        (&["--media=logged"], "--medium disk", "\"kind\": \"logged\""),
+        (
+            &["--thread-slots", "4"],
+            "-O thread-slots=4",
+            "\"thread_slots\": 4",
+        ),
+        (
+            &["--layout-score=0.5"],
+            "-O layout-score=0.5",
+            "\"layout_score\": 0.5",
+        ),
+    ] {
+        formerly(&bench, &[&mkfs, old].concat(), new);
+        let info = bench.run(&["info", "--json", "p.img"]).ok().out;
+        assert!(info.contains(shown), "{info}");
+    }
 }

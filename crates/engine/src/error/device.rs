@@ -78,7 +78,7 @@ pub enum MediumError {
     /// The data medium has no room for a copy of the metadata.
     #[error(
         "the data medium of the pool carries no copy of its metadata: mkfs reserves room for one \
-         where metadata lie in memory (`--media dax --data FILE`), unless it is told `--no-copy`"
+         where metadata lie in memory (`--medium pmem --data FILE`), unless it is told `-O replica=off`"
     )]
     CarriesNone,
     /// Something else than the data of a pool.
@@ -109,7 +109,7 @@ pub enum MediumError {
     },
     /// Data that nobody reads or writes by calls.
     #[error(
-        "{}: there is nothing that --direct could pass by: the data of this pool are reached in memory; it is for pools with a log (`vellum mkfs --media logged`) and for those whose data lie on another file or device (`vellum mkfs --data`)", path.display()
+        "{}: there is nothing that --direct could pass by: the data of this pool are reached in memory; it is for pools with a log (`vellum mkfs --medium disk`) and for those whose data lie on another file or device (`vellum mkfs --data`)", path.display()
     )]
     NoCalls {
         /// The pool.
@@ -140,7 +140,7 @@ pub enum ZoneError {
         mapping: &'static str,
     },
     /// Its data medium carries a copy of its metadata.
-    #[error("{}: its data medium carries a copy of its metadata, to be a file system alone, which it would not be with a second one: data media can be added to pools that were made with --no-copy", pool.display())]
+    #[error("{}: its data medium carries a copy of its metadata, to be a file system alone, which it would not be with a second one: data media can be added to pools that were made with -O replica=off", pool.display())]
     Carried {
         /// The pool.
         pool: PathBuf,

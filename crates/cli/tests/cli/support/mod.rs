@@ -51,7 +51,7 @@ impl Bench {
 
     /// The same without a log: what was done last is in its place in the file.
     pub(crate) fn with_plain_pool(size: &str) -> Self {
-        Self::with_pool_as(size, &["--media", "file"])
+        Self::with_pool_as(size, &["--medium", "disk", "--durability", "none"])
     }
 
     fn with_pool_as(size: &str, options: &[&str]) -> Self {

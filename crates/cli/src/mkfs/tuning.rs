@@ -1,0 +1,298 @@
+//! What only experts set of a pool: `-O KEY=VALUE,...`.
+
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use vellum_terminal::{Failure, Outcome};
+
+use crate::args::{Mapping, Namespace};
+use crate::units::{parse_score, parse_size};
+
+/// The word in the place of a key that asks for a list of them.
+const HELP: &str = "help";
+
+/// What is set, or left to what is usual.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tuning {
+    pub(crate) namespace: Namespace,
+    pub(crate) mapping: Option<Mapping>,
+    pub(crate) run_blocks: Option<u32>,
+    pub(crate) span_lines: Option<u16>,
+    /// Per mille: 1000 less the layout score.
+    pub(crate) fragmentation: u16,
+    pub(crate) metadata: Option<u64>,
+    pub(crate) thread_slots: Option<u32>,
+    /// The external data device has no room for a replica of the metadata.
+    pub(crate) has_no_replica: bool,
+    pub(crate) hash_seed: Option<u64>,
+}
+
+/// A key, and what it sets.
+struct Key {
+    name: &'static str,
+    /// How a value is written.
+    value: &'static str,
+    meaning: &'static str,
+    default: &'static str,
+    set: fn(Tuning, &str) -> Result<Tuning, String>,
+}
+
+const KEYS: [Key; 9] = [
+    Key {
+        name: "namespace",
+        value: "direct|adaptive|tree",
+        meaning: "How names are kept: a log for each directory and one index of all names (direct), \
+                  whole paths in areas as ADAM has them, or a log and a radix tree for each \
+                  directory as NOVA has them; the last two to compare with",
+        default: "direct",
+        set: |tuning, value| {
+            Ok(Tuning {
+                namespace: Namespace::from_str(value, false)?,
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "mapping",
+        value: "hashfs|radix|extent|extent-cached|cuckoo|level",
+        meaning: "How file blocks are found: a hash table that is also the block allocator \
+                  (hashfs), a radix tree or an extent tree for each file, or one cuckoo or level \
+                  hash table for all files",
+        default: "hashfs; with a log, or --data, extent, unless run-blocks or span-lines is set",
+        set: |tuning, value| {
+            Ok(Tuning {
+                mapping: Some(Mapping::from_str(value, false)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "run-blocks",
+        value: "1|8",
+        meaning: "Consecutive blocks of a file that hashfs places together",
+        default: "8",
+        set: |tuning, value| {
+            Ok(Tuning {
+                run_blocks: Some(number(value)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "span-lines",
+        value: "N",
+        meaning: "Lines of the table, side by side, on which hashfs looks for consecutive runs of \
+                  a file: 1, 2, 4 and so on up to 256",
+        default: "16; with run-blocks=1: 1",
+        set: |tuning, value| {
+            Ok(Tuning {
+                span_lines: Some(number(value)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "layout-score",
+        value: "SCORE",
+        meaning: "Fragments files on purpose: the share of blocks, 0 to 1, that may follow their \
+                  predecessors",
+        default: "1",
+        set: |tuning, value| {
+            Ok(Tuning {
+                fragmentation: 1000 - parse_score(value)?,
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "metadata",
+        value: "SIZE",
+        meaning: "Bytes for names and inodes, which decide how many files there can be",
+        default: "a sixteenth of the pool; with a log, or --data, a 64th of the data",
+        set: |tuning, value| {
+            Ok(Tuning {
+                metadata: Some(parse_size(value)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "thread-slots",
+        value: "N",
+        meaning: "Operations that can be in flight at once, 2 to 1024",
+        default: "by size",
+        set: |tuning, value| {
+            Ok(Tuning {
+                thread_slots: Some(number(value)?),
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "replica",
+        value: "on|off",
+        meaning: "Room on the external data device for a replica of metadata that lie in memory; \
+                  without it `vellum replica export` has nowhere to write to",
+        default: "on",
+        set: |tuning, value| {
+            let has_no_replica = match value {
+                "on" => false,
+                "off" => true,
+                _ => return Err("write on or off".into()),
+            };
+            Ok(Tuning {
+                has_no_replica,
+                ..tuning
+            })
+        },
+    },
+    Key {
+        name: "hash-seed",
+        value: "N",
+        meaning: "The seed of the hashes in the pool. One that others know lets them choose names \
+                  that meet: only for whoever counts what a pool does",
+        default: "drawn at random",
+        set: |tuning, value| {
+            Ok(Tuning {
+                hash_seed: Some(number(value)?),
+                ..tuning
+            })
+        },
+    },
+];
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| "write a number that is in range".into())
+}
+
+/// One setting of `-O`, which is known and has a value that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Help,
+    Set { key: usize, value: String },
+}
+
+impl Setting {
+    /// Reads `KEY=VALUE`, or `help`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        if text == HELP {
+            return Ok(Self::Help);
+        }
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        // mkfs.ext4 writes such names with lines below.
+        let name = name.replace('_', "-");
+        let key = KEYS.iter().position(|key| key.name == name);
+        let key = key.ok_or("no such key; `vellum mkfs -O help` lists them")?;
+        (KEYS[key].set)(Tuning::default(), value)
+            .map_err(|why| format!("{name}={}: {why}", KEYS[key].value))?;
+        let value = value.to_owned();
+        Ok(Self::Set { key, value })
+    }
+}
+
+impl Tuning {
+    /// What all settings come to; of two of a key the later one counts.
+    pub(crate) fn of(settings: &[Setting]) -> Outcome<Self> {
+        let mut tuning = Self::default();
+        for setting in settings {
+            if let Setting::Set { key, value } = setting {
+                tuning = (KEYS[*key].set)(tuning, value).map_err(Failure::usage)?;
+            }
+        }
+        Ok(tuning)
+    }
+}
+
+/// The list of keys.
+pub(crate) fn help() -> String {
+    let mut text = String::from("Keys for -O, as in -O run-blocks=1,metadata=1G:\n");
+    for key in &KEYS {
+        text += &format!("\n  {}={}\n", key.name, key.value);
+        for line in filled(&format!("{} [default: {}]", key.meaning, key.default)) {
+            text += &format!("      {line}\n");
+        }
+    }
+    text
+}
+
+/// Lines of at most 90 columns.
+fn filled(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if lines[last].len() + 1 + word.len() > 90 {
+            lines.push(word.to_owned());
+        } else {
+            let gap = if lines[last].is_empty() { "" } else { " " };
+            lines[last] += &format!("{gap}{word}");
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuning(settings: &[&str]) -> Tuning {
+        let settings: Vec<_> = settings.iter().map(|text| Setting::parse(text)).collect();
+        let settings: Result<Vec<_>, _> = settings.into_iter().collect();
+        Tuning::of(&settings.expect("known")).expect("read")
+    }
+
+    #[test]
+    fn settings_are_read_and_the_last_counts() {
+        let read = tuning(&[
+            "mapping=radix",
+            "run_blocks=1",
+            "span-lines=2",
+            "layout-score=0.25",
+            "metadata=1G",
+            "thread-slots=4",
+            "replica=off",
+            "hash-seed=7",
+            "namespace=tree",
+            "thread-slots=5",
+        ]);
+        assert_eq!(
+            (read.mapping, read.namespace),
+            (Some(Mapping::Radix), Namespace::Tree)
+        );
+        assert_eq!((read.run_blocks, read.span_lines), (Some(1), Some(2)));
+        assert_eq!((read.fragmentation, read.metadata), (750, Some(1 << 30)));
+        assert_eq!((read.thread_slots, read.hash_seed), (Some(5), Some(7)));
+        assert!(read.has_no_replica && !tuning(&["replica=off", "replica=on"]).has_no_replica);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_what_can() {
+        for (text, why) in [
+            ("nonsense=1", "-O help"),
+            ("", "-O help"),
+            ("mapping=other", "hashfs|radix"),
+            ("run-blocks", "number"),
+            ("thread-slots=-1", "number"),
+            ("replica=perhaps", "on or off"),
+            ("metadata=4X", "64M"),
+            ("layout-score=2", "0 to 1"),
+        ] {
+            let error = Setting::parse(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn every_key_is_listed_with_its_default() {
+        assert_eq!(Setting::parse(HELP), Ok(Setting::Help));
+        let help = help();
+        for key in &KEYS {
+            assert!(
+                help.contains(&format!("  {}={}\n", key.name, key.value)),
+                "{help}"
+            );
+        }
+        assert_eq!(help.matches("[default: ").count(), KEYS.len());
+        assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    }
+}
