@@ -8,13 +8,13 @@ use vellum::{MappingKind, NamespaceKind};
 use vellum_terminal::Printing;
 use vellum_terminal::manual::Manual;
 
-use crate::carry::{Attach, Flush};
 use crate::data::DataMedia;
 use crate::fs::FileSystems;
 use crate::images::Prune;
 use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
 use crate::place::Place;
+use crate::replica::Replica;
 use crate::units::{Identity, parse_size, parse_uuid};
 
 const EXIT_STATUS: &str = "\
@@ -63,10 +63,12 @@ pub(crate) enum Command {
     Umount(Umount),
     /// Make durable what was done in a mount
     Sync(Sync),
-    /// Write what a pool has beside its data medium to that, so that the medium can be moved
-    Flush(Flush),
-    /// Make a pool of a data medium that was flushed elsewhere
-    Attach(Attach),
+    /// Export and import the metadata of a pool with its external data device, which can move
+    Replica {
+        /// What to do
+        #[command(subcommand)]
+        what: Replica,
+    },
     /// Show what a pool is, what it holds, and what survives what
     Info(Info),
     /// Remove metadata from memory whose pools are gone
@@ -130,9 +132,8 @@ impl Command {
             | Self::Ls(Ls { printing, .. })
             | Self::Stat(Stat { printing, .. })
             | Self::Import(Import { printing, .. })
-            | Self::Export(Export { printing, .. })
-            | Self::Flush(Flush { printing, .. })
-            | Self::Attach(Attach { printing, .. }) => *printing,
+            | Self::Export(Export { printing, .. }) => *printing,
+            Self::Replica { what } => what.printing(),
             Self::Fs { what } => what.printing(),
             Self::Data { what } => what.printing(),
             _ => return None,
@@ -302,7 +303,7 @@ Examples:
   vellum umount pool.img
   vellum umount --lazy /mnt
   vellum umount --force /mnt
-  vellum umount --flush /mnt")]
+  vellum umount --export-replica /mnt")]
 pub(crate) struct Umount {
     /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
     pub(crate) dir: PathBuf,
@@ -314,14 +315,15 @@ pub(crate) struct Umount {
     /// its POOL, of what is mounted nowhere any more while files of it are open
     #[arg(long, short, conflicts_with = "lazy")]
     pub(crate) force: bool,
-    /// Then write what the pool has beside its data medium to that, as `vellum flush` does
+    /// Then complete the metadata replica on the external data device, as `vellum replica export`
+    /// does
     #[arg(long, conflicts_with = "lazy")]
-    pub(crate) flush: bool,
+    pub(crate) export_replica: bool,
     /// Seconds to wait until the pool is closed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) timeout: u64,
-    /// What to take the pool's medium for, with --flush
-    #[arg(long, value_enum, default_value_t, requires = "flush")]
+    /// What to take the pool's medium for, with --export-replica
+    #[arg(long, value_enum, default_value_t, requires = "export_replica")]
     pub(crate) medium: Medium,
 }
 

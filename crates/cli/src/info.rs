@@ -574,9 +574,11 @@ fn text(information: &Information) -> String {
         );
         let said = match data.carries_all {
             Some(true) => {
-                "which alone has everything: `vellum attach` makes a pool of it elsewhere"
+                "which alone has everything: `vellum replica import` makes a pool of it elsewhere"
             }
-            Some(false) => "which alone is nothing: `vellum flush` writes the metadata to it",
+            Some(false) => {
+                "which alone is nothing: `vellum replica export` writes the metadata to it"
+            }
             None => "which alone is nothing",
         };
         line("", said.to_owned());

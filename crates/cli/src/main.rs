@@ -9,7 +9,6 @@
 mod areas;
 mod args;
 mod bytes;
-mod carry;
 mod check;
 mod convert;
 mod data;
@@ -27,6 +26,7 @@ mod mkfs;
 mod mount;
 mod place;
 mod repair;
+mod replica;
 mod served;
 mod spelling;
 mod sync;
@@ -135,8 +135,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
         Command::Sync(args) => sync::run(&args),
-        Command::Flush(args) => carry::flush(&args),
-        Command::Attach(args) => carry::attach(&args),
+        Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),
         Command::Prune(args) => images::prune(&args),
         Command::Ls(args) => files::ls(&args),

@@ -293,8 +293,8 @@ fn data_medium(path: &Path) -> Failure {
         "{place} is the data medium of the pool {pool}, not a pool"
     ))
     .advise(
-        "name the file or device of that pool, which finds its data by itself; `vellum attach` \
-         makes a pool of a medium that was flushed",
+        "name the file or device of that pool, which finds its data by itself; `vellum \
+         replica import` makes a pool of a device whose replica was exported",
     )
 }
 

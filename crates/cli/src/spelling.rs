@@ -34,6 +34,7 @@ const MAKING: &[&str] = &["mkfs", "fs add"];
 const OPTIONS: &[Former] = &[
     former(&["repair", "mount"], "--last-epoch", "--discard-image"),
     former(&["repair"], "--accept-data", "--force-data-device"),
+    former(&["umount"], "--flush", "--export-replica"),
     former(MAKING, "--media=file", "--medium disk --durability none"),
     former(&[], "--media=dax", "--medium pmem"),
     former(&[], "--media=file", "--medium disk"),
@@ -50,7 +51,7 @@ const OPTIONS: &[Former] = &[
 ];
 
 /// Commands that are spelled differently now.
-const COMMANDS: &[(&str, &str)] = &[];
+const COMMANDS: &[(&str, &str)] = &[("flush", "replica export"), ("attach", "replica import")];
 
 /// A command line in the words of today.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -292,6 +293,13 @@ mod tests {
             "mkfs p --data d --no-copy",
             "mkfs p --data d -O replica=off",
         ),
+        ("flush --all p", "replica export --all p"),
+        ("attach p --data d", "replica import p --data d"),
+        (
+            "attach p --data d --media dax",
+            "replica import p --data d --medium pmem",
+        ),
+        ("umount --flush d", "umount --export-replica d"),
         ("inspect p areas", "inspect areas p"),
         (
             "inspect --data areas p areas --json",

@@ -15,8 +15,8 @@ use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, status};
 
 use crate::args::{Opening, Umount};
-use crate::carry;
 use crate::place::process;
+use crate::replica;
 use crate::served;
 use crate::sync::sync;
 
@@ -86,10 +86,10 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     for closing in &ended {
         outcome = outcome.and(closing.wait(Duration::from_secs(args.timeout)));
     }
-    if args.flush {
+    if args.export_replica {
         let opening = args.opening();
         for closing in ended {
-            outcome = outcome.and(flush(closing.path, &opening, found.len() == 1));
+            outcome = outcome.and(export(closing.path, &opening, found.len() == 1));
         }
     }
     outcome
@@ -171,8 +171,8 @@ fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
         return Err(failure);
     }
     served::end(&args.dir, &servers, Duration::from_secs(args.timeout))?;
-    match args.flush {
-        true => flush(
+    match args.export_replica {
+        true => export(
             &PoolPath::of(&args.dir).resolved().path(),
             &args.opening(),
             true,
@@ -182,7 +182,7 @@ fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
 }
 
 impl Umount {
-    /// How the pool is opened to be flushed.
+    /// How the pool is opened to export its replica.
     fn opening(&self) -> Opening {
         Opening {
             medium: self.medium,
@@ -191,14 +191,13 @@ impl Umount {
     }
 }
 
-/// Makes whole what the data medium carries. One that carries nothing is passed over, unless it is
-/// the only one.
-fn flush(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
-    match carry::make_whole(pool, opening, false, false)? {
-        Some(carried) => carry::tell(pool, &carried),
-        None if is_only => return Err(carry::carries_none(pool)),
+/// Completes the metadata replica. A pool that has none is passed over, unless it is the only one.
+fn export(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
+    match replica::make_whole(pool, opening, false, false)? {
+        Some(carried) => replica::tell(pool, &carried),
+        None if is_only => return Err(replica::carries_none(pool)),
         None => warn_line!(
-            "vellum: {}: not flushed: it has no data medium that carries a copy of its metadata",
+            "vellum: {}: nothing exported: it has no external data device with a replica of its metadata",
             pool.display()
         ),
     }

@@ -415,10 +415,21 @@ fn a_pool_in_use_is_busy() {
 #[test]
 fn help_has_examples_and_pages_are_written() {
     for command in [
-        "mkfs", "mount", "umount", "flush", "attach", "info", "check", "ls", "import", "evolve",
-        "inspect", "map",
+        "mkfs",
+        "mount",
+        "umount",
+        "replica export",
+        "replica import",
+        "info",
+        "check",
+        "ls",
+        "import",
+        "evolve",
+        "inspect",
+        "map",
     ] {
-        let help = run([command, "--help"]).ok().out;
+        let words = command.split(' ').chain(["--help"]);
+        let help = run(words).ok().out;
         assert!(help.contains("Examples:"), "{command}: {help}");
     }
     assert!(run(["--help"]).ok().out.contains("Exit status"));
@@ -581,12 +592,14 @@ fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
         .failed(1, &["ordinary file", "--medium memory"]);
     goes_there_and_back_as(&bench, &["--medium", "memory"]);
     let before = bench
-        .run(&["flush", "p.img", "--medium", "memory", "--json"])
+        .run(&["replica", "export", "p.img", "--medium", "memory", "--json"])
         .ok();
     let before = json(&before.out);
     assert_eq!(before["blocks_changed"], before["metadata_blocks"]);
     bench
-        .run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"])
+        .run(&[
+            "replica", "import", "n.img", "--data", "d.img", "--medium", "memory",
+        ])
         .ok();
     let read = bench.run(&["cat", "n.img:/d/a", "--medium", "memory"]);
     assert_eq!(read.ok().out, "bytes");

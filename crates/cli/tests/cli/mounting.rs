@@ -429,12 +429,18 @@ fn an_unmounted_medium_may_have_everything() {
     std::fs::create_dir_all(mounted.path("a/b")).expect("made");
     std::fs::write(mounted.path("a/b/file"), vec![7; 100_000]).expect("written");
     let run = |args: &[&str]| mounted.bench.run(args);
-    run(&["flush", "p.img", "--medium", "memory"]).failed(3, &["EBUSY", "mounted on"]);
-    run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"]).failed(3, &["EBUSY"]);
-    run(&["umount", "--flush", "--lazy", "mnt"]).failed(2, &["--lazy"]);
-    let did = run(&["umount", "--flush", "--medium", "memory", "mnt"]).ok();
+    run(&["replica", "export", "p.img", "--medium", "memory"]).failed(3, &["EBUSY", "mounted on"]);
+    run(&[
+        "replica", "import", "n.img", "--data", "d.img", "--medium", "memory",
+    ])
+    .failed(3, &["EBUSY"]);
+    run(&["umount", "--export-replica", "--lazy", "mnt"]).failed(2, &["--lazy"]);
+    let did = run(&["umount", "--export-replica", "--medium", "memory", "mnt"]).ok();
     assert!(did.out.contains("has everything"), "{}", did.out);
-    run(&["attach", "n.img", "--data", "d.img", "--medium", "memory"]).ok();
+    run(&[
+        "replica", "import", "n.img", "--data", "d.img", "--medium", "memory",
+    ])
+    .ok();
     let found = run(&["ls", "n.img:/a/b", "--medium", "memory"]).ok().out;
     assert_eq!(found.trim(), "file");
     run(&["check", "--strict", "n.img"]).ok();

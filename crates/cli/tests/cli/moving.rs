@@ -52,20 +52,29 @@ fn a_flushed_medium_is_attached_elsewhere() {
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
     let put = ["put", "-", "p.img:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
-    let attach = ["attach", "n.img", "--data", "d.img"];
-    run(&attach).failed(1, &["d.img", "stale", "vellum flush"]);
+    let attach = ["replica", "import", "n.img", "--data", "d.img"];
+    run(&attach).failed(1, &["d.img", "stale", "vellum replica export"]);
     assert_eq!(carries_all("p.img"), false);
-    assert!(run(&["flush", "p.img"]).ok().out.contains("vellum attach"));
+    assert!(
+        run(&["replica", "export", "p.img"])
+            .ok()
+            .out
+            .contains("vellum replica import")
+    );
     assert_eq!(carries_all("p.img"), true);
-    let again = json(&run(&["flush", "--json", "p.img"]).ok().out);
+    let again = json(&run(&["replica", "export", "--json", "p.img"]).ok().out);
     let number = |field: &str| again[field].as_u64().expect("a number");
     assert_eq!(number("number"), 2);
     assert!(number("blocks_written") < 10 && number("blocks_changed") < number("metadata_blocks"));
-    let all = json(&run(&["flush", "--all", "--json", "p.img"]).ok().out);
+    let all = json(
+        &run(&["replica", "export", "--all", "--json", "p.img"])
+            .ok()
+            .out,
+    );
     assert_eq!(all["blocks_changed"], all["metadata_blocks"]);
-    run(&["attach", "p.img", "--data", "d.img"]).failed(1, &["p.img", "--force"]);
+    run(&["replica", "import", "p.img", "--data", "d.img"]).failed(1, &["p.img", "--force"]);
     let attached = json(
-        &run(&["attach", "n.img", "--data", "d.img", "--json"])
+        &run(&["replica", "import", "n.img", "--data", "d.img", "--json"])
             .ok()
             .out,
     );
@@ -92,10 +101,10 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
             .ok();
         let medium = ["--medium", more[0]];
         bench
-            .run(&[&["flush", pool], &medium[..]].concat())
+            .run(&[&["replica", "export", pool], &medium[..]].concat())
             .failed(1, &[pool, "no copy"]);
         bench
-            .run(&["attach", "new", "--data", &data])
+            .run(&["replica", "import", "new", "--data", &data])
             .failed(1, &[&data, "only that pool"]);
         let info = json(
             &bench

@@ -249,7 +249,7 @@ fn a_file_of_the_whole_name_is_meant() {
     let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
     for place in ["p.img:x", "p.img:y", "p.img:main"] {
         bench.run(&mkfs(place)).failed(2, &["fs add p.img"]);
-        let attach = ["attach", place, "--data", "p.img"];
+        let attach = ["replica", "import", place, "--data", "p.img"];
         bench.run(&attach).failed(2, &["fs add p.img"]);
     }
     bench.run(&mkfs("other.img")).ok();
@@ -292,8 +292,8 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     run(&["fs", "add", "p.img", "y", "--size", "2M"]).ok();
     let put = ["put", "-", "p.img:x:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
-    run(&["flush", "p.img:x"]).ok();
-    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    run(&["replica", "export", "p.img:x"]).ok();
+    run(&["replica", "import", "n.img", "--data", "d.img"]).ok();
     assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
     run(&["cat", "p.img:x:/a"]).failed(1, &["d.img", "of the same pool"]);
     bench.run(&["check", "p.img"]).ok();
@@ -316,18 +316,18 @@ fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
     let _below = Below(&bench);
     run(&["mount", "--all", "p.img", "mnt"]).ok();
     write(&bench.join("mnt/x/a"), "content");
-    let told = run(&["umount", "--flush", "mnt"]).ok();
-    assert!(told.err.contains("p.img: not flushed"), "{}", told.err);
+    let told = run(&["umount", "--export-replica", "mnt"]).ok();
+    assert!(told.err.contains("p.img: nothing exported"), "{}", told.err);
     assert!(
-        told.out.contains("p.img:x: its data medium"),
+        told.out.contains("p.img:x: its data device"),
         "{}",
         told.out
     );
-    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    run(&["replica", "import", "n.img", "--data", "d.img"]).ok();
     assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
     // The only one is not passed over.
     run(&["mount", "p.img", "mnt"]).ok();
-    run(&["umount", "--flush", "mnt"]).failed(1, &["carries no copy"]);
+    run(&["umount", "--export-replica", "mnt"]).failed(1, &["carries no copy"]);
 }
 
 /// The medium of the first file system carries its superblock, with the table; other file systems
@@ -339,8 +339,8 @@ fn what_a_medium_carries_has_no_other_file_systems() {
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
     run(&["fs", "add", "p.img", "x", "--size", "2M"]).ok();
-    run(&["flush", "--all", "p.img"]).ok();
-    run(&["attach", "n.img", "--data", "d.img"]).ok();
+    run(&["replica", "export", "--all", "p.img"]).ok();
+    run(&["replica", "import", "n.img", "--data", "d.img"]).ok();
     assert_eq!(names(&bench, "n.img"), ["main"]);
     bench.run(&["check", "--strict", "n.img"]).ok();
 }

@@ -48,6 +48,7 @@ fn help_has_no_former_spelling() {
         ("mkfs", "--run-blocks", "-O <KEY=VALUE>"),
         ("mkfs", "--media ", "--medium <MEDIUM>"),
         ("info", "--media ", "--medium <MEDIUM>"),
+        ("umount", "--flush", "--export-replica"),
         ("inspect", "<POOL> <WHAT>", "<WHAT> <POOL>"),
     ] {
         let help = bench.run(&[command, "--help"]).ok().out;
@@ -88,4 +89,32 @@ fn a_pool_is_made_in_former_words() {
         let info = bench.run(&["info", "--json", "p.img"]).ok().out;
         assert!(info.contains(shown), "{info}");
     }
+}
+
+#[test]
+fn a_replica_is_exported_and_imported_in_former_words() {
+    let bench = Bench::empty();
+    let memory = ["--medium", "memory"];
+    let make = [
+        "mkfs",
+        "p.img",
+        "--data",
+        "d.img",
+        "--data-size",
+        "16M",
+        "-q",
+    ];
+    bench.run(&[&make, &memory[..]].concat()).ok();
+    let flush = [&["flush", "p.img"], &memory[..]].concat();
+    let said = formerly(&bench, &flush, "vellum replica export");
+    assert!(said.contains("vellum replica import"), "{said}");
+    let attach = [&["attach", "n.img", "--data", "d.img"], &memory[..]].concat();
+    let said = formerly(&bench, &attach, "vellum replica import");
+    assert!(said.contains("of the replica on d.img"), "{said}");
+    let help = bench.run(&["--help"]).ok().out;
+    assert!(
+        help.contains("\n  replica ") && !help.contains("\n  flush "),
+        "{help}"
+    );
+    bench.run(&["replica", "--help"]).ok();
 }

@@ -94,7 +94,7 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// A medium whose copy of the metadata is not as new as its data.
-    #[error("{}: the copy of the metadata on it is stale: the pool has been used since it was flushed, or never was; nothing was changed", path.display())]
+    #[error("{}: the replica of the metadata on it is stale: the pool has been used since it was exported, or it never was; nothing was changed", path.display())]
     Stale {
         /// The medium.
         path: PathBuf,

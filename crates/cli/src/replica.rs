@@ -1,9 +1,9 @@
-//! `vellum flush` and `vellum attach`: a data medium with all that a pool has, taken from one
-//! machine to another.
+//! `vellum replica`: the copy of its metadata that lets a pool's external data device move to
+//! another machine.
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::{AttachOptions, Carried, MediumError, Pool};
 use vellum_terminal::output::{print_json, say};
@@ -16,17 +16,25 @@ use crate::units::size;
 
 const BLOCK_BYTES: u64 = 4096;
 
+/// What to do with the metadata replica of a pool.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Replica {
+    /// Export the metadata of a pool to the replica on its external data device
+    Export(Export),
+    /// Make a pool of the replica on an external data device
+    Import(Import),
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For pools in memory or persistent memory whose data lie on a file or device of their own: the data \
-medium has room for a copy of the metadata, which this makes whole, of the blocks that changed \
-since the last time. The medium alone then has the file system, until the pool is opened for \
-writing again.
+For pools in memory or persistent memory whose data lie on an external data device: that has room \
+for a replica of the metadata, to which this writes the blocks that changed since the last time. \
+The device alone then has the file system, until the pool is opened for writing again.
 
 Examples:
-  vellum flush /mnt/pmem/pool
-  vellum umount --flush /mnt")]
-pub(crate) struct Flush {
+  vellum replica export /mnt/pmem/pool
+  vellum umount --export-replica /mnt")]
+pub(crate) struct Export {
     /// The pool, which nobody uses
     pub(crate) pool: PathBuf,
     /// Write all blocks, not only those that changed
@@ -40,13 +48,13 @@ pub(crate) struct Flush {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The medium was flushed where it was: `vellum flush`, or `vellum umount --flush`. It belongs to the \
-new pool then; the one that it was of is refused.
+The replica was exported where the device was: `vellum replica export`, or `vellum umount \
+--export-replica`. The device belongs to the new pool then; the one that it was of is refused.
 
 Examples:
-  vellum attach /mnt/pmem/pool --data /dev/sdb1
-  vellum attach /dev/shm/pool --data data.img")]
-pub(crate) struct Attach {
+  vellum replica import /mnt/pmem/pool --data /dev/sdb1
+  vellum replica import /dev/shm/pool --data data.img")]
+pub(crate) struct Import {
     /// The pool: a new file, or a device
     pub(crate) pool: PathBuf,
     /// The file or device with the data
@@ -62,9 +70,9 @@ pub(crate) struct Attach {
     pub(crate) printing: Printing,
 }
 
-/// What `vellum flush --json` writes.
+/// What `vellum replica export --json` writes.
 #[derive(Serialize)]
-struct Flushed {
+struct Exported {
     pool: String,
     /// Blocks of metadata that there are.
     metadata_blocks: u64,
@@ -78,22 +86,38 @@ struct Flushed {
     number: u64,
 }
 
-/// What `vellum attach --json` writes.
+/// What `vellum replica import --json` writes.
 #[derive(Serialize)]
-struct Attached {
+struct Imported {
     pool: String,
     uuid: String,
     bytes: u64,
     data: String,
 }
 
-/// Makes whole what the data medium of a pool carries.
-pub(crate) fn flush(args: &Flush) -> Outcome {
+impl Replica {
+    pub(crate) fn printing(&self) -> Printing {
+        match self {
+            Self::Export(args) => args.printing,
+            Self::Import(args) => args.printing,
+        }
+    }
+}
+
+pub(crate) fn run(what: &Replica) -> Outcome {
+    match what {
+        Replica::Export(args) => export(args),
+        Replica::Import(args) => import(args),
+    }
+}
+
+/// Completes the replica of a pool.
+fn export(args: &Export) -> Outcome {
     let hidden = args.printing.hides_progress();
     let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?
         .ok_or_else(|| carries_none(&args.pool))?;
     if args.printing.json {
-        return print_json(&Flushed {
+        return print_json(&Exported {
             pool: args.pool.display().to_string(),
             metadata_blocks: carried.blocks,
             blocks_changed: carried.changed,
@@ -108,8 +132,8 @@ pub(crate) fn flush(args: &Flush) -> Outcome {
     Ok(())
 }
 
-/// Opens a pool that nobody uses, and closes it with a whole copy of its metadata on the data
-/// medium; `None`: that has no room for one.
+/// Opens a pool that nobody uses, and closes it with a complete replica on its data device; `None`:
+/// that has no room for one.
 pub(crate) fn make_whole(
     pool: &Path,
     opening: &Opening,
@@ -130,7 +154,7 @@ pub(crate) fn make_whole(
     })
 }
 
-/// Why a pool without a copy cannot be flushed.
+/// Why a pool without a replica exports none.
 pub(crate) fn carries_none(pool: &Path) -> Failure {
     failed(pool, &MediumError::CarriesNone.into())
 }
@@ -142,15 +166,15 @@ pub(crate) fn tell(pool: &Path, carried: &Carried) {
         changed => format!("{changed} of {} blocks", carried.blocks),
     };
     say!(
-        "{}: its data medium has everything now; {changed} of metadata looked at, {} written",
+        "{}: its data device has everything now; {changed} of metadata looked at, {} written",
         pool.display(),
         size(carried.written * BLOCK_BYTES)
     );
-    say!("elsewhere:  vellum attach POOL --data MEDIUM");
+    say!("elsewhere:  vellum replica import POOL --data DEVICE");
 }
 
-/// Makes a pool of what a medium carries.
-pub(crate) fn attach(args: &Attach) -> Outcome {
+/// Makes a pool of a replica.
+fn import(args: &Import) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
     place::refuse_part(&args.pool)?;
     let options = AttachOptions {
@@ -163,7 +187,7 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
     let superblock = made.map_err(|error| refused(args, &error))?;
     let bytes = superblock.pool_bytes;
     if args.printing.json {
-        return print_json(&Attached {
+        return print_json(&Imported {
             pool: pool.to_string(),
             uuid: superblock.uuid_text(),
             bytes,
@@ -172,7 +196,7 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
     }
     if args.printing.has_summary() {
         say!(
-            "made a pool of {} in {pool}, of what {data} carries",
+            "made a pool of {} in {pool}, of the replica on {data}",
             size(bytes)
         );
         say!("  uuid      {}", superblock.uuid_text());
@@ -183,14 +207,14 @@ pub(crate) fn attach(args: &Attach) -> Outcome {
 }
 
 /// Why there is no pool, and what to do.
-fn refused(args: &Attach, error: &vellum::Error) -> Failure {
+fn refused(args: &Import, error: &vellum::Error) -> Failure {
     let failure = place::refused(&args.pool, error);
     match error {
         vellum::Error::Medium(MediumError::Stale { .. }) => failure.advise(
-            "where its pool is: `vellum flush POOL`, or `vellum umount --flush DIR`; then take the medium along",
+            "where its pool is: `vellum replica export POOL`, or `vellum umount --export-replica DIR`; then take the device along",
         ),
         vellum::Error::Medium(MediumError::CarriedDamaged { .. }) => failure.advise(
-            "where its pool is: `vellum flush --all POOL` writes all of the copy anew",
+            "where its pool is: `vellum replica export --all POOL` writes all of it again",
         ),
         vellum::Error::Medium(MediumError::Unordered { .. }) => {
             failure.advise(place::TRY_IN_MEMORY)
