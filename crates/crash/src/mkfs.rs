@@ -18,7 +18,7 @@ use crate::jobs::{Family, Job};
 use crate::judge::Wrong;
 use crate::memories::{Explored, Shared};
 use crate::mutant::Mutant;
-use crate::plan::{Plan, plan, plan_every_point};
+use crate::plan::{Plan, Quota, plan, plan_every_point};
 use crate::replay::{Replay, ReplayError, crash_at, events_around};
 use crate::report::{Counts, Kind, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
@@ -186,6 +186,93 @@ pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, 
     })
 }
 
+/// Exploring the crashes of a making.
+struct Exploring<'a> {
+    making: &'a Making,
+    mode: Mode,
+    mutant: Option<&'a Mutant>,
+    start: Instant,
+    judged: Judged,
+    counts: Counts,
+    violations: Vec<Violation>,
+    wrong_states: u64,
+}
+
+impl Exploring<'_> {
+    /// Judges what a crash at `point` may leave, if not too much was wrong before.
+    fn point(&mut self, point: &CrashPoint<'_>, quota: Quota, options: &Options) {
+        self.counts.points += 1;
+        self.counts.points_exhaustive += u64::from(quota.is_exhaustive);
+        self.counts.points_sampled += u64::from(!quota.is_exhaustive);
+        if self.wrong_states >= options.wrong_states || quota.states == 0 {
+            return;
+        }
+        let seed = options.seed ^ point.events_done() as u64;
+        for state in point.states(quota.states, seed) {
+            self.state(point, &state);
+        }
+    }
+
+    fn state(&mut self, point: &CrashPoint<'_>, state: &CrashState) {
+        self.counts.generated += 1;
+        let image = point.image(state);
+        let made = point.marker().is_some();
+        let judge = || {
+            self.counts.distinct += 1;
+            self.making.judge(&image, made)
+        };
+        let judged = self.judged.entry((xxh3_128(&image), made));
+        let Err(wrong) = judged.or_insert_with(judge).clone() else {
+            return;
+        };
+        self.wrong_states += 1;
+        let same = |of: &&mut Violation| of.kind == wrong.0 && of.detail == wrong.1;
+        match self.violations.iter_mut().find(same) {
+            Some(known) => known.states += 1,
+            None => self.violations.push(self.violation((point, state), &wrong)),
+        }
+    }
+
+    fn violation(
+        &self,
+        (point, state): (&CrashPoint<'_>, &CrashState),
+        (kind, detail): &Wrong,
+    ) -> Violation {
+        let id = CrashId {
+            mode: self.mode,
+            workload: self.making.name.to_owned(),
+            mutant: self.mutant.cloned(),
+            cuts: vec![cut(point, state)],
+        };
+        Violation {
+            states: 1,
+            moment: moment(point.marker().is_some()),
+            missing: missing(point, state),
+            ..Violation::of_run(&id.to_string(), *kind, detail.clone(), OPERATION)
+        }
+    }
+
+    fn report(mut self, exhaustive: bool, cut_short: bool) -> WorkloadReport {
+        let left = self.judged.values().filter_map(|of| of.clone().ok());
+        let left: HashSet<Left> = left.collect();
+        let mut counts = self.counts;
+        counts.checked = counts.distinct;
+        counts.meanings = left.len() as u64;
+        counts.violations = self.violations.len() as u64;
+        counts.seconds = self.start.elapsed().as_secs_f64();
+        self.violations.truncate(VIOLATIONS_MAX);
+        WorkloadReport {
+            workload: self.making.name.to_owned(),
+            mode: self.mode.name().to_owned(),
+            counts,
+            operations: [(OPERATION.to_owned(), counts)].into(),
+            exhaustive: exhaustive && !cut_short,
+            cut_short,
+            violations: self.violations,
+        }
+    }
+}
+
 impl Making {
     fn record(name: &'static str, base: Vec<u8>, choice: Choice) -> Result<Self> {
         let known_zero = base.iter().all(|&byte| byte == 0);
@@ -222,22 +309,26 @@ impl Making {
         mutant: Option<&Mutant>,
         options: &Options,
     ) -> WorkloadReport {
-        let start = Instant::now();
         let log = Change::from(mutant).of(&self.log);
         let points = || crash_points(&self.base, &log, mode);
-        let bound = options.states_per_point;
         let Plan { quotas, exhaustive } = match mode {
             Mode::Eadr => plan_every_point(points(), 0, options.points_in_order),
-            _ => plan(points(), &log, 0, bound),
+            _ => plan(points(), &log, 0, options.states_per_point),
         };
-        let (mut walk, mut judged) = (points(), Judged::new());
-        let mut counts = Counts {
-            workloads: 1,
-            ..Counts::default()
+        let mut exploring = Exploring {
+            making: self,
+            mode,
+            mutant,
+            start: Instant::now(),
+            judged: Judged::new(),
+            counts: Counts {
+                workloads: 1,
+                ..Counts::default()
+            },
+            violations: Vec::new(),
+            wrong_states: 0,
         };
-        let mut violations: Vec<Violation> = Vec::new();
-        let mut wrong_states = 0;
-        let mut cut_short = false;
+        let (mut walk, mut cut_short) = (points(), false);
         for quota in &quotas {
             let Some(point) = walk.next_point() else {
                 break;
@@ -246,77 +337,9 @@ impl Making {
             if cut_short {
                 break;
             }
-            counts.points += 1;
-            counts.points_exhaustive += u64::from(quota.is_exhaustive);
-            counts.points_sampled += u64::from(!quota.is_exhaustive);
-            let quota = if wrong_states < options.wrong_states {
-                quota.states
-            } else {
-                0
-            };
-            let seed = options.seed ^ point.events_done() as u64;
-            let states = if quota > 0 {
-                point.states(quota, seed)
-            } else {
-                Vec::new()
-            };
-            for state in states {
-                counts.generated += 1;
-                let image = point.image(&state);
-                let made = point.marker().is_some();
-                let name = (xxh3_128(&image), made);
-                let judge = || {
-                    counts.distinct += 1;
-                    self.judge(&image, made)
-                };
-                if let Err(wrong) = judged.entry(name).or_insert_with(judge) {
-                    wrong_states += 1;
-                    let same = |of: &&mut Violation| of.kind == wrong.0 && of.detail == wrong.1;
-                    match violations.iter_mut().find(same) {
-                        Some(known) => known.states += 1,
-                        None => {
-                            violations.push(self.violation(mode, mutant, (&point, &state), wrong))
-                        }
-                    }
-                }
-            }
+            exploring.point(&point, *quota, options);
         }
-        let left: HashSet<Left> = judged.values().filter_map(|of| of.clone().ok()).collect();
-        counts.checked = counts.distinct;
-        counts.meanings = left.len() as u64;
-        counts.violations = violations.len() as u64;
-        counts.seconds = start.elapsed().as_secs_f64();
-        violations.truncate(VIOLATIONS_MAX);
-        WorkloadReport {
-            workload: self.name.to_owned(),
-            mode: mode.name().to_owned(),
-            counts,
-            operations: [(OPERATION.to_owned(), counts)].into(),
-            exhaustive: exhaustive && !cut_short,
-            cut_short,
-            violations,
-        }
-    }
-
-    fn violation(
-        &self,
-        mode: Mode,
-        mutant: Option<&Mutant>,
-        (point, state): (&CrashPoint<'_>, &CrashState),
-        (kind, detail): &Wrong,
-    ) -> Violation {
-        let id = CrashId {
-            mode,
-            workload: self.name.to_owned(),
-            mutant: mutant.cloned(),
-            cuts: vec![cut(point, state)],
-        };
-        Violation {
-            states: 1,
-            moment: moment(point.marker().is_some()),
-            missing: missing(point, state),
-            ..Violation::of_run(&id.to_string(), *kind, detail.clone(), OPERATION)
-        }
+        exploring.report(exhaustive, cut_short)
     }
 
     fn replay(&self, id: &CrashId) -> std::result::Result<Replay, ReplayError> {

@@ -1,18 +1,17 @@
 //! A file system under a workload: it does what the model's operations say.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use vellum::experiments::{MappingAlone, set_table_aside, settle, write_table};
 use vellum::{
-    Access, Allocate, Clock, Cred, DataApart, Error, FileKind, FormatOptions, Fs, Handle,
-    ImagePlace, ListPosition, MappingKind, MountOptions, NamespaceKind, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, attach, format, prefer_thread_slot,
+    Clock, Cred, DataApart, Error, FormatOptions, Fs, ImagePlace, MappingKind, MountOptions,
+    NamespaceKind, OpenOptions, attach, format, prefer_thread_slot,
 };
+use vellum_driver::Driver;
 use vellum_layout::{AddedZone, BLOCK_BYTES, table_chunks};
 use vellum_media::{SimImages, SimPool};
-use vellum_model::{Kind, Op, Range, TimeSet, pattern};
+use vellum_model::Payload;
 
 use crate::memories::{Explored, Kit, Shared};
 use crate::workload::{BlocksAlone, Ground, Step, Workload};
@@ -46,6 +45,8 @@ const OPENINGS_MAX: i64 = 500;
 /// Where the clock starts after a crash.
 pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
 
+const NOT_OPEN: Error = Error::Invalid("the pool is not open");
+
 /// The user and group of steps that are not the superuser's.
 pub(crate) const USER: u32 = 1000;
 
@@ -58,12 +59,10 @@ pub(crate) type ExploredFs = Arc<Fs<Explored>>;
 /// A file system that may be open, with the handles that the workload holds.
 pub(crate) struct Session<M: Kit = Explored> {
     pool: Shared,
-    fs: Option<Arc<Fs<M>>>,
+    driver: Option<Driver<M>>,
     /// What a kill leaves of a pool with a log.
     images: Arc<SimImages>,
-    slots: BTreeMap<u8, Handle<M>>,
     cache_entries: u64,
-    cred: Cred,
     openings: i64,
 }
 
@@ -200,11 +199,9 @@ impl<M: Kit> Session<M> {
     pub(crate) fn new(pool: Shared, cache_entries: u64) -> Self {
         Self {
             pool,
-            fs: None,
+            driver: None,
             images: Arc::default(),
-            slots: BTreeMap::new(),
             cache_entries,
-            cred: Cred::root(),
             openings: 0,
         }
     }
@@ -223,31 +220,23 @@ impl<M: Kit> Session<M> {
     pub(crate) fn share(&self) -> Self {
         Self {
             pool: self.pool.clone(),
-            fs: self.fs.clone(),
+            driver: self.fs().cloned().map(Driver::new),
             images: Arc::clone(&self.images),
-            slots: BTreeMap::new(),
             cache_entries: self.cache_entries,
-            cred: self.cred.clone(),
             openings: self.openings,
         }
     }
 
     /// The file system, if it is open.
     pub(crate) fn fs(&self) -> Option<&Arc<Fs<M>>> {
-        self.fs.as_ref()
+        self.driver.as_ref().map(Driver::fs)
     }
 
     /// Does a step.
     pub(crate) fn step(&mut self, step: &Step) -> Result<()> {
         match step {
-            Step::Op(op) | Step::Full(op) => self.apply(op),
-            Step::User(op) => {
-                self.cred = Cred::user(USER, USER);
-                let done = self.apply(op);
-                self.cred = Cred::root();
-                done
-            }
-            Step::Together(ops) => self.set(ops.iter()),
+            Step::Op(_) | Step::Full(_) | Step::User(_) => self.answer(step).map(drop),
+            Step::Together(ops) => self.driver()?.set(ops, &Cred::root()).map(drop),
             Step::Blocks(blocks) => self.give_and_take(blocks),
             Step::Maintain => {
                 let fs = self.open_fs()?;
@@ -256,7 +245,7 @@ impl<M: Kit> Session<M> {
             }
             Step::Split(dir) | Step::Merge(dir) => {
                 let fs = self.open_fs()?;
-                let dir = fs.find(&self.cred, &fs.root(), dir.as_bytes(), true)?;
+                let dir = fs.find(&Cred::root(), &fs.root(), dir.as_bytes(), true)?;
                 match step {
                     Step::Split(_) => fs.split(&dir),
                     _ => fs.merge(&dir),
@@ -268,29 +257,45 @@ impl<M: Kit> Session<M> {
                 (0..*rounds).try_for_each(|_| fs.evolve().map(drop))
             }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
-            Step::Close => {
-                self.slots.clear();
-                self.fs.take().map_or(Ok(()), |fs| fs.close())
-            }
+            Step::Close => self.take_fs().map_or(Ok(()), |fs| fs.close()),
             Step::Carry => {
-                self.slots.clear();
-                let fs = self.fs.take();
-                fs.map_or(Ok(()), |fs| fs.close_and_carry(false, &|_, _| {}).map(drop))
+                let close = |fs: Arc<Fs<M>>| fs.close_and_carry(false, &|_, _| {}).map(drop);
+                self.take_fs().map_or(Ok(()), close)
             }
             Step::Open => self.open(),
             Step::Recover => {
-                self.slots.clear();
-                self.fs = None;
+                self.driver = None;
                 self.open()
             }
         }
+    }
+
+    /// Does a step, and returns what the operation answers, if it is one.
+    pub(crate) fn answer(&mut self, step: &Step) -> Result<Payload> {
+        let (op, cred) = match step {
+            Step::Op(op) | Step::Full(op) => (op, Cred::root()),
+            Step::User(op) => (op, Cred::user(USER, USER)),
+            _ => return self.step(step).map(|()| Payload::Done),
+        };
+        let driver = self.driver.as_mut().ok_or(NOT_OPEN)?;
+        driver.apply(op, &cred)
+    }
+
+    /// Closes the handles; returns the file system, if it is open.
+    fn take_fs(&mut self) -> Option<Arc<Fs<M>>> {
+        self.driver.take().map(|driver| Arc::clone(driver.fs()))
+    }
+
+    fn driver(&self) -> Result<&Driver<M>> {
+        self.driver.as_ref().ok_or(NOT_OPEN)
     }
 
     fn open(&mut self) -> Result<()> {
         self.openings += 1;
         let clock = CLOCK_START + self.openings * CLOCK_STEP;
         let (images, how) = (Some(&self.images), (self.cache_entries, clock));
-        self.fs = Some(mount_with_arena(&self.pool, images, how, M::arena)?);
+        let fs = mount_with_arena(&self.pool, images, how, M::arena)?;
+        self.driver = Some(Driver::new(fs));
         Ok(())
     }
 
@@ -299,133 +304,18 @@ impl<M: Kit> Session<M> {
     /// # Errors
     /// It is not.
     pub(crate) fn open_fs(&self) -> Result<&Arc<Fs<M>>> {
-        self.fs
-            .as_ref()
-            .ok_or(Error::Invalid("the pool is not open"))
-    }
-
-    fn slot(&self, slot: u8) -> Result<&Handle<M>> {
-        self.slots.get(&slot).ok_or(Error::BadHandle)
-    }
-
-    /// Does what `op` says, as the superuser. What it only asks is not told.
-    pub(crate) fn apply(&mut self, op: &Op) -> Result<()> {
-        let fs = Arc::clone(self.open_fs()?);
-        let cred = self.cred.clone();
-        let root = fs.root();
-        match op {
-            Op::Create {
-                path,
-                mode,
-                exclusive,
-            } => {
-                let options = OpenOptions {
-                    write: true,
-                    create: true,
-                    create_new: *exclusive,
-                    mode: *mode as u16,
-                    ..OpenOptions::default()
-                };
-                fs.open(&cred, &root, path, &options).map(drop)
-            }
-            Op::Mkdir { path, mode } => {
-                let (dir, name) = self.parent(path)?;
-                fs.mkdir(&cred, &dir, name, *mode as u16).map(drop)
-            }
-            Op::Mknod {
-                path,
-                kind,
-                mode,
-                device,
-            } => {
-                let (dir, name) = self.parent(path)?;
-                let kind = file_kind(*kind);
-                fs.mknod(&cred, &dir, name, kind, *mode as u16, *device)
-                    .map(drop)
-            }
-            Op::Symlink { target, path } => {
-                let (dir, name) = self.parent(path)?;
-                fs.symlink(&cred, &dir, name, target).map(drop)
-            }
-            Op::Link { from, to } => {
-                let file = fs.find(&cred, &root, from, false)?;
-                let (dir, name) = self.parent(to)?;
-                fs.link(&cred, &file, &dir, name)
-            }
-            Op::Unlink { path } => {
-                let (dir, name) = self.parent(path)?;
-                fs.unlink(&cred, &dir, name)
-            }
-            Op::Rmdir { path } => {
-                let (dir, name) = self.parent(path)?;
-                fs.rmdir(&cred, &dir, name)
-            }
-            Op::Rename { from, to, flags } => {
-                let (from_dir, from_name) = self.parent(from)?;
-                let (to_dir, to_name) = self.parent(to)?;
-                let flags = RenameFlags::from_bits_truncate(*flags);
-                fs.rename(&cred, &from_dir, from_name, &to_dir, to_name, flags)
-            }
-            Op::Truncate { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
-                self.set(std::iter::once(op))
-            }
-            Op::Open {
-                slot,
-                path,
-                flags,
-                mode,
-            } => {
-                let handle = fs.open(&cred, &root, path, &open_options(*flags, *mode))?;
-                self.slots.insert(*slot, handle);
-                Ok(())
-            }
-            Op::CloseSlot { slot } => self.slots.remove(slot).map(drop).ok_or(Error::BadHandle),
-            Op::Write { path, .. } | Op::Append { path, .. } | Op::Fallocate { path, .. } => {
-                let options = OpenOptions {
-                    write: true,
-                    append: matches!(op, Op::Append { .. }),
-                    ..OpenOptions::default()
-                };
-                let handle = fs.open(&cred, &root, path, &options)?;
-                on_handle(&handle, op)
-            }
-            Op::WriteSlot { slot, .. }
-            | Op::TruncateSlot { slot, .. }
-            | Op::FallocateSlot { slot, .. }
-            | Op::FsyncSlot { slot }
-            | Op::ReadSlot { slot, .. }
-            | Op::StatSlot { slot }
-            | Op::ReaddirSlot { slot } => on_handle(self.slot(*slot)?, op),
-            Op::Sync => fs.sync(),
-            Op::Read { path, .. }
-            | Op::Fsync { path }
-            | Op::SeekData { path, .. }
-            | Op::SeekHole { path, .. }
-            | Op::Readdir { path } => {
-                let options = OpenOptions {
-                    read: true,
-                    directory: matches!(op, Op::Readdir { .. }),
-                    ..OpenOptions::default()
-                };
-                on_handle(&fs.open(&cred, &root, path, &options)?, op)
-            }
-            Op::Readlink { path } => {
-                let link = fs.find(&cred, &root, path, false)?;
-                fs.read_link(&link).map(drop)
-            }
-            Op::Stat { path, follow } => fs.stat(&cred, &root, path, *follow).map(drop),
-            Op::Times { path } => fs.stat(&cred, &root, path, false).map(drop),
-            Op::Access { path, mask } => {
-                let node = fs.find(&cred, &root, path, true)?;
-                fs.access(&cred, &node, Access::from_bits_truncate(*mask as u8))
-            }
-        }
+        self.driver().map(Driver::fs)
     }
 
     fn give_and_take(&self, blocks: &BlocksAlone) -> Result<()> {
         let fs = self.open_fs()?;
         let path = blocks.path.as_bytes();
-        let handle = fs.open(&self.cred, &fs.root(), path, &open_options(libc::O_RDWR, 0))?;
+        let options = OpenOptions {
+            read: true,
+            write: true,
+            ..OpenOptions::default()
+        };
+        let handle = fs.open(&Cred::root(), &fs.root(), path, &options)?;
         let (first, count) = (blocks.first, blocks.count);
         let mut alone = MappingAlone::new(&handle)?;
         alone.insert(first, count as usize)?;
@@ -436,150 +326,5 @@ impl<M: Kit> Session<M> {
         drop(alone);
         settle(fs);
         Ok(())
-    }
-
-    fn parent<'p>(&self, path: &'p [u8]) -> Result<(Node<M>, &'p [u8])> {
-        let fs = self.open_fs()?;
-        match path.iter().rposition(|&byte| byte == b'/') {
-            None | Some(0) => Ok((fs.root(), path.strip_prefix(b"/").unwrap_or(path))),
-            Some(cut) => {
-                let dir = fs.find(&self.cred, &fs.root(), &path[..cut], true)?;
-                Ok((dir, &path[cut + 1..]))
-            }
-        }
-    }
-
-    /// Does what `ops` say of the attributes of one file in one call.
-    fn set<'o>(&self, ops: impl Iterator<Item = &'o Op>) -> Result<()> {
-        let mut set = SetAttr::default();
-        let mut file = None;
-        for op in ops {
-            let found = attributes(op, &mut set);
-            let found = found.ok_or(Error::Invalid("no operation on attributes"))?;
-            if *file.get_or_insert(found) != found {
-                return Err(Error::Invalid("one call changes one file"));
-            }
-        }
-        let (path, follow) = file.ok_or(Error::Invalid("no operation"))?;
-        let fs = self.open_fs()?;
-        let node = fs.find(&self.cred, &fs.root(), path, follow)?;
-        fs.set_attr(&self.cred, &node, &set).map(drop)
-    }
-}
-
-/// Adds to `set` what `op` changes; tells of which file, and whether a symbolic link there is
-/// followed.
-fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8], bool)> {
-    match op {
-        Op::Truncate { path, size } => {
-            set.size = Some(*size);
-            Some((path, true))
-        }
-        Op::Chmod { path, mode } => {
-            set.mode = Some(*mode as u16);
-            Some((path, true))
-        }
-        Op::Chown {
-            path,
-            uid,
-            gid,
-            follow,
-        } => {
-            (set.uid, set.gid) = (*uid, *gid);
-            Some((path, *follow))
-        }
-        Op::Utimens {
-            path,
-            atime,
-            mtime,
-            follow,
-        } => {
-            (set.atime, set.mtime) = (atime.map(time), mtime.map(time));
-            Some((path, *follow))
-        }
-        _ => None,
-    }
-}
-
-fn file_kind(kind: Kind) -> FileKind {
-    match kind {
-        Kind::File => FileKind::File,
-        Kind::Dir => FileKind::Directory,
-        Kind::Symlink => FileKind::Symlink,
-        Kind::Fifo => FileKind::Fifo,
-        Kind::Socket => FileKind::Socket,
-        Kind::CharDevice => FileKind::CharDevice,
-        Kind::BlockDevice => FileKind::BlockDevice,
-    }
-}
-
-/// What the model calls a kind of file.
-pub(crate) fn model_kind(kind: FileKind) -> Kind {
-    let same = |of: &Kind| file_kind(*of) == kind;
-    Kind::ALL.into_iter().find(same).unwrap_or(Kind::File)
-}
-
-fn time(time: TimeSet) -> SetTime {
-    match time {
-        TimeSet::Now => SetTime::Now,
-        TimeSet::At(ns) => SetTime::At(ns),
-    }
-}
-
-fn open_options(flags: i32, mode: u32) -> OpenOptions {
-    let has = |flag| flags & flag != 0;
-    let access = flags & libc::O_ACCMODE;
-    OpenOptions {
-        read: access != libc::O_WRONLY,
-        write: access != libc::O_RDONLY,
-        append: has(libc::O_APPEND),
-        truncate: has(libc::O_TRUNC),
-        create: has(libc::O_CREAT),
-        create_new: has(libc::O_CREAT) && has(libc::O_EXCL),
-        no_follow: has(libc::O_NOFOLLOW),
-        directory: has(libc::O_DIRECTORY),
-        no_atime: has(libc::O_NOATIME),
-        mode: mode as u16,
-    }
-}
-
-fn on_handle<M: Kit>(handle: &Handle<M>, op: &Op) -> Result<()> {
-    match op {
-        Op::Write {
-            offset, seed, len, ..
-        }
-        | Op::WriteSlot {
-            offset, seed, len, ..
-        } => handle.write_at(*offset, &pattern(*seed, *len)).map(drop),
-        Op::Append { seed, len, .. } => handle.append(&pattern(*seed, *len)).map(drop),
-        Op::TruncateSlot { size, .. } => handle.truncate(*size),
-        Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
-            let Range { offset, len } = *range;
-            handle.allocate(allocate_mode(*mode)?, offset, len)
-        }
-        Op::Read { range, .. } | Op::ReadSlot { range, .. } => {
-            let mut bytes = vec![0; range.len as usize];
-            handle.read_at(range.offset, &mut bytes).map(drop)
-        }
-        Op::SeekData { offset, .. } => handle.seek_data(*offset).map(drop),
-        Op::SeekHole { offset, .. } => handle.seek_hole(*offset).map(drop),
-        Op::StatSlot { .. } => handle.attr().map(drop),
-        Op::Readdir { .. } | Op::ReaddirSlot { .. } => {
-            let node = handle.node();
-            let position = &mut ListPosition::default();
-            node.fs().list(node, 0, position, &mut |_| true)
-        }
-        _ => handle.sync(),
-    }
-}
-
-fn allocate_mode(mode: i32) -> Result<Allocate> {
-    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
-    const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
-    match mode {
-        0 => Ok(Allocate::Grow),
-        KEEP => Ok(Allocate::KeepSize),
-        PUNCH => Ok(Allocate::PunchHole),
-        _ => Err(Error::Unsupported("this mode of fallocate")),
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use vellum::{Cred, Error, FileKind, ListPosition, Node, OpenOptions};
+use vellum_driver::kind_of;
 use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use crate::memories::Explored;
-use crate::session::{ExploredFs, Result, model_kind};
+use crate::session::{ExploredFs, Result};
 use crate::workload::BlocksAlone;
 
 /// A tree and, apart from it, its times.
@@ -133,7 +134,7 @@ impl Reader<'_> {
             FileKind::Symlink => SnapshotBody::Symlink(self.fs.read_link(node)?),
             FileKind::File => SnapshotBody::from_bytes(&read_all(self.fs, node, attr.size)?),
             kind => SnapshotBody::Special {
-                kind: model_kind(kind),
+                kind: kind_of(kind),
                 device: attr.device,
             },
         };

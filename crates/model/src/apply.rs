@@ -15,6 +15,16 @@ pub fn apply(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Outcome {
 
 fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
     let done = |()| Payload::Done;
+    if let Some(slot) = op.handle_slot() {
+        let handle = *model.slots.get(&slot).ok_or(Errno::EBADF)?;
+        return with_handle(model, handle, op, cred, now);
+    }
+    if let Some((path, flags)) = op.opens() {
+        let handle = model.open_at(ROOT, path, flags, 0, cred, now)?;
+        let outcome = with_handle(model, handle, op, cred, now);
+        model.close(handle)?;
+        return outcome;
+    }
     match op {
         Op::Create {
             path,
@@ -70,14 +80,6 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
             model.access(ino, *mask, cred).map(done)
         }
         Op::Sync => Ok(Payload::Done),
-        Op::Write { .. }
-        | Op::Append { .. }
-        | Op::Read { .. }
-        | Op::Fallocate { .. }
-        | Op::SeekData { .. }
-        | Op::SeekHole { .. }
-        | Op::Fsync { .. }
-        | Op::Readdir { .. } => open_and(model, op, cred, now),
         Op::Open {
             slot,
             path,
@@ -94,16 +96,7 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
             let handle = model.slots.remove(slot).ok_or(Errno::EBADF)?;
             model.close(handle).map(done)
         }
-        Op::ReadSlot { slot, .. }
-        | Op::WriteSlot { slot, .. }
-        | Op::TruncateSlot { slot, .. }
-        | Op::FallocateSlot { slot, .. }
-        | Op::StatSlot { slot }
-        | Op::ReaddirSlot { slot }
-        | Op::FsyncSlot { slot } => {
-            let handle = *model.slots.get(slot).ok_or(Errno::EBADF)?;
-            with_handle(model, handle, op, cred, now)
-        }
+        _ => unreachable!("what opens a path, or uses a handle, is done above"),
     }
 }
 
@@ -156,24 +149,6 @@ fn set_attributes(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<P
         _ => unreachable!("the caller sends only changes of attributes"),
     }
     Ok(Payload::Done)
-}
-
-/// The operations that open a path, do one thing and close it.
-fn open_and(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
-    let (path, flags) = match op {
-        Op::Write { path, .. } | Op::Fallocate { path, .. } => (path, libc::O_WRONLY),
-        Op::Append { path, .. } => (path, libc::O_WRONLY | libc::O_APPEND),
-        Op::Readdir { path } => (path, libc::O_RDONLY | libc::O_DIRECTORY),
-        Op::Read { path, .. }
-        | Op::SeekData { path, .. }
-        | Op::SeekHole { path, .. }
-        | Op::Fsync { path } => (path, libc::O_RDONLY),
-        _ => unreachable!("the caller sends only operations that open a path"),
-    };
-    let handle = model.open_at(ROOT, path, flags, 0, cred, now)?;
-    let outcome = with_handle(model, handle, op, cred, now);
-    model.close(handle)?;
-    outcome
 }
 
 fn with_handle(

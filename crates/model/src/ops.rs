@@ -126,6 +126,38 @@ pub enum Op {
     FsyncSlot { slot: u8 },
 }
 
+impl Op {
+    /// The slot whose handle it uses; `None`: it uses none, or opens or closes one.
+    pub fn handle_slot(&self) -> Option<u8> {
+        match self {
+            Self::ReadSlot { slot, .. }
+            | Self::WriteSlot { slot, .. }
+            | Self::TruncateSlot { slot, .. }
+            | Self::FallocateSlot { slot, .. }
+            | Self::StatSlot { slot }
+            | Self::ReaddirSlot { slot }
+            | Self::FsyncSlot { slot } => Some(*slot),
+            _ => None,
+        }
+    }
+
+    /// The path that it opens, and the flags of `O_*`, if it opens one, does something with the
+    /// handle, and closes it.
+    pub fn opens(&self) -> Option<(&[u8], i32)> {
+        let (path, flags) = match self {
+            Self::Write { path, .. } | Self::Fallocate { path, .. } => (path, libc::O_WRONLY),
+            Self::Append { path, .. } => (path, libc::O_WRONLY | libc::O_APPEND),
+            Self::Readdir { path } => (path, libc::O_RDONLY | libc::O_DIRECTORY),
+            Self::Read { path, .. }
+            | Self::SeekData { path, .. }
+            | Self::SeekHole { path, .. }
+            | Self::Fsync { path } => (path, libc::O_RDONLY),
+            _ => return None,
+        };
+        Some((path, flags))
+    }
+}
+
 /// An operation and who asks for it: a line of a test case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
@@ -182,21 +214,33 @@ pub struct StatView {
     pub blocks: u64,
 }
 
+impl StatView {
+    /// The same without what an implementation may choose: the size of a directory, and the blocks
+    /// of anything but a file.
+    #[must_use]
+    pub fn comparable(mut self) -> StatView {
+        if self.kind == Kind::Dir {
+            self.size = 0;
+        }
+        if self.kind != Kind::File {
+            self.blocks = 0;
+        }
+        self
+    }
+}
+
 impl From<Attr> for StatView {
     fn from(attr: Attr) -> StatView {
-        StatView {
+        let view = StatView {
             kind: attr.kind,
             mode: attr.mode,
             nlink: attr.nlink,
             uid: attr.uid,
             gid: attr.gid,
-            size: if attr.kind == Kind::Dir { 0 } else { attr.size },
-            blocks: if attr.kind == Kind::File {
-                attr.blocks
-            } else {
-                0
-            },
-        }
+            size: attr.size,
+            blocks: attr.blocks,
+        };
+        view.comparable()
     }
 }
 

@@ -19,6 +19,18 @@ pub(crate) fn check_flags(flags: u32) -> Result<()> {
     }
 }
 
+/// `.` and `..` are not moved, and nothing is moved there.
+fn check_dots(from: &Entry, to: &Entry, flags: u32) -> Result<()> {
+    if from.is_dots() {
+        return Err(Errno::EBUSY);
+    }
+    match to.is_dots() {
+        true if flags & RENAME_NOREPLACE != 0 => Err(Errno::EEXIST),
+        true => Err(Errno::EBUSY),
+        false => Ok(()),
+    }
+}
+
 impl Model {
     /// Moves `from` in `from_dir` to `to` in `to_dir`; `flags` is 0, [`RENAME_NOREPLACE`] or
     /// [`RENAME_EXCHANGE`].
@@ -55,33 +67,55 @@ impl Model {
         now: i64,
     ) -> Result<()> {
         let exchange = flags & RENAME_EXCHANGE != 0;
-        let no_replace = flags & RENAME_NOREPLACE != 0;
         self.search(from.dir, cred)?;
         self.search(to.dir, cred)?;
-        if from.is_dots() {
-            return Err(Errno::EBUSY);
+        check_dots(&from, &to, flags)?;
+        let (source, target) = self.ends(&from, &to, flags)?;
+        self.check_kinds((&from, source), (&to, target), exchange)?;
+        if target == Some(source) {
+            return Ok(());
         }
-        if to.is_dots() {
-            return Err(if no_replace {
-                Errno::EEXIST
-            } else {
-                Errno::EBUSY
-            });
+        self.may_move((&from, source), (&to, target), exchange, cred)?;
+        match target {
+            Some(target) if exchange => self.exchange(from, source, to, target, now),
+            Some(target) if self.is_dir(source)? && !self.entries(target)?.is_empty() => {
+                Err(Errno::ENOTEMPTY)
+            }
+            _ => self.replace(from, source, to, target, now),
         }
+    }
+
+    fn is_dir(&self, ino: Ino) -> Result<bool> {
+        self.node(ino).map(|node| node.is_dir())
+    }
+
+    /// What the old name names, and the new one.
+    fn ends(&self, from: &Entry, to: &Entry, flags: u32) -> Result<(Ino, Option<Ino>)> {
         let source = self.find(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
         if self.node(to.dir)?.nlink == 0 {
             // Whatever the source is: the target is looked for first.
             return Err(Errno::ENOENT);
         }
-        let target = self.find(to.dir, to.name)?;
-        let source_is_dir = self.node(source)?.is_dir();
-        let target_is_dir = match target {
-            Some(_) if no_replace => return Err(Errno::EEXIST),
-            None if exchange => return Err(Errno::ENOENT),
-            Some(target) => self.node(target)?.is_dir(),
-            None => false,
+        match self.find(to.dir, to.name)? {
+            Some(_) if flags & RENAME_NOREPLACE != 0 => Err(Errno::EEXIST),
+            None if flags & RENAME_EXCHANGE != 0 => Err(Errno::ENOENT),
+            target => Ok((source, target)),
+        }
+    }
+
+    /// Slashes behind a name want a directory, and no directory goes below itself.
+    fn check_kinds(
+        &self,
+        (from, source): (&Entry, Ino),
+        (to, target): (&Entry, Option<Ino>),
+        exchange: bool,
+    ) -> Result<()> {
+        let target_dir = match target {
+            Some(target) if self.is_dir(target)? => Some(target),
+            _ => None,
         };
-        if exchange && !target_is_dir && to.slash {
+        let source_is_dir = self.is_dir(source)?;
+        if exchange && target_dir.is_none() && to.slash {
             return Err(Errno::ENOTDIR);
         }
         if !source_is_dir && (from.slash || (!exchange && to.slash)) {
@@ -90,70 +124,55 @@ impl Model {
         if source_is_dir && self.is_within(to.dir, source)? {
             return Err(Errno::EINVAL);
         }
-        if let Some(target) = target
-            && target_is_dir
-            && self.is_within(from.dir, target)?
-        {
-            return Err(if exchange {
+        match target_dir {
+            Some(dir) if self.is_within(from.dir, dir)? => Err(if exchange {
                 Errno::EINVAL
             } else {
                 Errno::ENOTEMPTY
-            });
+            }),
+            _ => Ok(()),
         }
-        if target == Some(source) {
-            return Ok(());
-        }
+    }
+
+    /// Permissions, kinds that replace each other, and counts of links.
+    fn may_move(
+        &self,
+        (from, source): (&Entry, Ino),
+        (to, target): (&Entry, Option<Ino>),
+        exchange: bool,
+        cred: &Cred,
+    ) -> Result<()> {
+        let source_is_dir = self.is_dir(source)?;
         self.may_delete(from.dir, source, None, cred)?;
         match target {
             None => self.may_create(to.dir, cred)?,
             Some(target) => {
-                self.may_delete(to.dir, target, (!exchange).then_some(source_is_dir), cred)?
+                self.may_delete(to.dir, target, (!exchange).then_some(source_is_dir), cred)?;
             }
         }
-        if from.dir != to.dir {
-            self.may_change_parent(source, source_is_dir, cred)?;
-            if let Some(target) = target.filter(|_| exchange) {
-                self.may_change_parent(target, target_is_dir, cred)?;
-            }
-            self.check_dir_links(
-                from,
-                to,
-                source_is_dir,
-                target.map(|_| target_is_dir),
-                exchange,
-            )?;
+        if from.dir == to.dir {
+            return Ok(());
         }
-        match target {
-            Some(target) if exchange => self.exchange(from, source, to, target, now),
-            Some(target) if source_is_dir && !self.entries(target)?.is_empty() => {
-                Err(Errno::ENOTEMPTY)
-            }
-            _ => self.replace(from, source, to, target, now),
+        self.may_change_parent(source, cred)?;
+        if let Some(target) = target.filter(|_| exchange) {
+            self.may_change_parent(target, cred)?;
         }
-    }
-
-    /// A directory's `..` is rewritten, so the directory itself must be writable.
-    fn may_change_parent(&self, ino: Ino, is_dir: bool, cred: &Cred) -> Result<()> {
-        if is_dir {
-            self.access(ino, WRITE, cred)
+        let target_is_dir = target.map(|target| self.is_dir(target)).transpose()?;
+        let full = |dir: Ino| self.node(dir).map(|node| node.nlink >= LINK_MAX);
+        let gains = source_is_dir && target_is_dir != Some(true) && full(to.dir)?;
+        let gains_back =
+            exchange && !source_is_dir && target_is_dir == Some(true) && full(from.dir)?;
+        if gains || gains_back {
+            Err(Errno::EMLINK)
         } else {
             Ok(())
         }
     }
 
-    fn check_dir_links(
-        &self,
-        from: Entry,
-        to: Entry,
-        source: bool,
-        target: Option<bool>,
-        swap: bool,
-    ) -> Result<()> {
-        let full = |dir: Ino| self.node(dir).map(|node| node.nlink >= LINK_MAX);
-        let gains = source && target != Some(true) && full(to.dir)?;
-        let gains_back = swap && !source && target == Some(true) && full(from.dir)?;
-        if gains || gains_back {
-            Err(Errno::EMLINK)
+    /// A directory's `..` is rewritten, so the directory itself must be writable.
+    fn may_change_parent(&self, ino: Ino, cred: &Cred) -> Result<()> {
+        if self.is_dir(ino)? {
+            self.access(ino, WRITE, cred)
         } else {
             Ok(())
         }

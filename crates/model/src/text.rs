@@ -85,10 +85,6 @@ impl<T: Display> Display for Maybe<T> {
 const EXCLUSIVE: &str = "exclusive";
 const FOLLOW: &str = "follow";
 
-fn flag(set: bool, word: &str) -> Maybe<&str> {
-    Maybe(set.then_some(word))
-}
-
 struct Time(TimeSet);
 
 impl Display for Time {
@@ -143,110 +139,50 @@ impl Display for Range {
     }
 }
 
-impl Display for Op {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Op::Create {
-                path,
-                mode,
-                exclusive,
-            } => {
-                write!(
-                    f,
-                    "create {} {mode:o} {}",
-                    Path(path),
-                    flag(*exclusive, EXCLUSIVE)
-                )
-            }
-            Op::Mkdir { path, mode } => write!(f, "mkdir {} {mode:o}", Path(path)),
-            Op::Mknod {
-                path,
-                kind,
-                mode,
-                device,
-            } => write!(f, "mknod {} {kind} {mode:o} {device}", Path(path)),
-            Op::Symlink { target, path } => write!(f, "symlink {} {}", Path(target), Path(path)),
-            Op::Link { from, to } => write!(f, "link {} {}", Path(from), Path(to)),
-            Op::Unlink { path } => write!(f, "unlink {}", Path(path)),
-            Op::Rmdir { path } => write!(f, "rmdir {}", Path(path)),
-            Op::Rename { from, to, flags } => {
-                write!(f, "rename {} {} {flags}", Path(from), Path(to))
-            }
-            Op::Readlink { path } => write!(f, "readlink {}", Path(path)),
-            Op::Write {
-                path,
-                offset,
-                seed,
-                len,
-            } => write!(f, "write {} {offset} {seed} {len}", Path(path)),
-            Op::Append { path, seed, len } => write!(f, "append {} {seed} {len}", Path(path)),
-            Op::Read { path, range } => write!(f, "read {} {range}", Path(path)),
-            Op::Truncate { path, size } => write!(f, "truncate {} {size}", Path(path)),
-            Op::Fallocate { path, mode, range } => {
-                write!(f, "fallocate {} {mode} {range}", Path(path))
-            }
-            Op::SeekData { path, offset } => write!(f, "seek-data {} {offset}", Path(path)),
-            Op::SeekHole { path, offset } => write!(f, "seek-hole {} {offset}", Path(path)),
-            Op::Fsync { path } => write!(f, "fsync {}", Path(path)),
-            Op::Sync => write!(f, "sync"),
-            Op::Chmod { path, mode } => write!(f, "chmod {} {mode:o}", Path(path)),
-            Op::Chown {
-                path,
-                uid,
-                gid,
-                follow,
-            } => {
-                write!(
-                    f,
-                    "chown {} {} {} {}",
-                    Path(path),
-                    Maybe(*uid),
-                    Maybe(*gid),
-                    flag(*follow, FOLLOW)
-                )
-            }
-            Op::Utimens {
-                path,
-                atime,
-                mtime,
-                follow,
-            } => {
-                let (atime, mtime) = (Maybe(atime.map(Time)), Maybe(mtime.map(Time)));
-                write!(
-                    f,
-                    "utimens {} {atime} {mtime} {}",
-                    Path(path),
-                    flag(*follow, FOLLOW)
-                )
-            }
-            Op::Stat { path, follow } => write!(f, "stat {} {}", Path(path), flag(*follow, FOLLOW)),
-            Op::Times { path } => write!(f, "times {}", Path(path)),
-            Op::Access { path, mask } => write!(f, "access {} {mask}", Path(path)),
-            Op::Readdir { path } => write!(f, "readdir {}", Path(path)),
-            Op::Open {
-                slot,
-                path,
-                flags,
-                mode,
-            } => {
-                write!(f, "{} {slot} {} {mode:o}", Flags(*flags), Path(path))
-            }
-            Op::CloseSlot { slot } => write!(f, "close-slot {slot}"),
-            Op::ReadSlot { slot, range } => write!(f, "read-slot {slot} {range}"),
-            Op::WriteSlot {
-                slot,
-                offset,
-                seed,
-                len,
-            } => write!(f, "write-slot {slot} {offset} {seed} {len}"),
-            Op::TruncateSlot { slot, size } => write!(f, "truncate-slot {slot} {size}"),
-            Op::FallocateSlot { slot, mode, range } => {
-                write!(f, "fallocate-slot {slot} {mode} {range}")
-            }
-            Op::StatSlot { slot } => write!(f, "stat-slot {slot}"),
-            Op::ReaddirSlot { slot } => write!(f, "readdir-slot {slot}"),
-            Op::FsyncSlot { slot } => write!(f, "fsync-slot {slot}"),
-        }
+/// A line that is being written, behind its first word.
+struct Writer<'w, 'f> {
+    f: &'w mut Formatter<'f>,
+}
+
+impl Writer<'_, '_> {
+    fn word(&mut self, word: impl Display) -> fmt::Result {
+        write!(self.f, " {word}")
+    }
+
+    fn path(&mut self, path: &[u8]) -> fmt::Result {
+        self.word(Path(path))
+    }
+
+    fn number(&mut self, number: impl Display) -> fmt::Result {
+        self.word(number)
+    }
+
+    fn mode(&mut self, mode: &u32) -> fmt::Result {
+        write!(self.f, " {mode:o}")
+    }
+
+    fn kind(&mut self, kind: &Kind) -> fmt::Result {
+        self.word(kind)
+    }
+
+    fn maybe(&mut self, number: &Option<u32>) -> fmt::Result {
+        self.word(Maybe(*number))
+    }
+
+    fn time(&mut self, time: &Option<TimeSet>) -> fmt::Result {
+        self.word(Maybe(time.map(Time)))
+    }
+
+    fn exclusive(&mut self, is_set: &bool) -> fmt::Result {
+        self.word(Maybe(is_set.then_some(EXCLUSIVE)))
+    }
+
+    fn follow(&mut self, is_set: &bool) -> fmt::Result {
+        self.word(Maybe(is_set.then_some(FOLLOW)))
+    }
+
+    fn range(&mut self, range: &Range) -> fmt::Result {
+        self.word(range)
     }
 }
 
@@ -300,7 +236,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    fn maybe<T: FromStr>(&mut self) -> Result<Option<T>, ParseError> {
+    fn maybe(&mut self) -> Result<Option<u32>, ParseError> {
         self.read("a number or -", |word| {
             if word == "-" {
                 Some(None)
@@ -322,6 +258,14 @@ impl<'a> Words<'a> {
         self.read("a flag", |word| {
             (word == name || word == "-").then_some(word == name)
         })
+    }
+
+    fn exclusive(&mut self) -> Result<bool, ParseError> {
+        self.flag(EXCLUSIVE)
+    }
+
+    fn follow(&mut self) -> Result<bool, ParseError> {
+        self.flag(FOLLOW)
     }
 
     fn range(&mut self) -> Result<Range, ParseError> {
@@ -349,136 +293,7 @@ impl<'a> Words<'a> {
                 mode: self.mode()?,
             });
         }
-        if let Some(name) = name.strip_suffix("-slot") {
-            let slot = self.number()?;
-            return self.slot_op(name, slot);
-        }
-        if name == "sync" {
-            return Ok(Op::Sync);
-        }
-        let path = self.path()?;
-        Ok(match name {
-            "create" => Op::Create {
-                path,
-                mode: self.mode()?,
-                exclusive: self.flag(EXCLUSIVE)?,
-            },
-            "mkdir" => Op::Mkdir {
-                path,
-                mode: self.mode()?,
-            },
-            "mknod" => Op::Mknod {
-                path,
-                kind: self.kind()?,
-                mode: self.mode()?,
-                device: self.number()?,
-            },
-            "symlink" => Op::Symlink {
-                target: path,
-                path: self.path()?,
-            },
-            "link" => Op::Link {
-                from: path,
-                to: self.path()?,
-            },
-            "unlink" => Op::Unlink { path },
-            "rmdir" => Op::Rmdir { path },
-            "rename" => Op::Rename {
-                from: path,
-                to: self.path()?,
-                flags: self.number()?,
-            },
-            "readlink" => Op::Readlink { path },
-            "write" => Op::Write {
-                path,
-                offset: self.number()?,
-                seed: self.number()?,
-                len: self.number()?,
-            },
-            "append" => Op::Append {
-                path,
-                seed: self.number()?,
-                len: self.number()?,
-            },
-            "read" => Op::Read {
-                path,
-                range: self.range()?,
-            },
-            "truncate" => Op::Truncate {
-                path,
-                size: self.number()?,
-            },
-            "fallocate" => Op::Fallocate {
-                path,
-                mode: self.number()?,
-                range: self.range()?,
-            },
-            "seek-data" => Op::SeekData {
-                path,
-                offset: self.number()?,
-            },
-            "seek-hole" => Op::SeekHole {
-                path,
-                offset: self.number()?,
-            },
-            "fsync" => Op::Fsync { path },
-            "chmod" => Op::Chmod {
-                path,
-                mode: self.mode()?,
-            },
-            "chown" => Op::Chown {
-                path,
-                uid: self.maybe()?,
-                gid: self.maybe()?,
-                follow: self.flag(FOLLOW)?,
-            },
-            "utimens" => Op::Utimens {
-                path,
-                atime: self.time()?,
-                mtime: self.time()?,
-                follow: self.flag(FOLLOW)?,
-            },
-            "stat" => Op::Stat {
-                path,
-                follow: self.flag(FOLLOW)?,
-            },
-            "times" => Op::Times { path },
-            "access" => Op::Access {
-                path,
-                mask: self.number()?,
-            },
-            "readdir" => Op::Readdir { path },
-            _ => return Err(self.error("the operation")),
-        })
-    }
-
-    fn slot_op(&mut self, name: &str, slot: u8) -> Result<Op, ParseError> {
-        Ok(match name {
-            "close" => Op::CloseSlot { slot },
-            "read" => Op::ReadSlot {
-                slot,
-                range: self.range()?,
-            },
-            "write" => Op::WriteSlot {
-                slot,
-                offset: self.number()?,
-                seed: self.number()?,
-                len: self.number()?,
-            },
-            "truncate" => Op::TruncateSlot {
-                slot,
-                size: self.number()?,
-            },
-            "fallocate" => Op::FallocateSlot {
-                slot,
-                mode: self.number()?,
-                range: self.range()?,
-            },
-            "stat" => Op::StatSlot { slot },
-            "readdir" => Op::ReaddirSlot { slot },
-            "fsync" => Op::FsyncSlot { slot },
-            _ => return Err(self.error("the operation")),
-        })
+        read(name, self)
     }
 
     /// `uid:gid`, then `+` and a group for each supplementary group, then `!` if privileged.
@@ -499,6 +314,70 @@ impl<'a> Words<'a> {
             })
         })
     }
+}
+
+/// Makes of a table of operations what writes and reads them: the first word, the operation, and
+/// for each further word the field and how it is written.
+macro_rules! lines {
+    ($($name:literal $op:ident { $($field:ident: $word:ident),* })*) => {
+        impl Display for Op {
+            fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                match self {
+                    $(Op::$op { $($field),* } => {
+                        f.write_str($name)?;
+                        $(Writer { f }.$word($field)?;)*
+                        Ok(())
+                    })*
+                    Op::Open { slot, path, flags, mode } => {
+                        write!(f, "{} {slot} {} {mode:o}", Flags(*flags), Path(path))
+                    }
+                }
+            }
+        }
+
+        fn read(name: &str, words: &mut Words<'_>) -> Result<Op, ParseError> {
+            Ok(match name {
+                $($name => Op::$op { $($field: words.$word()?),* },)*
+                _ => return Err(words.error("the operation")),
+            })
+        }
+    };
+}
+
+lines! {
+    "create" Create { path: path, mode: mode, exclusive: exclusive }
+    "mkdir" Mkdir { path: path, mode: mode }
+    "mknod" Mknod { path: path, kind: kind, mode: mode, device: number }
+    "symlink" Symlink { target: path, path: path }
+    "link" Link { from: path, to: path }
+    "unlink" Unlink { path: path }
+    "rmdir" Rmdir { path: path }
+    "rename" Rename { from: path, to: path, flags: number }
+    "readlink" Readlink { path: path }
+    "write" Write { path: path, offset: number, seed: number, len: number }
+    "append" Append { path: path, seed: number, len: number }
+    "read" Read { path: path, range: range }
+    "truncate" Truncate { path: path, size: number }
+    "fallocate" Fallocate { path: path, mode: number, range: range }
+    "seek-data" SeekData { path: path, offset: number }
+    "seek-hole" SeekHole { path: path, offset: number }
+    "fsync" Fsync { path: path }
+    "sync" Sync {}
+    "chmod" Chmod { path: path, mode: mode }
+    "chown" Chown { path: path, uid: maybe, gid: maybe, follow: follow }
+    "utimens" Utimens { path: path, atime: time, mtime: time, follow: follow }
+    "stat" Stat { path: path, follow: follow }
+    "times" Times { path: path }
+    "access" Access { path: path, mask: number }
+    "readdir" Readdir { path: path }
+    "close-slot" CloseSlot { slot: number }
+    "read-slot" ReadSlot { slot: number, range: range }
+    "write-slot" WriteSlot { slot: number, offset: number, seed: number, len: number }
+    "truncate-slot" TruncateSlot { slot: number, size: number }
+    "fallocate-slot" FallocateSlot { slot: number, mode: number, range: range }
+    "stat-slot" StatSlot { slot: number }
+    "readdir-slot" ReaddirSlot { slot: number }
+    "fsync-slot" FsyncSlot { slot: number }
 }
 
 impl FromStr for Op {

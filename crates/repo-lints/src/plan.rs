@@ -28,6 +28,10 @@ const CRATES: &[Crate] = &[
         may_use: &[],
     },
     Crate {
+        package: "vellum-driver",
+        may_use: &["vellum", "vellum-model"],
+    },
+    Crate {
         package: "vellum-check",
         may_use: &["vellum-layout", "vellum-media"],
     },
@@ -40,6 +44,7 @@ const CRATES: &[Crate] = &[
         may_use: &[
             "vellum",
             "vellum-check",
+            "vellum-driver",
             "vellum-model",
             "vellum-layout",
             "vellum-media",
@@ -87,6 +92,7 @@ const CRATES: &[Crate] = &[
 const TESTS_MAY_USE: &[&str] = &[
     "vellum-testing",
     "vellum-model",
+    "vellum-driver",
     "vellum-check",
     "vellum-repair",
     "vellum-crash",

@@ -1,9 +1,11 @@
 //! A thread's calls, with what they answered as far as that must be explained.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use vellum::{Cred, FileKind, ListPosition, OpenOptions};
-use vellum_model::{Kind, Op, Outcome, Payload, Range, StatView};
+use vellum::{Cred, ListPosition};
+use vellum_driver::kind_of;
+use vellum_model::{Errno, Kind, Op, Outcome, Payload, StatView};
 
 use super::hooked::Scheduled;
 use crate::session::{Result, Session};
@@ -18,91 +20,44 @@ pub(crate) enum Answer {
     Failed(i32),
     /// Attributes.
     Attributes {
-        kind: char,
+        kind: Kind,
         mode: u32,
         nlink: u32,
         size: u64,
     },
-    /// The names in a directory, each with what it is; those that were given twice are left out.
-    Names(BTreeMap<Vec<u8>, Option<char>>),
+    /// The names in a directory, each with what it is; those that were listed twice are left out.
+    Names(BTreeMap<Vec<u8>, Option<Kind>>),
     /// The bytes of a file.
     Bytes(Vec<u8>),
 }
 
-/// Does `step` and gives the answer.
+/// Does `step` and returns the answer.
 pub(crate) fn call(session: &mut Session<Scheduled>, step: &Step) -> Answer {
-    let asked = match step {
-        Step::Op(Op::Stat { path, follow }) => attributes(session, path, *follow),
-        Step::Op(Op::Readdir { path }) => names(session, path),
-        Step::Op(Op::Read { path, range }) => bytes(session, path, *range),
-        _ => session.step(step).map(|()| Answer::Done),
+    let answered = match step {
+        Step::Op(Op::Readdir { path }) => names(session, path).map(Answer::Names),
+        _ => session
+            .answer(step)
+            .map(|payload| answer_of(Outcome::Ok(payload))),
     };
-    asked.unwrap_or_else(|error| Answer::Failed(error.errno()))
+    answered.unwrap_or_else(|error| answer_of(Outcome::Err(Errno(error.errno()))))
 }
 
-fn attributes(session: &Session<Scheduled>, path: &[u8], follow: bool) -> Result<Answer> {
-    let fs = session.open_fs()?;
-    let attr = fs.stat(&Cred::root(), &fs.root(), path, follow)?;
-    let kind = letter(attr.kind);
-    Ok(Answer::Attributes {
-        kind,
-        mode: u32::from(attr.mode),
-        nlink: attr.nlink,
-        size: if kind == 'd' { 0 } else { attr.size },
-    })
-}
-
-fn names(session: &Session<Scheduled>, path: &[u8]) -> Result<Answer> {
+/// A listing beside changes: a name may come twice.
+fn names(session: &Session<Scheduled>, path: &[u8]) -> Result<BTreeMap<Vec<u8>, Option<Kind>>> {
     let fs = session.open_fs()?;
     let dir = fs.find(&Cred::root(), &fs.root(), path, true)?;
     let mut names = BTreeMap::new();
     fs.list(&dir, 0, &mut ListPosition::default(), &mut |entry| {
-        let given = names.entry(entry.name.to_vec());
-        let again = matches!(given, std::collections::btree_map::Entry::Occupied(_));
-        *given.or_insert(None) = (!again).then(|| letter(entry.kind));
+        match names.entry(entry.name.to_vec()) {
+            Entry::Vacant(name) => drop(name.insert(Some(kind_of(entry.kind)))),
+            Entry::Occupied(mut name) => drop(name.insert(None)),
+        }
         true
     })?;
-    Ok(Answer::Names(names))
+    Ok(names)
 }
 
-fn bytes(session: &Session<Scheduled>, path: &[u8], range: Range) -> Result<Answer> {
-    let fs = session.open_fs()?;
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
-    let handle = fs.open(&Cred::root(), &fs.root(), path, &options)?;
-    let mut bytes = vec![0; range.len as usize];
-    let count = handle.read_at(range.offset, &mut bytes)?;
-    bytes.truncate(count);
-    Ok(Answer::Bytes(bytes))
-}
-
-fn letter(kind: FileKind) -> char {
-    match kind {
-        FileKind::Directory => 'd',
-        FileKind::Symlink => 'l',
-        FileKind::File => 'f',
-        FileKind::Fifo => 'p',
-        FileKind::Socket => 's',
-        FileKind::CharDevice => 'c',
-        FileKind::BlockDevice => 'b',
-    }
-}
-
-fn model_letter(kind: Kind) -> char {
-    match kind {
-        Kind::Dir => 'd',
-        Kind::Symlink => 'l',
-        Kind::File => 'f',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::CharDevice => 'c',
-        Kind::BlockDevice => 'b',
-    }
-}
-
-/// The model's answer, as far as it matters.
+/// An outcome, as far as it matters.
 pub(crate) fn answer_of(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Err(errno) => Answer::Failed(errno.0),
@@ -113,7 +68,7 @@ pub(crate) fn answer_of(outcome: Outcome) -> Answer {
             size,
             ..
         })) => Answer::Attributes {
-            kind: model_letter(kind),
+            kind,
             mode,
             nlink,
             size,

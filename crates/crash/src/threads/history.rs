@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use vellum_model::{Cred, Model, Op, Snapshot, apply};
+use vellum_model::{Cred, Kind, Model, Op, Snapshot, apply};
 
 use super::caller::{Answer, answer_of};
 use super::workload::ThreadWorkload;
@@ -137,7 +137,7 @@ struct Moment<'a> {
 enum What<'a> {
     Call(&'a Step),
     /// A listing looks at this path and finds this.
-    Look(Vec<u8>, Option<char>),
+    Look(Vec<u8>, Option<Kind>),
     /// What the path names is found and held, ...
     Find(Op),
     /// ... and asked.
@@ -394,7 +394,7 @@ impl Names {
 
     /// The names that a listing which gave `seen` has to be explained for. That it gives what no
     /// call touches is not the point here.
-    fn looked_at(&self, seen: &BTreeMap<Vec<u8>, Option<char>>) -> BTreeSet<Vec<u8>> {
+    fn looked_at(&self, seen: &BTreeMap<Vec<u8>, Option<Kind>>) -> BTreeSet<Vec<u8>> {
         let strange = seen.keys().filter(|name| !self.there.contains(*name));
         self.used.iter().chain(strange).cloned().collect()
     }
@@ -499,7 +499,7 @@ mod tests {
         let names = |names: &[&str]| {
             let names = names
                 .iter()
-                .map(|name| (name.as_bytes().to_vec(), Some('f')));
+                .map(|name| (name.as_bytes().to_vec(), Some(Kind::File)));
             Answer::Names(names.collect())
         };
         let mut seen = history.clone();
@@ -535,7 +535,7 @@ mod tests {
         history.begin(0);
         history.begin(1);
         let answer = |nlink| Answer::Attributes {
-            kind: 'f',
+            kind: Kind::File,
             mode: 0o644,
             nlink,
             size: 0,

@@ -14,6 +14,5 @@ mod sequences;
 #[path = "../../src/checking/shuttle_memory.rs"]
 mod shuttle_memory;
 mod shuttled;
-mod subject;
 mod threads;
 mod tree;

@@ -10,15 +10,15 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::media::{Real, Simulated, SimulatedLogged};
-use vellum::{Fs, MappingKind, NamespaceKind};
-use vellum_model::{Cred, Model, Op, Outcome, Step, apply, strategy};
+use vellum::{Error, Fs, MappingKind, NamespaceKind};
+use vellum_driver::{Driver, cred_of};
+use vellum_model::{Cred, Errno, Model, Op, Outcome, Step, apply, strategy};
 
 use super::areas;
 use super::kit::{
     CLOCK_START, Direct, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, check, check_open,
 };
 use super::random::Random;
-use super::subject::{Came, Subject};
 use super::tree;
 
 /// What happens between steps.
@@ -90,7 +90,7 @@ fn cases(longest: usize) -> impl Strategy<Value = Case> {
 struct Pair<M: Kit> {
     shape: Shape,
     model: Model,
-    subject: Subject<M>,
+    subject: Driver<M>,
     now: i64,
     /// Who opened the handles: the engine asks nobody else about them.
     openers: BTreeMap<u8, Cred>,
@@ -103,14 +103,14 @@ impl<M: Kit> Pair<M> {
         Self {
             shape,
             model: Model::new(CLOCK_START),
-            subject: Subject::new(M::make(&shape)),
+            subject: Driver::new(M::make(&shape)),
             now: CLOCK_START,
             openers: BTreeMap::new(),
         }
     }
 
     fn fs(&self) -> &Arc<Fs<M>> {
-        &self.subject.fs
+        self.subject.fs()
     }
 
     fn step(&mut self, step: &Step) -> Verdict {
@@ -118,11 +118,13 @@ impl<M: Kit> Pair<M> {
             return Ok(());
         }
         self.now += 1;
-        let cred = opened_slot(&step.op).and_then(|slot| self.openers.get(&slot));
+        let cred = step
+            .op
+            .handle_slot()
+            .and_then(|slot| self.openers.get(&slot));
         let cred = cred.unwrap_or(&step.cred).clone();
-        let found = match self.subject.apply(&step.op, &cred) {
-            Came::To(found) => found,
-            Came::NoSpace => return self.nothing_changed(step),
+        let Some(found) = outcome(&mut self.subject, step, &cred) else {
+            return self.nothing_changed(step);
         };
         let expected = apply(&mut self.model, &step.op, &cred, self.now);
         if let (Op::Open { slot, .. }, Outcome::Ok(_)) = (&step.op, &expected) {
@@ -195,7 +197,7 @@ impl<M: Kit> Pair<M> {
             return Err("a pool that was not closed is clean".into());
         }
         self.model.close_all();
-        self.subject = Subject::new(fs);
+        self.subject = Driver::new(fs);
         self.compare("after a crash")?;
         check_open(self.fs(), Soundness::Recovered)
     }
@@ -227,7 +229,7 @@ impl<M: Kit> Pair<M> {
                 recovered.stat_fs()
             ));
         }
-        self.subject = Subject::new(fs);
+        self.subject = Driver::new(fs);
         self.compare("after a clean close")
     }
 
@@ -271,14 +273,15 @@ pub(crate) fn is_expressible(op: &Op) -> bool {
     )
 }
 
-/// The slot whose handle an operation uses.
-fn opened_slot(op: &Op) -> Option<u8> {
-    match op {
-        Op::ReadSlot { slot, .. }
-        | Op::WriteSlot { slot, .. }
-        | Op::TruncateSlot { slot, .. }
-        | Op::FallocateSlot { slot, .. } => Some(*slot),
-        _ => None,
+/// What the engine answers; `None`: the pool is full.
+pub(crate) fn outcome<M: Kit>(driver: &mut Driver<M>, step: &Step, cred: &Cred) -> Option<Outcome> {
+    match driver.apply(&step.op, &cred_of(cred)) {
+        Ok(payload) => Some(Outcome::Ok(payload)),
+        Err(Error::NoSpace(_)) => None,
+        Err(error) => {
+            assert!(error.errno() != libc::EUCLEAN, "{step}: {error}");
+            Some(Outcome::Err(Errno(error.errno())))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Cred, Fs};
+use vellum_driver::Driver;
 use vellum_model::{Model, Step, apply, strategy};
 
 use super::areas;
@@ -16,8 +17,7 @@ use super::kit::{
     on_each_namespace,
 };
 use super::random::Random;
-use super::sequences::{case_count, is_expressible, seed};
-use super::subject::{Came, Subject};
+use super::sequences::{case_count, is_expressible, outcome, seed};
 use super::tree;
 
 const THREADS: u64 = 4;
@@ -47,13 +47,11 @@ fn run<M: Kit>(fs: &Arc<Fs<M>>, thread: u64, round: u64) -> Model {
     let start = fs
         .lookup(&Cred::root(), &fs.root(), name.as_bytes())
         .expect("it was made");
-    let mut subject = Subject::below(Arc::clone(fs), start.clone());
+    let mut subject = Driver::below(Arc::clone(fs), start.clone());
     let mut model = Model::new(CLOCK_START);
     for (index, step) in steps_of(thread, round).iter().enumerate() {
-        let found = match subject.apply(&step.op, &step.cred) {
-            Came::To(found) => found,
-            Came::NoSpace => panic!("thread {thread}: {step}: no space"),
-        };
+        let found = outcome(&mut subject, step, &step.cred);
+        let found = found.unwrap_or_else(|| panic!("thread {thread}: {step}: no space"));
         let expected = apply(&mut model, &step.op, &step.cred, CLOCK_START + index as i64);
         assert_eq!(
             expected, found,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{Attr, Cred, Error, FileKind, Fs, ListPosition, Node, OpenOptions, Result};
+use vellum_driver::kind_of;
 use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use super::kit::{CLOCK_END, CLOCK_START};
-use super::subject::kind_of;
 
 const READ: OpenOptions = OpenOptions {
     read: true,

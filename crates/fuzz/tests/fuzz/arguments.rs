@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use vellum::{
-    Allocate, Attr, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, Node, OpenOptions,
+    Allocate, Cred, Error, FileKind, FormatOptions, Fs, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, format,
 };
 use vellum_check::{Options, check};
+use vellum_driver::Driver;
 use vellum_fuzz::{Input, Memories, Watchdog, mount};
 use vellum_layout::POOL_MIN_BYTES;
 use vellum_media::SimPool;
-use vellum_model::{Kind, Model, Op, Outcome, Payload, Range, StatView, apply, pattern};
+use vellum_model::{Model, Op, Outcome, Payload, Range, apply, pattern};
 
 /// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
@@ -86,32 +87,6 @@ fn text(input: &mut Input<'_>) -> Vec<u8> {
     text
 }
 
-fn kind_of(kind: FileKind) -> Kind {
-    match kind {
-        FileKind::Directory => Kind::Dir,
-        FileKind::Symlink => Kind::Symlink,
-        FileKind::File => Kind::File,
-        FileKind::Fifo => Kind::Fifo,
-        FileKind::Socket => Kind::Socket,
-        FileKind::CharDevice => Kind::CharDevice,
-        FileKind::BlockDevice => Kind::BlockDevice,
-    }
-}
-
-fn view(attr: &Attr) -> Payload {
-    let kind = kind_of(attr.kind);
-    let of_file = |value| if kind == Kind::File { value } else { 0 };
-    Payload::Stat(StatView {
-        kind,
-        mode: attr.mode.into(),
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        size: if kind == Kind::Dir { 0 } else { attr.size },
-        blocks: of_file(attr.blocks_512),
-    })
-}
-
 /// A file system and its model, with the same tree.
 struct Twins {
     fs: Volume,
@@ -143,25 +118,7 @@ impl Twins {
     fn set_up(&mut self, line: &str) {
         let op: Op = line.parse().expect("a step of the model");
         apply(&mut self.model, &op, &vellum_model::Cred::superuser(), 1);
-        let (fs, cred, top) = (&self.fs, Cred::root(), self.fs.root());
-        let split = |path: &[u8]| match path.iter().rposition(|&byte| byte == b'/') {
-            Some(at) => (path[..at].to_vec(), path[at + 1..].to_vec()),
-            None => (b".".to_vec(), path.to_vec()),
-        };
-        let made = match op {
-            Op::Mkdir { path, mode } => {
-                let (dir, name) = split(&path);
-                let dir = fs.find(&cred, &top, &dir, true).expect("it was made");
-                fs.mkdir(&cred, &dir, &name, mode as u16).map(drop)
-            }
-            Op::Symlink { target, path } => {
-                let (dir, name) = split(&path);
-                let dir = fs.find(&cred, &top, &dir, true).expect("it was made");
-                fs.symlink(&cred, &dir, &name, &target).map(drop)
-            }
-            Op::Create { path, .. } => fs.open(&cred, &top, &path, &WRITE).map(drop),
-            other => panic!("no set-up for {other}"),
-        };
+        let made = Driver::new(Arc::clone(&self.fs)).apply(&op, &Cred::root());
         made.expect("the tree is made");
     }
 
@@ -208,39 +165,20 @@ fn path_step(twins: &mut Twins, input: &mut Input<'_>) {
     let user = u32::from(how >> 6 & 1);
     let follow = how & 0x80 == 0;
     let path = text(input);
-    let fs = Arc::clone(&twins.fs);
-    let (cred, top) = (cred_of(user), fs.root());
-    let (answer, op) = match how % 4 {
-        0 | 1 => {
-            let answer = fs.stat(&cred, &top, &path, follow);
-            let path = path.clone();
-            (answer.map(|attr| view(&attr)), Op::Stat { path, follow })
-        }
-        2 => {
-            let found = fs.find(&cred, &top, &path, false);
-            let text = found.and_then(|link| fs.read_link(&link));
-            let path = path.clone();
-            (text.map(Payload::Bytes), Op::Readlink { path })
-        }
-        _ => {
-            let exclusive = !follow;
-            let options = OpenOptions {
-                read: false,
-                create_new: exclusive,
-                ..WRITE
-            };
-            let opened = fs.open(&cred, &top, &path, &options);
-            let op = Op::Create {
-                path: path.clone(),
-                mode: 0o644,
-                exclusive,
-            };
-            (opened.map(|_| Payload::Done), op)
-        }
+    let has_null = path.contains(&0);
+    let op = match how % 4 {
+        0 | 1 => Op::Stat { path, follow },
+        2 => Op::Readlink { path },
+        _ => Op::Create {
+            path,
+            mode: 0o644,
+            exclusive: !follow,
+        },
     };
-    if path.contains(&0) {
+    let answer = Driver::new(Arc::clone(&twins.fs)).apply(&op, &cred_of(user));
+    if has_null {
         // No system call can be given such a path.
-        assert!(answer.is_err(), "{path:?}");
+        assert!(answer.is_err(), "{op}");
     } else {
         twins.compare(&op, user, answer);
     }

@@ -95,24 +95,16 @@ fn timespec(time: Option<TimeSet>) -> Timespec {
 }
 
 fn view(stat: &Stat) -> Payload {
-    let kind = kind(FileType::from_raw_mode(stat.st_mode));
-    Payload::Stat(StatView {
-        kind,
+    let view = StatView {
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
         mode: stat.st_mode & 0o7777,
         nlink: stat.st_nlink as u32,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        size: if kind == Kind::Dir {
-            0
-        } else {
-            stat.st_size as u64
-        },
-        blocks: if kind == Kind::File {
-            stat.st_blocks as u64
-        } else {
-            0
-        },
-    })
+        size: stat.st_size as u64,
+        blocks: stat.st_blocks as u64,
+    };
+    Payload::Stat(view.comparable())
 }
 
 impl Kernel {
@@ -140,6 +132,13 @@ impl Kernel {
     }
 
     fn run(&mut self, op: &Op) -> Answer {
+        if let Some(slot) = op.handle_slot() {
+            return with_fd(self.slots.get(&slot).ok_or(io::Errno::BADF)?, op);
+        }
+        if let Some((path, flags)) = op.opens() {
+            let flags = OFlags::from_bits_retain(flags as u32);
+            return with_fd(&open(path, flags, 0)?, op);
+        }
         match op {
             Op::Create {
                 path,
@@ -212,17 +211,6 @@ impl Kernel {
                 let access = fs::Access::from_bits_retain(*mask);
                 fs::accessat(CWD, &path[..], access, AtFlags::empty()).map(done)
             }
-            Op::Write { path, .. } | Op::Fallocate { path, .. } => {
-                with_fd(&open(path, OFlags::WRONLY, 0)?, op)
-            }
-            Op::Append { path, .. } => {
-                with_fd(&open(path, OFlags::WRONLY | OFlags::APPEND, 0)?, op)
-            }
-            Op::Readdir { path } => with_fd(&open(path, OFlags::DIRECTORY, 0)?, op),
-            Op::Read { path, .. }
-            | Op::SeekData { path, .. }
-            | Op::SeekHole { path, .. }
-            | Op::Fsync { path } => with_fd(&open(path, OFlags::empty(), 0)?, op),
             Op::Open {
                 slot,
                 path,
@@ -238,13 +226,7 @@ impl Kernel {
                 .remove(slot)
                 .map(|_| Payload::Done)
                 .ok_or(io::Errno::BADF),
-            Op::ReadSlot { slot, .. }
-            | Op::WriteSlot { slot, .. }
-            | Op::TruncateSlot { slot, .. }
-            | Op::FallocateSlot { slot, .. }
-            | Op::StatSlot { slot }
-            | Op::ReaddirSlot { slot }
-            | Op::FsyncSlot { slot } => with_fd(self.slots.get(slot).ok_or(io::Errno::BADF)?, op),
+            _ => unreachable!("what opens a path, or uses a handle, is done above"),
         }
     }
 

@@ -1,0 +1,123 @@
+//! The model's words in the engine's.
+
+use vellum::{Allocate, Attr, Cred, Error, FileKind, OpenOptions, Result, SetAttr, SetTime};
+use vellum_model::{Kind, Op, Payload, StatView, TimeSet};
+
+/// A user of the model, as the engine knows it.
+pub fn cred_of(cred: &vellum_model::Cred) -> Cred {
+    Cred {
+        uid: cred.uid,
+        gid: cred.gid,
+        groups: cred.groups.clone(),
+        privileged: cred.is_superuser(),
+    }
+}
+
+/// What the model calls a kind of file.
+pub fn kind_of(kind: FileKind) -> Kind {
+    match kind {
+        FileKind::Directory => Kind::Dir,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::File => Kind::File,
+        FileKind::Fifo => Kind::Fifo,
+        FileKind::Socket => Kind::Socket,
+        FileKind::CharDevice => Kind::CharDevice,
+        FileKind::BlockDevice => Kind::BlockDevice,
+    }
+}
+
+pub(crate) fn file_kind(kind: Kind) -> FileKind {
+    match kind {
+        Kind::Dir => FileKind::Directory,
+        Kind::Symlink => FileKind::Symlink,
+        Kind::File => FileKind::File,
+        Kind::Fifo => FileKind::Fifo,
+        Kind::Socket => FileKind::Socket,
+        Kind::CharDevice => FileKind::CharDevice,
+        Kind::BlockDevice => FileKind::BlockDevice,
+    }
+}
+
+pub(crate) fn view(attr: &Attr) -> Payload {
+    let view = StatView {
+        kind: kind_of(attr.kind),
+        mode: attr.mode.into(),
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        blocks: attr.blocks_512,
+    };
+    Payload::Stat(view.comparable())
+}
+
+pub(crate) fn set_time(time: TimeSet) -> SetTime {
+    match time {
+        TimeSet::Now => SetTime::Now,
+        TimeSet::At(ns) => SetTime::At(ns),
+    }
+}
+
+pub(crate) fn open_options(flags: i32, mode: u32) -> OpenOptions {
+    let has = |flag: i32| flags & flag != 0;
+    let access = flags & libc::O_ACCMODE;
+    OpenOptions {
+        read: access != libc::O_WRONLY,
+        write: access != libc::O_RDONLY,
+        // The engine's `append` includes writing.
+        append: has(libc::O_APPEND) && access != libc::O_RDONLY,
+        truncate: has(libc::O_TRUNC),
+        create: has(libc::O_CREAT),
+        create_new: has(libc::O_CREAT) && has(libc::O_EXCL),
+        no_follow: has(libc::O_NOFOLLOW),
+        directory: has(libc::O_DIRECTORY),
+        no_atime: has(libc::O_NOATIME),
+        mode: mode as u16,
+    }
+}
+
+/// The modes of `fallocate` that the engine knows.
+pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+    match mode {
+        0 => Ok(Allocate::Grow),
+        KEEP => Ok(Allocate::KeepSize),
+        PUNCH => Ok(Allocate::PunchHole),
+        _ => Err(Error::Unsupported("this mode of fallocate")),
+    }
+}
+
+/// Adds to `set` what `op` changes; returns of which file, and whether a symbolic link there is
+/// followed. `None`: it changes no attributes.
+pub(crate) fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8], bool)> {
+    match op {
+        Op::Truncate { path, size } => {
+            set.size = Some(*size);
+            Some((path, true))
+        }
+        Op::Chmod { path, mode } => {
+            set.mode = Some(*mode as u16);
+            Some((path, true))
+        }
+        Op::Chown {
+            path,
+            uid,
+            gid,
+            follow,
+        } => {
+            (set.uid, set.gid) = (*uid, *gid);
+            Some((path, *follow))
+        }
+        Op::Utimens {
+            path,
+            atime,
+            mtime,
+            follow,
+        } => {
+            (set.atime, set.mtime) = (atime.map(set_time), mtime.map(set_time));
+            Some((path, *follow))
+        }
+        _ => None,
+    }
+}
