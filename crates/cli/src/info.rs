@@ -431,8 +431,7 @@ pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     if at.is_some() {
         return at;
     }
-    let mut mounted = mounts::of_file(&place.pool).ok()?;
-    mounted.retain(|mounted| mounted.pool == place.path());
+    let mounted = mounts::of_pool(&place).ok()?;
     let in_use = mounted.iter().rposition(|mounted| !mounted.is_dead());
     in_use.map_or_else(|| mounted.last().cloned(), |at| mounted.get(at).cloned())
 }
@@ -471,10 +470,13 @@ pub(crate) fn ask<T: DeserializeOwned>(
         match Errno::from_io_error(&error) {
             Some(Errno::NOTTY) => failure.advise(other_release),
             Some(Errno::PERM) => failure.advise("ask as the user who mounted it"),
-            _ => failure,
+            _ => umount::in_the_way(failure, &error),
         }
     };
-    let text = vellum_fuse::ask(&mounted.dir, question).map_err(failed)?;
+    let asked = mounted
+        .open()
+        .and_then(|root| vellum_fuse::ask(&root, question));
+    let text = asked.map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::new(format!(
             "{dir}: the mount's answer is not understood ({error})"

@@ -18,10 +18,10 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolOptions, PoolPath};
-use vellum_fuse::mounts::{self, Below, Device};
+use vellum_fuse::mounts::{self, Device, Others};
 use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
 use vellum_terminal::output::warn_line;
-use vellum_terminal::{Failure, Outcome, status};
+use vellum_terminal::{Failure, Outcome, quoted, status};
 
 use crate::areas::{Areas, Evolved};
 use crate::args::Opening;
@@ -30,6 +30,7 @@ use crate::images;
 use crate::info::{Information, MountPart};
 use crate::place;
 use crate::served;
+use crate::umount;
 
 const READY: &str = "ready";
 /// The option that has data pass the page cache.
@@ -492,16 +493,15 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
     let failure = Failure::new(error.to_string());
     match error {
         vellum_fuse::Error::Mounted { .. } => failure.with_status(status::BUSY),
-        vellum_fuse::Error::Dead { dir, source } => match Below::of(source) {
-            Some(below) => failure
-                .with_status(status::BUSY)
-                .advise(format!("take that off first: {}", below.commands())),
-            None => failure.advise(format!("vellum umount {}", dir.display())),
+        vellum_fuse::Error::Hidden { source, .. } => umount::in_the_way(failure, source),
+        vellum_fuse::Error::Dead { dir, source } => match Others::of(source) {
+            Some(_) => umount::in_the_way(failure, source),
+            None => failure.advise(format!("vellum umount {}", quoted(dir))),
         },
         vellum_fuse::Error::Directory { dir, source }
             if source.kind() == io::ErrorKind::NotFound =>
         {
-            failure.advise(format!("mkdir -p {}", dir.display()))
+            failure.advise(format!("mkdir -p {}", quoted(dir)))
         }
         _ => failure,
     }

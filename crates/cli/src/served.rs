@@ -13,7 +13,7 @@ use vellum::PoolPath;
 use vellum::media::{is_in_use, lock_holders};
 use vellum_fuse::mounts::{self, Device};
 use vellum_terminal::output::warn_line;
-use vellum_terminal::{Failure, Outcome, plain, status};
+use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
 use crate::place::process;
 use crate::sync::sync;
@@ -66,7 +66,7 @@ pub(crate) fn unseen(named: &Path) -> Option<Failure> {
 pub(crate) fn advice(pool: &Path) -> String {
     format!(
         "it is closed when they end or unmount it; `vellum umount --force {}` cuts them off",
-        pool.display()
+        quoted(pool)
     )
 }
 
@@ -177,7 +177,7 @@ impl Server {
                 if written.contains(&device) || !std::fs::metadata(&link).is_ok_and(is_fit) {
                     continue;
                 }
-                match sync(&link) {
+                match File::open(&link).and_then(|file| sync(&file)) {
                     Ok(()) => written.push(device),
                     Err(error) => {
                         is_failed = true;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use vellum_fuse::mounts::{self, Mounted};
+use vellum_fuse::mounts::{self, Mounted, Others};
 use vellum_terminal::{Failure, Outcome};
 
 use crate::args::Sync;
@@ -19,7 +19,8 @@ const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 pub(crate) fn run(args: &Sync) -> Outcome {
     let mut outcome = Ok(());
     for mounted in named(&args.dir)? {
-        outcome = outcome.and(sync(&mounted.dir).map_err(|error| cannot(&mounted, &error)));
+        let synced = mounted.open().and_then(|root| sync(&root));
+        outcome = outcome.and(synced.map_err(|error| cannot(&mounted, &error)));
     }
     outcome
 }
@@ -35,6 +36,7 @@ fn named(path: &Path) -> Outcome<Vec<Mounted>> {
 fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
     let failure = Failure::io(mounted.dir.display(), error);
     match mounted.is_dead() {
+        _ if Others::of(error).is_some() => umount::in_the_way(failure, error),
         true => failure.advise(format!(
             "the process that served it has ended: mount {} again; `vellum info` of it says what survives a killed process",
             mounted.pool.display()
@@ -43,17 +45,17 @@ fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
     }
 }
 
-/// Writes back what was stored to mapped files, and syncs a mounted file system.
-pub(crate) fn sync(root: &Path) -> io::Result<()> {
-    let root = File::open(root)?;
+/// Writes back what was stored to mapped files, and syncs the mounted file system that a file or
+/// directory is in.
+pub(crate) fn sync(root: &File) -> io::Result<()> {
     // What was stored to mapped files is in the kernel's pages until they are written back. Where
     // that fails, all else is to be durable all the same.
-    let begun = rustix::fs::syncfs(&root);
-    wait_for_writes(&root);
+    let begun = rustix::fs::syncfs(root);
+    wait_for_writes(root);
     root.sync_all()?;
     begun?;
     // What the writes were answered is known now.
-    Ok(rustix::fs::syncfs(&root)?)
+    Ok(rustix::fs::syncfs(root)?)
 }
 
 /// The kernel has syncfs(2) begin to write back, and not wait for that where a process serves the

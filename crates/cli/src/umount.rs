@@ -10,9 +10,9 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use vellum::media::is_in_use;
 use vellum::{Pool, PoolPath};
-use vellum_fuse::mounts::{self, Below, Device, Elsewhere, Mounted};
+use vellum_fuse::mounts::{self, Device, Elsewhere, Mounted, Others, PoolFile};
 use vellum_terminal::output::warn_line;
-use vellum_terminal::{Failure, Outcome, plain, status};
+use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
 use crate::args::{Opening, Umount};
 use crate::place::process;
@@ -31,28 +31,42 @@ const LOOK_ELSEWHERE: Duration = Duration::from_millis(300);
 const ANSWERED: Duration = Duration::from_secs(10);
 
 /// A mount that is to be ended.
-struct Target {
-    mounted: Mounted,
-    /// Where it is found from here.
-    root: PathBuf,
-    /// Whether it is in this mount namespace.
-    is_here: bool,
+#[derive(Clone)]
+enum Target {
+    /// In this mount namespace.
+    Here(Mounted),
+    /// In another one.
+    Elsewhere(Elsewhere),
 }
 
 impl Target {
-    fn here(mounted: Mounted) -> Self {
-        Self {
-            root: mounted.dir.clone(),
-            mounted,
-            is_here: true,
+    fn mounted(&self) -> &Mounted {
+        match self {
+            Self::Here(mounted) => mounted,
+            Self::Elsewhere(other) => &other.mounted,
         }
     }
 
-    fn elsewhere(other: Elsewhere) -> Self {
-        Self {
-            root: other.root(),
-            mounted: other.mounted,
-            is_here: false,
+    /// Where it is found from here.
+    fn root(&self) -> PathBuf {
+        match self {
+            Self::Here(mounted) => mounted.dir.clone(),
+            Self::Elsewhere(other) => other.root(),
+        }
+    }
+
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::Here(mounted) => mounted.open(),
+            Self::Elsewhere(other) => other.open(),
+        }
+    }
+
+    /// Whether it has gone with another one that was ended: both were of one file system.
+    fn has_gone(&self) -> bool {
+        match self {
+            Self::Here(mounted) => mounts::is_there(mounted).is_ok_and(|is_there| !is_there),
+            Self::Elsewhere(_) => false,
         }
     }
 }
@@ -68,15 +82,19 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     let mut ended = Vec::new();
     // The latest first: it may be below another one.
     for target in found.iter().rev() {
-        let closing = Closing::of(&target.mounted, args.force);
+        if target.has_gone() {
+            continue;
+        }
+        let mounted = target.mounted();
+        let closing = Closing::of(mounted, args.force);
         let done = match (args.force, args.lazy) {
             (true, _) => force(target),
-            (false, true) => mounts::detach(&target.mounted),
-            (false, false) => unmount(&target.mounted),
+            (false, true) => mounts::detach(mounted),
+            (false, false) => unmount(mounted),
         };
         match done {
             Ok(()) => ended.push(closing),
-            Err(error) => outcome = outcome.and(Err(cannot(&target.root, &error))),
+            Err(error) => outcome = outcome.and(Err(cannot(&target.root(), &error))),
         }
     }
     if args.lazy {
@@ -99,25 +117,24 @@ pub(crate) fn run(args: &Umount) -> Outcome {
 fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     let here = named(&args.dir);
     if !args.force || here.is_ok() {
-        return Ok(here?.into_iter().map(Target::here).collect());
+        return Ok(here?.into_iter().map(Target::Here).collect());
     }
     let dir = resolved(&args.dir).ok();
     let place = PoolPath::of(&args.dir).resolved();
-    let servers = served::servers(&args.dir).into_iter();
-    let devices: Vec<Device> = servers.flat_map(|server| server.devices).collect();
+    let file = PoolFile::at(&place.pool);
     let is_of_pool = |mounted: &Mounted| match &place.name {
-        None => PoolPath::of(&mounted.pool).pool == place.pool || devices.contains(&mounted.device),
-        Some(_) => mounted.pool == place.path(),
+        None => file.is_of(mounted),
+        Some(_) => mounted.pool == place.path() && file.is_of(mounted),
     };
     let is_at_dir = |mounted: &Mounted| Some(&mounted.dir) == dir.as_ref();
     let of_pool = elsewhere(is_of_pool);
     if !of_pool.is_empty() {
-        return Ok(of_pool.into_iter().map(Target::elsewhere).collect());
+        return Ok(of_pool.into_iter().map(Target::Elsewhere).collect());
     }
     let at_dir = elsewhere(is_at_dir);
     match at_dir.len() {
         0 => here.map(|_| Vec::new()),
-        1 => Ok(at_dir.into_iter().map(Target::elsewhere).collect()),
+        1 => Ok(at_dir.into_iter().map(Target::Elsewhere).collect()),
         _ => Err(several(&args.dir, &at_dir)),
     }
 }
@@ -157,7 +174,7 @@ fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
     .with_status(status::BUSY)
     .advise(format!(
         "name the one that is meant: vellum umount --force {}",
-        found[0].mounted.pool.display()
+        quoted(&found[0].mounted.pool)
     ))
 }
 
@@ -220,14 +237,20 @@ fn unmount(mounted: &Mounted) -> io::Result<()> {
 
 /// Has a mount end, whoever uses it; what they stored to mapped files is written back first.
 fn force(target: &Target) -> io::Result<()> {
-    let Target { mounted, root, .. } = target;
-    if target.is_here {
-        mounts::nothing_below(mounted)?;
+    let mounted = target.mounted();
+    if matches!(target, Target::Here(_)) {
+        mounts::stands_alone(mounted)?;
     }
     let (answered, wait) = channel();
-    let of = root.clone();
+    let of = target.clone();
     // Whoever asks a mount whose process hangs does so, too, until it is cut off.
-    std::thread::spawn(move || answered.send((sync(&of), vellum_fuse::stop(&of))));
+    std::thread::spawn(move || {
+        let (written, stopped) = match of.open() {
+            Ok(root) => (sync(&root), vellum_fuse::stop(&root)),
+            Err(error) => (Err(io::Error::from(error.kind())), Err(error)),
+        };
+        answered.send((written, stopped))
+    });
     let late = || io::Error::from(io::ErrorKind::TimedOut);
     let (written, stopped) = wait
         .recv_timeout(ANSWERED)
@@ -237,7 +260,7 @@ fn force(target: &Target) -> io::Result<()> {
     {
         warn_line!(
             "vellum: {}: what was stored to mapped files may not be written back: {}",
-            root.display(),
+            target.root().display(),
             plain(error)
         );
     }
@@ -246,13 +269,15 @@ fn force(target: &Target) -> io::Result<()> {
         // Its process takes it from the tree of names, too, perhaps at this moment.
         Ok(()) => detach_all().or_else(|_| detach_all()),
         // The kernel cuts off who gives no answer, who ends by that. Only root may ask it to.
-        Err(_) if target.is_here => mounts::abort(mounted).or_else(|_| mounts::detach(mounted)),
+        Err(_) if matches!(target, Target::Here(_)) => {
+            mounts::abort(mounted).or_else(|_| mounts::detach(mounted))
+        }
         Err(error) => Err(error),
     }
 }
 
 fn is_dead_error(error: &io::Error) -> bool {
-    Errno::from_io_error(error) == Some(Errno::NOTCONN)
+    error.kind() == io::ErrorKind::NotConnected
 }
 
 /// That a file system goes on which is unmounted here, and why.
@@ -267,20 +292,31 @@ fn still_in_use(pool: &Path, why: &str) -> Failure {
 }
 
 fn cannot(dir: &Path, error: &io::Error) -> Failure {
-    let failure = Failure::io(dir.display(), error);
-    if let Some(below) = Below::of(error) {
-        return failure
-            .with_status(status::BUSY)
-            .advise(format!("take that off first: {}", below.commands()));
+    let failure = in_the_way(Failure::io(dir.display(), error), error);
+    if Others::of(error).is_some() {
+        return failure;
     }
     match error.kind() {
         io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
             "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
              whom; `vellum umount --lazy {0}` lets them finish, `--force` cuts them off",
-            dir.display()
+            quoted(dir)
         )),
         _ => failure,
     }
+}
+
+/// A failure at a mount, with the commands that take off what is mounted over it or below it, if
+/// that is why.
+pub(crate) fn in_the_way(failure: Failure, error: &io::Error) -> Failure {
+    let Some(others) = Others::of(error) else {
+        return failure;
+    };
+    let command = |(program, dir): (&str, &Path)| format!("`{program} {}`", quoted(dir));
+    let commands: Vec<_> = others.commands().map(command).collect();
+    failure
+        .with_status(status::BUSY)
+        .advise(format!("take that off first: {}", commands.join(", ")))
 }
 
 /// What is mounted at a directory, or of a pool or file system; at least one.
@@ -309,7 +345,7 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     }
     let place = PoolPath::of(dir).resolved();
     if place.name.is_some() {
-        return Ok(mounts::of_pool(&place.path())?.into_iter().collect());
+        return mounts::of_pool(&place);
     }
     let of_pool = mounts::of_file(&place.pool)?;
     if !of_pool.is_empty() {

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::Errno;
@@ -168,15 +167,13 @@ fn told(text: &[u8], token: u64, from: usize) -> Vec<u8> {
     bytes
 }
 
-/// Asks the file system mounted at `root`; gives its JSON.
+/// Asks the file system with this root; gives its JSON.
 ///
 /// # Errors
-/// Nothing of Vellum is mounted there, it does not know the question, or does not answer it (to
-/// this user).
-pub fn ask(root: &Path, question: Question) -> io::Result<String> {
-    let root = File::open(root)?;
+/// It is not of Vellum, does not know the question, or does not answer it (to this user).
+pub fn ask(root: &File, question: Question) -> io::Result<String> {
     for _ in 0..TRIES {
-        match answer_of(&root, question) {
+        match answer_of(root, question) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             answered => {
                 let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -187,22 +184,20 @@ pub fn ask(root: &Path, question: Question) -> io::Result<String> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Has the file system mounted at `root` end at once: it goes from the tree of names, and whoever
+/// Has the file system with this root end at once: it goes from the tree of names, and whoever
 /// uses it, in whatever mount namespace, is cut off. Its pool is closed in order after this has
 /// returned.
 ///
 /// # Errors
-/// Nothing of Vellum is mounted there, it is served by a release that does not know this, or not
-/// for this user.
-pub fn stop(root: &Path) -> io::Result<()> {
-    let root = File::open(root)?;
+/// It is not of Vellum, it is served by a release that does not know this, or not for this user.
+pub fn stop(root: &File) -> io::Result<()> {
     let asked = Asked {
         number: STOP,
         ..Asked::default()
     };
     let mut bytes = [0; ASK_MOUNT_BYTES];
     bytes[..size_of::<Asked>()].copy_from_slice(asked.as_bytes());
-    match ask_mount(&root, &mut bytes) {
+    match ask_mount(root, &mut bytes) {
         // It ended before it could say so.
         Err(error)
             if matches!(

@@ -1,10 +1,14 @@
 //! The kernel's table of mounts: finding the mounts of Vellum, and ending them.
 
+mod file;
+mod others;
+
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::num::ParseIntError;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +19,9 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use vellum::PoolPath;
 use vellum::media::processes;
+
+pub use file::PoolFile;
+pub use others::Others;
 
 /// The type that the kernel's table shows.
 pub const FS_TYPE: &str = "fuse.vellum";
@@ -35,79 +42,6 @@ pub struct Mounted {
     pub device: Device,
     /// The kernel's number of this mount.
     id: u64,
-}
-
-/// What is mounted below a mount, in its mount namespace: nobody may take it away with that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Below {
-    /// In the order in which they can be unmounted.
-    mounts: Vec<Other>,
-}
-
-/// A mount of whatever type.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Other {
-    dir: PathBuf,
-    fs_type: String,
-}
-
-impl Below {
-    /// What is below a mount by the kernel's table, which names the parent of each; gives nothing
-    /// if nothing is.
-    fn find(id: u64, table: &[u8]) -> Option<Self> {
-        let lines = table.split(|&b| b == b'\n');
-        let all: Vec<Line<'_>> = lines.filter_map(Line::of).collect();
-        let mut found: Vec<&Line<'_>> = Vec::new();
-        let mut parent = Some(id);
-        let mut next = 0;
-        while let Some(of) = parent {
-            found.extend(all.iter().filter(|line| line.parent == of && line.id != of));
-            parent = found.get(next).map(|line| line.id);
-            next += 1;
-        }
-        let other = |line: &Line<'_>| Other {
-            dir: path(line.dir),
-            fs_type: String::from_utf8_lossy(line.fs_type).into_owned(),
-        };
-        // What lies deeper comes first.
-        let mounts: Vec<_> = found.into_iter().rev().map(other).collect();
-        (!mounts.is_empty()).then_some(Self { mounts })
-    }
-
-    /// The one that an error is about.
-    pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-
-    /// The commands that take it off.
-    pub fn commands(&self) -> String {
-        let command = |other: &Other| {
-            let program = match other.fs_type.as_str() {
-                FS_TYPE => "vellum umount",
-                _ => "umount",
-            };
-            format!("`{program} {}`", other.dir.display())
-        };
-        let commands: Vec<_> = self.mounts.iter().map(command).collect();
-        commands.join(", ")
-    }
-}
-
-impl fmt::Display for Below {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = |other: &Other| format!("{} ({})", other.dir.display(), other.fs_type);
-        let names: Vec<_> = self.mounts.iter().map(named).collect();
-        let are = if names.len() == 1 { "is" } else { "are" };
-        write!(f, "{} {are} mounted below it", names.join(", "))
-    }
-}
-
-impl std::error::Error for Below {}
-
-impl From<Below> for io::Error {
-    fn from(below: Below) -> Self {
-        Self::new(io::ErrorKind::ResourceBusy, below)
-    }
 }
 
 /// The device number of a mounted file system. All its mounts have it, wherever they are moved or
@@ -157,10 +91,83 @@ impl fmt::Display for Device {
 }
 
 impl Mounted {
-    /// Whether its server has ended without unmounting it: nothing there can be used.
+    /// Whether its server has ended without unmounting it: nothing there can be used. Of one that
+    /// cannot be reached, because something else is mounted over it: whether no process that can be
+    /// seen here serves it.
     pub fn is_dead(&self) -> bool {
-        is_dead(&self.dir)
+        match self.reach() {
+            Ok(_) => is_dead(&self.dir),
+            Err(error) if Others::of(&error).is_some() => server_of(self.device).is_none(),
+            Err(_) => false,
+        }
     }
+
+    /// Whether something else is mounted over it.
+    pub fn is_hidden(&self) -> bool {
+        self.reach()
+            .is_err_and(|error| Others::of(&error).is_some())
+    }
+
+    /// Opens its root, and nothing else that is at its path by now.
+    ///
+    /// # Errors
+    /// Something else is mounted over it ([`Others`]), it is gone, its server has ended, or what
+    /// the operating system said.
+    pub fn open(&self) -> io::Result<File> {
+        reopened(&self.reach()?)
+    }
+
+    fn reach(&self) -> io::Result<OwnedFd> {
+        self.reach_at(&self.dir, "self")
+    }
+
+    /// Its root at a path, by which it is found in the mount namespace of a process.
+    fn reach_at(&self, path: &Path, process: &str) -> io::Result<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(root) => root,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Err(self.hidden(process)),
+            Err(errno) => return Err(errno.into()),
+        };
+        match Device::of(&root, Path::new(""), AtFlags::EMPTY_PATH)? == self.device {
+            true => Ok(root),
+            false => Err(self.hidden(process)),
+        }
+    }
+
+    /// Why its path leads elsewhere.
+    fn hidden(&self, process: &str) -> io::Error {
+        let table = match table_of(process) {
+            Ok(table) => table,
+            Err(error) => return error,
+        };
+        if !is_in(&table, self) {
+            return gone();
+        }
+        match Others::find(self.id, &table).and_then(Others::over) {
+            Some(over) => over.into(),
+            None => io::Error::other("something else is at its path"),
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "it is not mounted there any more")
+}
+
+fn is_in(table: &[u8], mounted: &Mounted) -> bool {
+    let mut lines = table.split(|&b| b == b'\n').filter_map(Line::of);
+    lines.any(|line| line.id == mounted.id && line.device == mounted.device)
+}
+
+/// Opens for reading what was found.
+fn reopened(found: &OwnedFd) -> io::Result<File> {
+    File::open(exactly(found))
+}
+
+/// The path that leads to what is open as this, whatever is mounted at its own.
+fn exactly(found: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", found.as_raw_fd())
 }
 
 /// Whether a mount is at a path whose server has ended.
@@ -184,6 +191,15 @@ impl Elsewhere {
     pub fn root(&self) -> PathBuf {
         let below = self.mounted.dir.strip_prefix("/").unwrap_or(Path::new(""));
         PathBuf::from(format!("/proc/{}/root", self.pid)).join(below)
+    }
+
+    /// Opens its root, as [`Mounted::open`] does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(&self) -> io::Result<File> {
+        let process = self.pid.to_string();
+        reopened(&self.mounted.reach_at(&self.root(), &process)?)
     }
 }
 
@@ -239,6 +255,12 @@ pub fn served_by(pid: u32) -> Vec<Device> {
     let names = threads_of(pid).into_iter();
     let devices = names.filter_map(|name| name.strip_prefix(SERVES)?.parse().ok());
     devices.collect()
+}
+
+/// The process that serves a file system, if it can be seen here.
+fn server_of(device: Device) -> Option<u32> {
+    let mut pids = processes().into_iter().flatten();
+    pids.find(|&pid| served_by(pid).contains(&device))
 }
 
 /// The names of the threads of a process.
@@ -314,15 +336,20 @@ pub fn around(path: &Path) -> io::Result<Option<Mounted>> {
     Ok(list()?.into_iter().rev().find(is_around))
 }
 
-/// The mount of a pool, by its path in full.
+/// The mounts of a file system of a pool, given in full, oldest first.
 ///
 /// # Errors
 /// As for [`list`].
-pub fn of_pool(pool: &Path) -> io::Result<Option<Mounted>> {
-    Ok(list()?
-        .into_iter()
-        .rev()
-        .find(|mounted| mounted.pool == pool))
+pub fn of_pool(place: &PoolPath) -> io::Result<Vec<Mounted>> {
+    let path = place.path();
+    // The pool may have had another name when it was mounted.
+    let is_plain = |mounted: &Mounted| {
+        let found = PoolPath::of(&mounted.pool);
+        found.name.is_none() && !mounted.pool.as_os_str().as_encoded_bytes().contains(&b':')
+    };
+    let mut found = of_file(&place.pool)?;
+    found.retain(|mounted| mounted.pool == path || place.name.is_none() && is_plain(mounted));
+    Ok(found)
 }
 
 /// The mounts of all file systems of the pool in a file, given in full, oldest first.
@@ -330,17 +357,28 @@ pub fn of_pool(pool: &Path) -> io::Result<Option<Mounted>> {
 /// # Errors
 /// As for [`list`].
 pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
-    let is_of = |mounted: &Mounted| PoolPath::of(&mounted.pool).pool == pool;
-    Ok(list()?.into_iter().filter(is_of).collect())
+    let file = PoolFile::at(pool);
+    Ok(list()?
+        .into_iter()
+        .filter(|mounted| file.is_of(mounted))
+        .collect())
 }
 
-/// Makes sure that nothing is mounted below a mount of this mount namespace.
+/// Whether a mount of this mount namespace is still there.
 ///
 /// # Errors
-/// Something is: [`Below`]. As for [`list`].
-pub fn nothing_below(mounted: &Mounted) -> io::Result<()> {
-    match Below::find(mounted.id, &table_of("self")?) {
-        Some(below) => Err(below.into()),
+/// As for [`list`].
+pub fn is_there(mounted: &Mounted) -> io::Result<bool> {
+    Ok(is_in(&table_of("self")?, mounted))
+}
+
+/// Makes sure that nothing is mounted over or below a mount of this mount namespace.
+///
+/// # Errors
+/// Something is: [`Others`]. As for [`list`].
+pub fn stands_alone(mounted: &Mounted) -> io::Result<()> {
+    match Others::find(mounted.id, &table_of("self")?) {
+        Some(others) => Err(others.into()),
         None => Ok(()),
     }
 }
@@ -348,13 +386,12 @@ pub fn nothing_below(mounted: &Mounted) -> io::Result<()> {
 /// Ends a mount, if nobody uses it.
 ///
 /// # Errors
-/// It is in use (EBUSY; [`Below`] if something is mounted below it), something else is mounted over
-/// it or it is gone, no permission.
+/// It is in use (EBUSY; [`Others`] if something is mounted over it or below it), it is gone, no
+/// permission.
 pub fn unmount(mounted: &Mounted) -> io::Result<()> {
+    // It would be a use.
+    drop(mounted.reach()?);
     let dir = &mounted.dir;
-    if Device::at(dir)? != mounted.device {
-        return Err(covered());
-    }
     let done = match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
         // Only root may; fusermount3 lets the owner of a mount.
@@ -363,7 +400,7 @@ pub fn unmount(mounted: &Mounted) -> io::Result<()> {
     };
     match done {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            nothing_below(mounted).and(Err(error))
+            stands_alone(mounted).and(Err(error))
         }
         done => done,
     }
@@ -372,18 +409,13 @@ pub fn unmount(mounted: &Mounted) -> io::Result<()> {
 /// Takes a mount from the tree of names at once, and no other that is at its path by now.
 ///
 /// # Errors
-/// Something else is mounted over it or below it ([`Below`]), or it is gone, no permission.
+/// Something else is mounted over it or below it ([`Others`]), or it is gone, no permission.
 pub fn detach(mounted: &Mounted) -> io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let root = rustix::fs::open(&mounted.dir, flags, Mode::empty())?;
-    if Device::of(&root, Path::new(""), AtFlags::EMPTY_PATH)? != mounted.device {
-        return Err(covered());
-    }
     // The kernel would take that along.
-    nothing_below(mounted)?;
+    stands_alone(mounted)?;
+    let root = mounted.reach()?;
     // By the descriptor: what is mounted at the path meanwhile is left alone.
-    let exactly = format!("/proc/self/fd/{}", root.as_raw_fd());
-    match rustix::mount::unmount(exactly, UnmountFlags::DETACH) {
+    match rustix::mount::unmount(exactly(&root), UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => unmount_as_user(&mounted.dir, true),
         Err(errno) => Err(errno.into()),
@@ -403,7 +435,12 @@ pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
         .rev()
         .filter(|mounted| mounted.device == device && mounted.pool == pool)
     {
-        outcome = outcome.and(detach(mounted));
+        let done = detach(mounted);
+        // Somebody else may have been quicker.
+        if done.is_err() && !is_there(mounted)? {
+            continue;
+        }
+        outcome = outcome.and(done);
     }
     outcome
 }
@@ -411,19 +448,13 @@ pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
 /// Ends a mount by force: whoever uses it, in whatever namespace, is cut off, its server too.
 ///
 /// # Errors
-/// Something else is mounted over it or below it ([`Below`]), or it is gone, no permission: only
+/// Something else is mounted over it or below it ([`Others`]), or it is gone, no permission: only
 /// root may.
 pub fn abort(mounted: &Mounted) -> io::Result<()> {
-    if Device::at(&mounted.dir)? != mounted.device {
-        return Err(covered());
-    }
-    nothing_below(mounted)?;
+    stands_alone(mounted)?;
+    drop(mounted.reach()?);
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     Ok(rustix::mount::unmount(&mounted.dir, flags)?)
-}
-
-fn covered() -> io::Error {
-    io::Error::other("something else is mounted over it: unmount that first")
 }
 
 fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
@@ -533,28 +564,5 @@ mod tests {
         assert_eq!(parse(b""), None);
         let line = b"36 25 0:41 / /mnt ro,nodev - fuse.vellum /p rw";
         assert!(parse(line).is_some_and(|mounted| mounted.read_only));
-    }
-
-    #[test]
-    fn what_is_below_a_mount_can_be_unmounted_in_the_order_it_is_told_in() {
-        let table = b"\
-            36 25 0:41 / /m rw shared:9 - fuse.vellum /p.img rw\n\
-            38 37 0:43 / /m/a/b rw - fuse.vellum /q.img rw\n\
-            37 36 0:42 / /m/a\\040c rw - tmpfs none rw\n\
-            39 25 0:44 / /n rw - tmpfs none rw\n\
-            1 1 0:2 / / rw - rootfs none rw\n";
-        let below = Below::find(36, table).expect("two");
-        assert_eq!(
-            below.to_string(),
-            "/m/a/b (fuse.vellum), /m/a c (tmpfs) are mounted below it"
-        );
-        assert_eq!(below.commands(), "`vellum umount /m/a/b`, `umount /m/a c`");
-        for nothing in [38, 39, 1] {
-            assert_eq!(Below::find(nothing, table), None);
-        }
-        let error = io::Error::from(below.clone());
-        assert_eq!(Below::of(&error), Some(&below));
-        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
-        assert_eq!(Below::of(&io::ErrorKind::ResourceBusy.into()), None);
     }
 }

@@ -18,14 +18,14 @@ use vellum::{AccessPolicy, AccessTimes, RealFs};
 use crate::adapter::Adapter;
 use crate::ask::Desk;
 use crate::config::MountConfig;
-use crate::mounts::{self, Below, Device};
+use crate::mounts::{self, Device, Others};
 use crate::server::Server;
 use crate::stale::Stale;
 
 /// How long users of a mount that is to end may finish, before they are cut off.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long until it is looked again whether something is still mounted below a mount that is to
-/// end.
+/// How long until it is looked again whether something is still mounted over or below a mount that
+/// is to end.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a directory could not be mounted on.
@@ -53,6 +53,16 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
         /// Why.
+        source: io::Error,
+    },
+    /// A pool is mounted there, and something else over it.
+    #[error("{} is mounted on {} already, and {}", pool.display(), dir.display(), plain(source))]
+    Hidden {
+        /// The directory.
+        dir: PathBuf,
+        /// The pool.
+        pool: PathBuf,
+        /// What is over it ([`Others`]).
         source: io::Error,
     },
     /// No FUSE in this kernel, or no permission to use it.
@@ -223,7 +233,10 @@ fn clear(dir: &Path) -> Result<(), Error> {
         let pool = mounted.pool.clone();
         if !mounted.is_dead() {
             let dir = dir.to_owned();
-            return Err(Error::Mounted { dir, pool });
+            return Err(match mounts::stands_alone(&mounted) {
+                Err(source) if mounted.is_hidden() => Error::Hidden { dir, pool, source },
+                _ => Error::Mounted { dir, pool },
+            });
         }
         mounts::detach(&mounted).map_err(|source| Error::Dead {
             dir: dir.to_owned(),
@@ -355,33 +368,32 @@ impl Session {
         }
     }
 
-    /// Unmounts; gives nothing if users had to be cut off. While something is mounted below, the
-    /// mount stays where it is, as with umount(8); in the end it stays there, dead.
+    /// Unmounts; gives nothing if users had to be cut off. While something is mounted over or below
+    /// it, the mount stays where it is, as with umount(8); in the end it stays there, dead.
     fn end(&self) -> Option<io::Result<()>> {
         let until = Instant::now() + GRACE;
         let mut is_told = false;
         loop {
             let unmounted = mounts::detach_all(self.device, &self.fs_name);
-            let below = unmounted.as_ref().err().and_then(Below::of);
             if let Err(error) = &unmounted
                 && !is_told
             {
                 tracing::warn!(%error, dir = %self.dir.display(), "cannot unmount");
                 is_told = true;
             }
+            let is_waited_for = |error: &io::Error| Others::of(error).is_some();
             let left = until.saturating_duration_since(Instant::now());
-            let pause = if below.is_some() {
-                left.min(LOOK_AGAIN)
-            } else {
-                left
+            let pause = match &unmounted {
+                Err(error) if is_waited_for(error) => left.min(LOOK_AGAIN),
+                _ => left,
             };
             match self.events.recv_timeout(pause) {
                 Ok(Event::Over(result)) => return Some(result),
                 Err(RecvTimeoutError::Timeout) if pause < left => {}
                 Ok(Event::Stop) | Err(_) => {
-                    let left = match below {
-                        Some(below) => format!("cut off, and left where it is: {below}"),
-                        None => "files are still in use: cut off".to_owned(),
+                    let left = match unmounted {
+                        Err(error) => format!("cut off, and left where it is: {error}"),
+                        Ok(()) => "files are still in use: cut off".to_owned(),
                     };
                     tracing::warn!(dir = %self.dir.display(), "{left}");
                     return None;

@@ -10,6 +10,8 @@ pub mod manual;
 pub mod output;
 mod printing;
 pub mod progress;
+mod shell;
 
 pub use failure::{Failure, Outcome, plain, status, verdict};
 pub use printing::{Printing, parsed};
+pub use shell::quoted;

@@ -16,7 +16,7 @@ use crate::mounting::{foreground, signal};
 use crate::support::{ALONE, Bench, Mounted, done, has_fuse, namespaces, vellum};
 
 /// Whether mounts can be made by the system call, too; says so where they cannot.
-fn can_mount(test: &str) -> bool {
+pub(crate) fn can_mount(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         eprintln!("skipped {test}: not root");
@@ -90,24 +90,6 @@ fn a_signal_ends_a_mount_where_it_was_moved() {
     assert!(!is_mounted(&moved));
     mounted.bench.sound();
     detach(bench);
-}
-
-#[test]
-fn what_is_mounted_over_a_mount_is_left_alone() {
-    if !can_mount("what_is_mounted_over_a_mount_is_left_alone") {
-        return;
-    }
-    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
-    mount_bind(mounted.bench.path(), &mounted.dir).expect("mounted");
-    for lazy in [&["umount", "mnt"][..], &["umount", "--lazy", "mnt"]] {
-        mounted
-            .bench
-            .run(lazy)
-            .failed(1, &["something else is mounted over it"]);
-    }
-    assert!(mounted.path("p.img").exists());
-    detach(&mounted.dir);
-    mounted.umount();
 }
 
 /// A process that serves a mount in the foreground and tells what happens, with what another file

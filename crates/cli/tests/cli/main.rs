@@ -12,6 +12,7 @@ mod making;
 mod media;
 mod mounting;
 mod moving;
+mod over;
 mod parts;
 mod printing;
 mod scale;

@@ -1,0 +1,328 @@
+//! Mounts that something else is mounted over, mounts of which there are several, and pools whose
+//! file is another one by now: nothing is said, or done, of what happens to be at a path.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
+use rustix::process::Signal;
+use vellum::media::lock_holders;
+
+use crate::ends::can_mount;
+use crate::mounting::{foreground, signal};
+use crate::support::{Bench, Mounted, PATIENCE, is_mounted, vellum};
+
+/// A tmpfs on a directory, until it is dropped.
+struct Stranger(PathBuf);
+
+impl Stranger {
+    fn over(dir: &Path) -> Self {
+        mount("t", dir, "tmpfs", MountFlags::empty(), None).expect("mounted");
+        std::fs::write(dir.join("stranger"), "").expect("written");
+        Self(dir.to_owned())
+    }
+
+    fn is_kept(&self) {
+        assert!(self.0.join("stranger").exists());
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        unmount(&self.0, UnmountFlags::DETACH).expect("unmounted");
+    }
+}
+
+/// A pool whose directory has a name that a shell would not take as it is.
+fn mounted() -> Mounted {
+    let bench = Bench::with_pool("4M");
+    let dir = bench.join("m m");
+    std::fs::create_dir(&dir).expect("made");
+    let mounted = Mounted { bench, dir };
+    mounted.bench.run(&["mount", "p.img", "m m"]).ok();
+    mounted
+}
+
+/// What is to be said of it, and what takes it off.
+fn named(dir: &Path) -> [String; 2] {
+    let dir = dir.display();
+    [
+        format!("{dir} (tmpfs from t) is mounted over it"),
+        format!("`umount '{dir}'`"),
+    ]
+}
+
+#[test]
+fn what_is_over_a_mount_is_named_and_nothing_is_done_through_it() {
+    if !can_mount("what_is_over_a_mount_is_named_and_nothing_is_done_through_it") {
+        return;
+    }
+    let mounted = mounted();
+    std::fs::write(mounted.path("file"), "kept").expect("written");
+    let over = Stranger::over(&mounted.dir);
+    let [says, command] = named(&mounted.dir);
+    for how in [
+        &["sync", "m m"][..],
+        &["sync", "p.img"],
+        &["umount", "m m"],
+        &["umount", "p.img"],
+        &["umount", "--lazy", "m m"],
+        &["umount", "--lazy", "p.img"],
+        &["umount", "--force", "m m"],
+        &["umount", "--force", "p.img"],
+        &["info", "m m"],
+        &["info", "p.img"],
+        &["evolve", "p.img"],
+    ] {
+        let told = mounted.bench.run(how).failed(3, &[&says, &command]);
+        assert!(!told.err.contains("another release"), "{}", told.err);
+        over.is_kept();
+    }
+    let other = ["mkfs", "other.img", "--size", "4M", "--quiet"];
+    mounted.bench.run(&other).ok();
+    mounted
+        .bench
+        .run(&["mount", "other.img", "m m"])
+        .failed(3, &["p.img is mounted on", &says, &command]);
+    over.is_kept();
+    drop(over);
+    mounted.bench.run(&["sync", "m m"]).ok();
+    mounted.bench.run(&["umount", "m m"]).ok();
+    assert_eq!(mounted.bench.run(&["cat", "p.img:/file"]).ok().out, "kept");
+}
+
+#[test]
+fn a_tmpfs_over_one_of_all_is_named() {
+    if !can_mount("a_tmpfs_over_one_of_all_is_named") {
+        return;
+    }
+    let bench = Bench::with_pool("16M");
+    bench.run(&["fs", "add", "p.img", "x", "--size", "4M"]).ok();
+    std::fs::create_dir(bench.join("all")).expect("made");
+    bench.run(&["mount", "--all", "p.img", "all"]).ok();
+    let over = Stranger::over(&bench.join("all/x"));
+    let says = "all/x (tmpfs from t) is mounted over it";
+    bench.run(&["sync", "p.img:x"]).failed(3, &[says]);
+    bench.run(&["sync", "p.img"]).failed(3, &[says]);
+    bench.run(&["sync", "all/main"]).ok();
+    bench.run(&["umount", "all"]).failed(3, &[says]);
+    bench
+        .run(&["mkfs", "q.img", "--size", "16M", "--quiet"])
+        .ok();
+    bench.run(&["fs", "add", "q.img", "x", "--size", "4M"]).ok();
+    bench
+        .run(&["mount", "--all", "q.img", "all"])
+        .failed(3, &["p.img:x is mounted on", says]);
+    over.is_kept();
+    drop(over);
+    bench.run(&["umount", "p.img:x"]).ok();
+}
+
+/// A directory above the mount is as good.
+#[test]
+fn what_is_over_the_directory_of_a_mount_is_named() {
+    if !can_mount("what_is_over_the_directory_of_a_mount_is_named") {
+        return;
+    }
+    let bench = Bench::with_pool("4M");
+    std::fs::create_dir_all(bench.join("above/mnt")).expect("made");
+    bench.run(&["mount", "p.img", "above/mnt"]).ok();
+    let over = Stranger::over(&bench.join("above"));
+    let says = "above (tmpfs from t) is mounted over it";
+    for how in [
+        &["sync", "p.img"][..],
+        &["umount", "p.img"],
+        &["umount", "--force", "p.img"],
+        &["info", "p.img"],
+    ] {
+        bench.run(how).failed(3, &[says]);
+        over.is_kept();
+    }
+    drop(over);
+    bench.run(&["umount", "p.img"]).ok();
+    bench.sound();
+}
+
+#[test]
+fn what_is_over_a_dead_mount_is_named() {
+    if !can_mount("what_is_over_a_dead_mount_is_named") {
+        return;
+    }
+    let bench = Bench::with_pool("4M");
+    let dir = bench.join("mnt");
+    std::fs::create_dir(&dir).expect("made");
+    let mounted = Mounted { bench, dir };
+    let mut child = foreground(&mounted);
+    let over = Stranger::over(&mounted.dir);
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    let dir = mounted.dir.display();
+    let [says, command] = [
+        format!("{dir} (tmpfs from t) is mounted over it"),
+        format!("`umount {dir}`"),
+    ];
+    for how in [
+        &["sync", "mnt"][..],
+        &["sync", "p.img"],
+        &["umount", "mnt"],
+        &["umount", "--lazy", "p.img"],
+        &["umount", "--force", "p.img"],
+        &["mount", "p.img", "mnt"],
+    ] {
+        let told = mounted.bench.run(how).failed(3, &[&says, &command]);
+        assert!(!told.err.contains("unmount it first"), "{}", told.err);
+        over.is_kept();
+    }
+    // Nobody has the pool: it answers itself.
+    let told = mounted.bench.run(&["info", "p.img"]).ok();
+    assert!(told.err.contains("has ended"), "{}", told.err);
+    drop(over);
+    let again = mounted.bench.run(&["mount", "p.img", "mnt"]).ok();
+    assert!(again.err.contains("cleared"), "{}", again.err);
+    mounted.umount();
+}
+
+/// A mount in the foreground, and what its process says.
+fn said_by(mounted: &Mounted) -> (Child, BufReader<ChildStderr>) {
+    let mut child = vellum()
+        .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
+        .current_dir(mounted.bench.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("vellum runs");
+    let mut ready = String::new();
+    let output = child.stdout.take().expect("a pipe");
+    BufReader::new(output).read_line(&mut ready).expect("read");
+    assert_eq!(ready, "ready\n");
+    let said = BufReader::new(child.stderr.take().expect("a pipe"));
+    (child, said)
+}
+
+#[test]
+fn a_signal_waits_until_nothing_is_over_a_mount() {
+    if !can_mount("a_signal_waits_until_nothing_is_over_a_mount") {
+        return;
+    }
+    let bench = Bench::with_pool("4M");
+    let dir = bench.join("mnt");
+    std::fs::create_dir(&dir).expect("made");
+    let mounted = Mounted { bench, dir };
+    let line = |said: &mut BufReader<ChildStderr>| {
+        let mut line = String::new();
+        said.read_line(&mut line).expect("read");
+        line
+    };
+    let says = "(tmpfs from t) is mounted over it";
+    let (mut child, mut said) = said_by(&mounted);
+    let over = Stranger::over(&mounted.dir);
+    signal(&child, Signal::TERM);
+    let told = line(&mut said);
+    assert!(told.contains(says), "{told}");
+    over.is_kept();
+    let began = Instant::now();
+    drop(over);
+    assert!(child.wait().expect("it ends").success());
+    // Not only by the time after which users are cut off.
+    assert!(began.elapsed() < Duration::from_secs(8));
+    assert!(!is_mounted(&mounted.dir));
+    mounted.bench.sound();
+
+    // Who does not wait for that is told what was left.
+    let (mut child, mut said) = said_by(&mounted);
+    let over = Stranger::over(&mounted.dir);
+    signal(&child, Signal::TERM);
+    assert!(line(&mut said).contains(says));
+    signal(&child, Signal::INT);
+    let told = line(&mut said);
+    assert!(
+        told.contains("left where it is") && told.contains(says) && !told.contains("in use"),
+        "{told}"
+    );
+    assert!(child.wait().expect("it ends").success());
+    drop(over);
+    mounted.bench.run(&["umount", "mnt"]).ok();
+    mounted.bench.sound();
+}
+
+#[test]
+fn copies_of_a_mount_end_with_it_by_force() {
+    if !can_mount("copies_of_a_mount_end_with_it_by_force") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let copy = mounted.bench.join("copy");
+    std::fs::create_dir(&copy).expect("made");
+    for named in ["p.img", "mnt", "copy"] {
+        if !is_mounted(&mounted.dir) {
+            mounted.mount(&[]);
+        }
+        mount_bind(&mounted.dir, &copy).expect("mounted");
+        mounted.bench.run(&["umount", "--force", named]).ok();
+        assert!(!is_mounted(&mounted.dir) && !is_mounted(&copy), "{named}");
+        mounted.bench.sound();
+    }
+}
+
+/// The one that is mounted was deleted: what is at its path by now has nothing to do with it.
+#[test]
+fn a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it() {
+    if !can_mount("a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it") {
+        return;
+    }
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    std::fs::write(mounted.path("file"), "old").expect("written");
+    std::fs::remove_file(mounted.bench.join("p.img")).expect("removed");
+    run(&["mkfs", "p.img", "--size", "8M", "--quiet"]).ok();
+    let told = run(&["info", "p.img"]).ok().out;
+    assert!(!told.contains("mnt by"), "{told}");
+    let nothing = &["nothing of Vellum is mounted"];
+    for how in [
+        &["sync", "p.img"][..],
+        &["umount", "p.img"],
+        &["umount", "--lazy", "p.img"],
+        &["umount", "--force", "p.img"],
+    ] {
+        run(how).failed(1, nothing);
+    }
+    assert!(mounted.path("file").exists());
+    // Both are mounted, each by itself.
+    let new = mounted.bench.join("new");
+    std::fs::create_dir(&new).expect("made");
+    run(&["mount", "p.img", "new"]).ok();
+    let told = run(&["info", "p.img"]).ok().out;
+    assert!(told.contains("/new by"), "{told}");
+    run(&["umount", "--force", "p.img"]).ok();
+    assert!(!is_mounted(&new) && mounted.path("file").exists());
+    run(&["info", "mnt"]).ok();
+    run(&["sync", "mnt"]).ok();
+    run(&["umount", "mnt"]).ok();
+    mounted.bench.sound();
+}
+
+/// A pool is found by its file, whatever that was called when it was mounted.
+#[test]
+fn a_pool_that_was_renamed_is_found_by_its_new_name() {
+    if !can_mount("a_pool_that_was_renamed_is_found_by_its_new_name") {
+        return;
+    }
+    let began = Instant::now();
+    let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
+    let run = |args: &[&str]| mounted.bench.run(args);
+    let (old, new) = (mounted.bench.join("p.img"), mounted.bench.join("q.img"));
+    std::fs::rename(&old, &new).expect("renamed");
+    let told = run(&["info", "q.img"]).ok().out;
+    assert!(told.contains("mnt by"), "{told}");
+    run(&["sync", "q.img"]).ok();
+    run(&["mount", "q.img", "mnt"]).failed(3, &["is in use"]);
+    run(&["umount", "q.img"]).ok();
+    assert!(!is_mounted(&mounted.dir));
+    // Its name is not that by which its end is waited for.
+    while !lock_holders(&new).is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    run(&["check", "--strict", "q.img"]).ok();
+}
