@@ -15,6 +15,7 @@ use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
 use crate::place::Place;
 use crate::replica::Replica;
+use crate::transfer::End;
 use crate::units::{Identity, parse_size, parse_uuid};
 
 const EXIT_STATUS: &str = "\
@@ -104,6 +105,8 @@ pub(crate) enum Command {
     Rm(Rm),
     /// Rename within a pool
     Mv(Mv),
+    /// Copy files and directories into a pool, out of one, and between pools
+    Cp(Cp),
     /// Copy a directory tree into a pool
     Import(Import),
     /// Copy a directory tree out of a pool
@@ -131,6 +134,7 @@ impl Command {
             | Self::Inspect(Inspect { printing, .. })
             | Self::Ls(Ls { printing, .. })
             | Self::Stat(Stat { printing, .. })
+            | Self::Cp(Cp { printing, .. })
             | Self::Import(Import { printing, .. })
             | Self::Export(Export { printing, .. }) => *printing,
             Self::Replica { what } => what.printing(),
@@ -685,6 +689,41 @@ pub(crate) struct Mv {
     /// Fail if the new name exists
     #[arg(long, short)]
     pub(crate) no_clobber: bool,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A path with `:/` in it, or `:` at its end, is in a pool. As cp(1) does, it copies into a directory \
+that exists, and else to the name that is given; contents replace those of a file that exists. A \
+symbolic link there is replaced, not followed. Without -p and -a a new file has the permission \
+bits that the umask leaves. Holes stay holes. What could not be copied is reported, and makes the \
+exit status 1.
+
+Examples:
+  vellum cp notes.txt pool.img:/
+  vellum cp -a ~/src pool.img:/
+  vellum cp pool.img:/a pool.img:/b /tmp
+  vellum cp -r pool.img:/src other.img:/backup")]
+pub(crate) struct Cp {
+    /// Files and directories: paths, or POOL:/path
+    #[arg(required = true, value_name = "SOURCE")]
+    pub(crate) sources: Vec<End>,
+    /// The directory or file: a path, or POOL:/path
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: End,
+    /// Directories too, with all that is in them, and symbolic links as such
+    #[arg(long, short, short_alias = 'R')]
+    pub(crate) recursive: bool,
+    /// Keep permission bits, times, and owners if root copies
+    #[arg(long, short)]
+    pub(crate) preserve: bool,
+    /// As -r and -p, and several names of a file are so again
+    #[arg(long, short)]
+    pub(crate) archive: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }

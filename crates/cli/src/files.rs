@@ -36,7 +36,7 @@ fn with_pool(
     if let Some(other) = others.iter().find(|other| other.pool != first.pool) {
         return Err(
             Failure::usage(format!("{other} is in another pool than {first}"))
-                .advise("use `vellum get` and `vellum put` between pools"),
+                .advise("`vellum cp` copies between pools"),
         );
     }
     if let Some(bare) = others

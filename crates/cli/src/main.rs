@@ -146,6 +146,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Mkdir(args) => files::mkdir(&args),
         Command::Rm(args) => files::rm(&args),
         Command::Mv(args) => files::mv(&args),
+        Command::Cp(args) => transfer::cp(&args),
         Command::Import(args) => transfer::import(&args),
         Command::Export(args) => transfer::export(&args),
         Command::Version => print(concat!("vellum ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -66,6 +66,14 @@ impl Place {
         self.path.as_os_str().as_bytes()
     }
 
+    /// As it is written.
+    pub(crate) fn shown(&self) -> PathBuf {
+        let mut shown = self.pool.clone().into_os_string();
+        shown.push(":");
+        shown.push(&self.path);
+        shown.into()
+    }
+
     /// Another path in the same pool.
     pub(crate) fn with_path(&self, path: impl Into<PathBuf>) -> Self {
         Self {

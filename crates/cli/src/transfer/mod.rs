@@ -1,13 +1,20 @@
-//! `vellum import` and `vellum export`: whole trees, with owners, times, links and holes.
+//! `vellum import`, `vellum export` and `vellum cp`: files and whole trees, with owners, times,
+//! links and holes.
 
+mod copier;
+mod cp;
 mod export;
+mod host;
 mod import;
+mod pool;
 mod progress;
+mod tree;
 
 use std::fmt;
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome};
 
+pub(crate) use cp::{End, run as cp};
 pub(crate) use export::run as export;
 pub(crate) use import::run as import;
 

@@ -3,6 +3,7 @@
 mod advice;
 mod asking;
 mod commands;
+mod copying;
 mod ends;
 mod further;
 mod helper;

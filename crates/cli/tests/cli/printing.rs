@@ -260,7 +260,7 @@ fn json_and_quiet_are_the_same_in_every_command() {
         (&["mkfs", "new.img", "--size", "4M", "--force"][..], false),
         (&["fs", "list", "p.img"], true),
         (&["info", "p.img"], true),
-        (&["prune", "--dry-run"], false),
+        (&["prune", "--dry-run", "--image", "tree"], false),
         (&["import", "tree", "p.img:/tree", "--overwrite"], false),
         (&["export", "p.img:/tree", "out", "--overwrite"], false),
         (&["ls", "p.img:/"], true),

@@ -9,7 +9,7 @@ use crate::support::Bench;
 
 /// Everything that must come back, of one file.
 #[derive(Debug, PartialEq)]
-struct Seen {
+pub(crate) struct Seen {
     mode: u32,
     owner: (u32, u32),
     mtime: (i64, i64),
@@ -22,7 +22,7 @@ struct Seen {
     same_as: String,
 }
 
-fn look(root: &Path) -> BTreeMap<String, Seen> {
+pub(crate) fn look(root: &Path) -> BTreeMap<String, Seen> {
     let mut seen = BTreeMap::new();
     let mut first = BTreeMap::new();
     let mut paths = vec![root.to_owned()];
@@ -74,7 +74,7 @@ fn look(root: &Path) -> BTreeMap<String, Seen> {
     seen
 }
 
-fn make_tree(root: &Path) {
+pub(crate) fn make_tree(root: &Path) {
     std::fs::create_dir_all(root.join("deep/er/still")).expect("made");
     for index in 0..200 {
         let content: Vec<u8> = (0..index * 37).map(|i| (i % 251) as u8).collect();

@@ -1,0 +1,327 @@
+//! The copier behind `vellum import`, `vellum export` and `vellum cp`.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use vellum::FileKind;
+
+use super::progress::Progress;
+use super::tree::{Done, Meta, Tree, Trouble, Writer};
+use super::{Carried, Losses};
+use crate::files::PIECE_BYTES;
+
+/// What becomes of a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existing {
+    /// It stays, and the other is not copied.
+    Stays,
+    /// It is removed first.
+    Goes,
+    /// A regular file gets new contents and keeps what else it has; another is removed first.
+    IsRewritten,
+}
+
+/// How files are copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    pub(super) existing: Existing,
+    /// Directories are copied, with all that is in them, and symbolic links as such.
+    pub(super) is_recursive: bool,
+    /// Owners, permission bits and times are copied; else new files get the permission bits that
+    /// the umask leaves.
+    pub(super) keeps_attributes: bool,
+    /// Several names of a file are so again.
+    pub(super) keeps_hard_links: bool,
+    pub(super) umask: u16,
+}
+
+impl Rules {
+    /// Everything as it was.
+    pub(super) fn all(existing: Existing) -> Self {
+        Self {
+            existing,
+            is_recursive: true,
+            keeps_attributes: true,
+            keeps_hard_links: true,
+            umask: 0,
+        }
+    }
+}
+
+/// Copies from one tree to another.
+pub(super) struct Copier<'a, S: Tree, T: Tree> {
+    source: &'a S,
+    target: &'a T,
+    rules: Rules,
+    progress: &'a Progress,
+    carried: &'a mut Carried,
+    losses: &'a mut Losses,
+    /// Files with several names that were copied.
+    known: HashMap<(u64, u64), T::Node>,
+    buffer: Vec<u8>,
+}
+
+/// A directory, and what it is copied to.
+struct Pair<S: Tree, T: Tree> {
+    from: S::Node,
+    to: T::Node,
+    /// How the directory is called in messages.
+    shown: PathBuf,
+    /// It was made for this.
+    is_new: bool,
+}
+
+/// Work of a walk without recursion: attributes of a directory change when all is in it.
+enum Step<S: Tree, T: Tree> {
+    Fill(Pair<S, T>),
+    Finish(Pair<S, T>),
+}
+
+impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
+    pub(super) fn new(
+        (source, target): (&'a S, &'a T),
+        rules: Rules,
+        progress: &'a Progress,
+        (carried, losses): (&'a mut Carried, &'a mut Losses),
+    ) -> Self {
+        Self {
+            source,
+            target,
+            rules,
+            progress,
+            carried,
+            losses,
+            known: HashMap::new(),
+            buffer: vec![0; PIECE_BYTES],
+        }
+    }
+
+    /// Copies what is in a directory into another one, which gets its attributes.
+    pub(super) fn contents(&mut self, from: S::Node, to: T::Node, shown: PathBuf) {
+        let is_new = false;
+        let pair = Pair {
+            from,
+            to,
+            shown,
+            is_new,
+        };
+        self.walk(Step::Fill(pair));
+    }
+
+    /// Copies a file under a name into a directory; what it is called in messages is `shown`.
+    pub(super) fn file(&mut self, from: S::Node, (dir, name): (&T::Node, &[u8]), shown: PathBuf) {
+        match self.entry(from, (dir, name), &shown) {
+            Ok(Some(step)) => self.walk(step),
+            Ok(None) => {}
+            Err(trouble) => self.lose(&shown, trouble),
+        }
+        self.progress.show(*self.carried);
+    }
+
+    fn walk(&mut self, first: Step<S, T>) {
+        let mut steps = vec![first];
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::Fill(pair) => {
+                    let below = self.fill(&pair);
+                    steps.push(Step::Finish(pair));
+                    steps.extend(below);
+                }
+                Step::Finish(pair) => {
+                    let meta = self.source.meta(&pair.from);
+                    let set = meta.map(|meta| {
+                        self.attributes(&pair.from, (&pair.to, pair.is_new), &meta, &pair.shown);
+                    });
+                    if let Err(trouble) = set {
+                        self.lose(&pair.shown, trouble);
+                    }
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, shown: &Path, why: impl fmt::Display) {
+        self.losses.add(shown.display(), why);
+    }
+
+    fn fill(&mut self, pair: &Pair<S, T>) -> Vec<Step<S, T>> {
+        let (names, lost) = match self.source.names(&pair.from) {
+            Ok(found) => found,
+            Err(trouble) => (Vec::new(), Some(trouble)),
+        };
+        // Names that cannot be read; the others are copied.
+        if let Some(trouble) = lost {
+            self.lose(&pair.shown, trouble);
+        }
+        let mut below = Vec::new();
+        for name in names {
+            let shown = pair.shown.join(OsStr::from_bytes(&name));
+            let found = self.source.lookup(&pair.from, &name);
+            let copied = found.and_then(|found| match found {
+                Some(from) => self.entry(from, (&pair.to, &name), &shown),
+                // It was removed meanwhile.
+                None => Ok(None),
+            });
+            match copied {
+                Ok(step) => below.extend(step),
+                Err(trouble) => self.lose(&shown, trouble),
+            }
+            self.progress.show(*self.carried);
+        }
+        below
+    }
+
+    /// Copies one file; returns the directory that is still to be filled.
+    fn entry(
+        &mut self,
+        from: S::Node,
+        to: (&T::Node, &[u8]),
+        shown: &Path,
+    ) -> Done<Option<Step<S, T>>> {
+        let meta = self.source.meta(&from)?;
+        if meta.is_dir() {
+            let (to, is_new) = self.directory(to)?;
+            let shown = shown.to_owned();
+            return Ok(Some(Step::Fill(Pair {
+                from,
+                to,
+                shown,
+                is_new,
+            })));
+        }
+        if meta.kind != FileKind::File && !self.rules.is_recursive {
+            return Err(Trouble::Refused("not a regular file; -r or -a copies it"));
+        }
+        let there = self.make_way(to, &meta)?;
+        let is_linked = self.rules.keeps_hard_links && meta.links > 1;
+        if is_linked && let Some(known) = self.known.get(&meta.identity) {
+            self.target.link(known, to.0, to.1)?;
+            self.carried.files += 1;
+            return Ok(None);
+        }
+        let is_new = there.is_none();
+        let made = self.make(&from, to, &meta, there)?;
+        if is_linked {
+            self.known.insert(meta.identity, made.clone());
+        }
+        self.attributes(&from, (&made, is_new), &meta, shown);
+        self.carried.files += 1;
+        Ok(None)
+    }
+
+    /// The directory of a name, and whether it is new.
+    fn directory(&mut self, (dir, name): (&T::Node, &[u8])) -> Done<(T::Node, bool)> {
+        match self.target.lookup(dir, name)? {
+            None => {
+                self.carried.files += 1;
+                Ok((self.target.make_dir(dir, name)?, true))
+            }
+            Some(there) if self.target.meta(&there)?.is_dir() => Ok((there, false)),
+            Some(_) => Err(Trouble::Refused(
+                "a directory does not replace a file, which exists",
+            )),
+        }
+    }
+
+    /// Removes what is in the way of a file, or returns what is rewritten.
+    fn make_way(&self, (dir, name): (&T::Node, &[u8]), meta: &Meta) -> Done<Option<T::Node>> {
+        let existing = self.rules.existing;
+        if existing == Existing::IsRewritten
+            && let Some(there) = self.target.lookup(dir, name)?
+        {
+            let found = self.target.meta(&there)?;
+            if found.identity == meta.identity {
+                return Err(Trouble::Refused("source and target are the same file"));
+            }
+            if found.is_dir() {
+                return Err(Trouble::Refused("a file does not replace a directory"));
+            }
+            let is_linked = self.rules.keeps_hard_links && meta.links > 1;
+            if found.kind == FileKind::File && meta.kind == FileKind::File && !is_linked {
+                return Ok(Some(there));
+            }
+        }
+        if existing != Existing::Stays {
+            self.target.remove(dir, name)?;
+        }
+        Ok(None)
+    }
+
+    fn make(
+        &mut self,
+        from: &S::Node,
+        (dir, name): (&T::Node, &[u8]),
+        meta: &Meta,
+        there: Option<T::Node>,
+    ) -> Done<T::Node> {
+        match (meta.kind, there) {
+            (FileKind::Symlink, _) => {
+                let target = self.source.read_link(from)?;
+                self.target.symlink(dir, name, &target)
+            }
+            (FileKind::File, Some(there)) => {
+                let writer = self.target.rewrite(&there)?;
+                self.bytes(from, &*writer, meta.size)?;
+                Ok(there)
+            }
+            (FileKind::File, None) => {
+                let (made, writer) = self.target.create(dir, name)?;
+                self.bytes(from, &*writer, meta.size)?;
+                Ok(made)
+            }
+            _ => self.target.make_node(dir, name, meta),
+        }
+    }
+
+    /// Copies the bytes of a file, and leaves its holes.
+    fn bytes(&mut self, from: &S::Node, to: &dyn Writer, size: u64) -> Done {
+        let reader = self.source.open(from)?;
+        let mut at = 0;
+        while let Some((from, end)) = reader.next_data(at)? {
+            at = from;
+            while at < end {
+                let want = self.buffer.len().min((end - at) as usize);
+                let len = reader.read_at(at, &mut self.buffer[..want])?;
+                if len == 0 {
+                    // It became shorter meanwhile.
+                    return to.set_len(at);
+                }
+                to.write_at(at, &self.buffer[..len])?;
+                at += len as u64;
+                self.carried.bytes += len as u64;
+                self.progress.show(*self.carried);
+            }
+        }
+        to.set_len(size.max(at))
+    }
+
+    fn attributes(
+        &mut self,
+        from: &S::Node,
+        (to, is_new): (&T::Node, bool),
+        meta: &Meta,
+        shown: &Path,
+    ) {
+        let set = match self.rules.keeps_attributes {
+            true => self.target.set_all(to, meta),
+            false if is_new && meta.kind != FileKind::Symlink => self
+                .target
+                .set_mode(to, meta.mode & 0o777 & !self.rules.umask),
+            false => Ok(()),
+        };
+        if let Err(trouble) = set {
+            self.lose(shown, format_args!("attributes: {trouble}"));
+        }
+        if !self.rules.keeps_attributes {
+            return;
+        }
+        match self.source.extras(from) {
+            Ok(None) => {}
+            Ok(Some(extras)) => self.lose(shown, extras),
+            Err(trouble) => self.lose(shown, trouble),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! `vellum cp`: between this machine and pools, as cp(1) copies.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use vellum::{Pool, PoolPath};
+use vellum_terminal::progress::is_wanted;
+use vellum_terminal::{Failure, Outcome};
+
+use super::copier::{Copier, Existing, Rules};
+use super::host::{self, Host};
+use super::pool::PoolTree;
+use super::progress::Progress;
+use super::tree::Tree;
+use super::{Carried, Losses};
+use crate::args::Cp;
+use crate::files::umask;
+use crate::place::{self, Place};
+
+/// What is copied, or where to.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// A path of this machine.
+    Host(PathBuf),
+    /// `POOL:/path`.
+    Pool(Place),
+}
+
+impl From<OsString> for End {
+    fn from(text: OsString) -> Self {
+        let bytes = text.as_bytes();
+        match bytes.ends_with(b":") || bytes.windows(2).any(|pair| pair == b":/") {
+            true => Self::Pool(text.into()),
+            false => Self::Host(text.into()),
+        }
+    }
+}
+
+impl End {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Host(path) => path,
+            Self::Pool(place) => &place.path,
+        }
+    }
+
+    /// How it is called in messages.
+    fn shown(&self) -> PathBuf {
+        match self {
+            Self::Host(path) => path.clone(),
+            Self::Pool(place) => place.shown(),
+        }
+    }
+
+    /// The pool that it is in.
+    fn pool(&self) -> Option<PathBuf> {
+        match self {
+            Self::Host(_) => None,
+            Self::Pool(place) => Some(PoolPath::of(&place.pool).resolved().path()),
+        }
+    }
+
+    /// Its last name; none: it is a root, or `.` or `..`, whose contents are meant.
+    fn name(&self) -> Option<&OsStr> {
+        let path = self.path();
+        match path.as_os_str().as_bytes().ends_with(b"/.") {
+            true => None,
+            false => path.file_name(),
+        }
+    }
+}
+
+/// Copies.
+pub(crate) fn run(args: &Cp) -> Outcome {
+    let pools = Pools::open(args)?;
+    let progress = Progress::new(args.printing, "copied");
+    let done = copy(args, &pools, &progress);
+    progress.finish();
+    let closed = pools.close();
+    let (carried, losses) = done?;
+    closed?;
+    progress.report(carried, losses)
+}
+
+/// The pools that are copied from or to, each once.
+struct Pools(Vec<(PathBuf, Pool, PoolTree)>);
+
+impl Pools {
+    fn open(args: &Cp) -> Outcome<Self> {
+        let ends = || std::iter::once(&args.target).chain(&args.sources);
+        let mut paths = ends().filter_map(End::pool);
+        let first = paths.next();
+        if !args.opening.data.is_empty() && paths.any(|path| Some(&path) != first.as_ref()) {
+            return Err(Failure::usage(
+                "--data is for one pool, and there are several",
+            ));
+        }
+        let mut all = Self(Vec::new());
+        for end in ends() {
+            let (End::Pool(place), Some(path)) = (end, end.pool()) else {
+                continue;
+            };
+            if all.0.iter().any(|(known, ..)| *known == path) {
+                continue;
+            }
+            let is_source = args.target.pool().as_ref() != Some(&path);
+            let opened = place.open(&args.opening, is_source);
+            match opened {
+                Ok(pool) => {
+                    let tree = PoolTree::new(pool.fs());
+                    all.0.push((path, pool, tree));
+                }
+                Err(failure) => {
+                    all.close()?;
+                    return Err(failure);
+                }
+            }
+        }
+        match all.0.is_empty() {
+            true => Err(
+                Failure::usage("neither what is copied nor the target is in a pool")
+                    .advise("write POOL:/path for what is in one, for example pool.img:/"),
+            ),
+            false => Ok(all),
+        }
+    }
+
+    fn tree(&self, end: &End) -> Option<&PoolTree> {
+        let path = end.pool()?;
+        let found = self.0.iter().find(|(known, ..)| *known == path);
+        found.map(|(_, _, tree)| tree)
+    }
+
+    /// Closes each, whatever becomes of the others; the first failure counts.
+    fn close(self) -> Outcome {
+        let mut outcome = Ok(());
+        for (path, pool, tree) in self.0 {
+            drop(tree);
+            outcome = outcome.and(place::close(pool, &path));
+        }
+        outcome
+    }
+}
+
+/// Where copies go.
+enum Target<T: Tree> {
+    /// Into this directory, under their own names.
+    Into(T::Node),
+    /// Under this name of a directory.
+    As(T::Node, Vec<u8>),
+}
+
+impl<T: Tree> Target<T> {
+    fn of(tree: &T, args: &Cp) -> Outcome<Self> {
+        let (end, path) = (&args.target, args.target.path());
+        let shown = end.shown();
+        let failed = |path: &Path, why: &dyn std::fmt::Display| {
+            Failure::new(format!("{}: {why}", path.display()))
+        };
+        if let Ok(node) = tree.find(path, true) {
+            let meta = tree
+                .meta(&node)
+                .map_err(|trouble| failed(&shown, &trouble))?;
+            if meta.is_dir() {
+                return Ok(Self::Into(node));
+            }
+        }
+        let is_directory = path.as_os_str().as_bytes().ends_with(b"/");
+        if args.sources.len() > 1 || is_directory && !args.rules().is_recursive {
+            return Err(failed(&shown, &"there is no such directory"));
+        }
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let above = above.unwrap_or(Path::new("."));
+        let dir = tree.find(above, true);
+        let dir =
+            dir.map_err(|trouble| failed(&shown, &format_args!("its directory: {trouble}")))?;
+        let name = end
+            .name()
+            .ok_or_else(|| failed(&shown, &"there is no such directory"))?;
+        Ok(Self::As(dir, name.as_bytes().to_vec()))
+    }
+
+    fn dir(&self) -> &T::Node {
+        match self {
+            Self::Into(dir) | Self::As(dir, _) => dir,
+        }
+    }
+}
+
+impl Cp {
+    fn rules(&self) -> Rules {
+        Rules {
+            existing: Existing::IsRewritten,
+            is_recursive: self.recursive || self.archive,
+            keeps_attributes: self.preserve || self.archive,
+            keeps_hard_links: self.archive,
+            umask: umask(),
+        }
+    }
+}
+
+/// One run of the command: what it takes, and what it came to so far.
+struct Run<'a> {
+    args: &'a Cp,
+    progress: &'a Progress,
+    carried: Carried,
+    losses: Losses,
+}
+
+fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Carried, Losses)> {
+    if is_wanted(args.printing.hides_progress()) {
+        let bytes = |end: &End| match pools.tree(end) {
+            Some(tree) => tree.bytes_used(),
+            None => host::bytes_below(end.path()),
+        };
+        progress.begin(args.sources.iter().map(bytes).sum());
+    }
+    let mut run = Run {
+        args,
+        progress,
+        carried: Carried::default(),
+        losses: Losses::default(),
+    };
+    let host = Host::new();
+    // Those that follow each other in one tree go together, with the links between them.
+    for sources in args.sources.chunk_by(|a, b| a.pool() == b.pool()) {
+        match (pools.tree(&sources[0]), pools.tree(&args.target)) {
+            (Some(from), Some(to)) => {
+                let is_one = std::ptr::eq(from, to);
+                let is_below =
+                    |dir: &_, above: &_| is_one && to.is_below(dir, above).unwrap_or(true);
+                run.group(sources, (from, to), is_below)?;
+            }
+            (Some(from), None) => run.group(sources, (from, &host), |_, _| false)?,
+            (None, Some(to)) => run.group(sources, (&host, to), |_, _| false)?,
+            (None, None) => run.losses.add(
+                sources[0].shown().display(),
+                "neither this nor the target is in a pool: cp copies it",
+            ),
+        }
+    }
+    Ok((run.carried, run.losses))
+}
+
+impl Run<'_> {
+    /// Copies what is in one tree. `is_below` says whether a directory of the target is one of the
+    /// source, or below it.
+    fn group<S: Tree, T: Tree>(
+        &mut self,
+        sources: &[End],
+        trees: (&S, &T),
+        is_below: impl Fn(&T::Node, &S::Node) -> bool,
+    ) -> Outcome {
+        let rules = self.args.rules();
+        let target = Target::of(trees.1, self.args)?;
+        let mut refused = Vec::new();
+        let outcome = (&mut self.carried, &mut self.losses);
+        let mut copier = Copier::new(trees, rules, self.progress, outcome);
+        for end in sources {
+            let found = trees.0.find(end.path(), !rules.is_recursive);
+            let found = found.and_then(|from| Ok((trees.0.meta(&from)?, from)));
+            let why = match found {
+                Err(trouble) => trouble.to_string(),
+                Ok((meta, _)) if meta.is_dir() && !rules.is_recursive => {
+                    "a directory, which -r or -a copies".into()
+                }
+                Ok((meta, from)) if meta.is_dir() && is_below(target.dir(), &from) => {
+                    "a directory is not copied into itself".into()
+                }
+                Ok((_, from)) => {
+                    match (&target, end.name()) {
+                        (Target::Into(dir), Some(name)) => {
+                            copier.file(from, (dir, name.as_bytes()), end.shown());
+                        }
+                        (Target::Into(dir), None) => {
+                            copier.contents(from, dir.clone(), end.shown());
+                        }
+                        (Target::As(dir, name), _) => copier.file(from, (dir, name), end.shown()),
+                    }
+                    continue;
+                }
+            };
+            refused.push((end.shown(), why));
+        }
+        for (shown, why) in refused {
+            self.losses.add(shown.display(), why);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_with_a_colon_before_a_slash_is_in_a_pool() {
+        let is_in_pool = |text: &str| matches!(End::from(OsString::from(text)), End::Pool(_));
+        for text in ["p.img:/a", "/x/p.img:/", "p.img:", "p.img:builds:/a"] {
+            assert!(is_in_pool(text), "{text}");
+        }
+        for text in ["p.img", "./a:b", "/a/b", "-", ""] {
+            assert!(!is_in_pool(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn contents_are_meant_where_there_is_no_name() {
+        let name = |text: &str| End::from(OsString::from(text)).name().map(OsStr::to_owned);
+        for text in [".", "..", "d/.", "p:/", "p:", "p:/d/."] {
+            assert_eq!(name(text), None, "{text}");
+        }
+        for text in ["a", "d/a", "d/a/", "p:/a"] {
+            assert_eq!(name(text), Some("a".into()), "{text}");
+        }
+    }
+}

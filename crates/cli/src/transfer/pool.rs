@@ -1,0 +1,222 @@
+//! The tree of a pool.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use vellum::media::Real;
+use vellum::{
+    Cred, Error, FileKind, Handle, ListPosition, Node, OpenOptions, RealFs, SetAttr, SetTime,
+};
+
+use super::tree::{Done, Meta, Names, Reader, Tree, Writer};
+use crate::files::{umask, write_all};
+
+pub(super) struct PoolTree {
+    fs: Arc<RealFs>,
+    cred: Cred,
+}
+
+impl PoolTree {
+    pub(super) fn new(fs: Arc<RealFs>) -> Self {
+        Self {
+            fs,
+            cred: Cred::current(),
+        }
+    }
+
+    /// Bytes that the pool's files take, more than any tree in it.
+    pub(super) fn bytes_used(&self) -> u64 {
+        let stat = self.fs.stat_fs();
+        (stat.blocks - stat.blocks_free) * 4096
+    }
+
+    /// The directory at a path, made with all above it that are missing.
+    pub(super) fn make_all(&self, path: &Path) -> vellum::Result<Node<Real>> {
+        let mut at = self.fs.root();
+        for part in path.components() {
+            let Component::Normal(name) = part else {
+                continue;
+            };
+            let name = name.as_bytes();
+            at = match self.fs.lookup(&self.cred, &at, name) {
+                Err(Error::NotFound) => self.fs.mkdir(&self.cred, &at, name, 0o777 & !umask()),
+                found => found,
+            }?;
+        }
+        match at.kind() {
+            FileKind::Directory => Ok(at),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// Whether a directory is another one, or below it.
+    pub(super) fn is_below(&self, dir: &Node<Real>, above: &Node<Real>) -> Done<bool> {
+        let path_of = |node| self.fs.path_of(node);
+        let (dir, above) = (path_of(dir)?, path_of(above)?);
+        let as_path = |path: &[u8]| Path::new(std::ffi::OsStr::from_bytes(path)).to_owned();
+        Ok(as_path(&dir).starts_with(as_path(&above)))
+    }
+}
+
+impl Tree for PoolTree {
+    type Node = Node<Real>;
+
+    fn find(&self, path: &Path, follow: bool) -> Done<Node<Real>> {
+        let path = path.as_os_str().as_bytes();
+        Ok(self.fs.find(&self.cred, &self.fs.root(), path, follow)?)
+    }
+
+    fn lookup(&self, dir: &Node<Real>, name: &[u8]) -> Done<Option<Node<Real>>> {
+        match self.fs.lookup(&self.cred, dir, name) {
+            Ok(node) => Ok(Some(node)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn meta(&self, node: &Node<Real>) -> Done<Meta> {
+        let attr = self.fs.attr(node)?;
+        Ok(Meta {
+            kind: attr.kind,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            links: attr.nlink.into(),
+            identity: (Arc::as_ptr(&self.fs) as u64, attr.ino),
+            device: attr.device,
+            atime_ns: attr.atime_ns,
+            mtime_ns: attr.mtime_ns,
+        })
+    }
+
+    fn names(&self, dir: &Node<Real>) -> Done<Names> {
+        let mut names = Vec::new();
+        let mut position = ListPosition::default();
+        let listed = self.fs.list(dir, 0, &mut position, &mut |entry| {
+            names.push(entry.name.to_vec());
+            true
+        });
+        Ok((names, listed.err().map(Into::into)))
+    }
+
+    fn read_link(&self, node: &Node<Real>) -> Done<Vec<u8>> {
+        Ok(self.fs.read_link(node)?)
+    }
+
+    fn open(&self, node: &Node<Real>) -> Done<Box<dyn Reader>> {
+        let options = OpenOptions {
+            read: true,
+            ..OpenOptions::default()
+        };
+        let handle = self.fs.open_node(&self.cred, node, &options)?;
+        Ok(Box::new(PoolFile(handle)))
+    }
+
+    fn extras(&self, _: &Node<Real>) -> Done<Option<&'static str>> {
+        Ok(None)
+    }
+
+    fn make_dir(&self, dir: &Node<Real>, name: &[u8]) -> Done<Node<Real>> {
+        Ok(self.fs.mkdir(&self.cred, dir, name, 0o700)?)
+    }
+
+    fn create(&self, dir: &Node<Real>, name: &[u8]) -> Done<(Node<Real>, Box<dyn Writer>)> {
+        let options = OpenOptions {
+            read: true,
+            write: true,
+            mode: 0o600,
+            ..OpenOptions::default()
+        };
+        let handle = self.fs.create(&self.cred, dir, name, &options)?;
+        Ok((handle.node().clone(), Box::new(PoolFile(handle))))
+    }
+
+    fn rewrite(&self, node: &Node<Real>) -> Done<Box<dyn Writer>> {
+        let options = OpenOptions {
+            write: true,
+            truncate: true,
+            ..OpenOptions::default()
+        };
+        let handle = self.fs.open_node(&self.cred, node, &options)?;
+        Ok(Box::new(PoolFile(handle)))
+    }
+
+    fn symlink(&self, dir: &Node<Real>, name: &[u8], target: &[u8]) -> Done<Node<Real>> {
+        Ok(self.fs.symlink(&self.cred, dir, name, target)?)
+    }
+
+    fn make_node(&self, dir: &Node<Real>, name: &[u8], meta: &Meta) -> Done<Node<Real>> {
+        let (fs, cred) = (&self.fs, &self.cred);
+        Ok(fs.mknod(cred, dir, name, meta.kind, 0o600, meta.device)?)
+    }
+
+    fn link(&self, node: &Node<Real>, dir: &Node<Real>, name: &[u8]) -> Done {
+        Ok(self.fs.link(&self.cred, node, dir, name)?)
+    }
+
+    fn remove(&self, dir: &Node<Real>, name: &[u8]) -> Done {
+        match self.fs.unlink(&self.cred, dir, name) {
+            Ok(()) | Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_mode(&self, node: &Node<Real>, mode: u16) -> Done {
+        let set = SetAttr {
+            mode: Some(mode),
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(&self.cred, node, &set)?;
+        Ok(())
+    }
+
+    fn set_all(&self, node: &Node<Real>, meta: &Meta) -> Done {
+        if self.cred.privileged {
+            let owner = SetAttr {
+                uid: Some(meta.uid),
+                gid: Some(meta.gid),
+                ..SetAttr::default()
+            };
+            self.fs.set_attr(&self.cred, node, &owner)?;
+        }
+        let set = SetAttr {
+            mode: (meta.kind != FileKind::Symlink).then_some(meta.mode),
+            atime: Some(SetTime::At(meta.atime_ns)),
+            mtime: Some(SetTime::At(meta.mtime_ns)),
+            ..SetAttr::default()
+        };
+        self.fs.set_attr(&self.cred, node, &set)?;
+        Ok(())
+    }
+}
+
+struct PoolFile(Handle<Real>);
+
+impl Reader for PoolFile {
+    fn next_data(&self, at: u64) -> Done<Option<(u64, u64)>> {
+        match self.0.seek_data(at) {
+            Ok(from) => Ok(Some((from, self.0.seek_hole(from)?))),
+            Err(Error::NoData) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Done<usize> {
+        Ok(self.0.read_at(at, buffer)?)
+    }
+}
+
+impl Writer for PoolFile {
+    fn write_at(&self, at: u64, data: &[u8]) -> Done {
+        Ok(write_all(&self.0, at, data)?)
+    }
+
+    fn set_len(&self, size: u64) -> Done {
+        match self.0.attr()?.size < size {
+            true => Ok(self.0.truncate(size)?),
+            false => Ok(()),
+        }
+    }
+}
