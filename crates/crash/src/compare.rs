@@ -1,4 +1,4 @@
-//! What recovery may show of a sequence of steps: the tree before the step that was under way, or
+//! What recovery may show of a sequence of steps: the tree before the step that was in flight, or
 //! after it.
 
 use std::collections::BTreeMap;
@@ -121,7 +121,7 @@ impl Expected {
     }
 
     /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was
-    /// under way.
+    /// in flight.
     fn judge_after(&self, tree: &Tree, returned: usize) -> Vec<(Kind, String)> {
         if let Some(halves) = self.halves.get(&returned) {
             let wrong = halves.judge_after(tree, returned);
@@ -195,7 +195,7 @@ impl Oracle for Expected {
         let steps = &self.explored;
         match steps.get(returned_at(stage)) {
             Some(step) => format!(
-                "{} of {} steps had returned, under way: {step}",
+                "{} of {} steps had returned, in flight: {step}",
                 returned_at(stage),
                 steps.len()
             ),
@@ -403,7 +403,7 @@ impl<'a> Stages<'a> {
         self.expected.trees.get(stage)?.find(ino)
     }
 
-    /// Whether the step under way is of two parts, the first of which leaves times that no stage
+    /// Whether the step in flight is of two parts, the first of which leaves times that no stage
     /// has.
     fn is_of_two_parts(&self) -> bool {
         let between = self.expected.between.get(self.returned);

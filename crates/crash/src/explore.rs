@@ -252,7 +252,7 @@ impl<'a> Explorer<'a> {
         self.report_on(wrong.into_iter().collect(), at, &nothing_arrived, scope);
     }
 
-    /// Adds what was done to what is under way.
+    /// Adds what was done to what is in flight.
     fn sum(&mut self, at: &At<'_>, scope: &Scope) {
         let mut done = std::mem::take(&mut self.now);
         done.seconds += self.lap();

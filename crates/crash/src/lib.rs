@@ -7,7 +7,7 @@
 //!
 //! 1. must look to the checker like something that a crash may leave;
 //! 2. must open: recovery succeeds;
-//! 3. must hold the model's tree of before the step that was under way, or of after it (bytes
+//! 3. must hold the model's tree of before the step that was in flight, or of after it (bytes
 //!    inside the old size of a file may be either, by words), with times of before or after;
 //! 4. must be usable until it is full and after it is emptied again;
 //! 5. must survive another power cut, then close in order, after which the checker finds nothing at

@@ -41,7 +41,7 @@ pub const MAKINGS: [(&str, &str); 7] = [
     ("mkfs/with-areas", "zeros"),
     ("mkfs/with-data-apart", "zeros"),
 ];
-/// What is under way in all of them.
+/// What is in flight in all of them.
 const OPERATION: &str = "mkfs";
 /// Violations that are kept.
 const VIOLATIONS_MAX: usize = 16;

@@ -33,10 +33,10 @@ pub(crate) trait Oracle: Sync {
         false
     }
 
-    /// The kind of operation that is under way at `stage`, or was the last.
+    /// The kind of operation that is in flight at `stage`, or was the last.
     fn operation(&self, stage: Stage) -> &'static str;
 
-    /// What had returned and what was under way at `stage`, for people.
+    /// What had returned and what was in flight at `stage`, for people.
     fn describe(&self, stage: Stage) -> String;
 }
 

@@ -88,7 +88,7 @@ fn file_of(pool: &[u8], part: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Whether as much is under way as ever.
+/// Whether as much is in flight as ever.
 fn is_before_a_fence(log: &[Event], done: usize) -> bool {
     log.get(done).is_some_and(|event| event.op == Op::Fence)
 }

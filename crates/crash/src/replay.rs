@@ -45,7 +45,7 @@ pub enum ReplayError {
 pub struct Replay {
     /// The identifier.
     pub id: String,
-    /// What had returned and what was under way.
+    /// What had returned and what was in flight.
     pub moment: String,
     /// The events around the crash, a line each.
     pub events: Vec<String>,

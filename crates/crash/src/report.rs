@@ -74,11 +74,11 @@ pub struct Violation {
     pub kind: Kind,
     /// What exactly.
     pub detail: String,
-    /// The kind of operation that was under way.
+    /// The kind of operation that was in flight.
     pub operation: String,
     /// How many states showed the same.
     pub states: u64,
-    /// What had returned and what was under way.
+    /// What had returned and what was in flight.
     #[serde(default)]
     pub moment: String,
     /// The lines of the pool that the power cut lost, as few as show it.
@@ -240,7 +240,7 @@ pub struct WorkloadReport {
     pub mode: String,
     /// How much was done.
     pub counts: Counts,
-    /// The same by the kind of operation that was under way; crashes of recovery are
+    /// The same by the kind of operation that was in flight; crashes of recovery are
     /// [`RECOVERY`].
     pub operations: BTreeMap<String, Counts>,
     /// Every point was explored with every state.
@@ -252,10 +252,10 @@ pub struct WorkloadReport {
     pub violations: Vec<Violation>,
 }
 
-/// What is under way when recovery itself is crashed.
+/// What is in flight when recovery itself is crashed.
 pub const RECOVERY: &str = "recovery";
 
-/// What was found while one kind of operation was under way.
+/// What was found while one kind of operation was in flight.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OperationReport {
     /// The kind of operation.

@@ -78,7 +78,7 @@ pub struct Options {
     pub only: Vec<String>,
     /// Only this part of them.
     pub part: Option<Part>,
-    /// Nothing is explored after this instant: what is under way then is cut short.
+    /// Nothing is explored after this instant: what is being explored then is cut short.
     pub until: Option<Instant>,
 }
 

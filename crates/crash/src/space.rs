@@ -14,7 +14,7 @@ const UNITS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
 /// Whether the space of `tree`'s files, which is otherwise allowed, fits when `returned` explored
 /// steps had returned; if not, why.
 ///
-/// While a step is under way, a file may take any space between before and after. A crash of a
+/// While a step is in flight, a file may take any space between before and after. A crash of a
 /// write may lose what was allocated ahead beyond the end where it wrote: it was the write's
 /// already. Where a size that was allocated shows, its space is there.
 pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {

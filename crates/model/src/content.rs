@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An allocated block; a block that is not in the map is a hole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Block {
     /// Written at least once. Bytes past the end of file are zero.
     Data(Arc<[u8; BLOCK_SIZE]>),
@@ -15,7 +15,7 @@ pub enum Block {
 }
 
 /// Size and blocks of a regular file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     size: u64,
     blocks: BTreeMap<u64, Block>,

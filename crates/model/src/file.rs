@@ -18,7 +18,7 @@ pub struct Range {
     pub len: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpenFile {
     pub(crate) ino: Ino,
     flags: i32,

@@ -46,6 +46,7 @@ mod attr;
 mod content;
 mod errno;
 mod file;
+pub mod linear;
 mod namespace;
 mod ops;
 mod path;

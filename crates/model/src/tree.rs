@@ -109,7 +109,7 @@ impl Cred {
 }
 
 /// When reading changes an access time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AtimePolicy {
     /// At every read.
     Strict,
@@ -122,7 +122,7 @@ pub enum AtimePolicy {
 }
 
 /// The kernel's `fs.protected_*` settings, which forbid more than POSIX does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hardening {
     /// `protected_hardlinks`: only the owner, or who may read and write a regular file that is
     /// neither set-user-id nor executable set-group-id, may link to it.
@@ -174,7 +174,7 @@ pub struct DirEntry {
     pub kind: Kind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Body {
     File(Content),
     Dir {
@@ -186,7 +186,7 @@ pub(crate) enum Body {
     Special(Kind, u64),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Node {
     pub(crate) body: Body,
     pub(crate) mode: u32,
@@ -239,7 +239,7 @@ const OTHER_WRITE: u32 = 0o002;
 const DAY: i64 = 86_400_000_000_000;
 
 /// The file system.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     pub(crate) nodes: BTreeMap<Ino, Node>,
     pub(crate) next_ino: u64,

@@ -1,7 +1,7 @@
 //! What was called, what returned, and every tree that this may leave.
 //!
-//! A crash cuts a history off: some calls had returned, at most one of each thread was under way.
-//! What recovery finds must be what some order of the returned calls and any of those under way
+//! A crash cuts a history off: some calls had returned, at most one of each thread was in flight.
+//! What recovery finds must be what some order of the returned calls and any of those in flight
 //! makes, in which no call comes before one that had returned when it began, and in which each
 //! returned call answers what it answered (Wing and Gong's linearizability, for objects that
 //! survive: what a returned call saw or made is in the order). So a reader that returned with a
@@ -17,7 +17,10 @@
 //! compared.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::marker::PhantomData;
+use std::ops::ControlFlow;
 
+use vellum_model::linear::{self, After, Specification};
 use vellum_model::{Cred, Kind, Model, Op, Snapshot, apply};
 
 use super::caller::{Answer, answer_of};
@@ -55,7 +58,7 @@ impl History {
         });
     }
 
-    /// The call of `thread` that is under way returns.
+    /// The call of `thread` that is in flight returns.
     pub(crate) fn returned(&mut self, thread: usize, answer: Answer) {
         if let Some(call) = self.0[thread].last_mut() {
             call.answer = Some(answer);
@@ -78,7 +81,7 @@ impl History {
             .collect()
     }
 
-    /// The kind of operation that is under way, of the first thread that is not between calls; or
+    /// The kind of operation that is in flight, of the first thread that is not between calls; or
     /// was the last.
     pub(crate) fn operation(&self, workload: &ThreadWorkload) -> &'static str {
         let threads = workload.threads.iter().zip(&self.0);
@@ -92,14 +95,14 @@ impl History {
         step.map_or("nothing", Step::operation)
     }
 
-    /// What returned and what is under way, in words.
+    /// What returned and what is in flight, in words.
     pub(crate) fn describe(&self, workload: &ThreadWorkload) -> String {
         let mut words = Vec::new();
         for (thread, calls) in self.0.iter().enumerate() {
             for (step, call) in workload.threads[thread].iter().zip(calls) {
                 words.push(match &call.answer {
                     Some(answer) => format!("thread {thread}: {step} -> {answer:?}"),
-                    None => format!("thread {thread}: {step} under way"),
+                    None => format!("thread {thread}: {step} in flight"),
                 });
             }
         }
@@ -127,10 +130,8 @@ pub(crate) type Ending = Vec<Snapshot>;
 #[derive(Debug)]
 struct Moment<'a> {
     what: What<'a>,
-    /// What was answered; `None`: it is under way, and may not have happened.
+    /// What was answered; `None`: it is in flight, and may not have happened.
     answer: Option<&'a Answer>,
-    /// Moments that must come before, a bit each.
-    before: u64,
 }
 
 #[derive(Debug)]
@@ -170,96 +171,83 @@ impl What<'_> {
     }
 }
 
-/// Searches the endings of a history.
-pub(crate) struct Orders<'a> {
-    moments: Vec<Moment<'a>>,
-    /// Moments that no crash takes back, a bit each.
-    kept: u64,
-    endings: Vec<Ending>,
+/// Every ending of `history`, from `before`: none, if no order explains the answers.
+pub(crate) fn endings(workload: &ThreadWorkload, history: &History, before: &Model) -> Vec<Ending> {
+    let mut endings: Vec<Ending> = Vec::new();
+    let moments = moments(workload, history, &Names::of(workload, before));
+    let add = |models: &Models| {
+        let ending = models.0.iter().map(|model| model.snapshot(false)).collect();
+        if !endings.contains(&ending) {
+            endings.push(ending);
+        }
+        ControlFlow::Continue(())
+    };
+    let start = Models(vec![before.clone()], PhantomData);
+    let _all_shown = moments.endings(&start, add);
+    endings
 }
 
-impl<'a> Orders<'a> {
-    /// Every ending of `history`, from `before`: none, if no order explains the answers.
-    pub(crate) fn endings(
-        workload: &'a ThreadWorkload,
-        history: &'a History,
-        before: &Model,
-    ) -> Vec<Ending> {
-        let (moments, kept) = moments(workload, history, &Names::of(workload, before));
-        let mut orders = Self {
-            moments,
-            kept,
-            endings: Vec::new(),
+/// Models that differ by whether calls on bytes inside the old size had happened. The last one has
+/// them all.
+#[derive(Clone)]
+struct Models<'a>(Vec<Model>, PhantomData<Moment<'a>>);
+
+impl<'a> Specification for Models<'a> {
+    type Call = Moment<'a>;
+    type Key = Vec<Model>;
+
+    fn after(&self, moment: &Moment<'a>) -> After<Self> {
+        let mut after = self.0.clone();
+        let answers = after.iter_mut().map(|model| moment.done_in(model));
+        let Some(answer) = answers.last() else {
+            return After::Nothing;
         };
-        orders.search(0, vec![before.clone()]);
-        orders.endings
+        if !moment.agrees(&answer) {
+            return After::Nothing;
+        }
+        if moment.what.only_looks() {
+            return After::Same;
+        }
+        if moment.answer.is_none() && moment.what.changes_bytes() {
+            after.splice(0..0, self.0.iter().cloned());
+        }
+        After::Other(Self(after, PhantomData))
     }
 
-    fn search(&mut self, mut done: u64, models: Vec<Model>) {
-        done = self.look(done, &models);
-        if self.kept & !done == 0 {
-            let ending = models.iter().map(|model| model.snapshot(false)).collect();
-            if !self.endings.contains(&ending) {
-                self.endings.push(ending);
-            }
-        }
-        for i in 0..self.moments.len() {
-            if self.may_come(i, done)
-                && let Some(models) = self.moments[i].make(&models)
-            {
-                self.search(done | 1 << i, models);
-            }
-        }
-    }
-
-    /// Does everything that only looks and fits now: later it would do no better.
-    fn look(&self, mut done: u64, models: &[Model]) -> u64 {
-        let Some(model) = models.last() else {
-            return done;
-        };
-        loop {
-            let fits = |&i: &usize| {
-                let moment = &self.moments[i];
-                self.may_come(i, done) && moment.what.only_looks() && moment.fits(model)
-            };
-            match (0..self.moments.len()).find(fits) {
-                Some(i) => done |= 1 << i,
-                None => return done,
-            }
-        }
-    }
-
-    fn may_come(&self, i: usize, done: u64) -> bool {
-        done & 1 << i == 0 && self.moments[i].before & !done == 0
+    fn key(&self) -> Vec<Model> {
+        self.0.clone()
     }
 }
 
 impl Moment<'_> {
-    /// Whether looking at `model` gives what was seen.
-    fn fits(&self, model: &Model) -> bool {
-        let mut model = model.clone();
+    /// Does it in a model; returns the answer.
+    fn done_in(&self, model: &mut Model) -> Answer {
         match &self.what {
             What::Look(path, expected) => {
                 let stat = Op::Stat {
                     path: path.clone(),
                     follow: false,
                 };
-                match answer_of(apply(&mut model, &stat, &Cred::superuser(), CLOCK_START)) {
-                    Answer::Attributes { kind, .. } => *expected == Some(kind),
-                    _ => expected.is_none(),
+                let found = match model_op(model, &stat) {
+                    Answer::Attributes { kind, .. } => Some(kind),
+                    _ => None,
+                };
+                match found == *expected {
+                    true => Answer::Done,
+                    false => Answer::Failed(libc::ENOENT),
                 }
             }
-            What::Call(step) => self.agrees(&model_step(&mut model, step)),
-            What::Find(op) | What::Ask(op) => self.agrees(&model_op(&mut model, op)),
+            What::Call(step) => model_step(model, step),
+            What::Find(op) | What::Ask(op) => model_op(model, op),
         }
     }
 
-    /// Whether an answer is what was answered; nobody knows the answer of a call that is under way,
+    /// Whether an answer is what was answered; nobody knows the answer of a call that is in flight,
     /// but a call that fails does nothing.
     fn agrees(&self, found: &Answer) -> bool {
         match (self.answer, found, &self.what) {
-            (_, Answer::Done, What::Find(_)) => true,
-            (None, Answer::Failed(_), _) => false,
+            (_, Answer::Done, What::Find(_) | What::Look(..)) => true,
+            (_, _, What::Look(..)) | (None, Answer::Failed(_), _) => false,
             (None, ..) => true,
             (
                 Some(Answer::Failed(_)),
@@ -269,72 +257,55 @@ impl Moment<'_> {
             (Some(answer), ..) => answer == found,
         }
     }
-
-    /// The models after this, unless it only looks or would not answer what it did.
-    fn make(&self, models: &[Model]) -> Option<Vec<Model>> {
-        if self.what.only_looks() {
-            return None;
-        }
-        let mut after = models.to_vec();
-        let answers = after.iter_mut().map(|model| match &self.what {
-            What::Call(step) => model_step(model, step),
-            What::Find(op) | What::Ask(op) => model_op(model, op),
-            What::Look(..) => Answer::Done,
-        });
-        let agrees = self.agrees(&answers.last()?);
-        if self.answer.is_none() && self.what.changes_bytes() {
-            after.splice(0..0, models.iter().cloned());
-        }
-        agrees.then_some(after)
-    }
 }
 
-/// What a history's calls and looks are, with what must come before each; and which of them no
-/// crash takes back.
+/// What a history's calls and looks are, with what must come before each; those stay that no crash
+/// takes back.
 fn moments<'a>(
     workload: &'a ThreadWorkload,
     history: &'a History,
     names: &Names,
-) -> (Vec<Moment<'a>>, u64) {
-    let mut moments: Vec<Moment<'a>> = Vec::new();
-    let mut finds = Vec::new();
-    let mut bits: HashMap<(usize, usize), u64> = HashMap::new();
-    let mut after = Vec::new();
-    let mut kept = 0;
-    for (thread, calls) in history.0.iter().enumerate() {
-        for (number, (step, call)) in workload.threads[thread].iter().zip(calls).enumerate() {
-            let first = moments.len();
-            for (what, answer) in whats(step, call, names, first) {
-                if matches!(what, What::Ask(_)) {
-                    finds.push(first);
-                }
-                moments.push(Moment {
-                    what,
-                    answer,
-                    before: 0,
-                });
-                after.push(&call.after);
+) -> linear::History<Moment<'a>> {
+    let calls = || {
+        let threads = history.0.iter().zip(&workload.threads).enumerate();
+        threads.flat_map(|(thread, (calls, steps))| {
+            let calls = steps.iter().zip(calls).enumerate();
+            calls.map(move |(number, (step, call))| ((thread, number), step, call))
+        })
+    };
+    // The bits of each call's moments come one after the other.
+    let mut bits: HashMap<(usize, usize), u128> = HashMap::new();
+    let mut first = 0;
+    for (place, step, call) in calls() {
+        let count = whats(step, call, names, first).len();
+        let own = (first..first + count).fold(0, |bits, number| bits | 1 << number);
+        bits.insert(place, own);
+        first += count;
+    }
+    let mut moments = linear::History::default();
+    let mut first = 0;
+    for (_, step, call) in calls() {
+        let returned = call.after.iter().enumerate();
+        let returned =
+            returned.flat_map(|(thread, &count)| (0..count).map(move |number| (thread, number)));
+        let before = returned.fold(0, |all, place| all | bits[&place]);
+        let mut found = 0;
+        for (what, answer) in whats(step, call, names, first) {
+            let (asks, syncs) = (matches!(what, What::Ask(_)), what.syncs());
+            let own = moments.push(
+                Moment { what, answer },
+                before | if asks { found } else { 0 },
+            );
+            found = own;
+            match answer {
+                Some(_) if !workload.ground.commits() => moments.keep(own),
+                Some(Answer::Done) if syncs => moments.keep(before),
+                _ => {}
             }
-            let own = (first..moments.len()).fold(0, |bits, i| bits | 1 << i);
-            bits.insert((thread, number), own);
+            first += 1;
         }
     }
-    assert!(moments.len() < 64, "a history of more than 63 moments");
-    for (number, (moment, after)) in moments.iter_mut().zip(after).enumerate() {
-        for (thread, &returned) in after.iter().enumerate() {
-            let before = (0..returned).map(|number| bits[&(thread, number)]);
-            moment.before |= before.fold(0, |all, bits| all | bits);
-        }
-        match moment.answer {
-            Some(_) if !workload.ground.commits() => kept |= 1 << number,
-            Some(Answer::Done) if moment.what.syncs() => kept |= moment.before,
-            _ => {}
-        }
-    }
-    for find in finds {
-        moments[find + 1].before |= 1 << find;
-    }
-    (moments, kept)
+    moments
 }
 
 fn whats<'a>(
@@ -445,7 +416,7 @@ mod tests {
 
     /// The paths of each ending, but for the root and `/f`.
     fn made(workload: &ThreadWorkload, before: &Model, history: &History) -> Vec<Vec<String>> {
-        let endings = Orders::endings(workload, history, before);
+        let endings = endings(workload, history, before);
         let last = endings.iter().filter_map(|ending| ending.last());
         let mut made: Vec<Vec<String>> = last
             .map(|nodes| {
@@ -520,12 +491,12 @@ mod tests {
         history.begin(1);
         let mut impossible = history.clone();
         impossible.returned(1, Answer::Failed(libc::EEXIST));
-        assert!(Orders::endings(&workload, &impossible, &before).is_empty());
+        assert!(endings(&workload, &impossible, &before).is_empty());
         history.returned(1, Answer::Done);
-        assert_eq!(Orders::endings(&workload, &history, &before).len(), 1);
+        assert_eq!(endings(&workload, &history, &before).len(), 1);
         beside.begin(1);
         beside.returned(1, Answer::Failed(libc::EEXIST));
-        assert_eq!(Orders::endings(&workload, &beside, &before).len(), 2);
+        assert_eq!(endings(&workload, &beside, &before).len(), 2);
     }
 
     #[test]
@@ -540,10 +511,10 @@ mod tests {
             nlink,
             size: 0,
         };
-        for (nlink, endings) in [(1, 2), (0, 1), (2, 0)] {
+        for (nlink, count) in [(1, 2), (0, 1), (2, 0)] {
             let mut history = history.clone();
             history.returned(1, answer(nlink));
-            assert_eq!(Orders::endings(&workload, &history, &before).len(), endings);
+            assert_eq!(endings(&workload, &history, &before).len(), count);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vellum_model::{Model, diff};
 
-use super::history::{Ending, History, Orders, model_step};
+use super::history::{Ending, History, model_step};
 use super::workload::ThreadWorkload;
 use crate::compare::is_torn;
 use crate::oracle::{Oracle, Stage};
@@ -87,7 +87,7 @@ impl Linear {
             return Arc::clone(endings);
         }
         let history = &known.histories[stage.0 as usize];
-        let endings = Orders::endings(&self.workload, history, &self.before);
+        let endings = super::history::endings(&self.workload, history, &self.before);
         let endings = Arc::new(endings);
         known.endings.insert(stage.0, Arc::clone(&endings));
         endings

@@ -29,7 +29,7 @@ pub(super) fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
     explored_as(Mode::X86, name, change)
 }
 
-/// The same with more states at each point: what is written ahead is under way, too, and tells
+/// The same with more states at each point: what is written ahead is in flight, too, and tells
 /// nothing.
 pub(super) fn explored_more(name: &str, change: Change<'_>) -> WorkloadReport {
     let options = Options {

@@ -60,7 +60,7 @@ fn recoveries_of_crashed_recoveries_are_crashed() {
     assert!(depths.is_sorted_by(|less, more| less < more), "{depths:?}");
 }
 
-/// Everything that the file system does by itself is under way at some crash.
+/// Everything that the file system does by itself is in flight at some crash.
 #[test]
 fn every_background_worker_is_crashed() {
     let alone = workloads().into_iter();

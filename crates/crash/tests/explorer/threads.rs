@@ -7,7 +7,7 @@ fn a_schedule_makes_the_same_run_again() {
     let again = || replay("x86:threads/create+list-first!0>1,20>0@49:1").unwrap();
     let (first, second) = (again(), again());
     assert!(first.wrong.is_empty(), "{first}");
-    assert!(first.moment.contains("readdir d under way"), "{first}");
+    assert!(first.moment.contains("readdir d in flight"), "{first}");
     let ends_in_creation =
         |event: &String| event.contains("thread 0: Store") && event.ends_with("<- crash");
     assert!(first.events.iter().any(ends_in_creation), "{first}");

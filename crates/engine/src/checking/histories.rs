@@ -6,28 +6,21 @@
 //! replays them too. Calls name entries of three directories held open, because finding a path of
 //! several components is several steps, as it is everywhere.
 
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shuttle::rand::{Rng, thread_rng};
 use vellum_layout::FileKind;
-use vellum_model::{Cred as ModelCred, DirEntry, Ino, Kind, Model};
+use vellum_model::linear::names::{self, Answer, Event, Id, Line, Names, Place};
 
 use super::shuttle_memory::Shuttled;
 use super::world::{World, explore};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fs::{Cred, Node, RenameFlags};
 
-/// Inode number and generation.
-type Id = (u64, u32);
-
 /// A name in one of the three directories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Spot {
-    dir: usize,
-    name: &'static str,
-}
+type Spot = (usize, &'static str);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
@@ -44,27 +37,6 @@ enum Call {
     Squeeze,
     Maintain,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Done,
-    /// Made or found.
-    Is(Id),
-    /// The error number.
-    Failed(i32),
-}
-
-/// A call, and when (counted in begins and returns) it began and returned.
-#[derive(Clone, Copy, Debug)]
-struct Event {
-    call: Call,
-    answer: Answer,
-    began: u64,
-    returned: u64,
-}
-
-/// An entry: its directory, name, inode and that inode's link count.
-type Line = (Id, String, Id, u32);
 
 /// What every thread holds open.
 struct Held {
@@ -83,10 +55,7 @@ fn spot() -> Spot {
         0 => &["p", "q", "a"],
         _ => &["a", "b"],
     };
-    Spot {
-        dir,
-        name: names[thread_rng().gen_range(0..names.len())],
-    }
+    (dir, names[thread_rng().gen_range(0..names.len())])
 }
 
 impl Call {
@@ -109,20 +78,21 @@ impl Call {
 
     fn run(self, world: &World, held: &Held) -> Result<Answer> {
         let (fs, root) = (&world.fs, Cred::root());
-        let at = |spot: Spot| (&held.dirs[spot.dir], spot.name.as_bytes());
+        let at = |(dir, name): Spot| (&held.dirs[dir], name.as_bytes());
         match self {
             Self::File(to) => {
                 let (dir, name) = at(to);
                 let made = fs.mknod(&root, dir, name, FileKind::File, 0o644, 0)?;
-                return Ok(Answer::Is(id(&made)));
+                return Ok(Answer::Inode(id(&made)));
             }
             Self::Mkdir(to) => {
                 let (dir, name) = at(to);
-                return Ok(Answer::Is(id(&fs.mkdir(&root, dir, name, 0o755)?)));
+                let made = fs.mkdir(&root, dir, name, 0o755)?;
+                return Ok(Answer::Inode(id(&made)));
             }
             Self::See(of) => {
                 let (dir, name) = at(of);
-                return Ok(Answer::Is(id(&fs.lookup(&root, dir, name)?)));
+                return Ok(Answer::Inode(id(&fs.lookup(&root, dir, name)?)));
             }
             Self::Link(to) => fs.link(&root, &held.file, at(to).0, at(to).1)?,
             Self::Unlink(of) => fs.unlink(&root, at(of).0, at(of).1)?,
@@ -137,147 +107,108 @@ impl Call {
         }
         Ok(Answer::Done)
     }
-}
 
-/// The model, with what it knows of the engine's inodes.
-#[derive(Clone)]
-struct Reference {
-    model: Model,
-    dirs: [Ino; 3],
-    file: Ino,
-    inos: BTreeMap<Id, Ino>,
-}
-
-impl Reference {
-    /// Asks the model; whether it gives the same answer.
-    fn agrees(&mut self, event: &Event) -> bool {
-        match self.ask(event.call) {
-            Ok(None) => event.answer == Answer::Done,
-            Ok(Some(ino)) => match event.answer {
-                Answer::Is(id) => *self.inos.entry(id).or_insert(ino) == ino,
-                _ => false,
+    /// What it is of names, if it is anything.
+    fn on_names(self, held: &Held) -> Option<names::Call> {
+        let at = |(dir, name): Spot| Place {
+            dir: id(&held.dirs[dir]),
+            name,
+        };
+        Some(match self {
+            Self::File(to) => make(at(to), false),
+            Self::Mkdir(to) => make(at(to), true),
+            Self::Link(to) => names::Call::Link {
+                inode: id(&held.file),
+                to: at(to),
             },
-            Err(errno) => event.answer == Answer::Failed(errno.0),
-        }
+            Self::Unlink(of) => names::Call::Remove {
+                at: at(of),
+                is_dir: false,
+            },
+            Self::Rmdir(of) => names::Call::Remove {
+                at: at(of),
+                is_dir: true,
+            },
+            Self::Rename(from, to, flags) => names::Call::Rename {
+                from: at(from),
+                to: at(to),
+                flags: flags.bits(),
+            },
+            Self::See(of) => names::Call::Lookup { at: at(of) },
+            Self::Forget(_) | Self::Squeeze | Self::Maintain => return None,
+        })
     }
+}
 
-    fn ask(&mut self, call: Call) -> vellum_model::Result<Option<Ino>> {
-        let (model, root) = (&mut self.model, ModelCred::superuser());
-        let at = |spot: Spot| (self.dirs[spot.dir], spot.name.as_bytes());
-        match call {
-            Call::File(to) => {
-                return model
-                    .create(at(to).0, at(to).1, 0o644, true, &root, 1)
-                    .map(Some);
-            }
-            Call::Mkdir(to) => return model.mkdir(at(to).0, at(to).1, 0o755, &root, 1).map(Some),
-            Call::See(of) => return model.lookup(at(of).0, at(of).1, &root).map(Some),
-            Call::Link(to) => model.link(self.file, at(to).0, at(to).1, &root, 1)?,
-            Call::Unlink(of) => model.unlink(at(of).0, at(of).1, &root, 1)?,
-            Call::Rmdir(of) => model.rmdir(at(of).0, at(of).1, &root, 1)?,
-            Call::Rename(from, to, flags) => {
-                let (from, to) = (at(from), at(to));
-                model.rename(from.0, from.1, to.0, to.1, flags.bits(), &root, 1)?;
-            }
-            Call::Forget(_) | Call::Squeeze | Call::Maintain => {}
-        }
-        Ok(None)
-    }
+fn make(at: Place, is_dir: bool) -> names::Call {
+    names::Call::Make { at, is_dir }
+}
 
-    /// Whether the model's tree is `tree`.
-    fn has_tree(&mut self, tree: &[Line]) -> bool {
-        let mut count = 0;
-        let mut dirs = vec![Ino::ROOT];
-        while let Some(dir) = dirs.pop() {
-            let entries = self.model.readdir(dir, 1).expect("it is a directory");
-            let real = |e: &&DirEntry| !matches!(&e.name[..], b"." | b"..");
-            for entry in entries.iter().filter(real) {
-                count += 1;
-                if entry.kind == Kind::Dir {
-                    dirs.push(entry.ino);
-                }
-            }
-        }
-        let fits = |(dir, name, child, nlink): &Line| {
-            let (Some(&dir), Some(&child)) = (self.inos.get(dir), self.inos.get(child)) else {
-                return false;
-            };
-            let found = self
-                .model
-                .lookup(dir, name.as_bytes(), &ModelCred::superuser());
-            found == Ok(child)
-                && self
-                    .model
-                    .getattr(child)
-                    .is_ok_and(|attr| attr.nlink == *nlink)
+/// A thread that calls, and the moments at which calls of all threads begin and end.
+#[derive(Clone)]
+struct Caller {
+    thread: Option<usize>,
+    held: Arc<Held>,
+    clock: Arc<AtomicU64>,
+}
+
+impl Caller {
+    /// Makes `/p`, `/q`, and a held file `/p/a`, alone; returns these calls, too.
+    fn begin(world: &World) -> (Self, Vec<Event>) {
+        let dirs = [
+            world.fs.root(),
+            world.mkdir("/p").unwrap(),
+            world.mkdir("/q").unwrap(),
+        ];
+        let file = world.file("/p/a").unwrap();
+        let ids = dirs.each_ref().map(id);
+        let at = |dir: usize, name| Place {
+            dir: ids[dir],
+            name,
         };
-        count == tree.len() && tree.iter().all(fits)
-    }
-}
-
-/// Whether there is an order of what is left of each thread's events that explains them and `tree`.
-fn has_order(reference: &Reference, left: &[&[Event]], tree: &[Line]) -> bool {
-    let first = left.iter().filter_map(|events| events.first());
-    let Some(end) = first.map(|event| event.returned).min() else {
-        return reference.clone().has_tree(tree);
-    };
-    (0..left.len()).any(|thread| {
-        let Some((next, rest)) = left[thread].split_first() else {
-            return false;
+        let made = [
+            (make(at(0, "p"), true), ids[1]),
+            (make(at(0, "q"), true), ids[2]),
+            (make(at(1, "a"), false), id(&file)),
+        ];
+        let caller = Self {
+            thread: None,
+            held: Arc::new(Held { dirs, file }),
+            clock: Arc::default(),
         };
-        let mut reference = reference.clone();
-        if next.began > end || !reference.agrees(next) {
-            return false;
+        let event = |(call, id)| caller.event(call, || Ok(Answer::Inode(id)));
+        let events = made.into_iter().map(event).collect();
+        (caller, events)
+    }
+
+    fn event(&self, call: names::Call, run: impl FnOnce() -> Result<Answer>) -> Event {
+        let begin = self.clock.fetch_add(1, Ordering::Relaxed);
+        let outcome = run().map_err(|error| error.errno());
+        let end = self.clock.fetch_add(1, Ordering::Relaxed);
+        Event {
+            thread: self.thread,
+            call,
+            outcome,
+            begin,
+            end,
         }
-        let mut left = left.to_vec();
-        left[thread] = rest;
-        has_order(&reference, &left, tree)
-    })
-}
-
-/// Makes `/p`, `/q`, a held file `/p/a`, and what `calls` say, here and in the model.
-fn begin(world: &World, calls: &[Call]) -> (Held, Reference) {
-    let dirs = [
-        world.fs.root(),
-        world.mkdir("/p").unwrap(),
-        world.mkdir("/q").unwrap(),
-    ];
-    let file = world.file("/p/a").unwrap();
-    let held = Held { dirs, file };
-    let (mut model, root) = (Model::new(0), ModelCred::superuser());
-    let p = model.mkdir(Ino::ROOT, b"p", 0o755, &root, 1).unwrap();
-    let q = model.mkdir(Ino::ROOT, b"q", 0o755, &root, 1).unwrap();
-    let file = model.create(p, b"a", 0o644, true, &root, 1).unwrap();
-    for ino in [p, q, file] {
-        model.open(ino, 0, &root, 1).unwrap();
     }
-    let ids = held.dirs.iter().chain([&held.file]).map(id);
-    let mut reference = Reference {
-        model,
-        dirs: [Ino::ROOT, p, q],
-        file,
-        inos: ids.zip([Ino::ROOT, p, q, file]).collect(),
-    };
-    let clock = AtomicU64::new(0);
-    for &call in calls {
-        assert!(reference.agrees(&observe(world, &held, &clock, call)));
-    }
-    (held, reference)
-}
 
-fn observe(world: &World, held: &Held, clock: &AtomicU64, call: Call) -> Event {
-    let began = clock.fetch_add(1, Ordering::Relaxed);
-    let failed = |error: Error| Answer::Failed(error.errno());
-    let answer = call.run(world, held).unwrap_or_else(failed);
-    let returned = clock.fetch_add(1, Ordering::Relaxed);
-    Event {
-        call,
-        answer,
-        began,
-        returned,
+    /// Calls in turn; what is of names is an event.
+    fn run(&self, world: &World, calls: &[Call]) -> Vec<Event> {
+        let mut events = Vec::new();
+        for call in calls {
+            let run = || call.run(world, &self.held);
+            match call.on_names(&self.held) {
+                Some(on_names) => events.push(self.event(on_names, run)),
+                None => drop(run().expect("nothing is damaged")),
+            }
+        }
+        events
     }
 }
 
+/// Every name that is there, in order.
 fn tree_of(world: &World) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut paths = vec![String::new()];
@@ -289,47 +220,42 @@ fn tree_of(world: &World) -> Vec<Line> {
             let below = format!("{path}/{name}");
             let child = world.node(&below).unwrap();
             let nlink = world.fs.attr(&child).unwrap().nlink;
-            lines.push((id(&dir), name, id(&child), nlink));
+            lines.push((id(&dir), name.into_bytes(), id(&child), nlink));
             if child.kind() == FileKind::Directory {
                 paths.push(below);
             }
         }
     }
+    lines.sort();
     lines
 }
 
-/// Draws `calls` calls for each of `threads` threads and looks for an order that explains them.
+/// Draws `calls` calls for each of `threads` threads and looks for an order that explains them, and
+/// the tree that they leave.
 fn calls_have_an_order(world: &World, threads: usize, calls: usize) {
     let draw = |count: usize| -> Vec<Call> { (0..count).map(|_| Call::draw()).collect() };
-    let (held, reference) = begin(world, &draw(3));
-    let (held, clock) = (Arc::new(held), Arc::new(AtomicU64::new(0)));
-    let job = |calls: Vec<Call>| {
-        let (held, clock) = (Arc::clone(&held), Arc::clone(&clock));
-        let run = move |world: World| -> Vec<Event> {
-            let observe = |call| observe(&world, &held, &clock, call);
-            calls.into_iter().map(observe).collect()
-        };
+    let (caller, mut events) = Caller::begin(world);
+    events.extend(caller.run(world, &draw(3)));
+    let job = |thread: usize| {
+        let (calls, mut caller) = (draw(calls), caller.clone());
+        caller.thread = Some(thread);
+        let run = move |world: World| caller.run(&world, &calls);
         Box::new(run) as Box<dyn FnOnce(World) -> Vec<Event> + Send>
     };
-    let given = world.together((0..threads).map(|_| job(draw(calls))).collect());
-    let left: Vec<&[Event]> = given.iter().map(Vec::as_slice).collect();
+    let given = world.together((0..threads).map(job).collect());
+    events.extend(given.into_iter().flatten());
     let tree = tree_of(world);
+    let start = Names::new(id(&caller.held.dirs[0]));
+    let found = names::history(&events).endings(&start, |state| match state.tree() == tree {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    let lines: Vec<String> = events.iter().map(Event::to_string).collect();
     assert!(
-        has_order(&reference, &left, &tree),
-        "no order of these calls explains their answers:\n{}\nfrom {:#?}\nto {tree:?}",
-        given.iter().map(|events| show(events)).collect::<String>(),
-        reference.model.snapshot(false),
+        found.is_break(),
+        "no order of these calls explains their answers:\n{}\nand the tree {tree:?}",
+        lines.join("\n"),
     );
-}
-
-fn show(events: &[Event]) -> String {
-    let line = |e: &Event| {
-        format!(
-            "  {}..{} {:?}: {:?}\n",
-            e.began, e.returned, e.call, e.answer
-        )
-    };
-    events.iter().map(line).chain(["\n".into()]).collect()
 }
 
 #[test]

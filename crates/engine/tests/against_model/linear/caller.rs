@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node, RenameFlags};
+use vellum_model::linear::names::{Answer, Call, Event, Id, Place};
 
-use super::history::{Answer, Call, Event, Ident, NAMES, Outcome, Place};
 use crate::kit::Kit;
 use crate::random::Random;
+
+/// The names that calls use.
+pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 const PLAIN: u32 = 0;
 const NO_REPLACE: u32 = 1;
@@ -87,12 +90,13 @@ pub(super) struct Caller<M: Kit> {
     pub(super) fs: Arc<Fs<M>>,
     /// The shared directory first, then what was made or found in it.
     pub(super) held: Vec<Node<M>>,
-    pub(super) thread: usize,
+    /// `None`: nobody else calls meanwhile.
+    pub(super) thread: Option<usize>,
     pub(super) clock: Arc<AtomicU64>,
     pub(super) events: Vec<Event>,
 }
 
-pub(super) fn ident<M: Kit>(node: &Node<M>) -> Ident {
+pub(super) fn ident<M: Kit>(node: &Node<M>) -> Id {
     (node.ino(), node.generation())
 }
 
@@ -100,7 +104,7 @@ impl<M: Kit> Caller<M> {
     pub(super) fn new(
         fs: &Arc<Fs<M>>,
         held: &[Node<M>],
-        thread: usize,
+        thread: Option<usize>,
         clock: &Arc<AtomicU64>,
     ) -> Self {
         Self {
@@ -118,7 +122,7 @@ impl<M: Kit> Caller<M> {
 
     fn record(&mut self, call: Call, run: impl FnOnce(&mut Self) -> Result<Answer, Error>) {
         let begin = self.tick();
-        let outcome: Outcome = run(self).map_err(|error| error.errno());
+        let outcome = run(self).map_err(|error| error.errno());
         let end = self.tick();
         self.events.push(Event {
             thread: self.thread,
@@ -132,7 +136,7 @@ impl<M: Kit> Caller<M> {
     fn place(&self, dir: usize, name: usize) -> Place {
         Place {
             dir: ident(&self.held[dir]),
-            name,
+            name: NAMES[name],
         }
     }
 

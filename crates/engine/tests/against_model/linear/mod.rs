@@ -3,21 +3,20 @@
 //! they ran.
 
 mod caller;
-mod history;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use vellum::media::{LatencyModel, Real, Simulated};
 use vellum::{Cred, FileKind, Fs, NamespaceKind, Node};
+use vellum_model::linear::names::{Event, Names, history};
 
 use super::areas;
 use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
 use super::shuttled::{Shuttled, explore, together};
-use caller::{Caller, Style, ident};
-use history::{Event, FIRST, LAST, NAMES, State, is_linearizable};
+use caller::{Caller, NAMES, Style, ident};
 
 /// A directory that some threads share, with their clock and what they called.
 struct Shared<M: Kit> {
@@ -46,7 +45,7 @@ impl<M: Kit> Shared<M> {
         }
     }
 
-    fn caller(&self, held: &[Node<M>], thread: usize) -> Caller<M> {
+    fn caller(&self, held: &[Node<M>], thread: Option<usize>) -> Caller<M> {
         Caller::new(&self.fs, held, thread, &self.clock)
     }
 
@@ -62,7 +61,7 @@ impl<M: Kit> Shared<M> {
         } else {
             Style::some(random)
         };
-        let mut caller = self.caller(std::slice::from_ref(&self.dir), FIRST);
+        let mut caller = self.caller(std::slice::from_ref(&self.dir), None);
         let everything = Style::all(random);
         for _ in 0..random.below(6) {
             caller.random_call(random, &everything);
@@ -78,7 +77,7 @@ impl<M: Kit> Shared<M> {
 
     /// What one thread does.
     fn call(&self, round: &Round<M>, thread: usize, calls: u64, random: &mut Random) {
-        let mut caller = self.caller(&round.held, thread);
+        let mut caller = self.caller(&round.held, Some(thread));
         let looking = round.looking.as_ref().filter(|_| thread == 0);
         let style = looking.unwrap_or(&round.style);
         let calls = if looking.is_some() { 2 * calls } else { calls };
@@ -93,7 +92,7 @@ impl<M: Kit> Shared<M> {
 
     /// Looks everything over once more, when nobody changes it, judges, and removes it.
     fn end_round(&self, story: &str) {
-        let mut caller = self.caller(std::slice::from_ref(&self.dir), LAST);
+        let mut caller = self.caller(std::slice::from_ref(&self.dir), None);
         let mut seen = 0;
         while seen < caller.held.len() {
             if caller.held[seen].kind() == FileKind::Directory {
@@ -105,7 +104,7 @@ impl<M: Kit> Shared<M> {
         }
         let mut events = std::mem::take(&mut *self.history.lock().expect("no thread failed"));
         events.append(&mut caller.events);
-        if !is_linearizable(&State::new(ident(&self.dir)), &events) {
+        if !history(&events).is_linearizable(&Names::new(ident(&self.dir))) {
             events.sort_by_key(|event| event.begin);
             let lines: Vec<_> = events.iter().map(|event| event.to_string()).collect();
             panic!("{story} has no order:\n{}", lines.join("\n"));
