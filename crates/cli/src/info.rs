@@ -2,6 +2,7 @@
 
 mod commits;
 mod promise;
+mod text;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,6 @@ use crate::fs;
 use crate::images;
 use crate::place;
 use crate::umount;
-use crate::units::{percent, size, time};
 use commits::{LogPart, VersionsPart};
 use promise::{Image, Promise, Survives};
 
@@ -418,7 +418,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
     if args.printing.json {
         print_json(&information)
     } else {
-        print(text(&information))
+        print(text::of(&information))
     }
 }
 
@@ -498,184 +498,6 @@ fn look(pool: &Path, args: &Info) -> Outcome<Information> {
         .opened(opened.opened());
     place::close(opened, pool)?;
     Ok(information)
-}
-
-fn text(information: &Information) -> String {
-    let Information {
-        pool,
-        media,
-        space,
-        cache,
-        log,
-        versions,
-        reading,
-        file_systems,
-        opened,
-        mount,
-        ..
-    } = information;
-    let mut lines = Vec::new();
-    let mut line = |key: &str, value: String| lines.push(format!("{key:<12}{value}\n"));
-    line("pool", pool.path.display().to_string());
-    line("uuid", pool.uuid.clone());
-    if !pool.label.is_empty() {
-        line("label", pool.label.clone());
-    }
-    line(
-        "made",
-        format!(
-            "{} UTC, format version {}",
-            time(pool.created_ns),
-            pool.format_version
-        ),
-    );
-    line(
-        "size",
-        format!("{} ({} bytes)", size(pool.bytes), pool.bytes),
-    );
-    line("namespace", pool.namespace.clone());
-    line(
-        "mapping",
-        match (pool.mapping_run_blocks, pool.mapping_span_lines) {
-            (Some(run), Some(span @ 2..)) => {
-                format!(
-                    "{}, {run} blocks a line, {span} lines side by side",
-                    pool.mapping
-                )
-            }
-            (Some(run), _) => format!("{}, {run} blocks a line", pool.mapping),
-            _ => pool.mapping.clone(),
-        },
-    );
-    if pool.layout_score < 1.0 {
-        line(
-            "layout",
-            format!("score {}: fragmented on purpose", pool.layout_score),
-        );
-    }
-    for (index, fs) in file_systems.iter().skip(1).enumerate() {
-        let key = if index == 0 { "also" } else { "" };
-        line(key, format!("`{}`: {}", fs.name, fs::told(fs)));
-    }
-    let used = space.data_bytes - space.free_bytes;
-    line(
-        "data",
-        format!(
-            "{}, {} used ({}), {} free",
-            size(space.data_bytes),
-            size(used),
-            percent(used, space.data_bytes),
-            size(space.free_bytes)
-        ),
-    );
-    for data in media.data.iter().chain(&media.added_data) {
-        let path = data.path.display();
-        line(
-            "",
-            format!("in {path} ({}), medium {}", size(data.bytes), data.id),
-        );
-        let said = match data.carries_all {
-            Some(true) => {
-                "which alone has everything: `vellum replica import` makes a pool of it elsewhere"
-            }
-            Some(false) => {
-                "which alone is nothing: `vellum replica export` writes the metadata to it"
-            }
-            None => "which alone is nothing",
-        };
-        line("", said.to_owned());
-    }
-    if media.direct {
-        line("", "read and written past the page cache".to_owned());
-    }
-    if media.no_barrier {
-        let told = "WARNING: the caches of the devices are not flushed (--no-barrier)";
-        line("", told.to_owned());
-    }
-    line(
-        "metadata",
-        format!(
-            "{}, {} files, room for {}",
-            size(pool.metadata_bytes),
-            space.files,
-            space.files_free
-        ),
-    );
-    line("slots", format!("{} operations at once", pool.thread_slots));
-    line(
-        "cache",
-        format!("{} files, {} names", cache.files, cache.names),
-    );
-    let caches = format!("at most {} for caches", size(cache.arena_bytes));
-    line(
-        "memory",
-        match media.image_bytes {
-            Some(bytes) => format!("{} for the metadata, {caches}", size(bytes)),
-            None => caches,
-        },
-    );
-    if let Some(log) = log {
-        for (key, value) in ["log", ""].into_iter().zip(log.lines()) {
-            line(key, value);
-        }
-    }
-    if let Some(versions) = versions {
-        line("versions", versions.line());
-    }
-    if let Some(reading) = reading {
-        for (key, value) in ["reading", "", ""].into_iter().zip(reading.lines()) {
-            line(key, value);
-        }
-    }
-    if let Some(opened) = opened {
-        let found = if opened.was_clean {
-            "closed cleanly"
-        } else {
-            "not closed cleanly"
-        };
-        let image = match opened.image.as_str() {
-            "adopted" => "; what a killed process had in memory was there",
-            "lost" => "; what a killed process had in memory is gone",
-            _ => "",
-        };
-        let taken_back = match opened.pieces_taken_back {
-            0 => String::new(),
-            pieces => format!("; {pieces} pieces of metadata, not committed, were taken back"),
-        };
-        line("last close", format!("{found}{image}{taken_back}"));
-    }
-    if let Some(mount) = mount {
-        let only = match mount {
-            MountPart { damaged: true, .. } => ", damaged: nothing more is written",
-            MountPart {
-                read_only: true, ..
-            } => ", read-only",
-            _ => "",
-        };
-        let durability = match media.durability.as_str() {
-            "" | "async" => String::new(),
-            name => format!(", {name}"),
-        };
-        line(
-            "mounted",
-            format!(
-                "on {} by process {}{only}{durability}",
-                mount.dir.display(),
-                mount.pid
-            ),
-        );
-    }
-    line("medium", media.kind.clone());
-    line(
-        "survives",
-        format!("a killed process: {}", media.survives.killed_process),
-    );
-    line(
-        "",
-        format!("a kernel crash: {}", media.survives.kernel_crash),
-    );
-    line("", format!("a power cut: {}", media.survives.power_cut));
-    lines.concat()
 }
 
 #[cfg(test)]

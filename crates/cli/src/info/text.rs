@@ -1,0 +1,215 @@
+//! What `vellum info` prints for people.
+
+use crate::fs;
+use crate::units::{percent, size, time};
+
+use super::{Information, MediaPart, MountPart, OpenedPart, PoolPart, SpacePart};
+
+/// Lines, each with a key or under the one above it.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, key: &str, value: impl std::fmt::Display) {
+        self.0 += &format!("{key:<12}{value}\n");
+    }
+
+    /// Adds several lines under one key.
+    fn add_all(&mut self, key: &str, values: impl IntoIterator<Item = String>) {
+        for (index, value) in values.into_iter().enumerate() {
+            self.add(if index == 0 { key } else { "" }, value);
+        }
+    }
+}
+
+/// All of it.
+pub(super) fn of(information: &Information) -> String {
+    let Information {
+        pool, media, space, ..
+    } = information;
+    let mut lines = Lines::default();
+    lines.pool(pool);
+    let others = information.file_systems.iter().skip(1);
+    lines.add_all(
+        "also",
+        others.map(|fs| format!("`{}`: {}", fs.name, fs::told(fs))),
+    );
+    lines.data(media, space);
+    lines.metadata(pool, space);
+    lines.memory(information);
+    lines.work(information);
+    if let Some(opened) = &information.opened {
+        lines.add("last close", last_close(opened));
+    }
+    if let Some(mount) = &information.mount {
+        lines.add("mounted", mounted(mount, media));
+    }
+    lines.survival(media);
+    lines.0
+}
+
+impl Lines {
+    fn pool(&mut self, pool: &PoolPart) {
+        self.add("pool", pool.path.display());
+        self.add("uuid", &pool.uuid);
+        if !pool.label.is_empty() {
+            self.add("label", &pool.label);
+        }
+        let (made, version) = (time(pool.created_ns), pool.format_version);
+        self.add("made", format_args!("{made} UTC, format version {version}"));
+        self.add(
+            "size",
+            format_args!("{} ({} bytes)", size(pool.bytes), pool.bytes),
+        );
+        self.add("namespace", &pool.namespace);
+        let mapping = &pool.mapping;
+        match (pool.mapping_run_blocks, pool.mapping_span_lines) {
+            (Some(run), Some(span @ 2..)) => self.add(
+                "mapping",
+                format_args!("{mapping}, {run} blocks a line, {span} lines side by side"),
+            ),
+            (Some(run), _) => self.add("mapping", format_args!("{mapping}, {run} blocks a line")),
+            _ => self.add("mapping", mapping),
+        }
+        let score = pool.layout_score;
+        if score < 1.0 {
+            self.add(
+                "layout",
+                format_args!("score {score}: fragmented on purpose"),
+            );
+        }
+    }
+
+    fn data(&mut self, media: &MediaPart, space: &SpacePart) {
+        let (all, free) = (space.data_bytes, space.free_bytes);
+        let used = all - free;
+        let share = percent(used, all);
+        let [all, used, free] = [all, used, free].map(size);
+        self.add(
+            "data",
+            format_args!("{all}, {used} used ({share}), {free} free"),
+        );
+        for data in media.data.iter().chain(&media.added_data) {
+            let (path, bytes) = (data.path.display(), size(data.bytes));
+            self.add("", format_args!("in {path} ({bytes}), medium {}", data.id));
+            self.add(
+                "",
+                match data.carries_all {
+                    Some(true) => {
+                        "which alone has everything: `vellum replica import` makes a pool of it \
+                         elsewhere"
+                    }
+                    Some(false) => {
+                        "which alone is nothing: `vellum replica export` writes the metadata to it"
+                    }
+                    None => "which alone is nothing",
+                },
+            );
+        }
+        if media.direct {
+            self.add("", "read and written past the page cache");
+        }
+        if media.no_barrier {
+            self.add(
+                "",
+                "WARNING: the caches of the devices are not flushed (--no-barrier)",
+            );
+        }
+    }
+
+    fn metadata(&mut self, pool: &PoolPart, space: &SpacePart) {
+        let bytes = size(pool.metadata_bytes);
+        let (files, free) = (space.files, space.files_free);
+        self.add(
+            "metadata",
+            format_args!("{bytes}, {files} files, room for {free}"),
+        );
+        self.add(
+            "slots",
+            format_args!("{} operations at once", pool.thread_slots),
+        );
+    }
+
+    fn memory(&mut self, information: &Information) {
+        let cache = &information.cache;
+        self.add(
+            "cache",
+            format_args!("{} files, {} names", cache.files, cache.names),
+        );
+        let caches = format!("at most {} for caches", size(cache.arena_bytes));
+        match information.media.image_bytes {
+            Some(bytes) => {
+                self.add(
+                    "memory",
+                    format_args!("{} for the metadata, {caches}", size(bytes)),
+                );
+            }
+            None => self.add("memory", caches),
+        }
+    }
+
+    /// What was done since the opening, and what reading costs.
+    fn work(&mut self, information: &Information) {
+        let Information {
+            log,
+            versions,
+            reading,
+            ..
+        } = information;
+        self.add_all("log", log.iter().flat_map(|log| log.lines()));
+        self.add_all("versions", versions.iter().map(|versions| versions.line()));
+        self.add_all(
+            "reading",
+            reading.iter().flat_map(|reading| reading.lines()),
+        );
+    }
+
+    fn survival(&mut self, media: &MediaPart) {
+        let survives = &media.survives;
+        self.add("medium", &media.kind);
+        self.add(
+            "survives",
+            format_args!("a killed process: {}", survives.killed_process),
+        );
+        self.add(
+            "",
+            format_args!("a kernel crash: {}", survives.kernel_crash),
+        );
+        self.add("", format_args!("a power cut: {}", survives.power_cut));
+    }
+}
+
+/// How the opening found the pool.
+fn last_close(opened: &OpenedPart) -> String {
+    let found = match opened.was_clean {
+        true => "closed cleanly",
+        false => "not closed cleanly",
+    };
+    let image = match opened.image.as_str() {
+        "adopted" => "; what a killed process had in memory was there",
+        "lost" => "; what a killed process had in memory is gone",
+        _ => "",
+    };
+    let taken_back = match opened.pieces_taken_back {
+        0 => String::new(),
+        pieces => format!("; {pieces} pieces of metadata, not committed, were taken back"),
+    };
+    format!("{found}{image}{taken_back}")
+}
+
+/// Where the mount is that answered, and how it writes.
+fn mounted(mount: &MountPart, media: &MediaPart) -> String {
+    let only = match mount {
+        MountPart { damaged: true, .. } => ", damaged: nothing more is written",
+        MountPart {
+            read_only: true, ..
+        } => ", read-only",
+        _ => "",
+    };
+    let durability = match media.durability.as_str() {
+        "" | "async" => String::new(),
+        name => format!(", {name}"),
+    };
+    let (dir, pid) = (mount.dir.display(), mount.pid);
+    format!("on {dir} by process {pid}{only}{durability}")
+}
