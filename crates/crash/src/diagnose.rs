@@ -6,8 +6,8 @@ use vellum_media::{CrashPoint, CrashState};
 use crate::explore::{At, Explorer, Scope, cut};
 use crate::id::{CrashId, Mode};
 use crate::judge::Wrong;
-use crate::less::{Parts, least};
 use crate::record::record;
+use crate::reduce::{Parts, least};
 use crate::report::{Minimised, Violation, WorkloadReport};
 use crate::run::{Change, Options, Progress, explore_recorded};
 use crate::shrink::fewest;
@@ -232,7 +232,7 @@ mod tests {
         assert!(shortest.setup.len() < 3, "{report:?}");
         let id: CrashId = shortest.id.parse().unwrap();
         let known = |name: &str| (name == "small").then(|| workload.clone());
-        let less = crate::less::find(&id.workload, known).expect("its name says what it is");
+        let less = crate::reduce::find(&id.workload, known).expect("its name says what it is");
         let recorded = record(&less).unwrap();
         let subject = Subject {
             change: Change::By(&without_fences),

@@ -155,7 +155,7 @@ impl<'a> Explorer<'a> {
         let bound = match self.subject.mode {
             Mode::Lazy => self.options.lazy_states,
             Mode::Kill => self.options.kill_states,
-            Mode::Lies => self.options.lie_states,
+            Mode::IgnoredFlushes => self.options.ignored_flush_states,
             Mode::X86 | Mode::Eadr => self.options.states_per_point,
         };
         let scope = Scope {
@@ -430,7 +430,7 @@ impl<'a> Explorer<'a> {
         };
         let most = match self.subject.mode {
             Mode::X86 | Mode::Eadr => most,
-            Mode::Lazy | Mode::Kill | Mode::Lies => most.min(elsewhere),
+            Mode::Lazy | Mode::Kill | Mode::IgnoredFlushes => most.min(elsewhere),
         };
         if known.len() >= most {
             return false;
@@ -510,7 +510,7 @@ pub(crate) fn crash_points<'l>(base: &[u8], log: &'l [Event], mode: Mode) -> Cra
     let points = CrashPoints::new(base.to_vec(), log);
     match mode {
         Mode::Eadr => points.eadr(),
-        Mode::X86 | Mode::Lazy | Mode::Kill | Mode::Lies => points,
+        Mode::X86 | Mode::Lazy | Mode::Kill | Mode::IgnoredFlushes => points,
     }
 }
 

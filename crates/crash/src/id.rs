@@ -28,13 +28,19 @@ pub enum Mode {
     /// The process is killed in the middle of a step, and the power fails after another has opened
     /// the pool or while it does so: see `kills.rs`.
     Kill,
-    /// A sync of a disk does nothing: see `lies.rs`.
-    Lies,
+    /// A sync of a disk does nothing: see `ignored_flushes.rs`.
+    IgnoredFlushes,
 }
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Self; 5] = [Self::X86, Self::Lazy, Self::Eadr, Self::Kill, Self::Lies];
+    pub const ALL: [Self; 5] = [
+        Self::X86,
+        Self::Lazy,
+        Self::Eadr,
+        Self::Kill,
+        Self::IgnoredFlushes,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -43,7 +49,7 @@ impl Mode {
             Self::Lazy => "lazy",
             Self::Eadr => "eadr",
             Self::Kill => "kill",
-            Self::Lies => "lies",
+            Self::IgnoredFlushes => "lies",
         }
     }
 }

@@ -32,11 +32,11 @@ mod diagnose;
 mod exercise;
 mod explore;
 mod id;
+mod ignored_flushes;
 mod jobs;
 mod judge;
 mod kills;
-mod less;
-mod lies;
+mod location;
 mod memories;
 mod mkfs;
 mod mutant;
@@ -47,13 +47,13 @@ mod oracle;
 mod parts;
 mod plan;
 mod record;
+mod reduce;
 mod replay;
 mod report;
 mod run;
 mod session;
 mod shrink;
 mod space;
-mod spot;
 mod steps;
 mod threads;
 mod tracked;
@@ -65,6 +65,7 @@ mod zones;
 
 pub use budget::{Budget, Part, all_workloads};
 pub use id::Mode;
+pub use location::Location;
 pub use mkfs::MAKINGS;
 pub use mutant::Mutant;
 pub use mutate::{Caught, Missed, MutateOptions, MutationProgress, MutationReport, mutate};
@@ -76,7 +77,6 @@ pub use report::{
 };
 pub(crate) use run::Subject;
 pub use run::{Options, Progress, run, run_all, run_file, run_watched, run_workloads};
-pub use spot::Spot;
 pub use steps::{Steps, persistent_steps};
 pub use threads::{
     Bounds, ThreadWorkload, all_thread_workloads, run_these_threads, run_threads, thread_workloads,

@@ -21,7 +21,7 @@ impl Memories for Explored {
 }
 
 /// Memories that a file system of the explorer can be opened on.
-pub(crate) trait Kit: Memories {
+pub(crate) trait Backend: Memories {
     /// The pool, as these memories have it; the image of a logged one outlives its process in
     /// `images`.
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Self::Pool;
@@ -30,7 +30,7 @@ pub(crate) trait Kit: Memories {
     fn arena(bytes: u64) -> Self::Arena;
 }
 
-impl Kit for Explored {
+impl Backend for Explored {
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> ExploredPool {
         ExploredPool {
             shared: pool.clone(),

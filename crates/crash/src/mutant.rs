@@ -11,24 +11,24 @@ use std::str::FromStr;
 use vellum::sites;
 use vellum_media::{Event, LINE_BYTES, Op, Site};
 
-use crate::spot::Spot;
+use crate::location::Location;
 
 /// A change of the engine's persistent steps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
     /// This flush or fence is not there. Stores past the cache become plain stores.
-    Omit(Spot),
+    Omit(Location),
     /// Wherever an operation has this fence between two steps (what happens between two of its
     /// fences), the steps change places. A row of steps with this fence between each is turned
     /// round. Stores to one cell keep their order, because the last one decides what is read: the
     /// earlier ones come along with it.
-    Swap(Spot),
+    Swap(Location),
     /// The step in front of this fence, which only later operations need ([`FOR_LATER`]), reaches
     /// the medium behind all that follows.
-    Late(Spot),
+    Late(Location),
     /// Where this order is declared ([`vellum_media::Persistent::behind`]), the cell so many bytes
     /// behind the one that is stored later persists after it.
-    Turn(Spot, i64),
+    Turn(Location, i64),
 }
 
 /// Fences that change places not with the step behind them but with all that follows, because in
@@ -64,19 +64,22 @@ pub(crate) const FOR_LATER: [Site; 8] = [
 
 impl Mutant {
     /// What it changes.
-    pub(crate) fn spot(&self) -> &Spot {
+    pub(crate) fn location(&self) -> &Location {
         match self {
-            Self::Omit(spot) | Self::Swap(spot) | Self::Late(spot) | Self::Turn(spot, _) => spot,
+            Self::Omit(location)
+            | Self::Swap(location)
+            | Self::Late(location)
+            | Self::Turn(location, _) => location,
         }
     }
 
     /// The log that this mutant of the engine would have written instead of `log`.
     pub fn rewrite(&self, log: &[Event]) -> Vec<Event> {
         match self {
-            Self::Omit(spot) => omit(spot, log),
-            Self::Swap(spot) => swap(spot, log),
-            Self::Late(spot) => put_off(spot, log),
-            Self::Turn(spot, distance) => turn_in_line(spot, *distance, log),
+            Self::Omit(location) => omit(location, log),
+            Self::Swap(location) => swap(location, log),
+            Self::Late(location) => put_off(location, log),
+            Self::Turn(location, distance) => turn_in_line(location, *distance, log),
         }
     }
 }
@@ -84,10 +87,10 @@ impl Mutant {
 impl fmt::Display for Mutant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Omit(spot) => write!(f, "omit:{spot}"),
-            Self::Swap(spot) => write!(f, "swap:{spot}"),
-            Self::Late(spot) => write!(f, "late:{spot}"),
-            Self::Turn(spot, distance) => write!(f, "turn{distance:+}:{spot}"),
+            Self::Omit(location) => write!(f, "omit:{location}"),
+            Self::Swap(location) => write!(f, "swap:{location}"),
+            Self::Late(location) => write!(f, "late:{location}"),
+            Self::Turn(location, distance) => write!(f, "turn{distance:+}:{location}"),
         }
     }
 }
@@ -96,25 +99,25 @@ impl FromStr for Mutant {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (what, spot) = text.split_once(':').ok_or(())?;
-        let spot = spot.parse()?;
+        let (what, location) = text.split_once(':').ok_or(())?;
+        let location = location.parse()?;
         match what {
-            "omit" => Ok(Self::Omit(spot)),
-            "swap" => Ok(Self::Swap(spot)),
-            "late" => Ok(Self::Late(spot)),
+            "omit" => Ok(Self::Omit(location)),
+            "swap" => Ok(Self::Swap(location)),
+            "late" => Ok(Self::Late(location)),
             _ => {
                 let distance = what.strip_prefix("turn").ok_or(())?;
                 let distance = distance.parse().map_err(drop)?;
-                Ok(Self::Turn(spot, distance))
+                Ok(Self::Turn(location, distance))
             }
         }
     }
 }
 
-fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
+fn omit(location: &Location, log: &[Event]) -> Vec<Event> {
     let mut log = log.to_vec();
     log.retain_mut(|event| {
-        if !spot.is(event) {
+        if !location.is(event) {
             return true;
         }
         match &mut event.op {
@@ -131,9 +134,13 @@ fn omit(spot: &Spot, log: &[Event]) -> Vec<Event> {
 
 /// Where an order is declared, lets the store to the one cell come right behind that to the other,
 /// if nobody flushed their line in between: otherwise the order does not hang on the line alone.
-fn turn_in_line(spot: &Spot, distance: i64, log: &[Event]) -> Vec<Event> {
+fn turn_in_line(location: &Location, distance: i64, log: &[Event]) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
-    for (declared, event) in log.iter().enumerate().filter(|(_, event)| spot.is(event)) {
+    for (declared, event) in log
+        .iter()
+        .enumerate()
+        .filter(|(_, event)| location.is(event))
+    {
         let Some((moved, behind)) = turned(distance, log, declared, event) else {
             continue;
         };
@@ -216,7 +223,7 @@ impl Bounds {
     }
 }
 
-fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
+fn swap(location: &Location, log: &[Event]) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     let mut changed = false;
     let bounds = Bounds::of(log);
@@ -225,7 +232,7 @@ fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
         for sections in sections(log, thread, &bounds) {
             let mut from = 0;
             while from < sections.len() {
-                let to = from + row(spot, log, &sections[from..]);
+                let to = from + row(location, log, &sections[from..]);
                 changed |= turn(&sections[from..=to], log, &mut order);
                 from = to + 1;
             }
@@ -239,13 +246,13 @@ fn swap(spot: &Spot, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Makes durable at the very end what is in front of the fences of `spot`. Threads go on to see the
+/// Makes durable at the very end what is in front of the fences of `location`. Threads go on to see the
 /// stores where they are; it is the medium that gets them last.
-fn put_off(spot: &Spot, log: &[Event]) -> Vec<Event> {
+fn put_off(location: &Location, log: &[Event]) -> Vec<Event> {
     let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
     let mut late: Vec<Event> = Vec::new();
     for (fence, &last) in log.iter().enumerate() {
-        if !spot.is(&last) || last.op != Op::Fence {
+        if !location.is(&last) || last.op != Op::Fence {
             continue;
         }
         let begins = |event: &Event| match event.op {
@@ -318,9 +325,9 @@ fn sections(log: &[Event], thread: u32, bounds: &Bounds) -> Vec<Vec<Section>> {
     all
 }
 
-/// How many sections follow the first with the fence of `spot` between each.
-fn row(spot: &Spot, part: &[Event], sections: &[Section]) -> usize {
-    let ends_there = |section: &&Section| section.fence.is_some_and(|at| spot.is(&part[at]));
+/// How many sections follow the first with the fence of `location` between each.
+fn row(location: &Location, part: &[Event], sections: &[Section]) -> usize {
+    let ends_there = |section: &&Section| section.fence.is_some_and(|at| location.is(&part[at]));
     let row = sections.iter().take_while(ends_there).count();
     row.min(sections.len() - 1)
 }
@@ -447,13 +454,16 @@ mod tests {
     #[test]
     fn mutants_have_names() {
         for &(site, _) in sites::ALL {
-            for spot in [Spot::from(site), Spot::at((site, Place::here(), None))] {
+            for location in [
+                Location::from(site),
+                Location::at((site, Place::here(), None)),
+            ] {
                 let mutants = [
-                    Mutant::Omit(spot.clone()),
-                    Mutant::Swap(spot.clone()),
-                    Mutant::Late(spot.clone()),
-                    Mutant::Turn(spot.clone(), 8),
-                    Mutant::Turn(spot, -56),
+                    Mutant::Omit(location.clone()),
+                    Mutant::Swap(location.clone()),
+                    Mutant::Late(location.clone()),
+                    Mutant::Turn(location.clone(), 8),
+                    Mutant::Turn(location, -56),
                 ];
                 for mutant in mutants {
                     assert_eq!(mutant.to_string().parse(), Ok(mutant));

@@ -12,12 +12,12 @@ use vellum_media::{Event, Op, Place};
 
 use crate::id::Mode;
 use crate::kills::steps_after_kills;
+use crate::location::{Location, Reached, Taken, steps_of};
 use crate::mkfs::{Making, makings};
 use crate::mutant::{Bounds, FOR_LATER, Mutant};
 use crate::record::{Recorded, record};
 use crate::report::Violation;
 use crate::run::{Change, Progress, explore_recorded};
-use crate::spot::{Reached, Spot, Taken, steps_of};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
@@ -137,7 +137,7 @@ pub fn mutate(
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
     let of_site: Vec<&[Mutant]> = mutants
-        .chunk_by(|a, b| a.spot().site == b.spot().site)
+        .chunk_by(|a, b| a.location().site == b.location().site)
         .collect();
     let outcomes = in_parallel(options.threads, &of_site, |mutants| {
         let mut catchers = stage.known_catchers(mutants);
@@ -246,12 +246,12 @@ impl Phase {
 
 impl Reach {
     /// Whether a step is taken in a phase, as far as that is known.
-    fn has(&self, spot: &Spot, phase: Phase) -> bool {
+    fn has(&self, location: &Location, phase: Phase) -> bool {
         let after = self.after.get();
         match phase {
-            Phase::Steps => spot.is_among(&self.steps),
-            Phase::Recovery => after.is_some_and(|after| spot.is_among(&after.recovery)),
-            Phase::Kills => after.is_some_and(|after| spot.is_among(&after.kills)),
+            Phase::Steps => location.is_among(&self.steps),
+            Phase::Recovery => after.is_some_and(|after| location.is_among(&after.recovery)),
+            Phase::Kills => after.is_some_and(|after| location.is_among(&after.kills)),
         }
     }
 
@@ -396,8 +396,8 @@ impl<'a> Stage<'a> {
     /// turned round. A site that nothing reaches is one as a whole.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
-        let chosen = |spot: &Spot| {
-            let name = spot.to_string();
+        let chosen = |location: &Location| {
+            let name = location.to_string();
             only.is_empty() || only.iter().any(|part| name.contains(part))
         };
         let followed = self.followed();
@@ -405,23 +405,23 @@ impl<'a> Stage<'a> {
         for &(site, _) in sites::ALL {
             let steps = self.steps.iter().filter(|step| step.0 == site);
             for &step in steps.clone() {
-                let spot = Spot::at(step);
+                let location = Location::at(step);
                 if let (_, _, Some(distance)) = step {
-                    mutants.push(Mutant::Turn(spot, distance));
+                    mutants.push(Mutant::Turn(location, distance));
                     continue;
                 }
-                mutants.push(Mutant::Omit(spot.clone()));
+                mutants.push(Mutant::Omit(location.clone()));
                 if FOR_LATER.contains(&site) {
-                    mutants.push(Mutant::Late(spot));
+                    mutants.push(Mutant::Late(location));
                 } else if followed.contains(&step) {
-                    mutants.push(Mutant::Swap(spot));
+                    mutants.push(Mutant::Swap(location));
                 }
             }
             if steps.count() == 0 {
                 mutants.push(Mutant::Omit(site.into()));
             }
         }
-        mutants.retain(|mutant| chosen(mutant.spot()));
+        mutants.retain(|mutant| chosen(mutant.location()));
         mutants
     }
 
@@ -429,7 +429,7 @@ impl<'a> Stage<'a> {
     fn known_catchers(&self, mutants: &[Mutant]) -> BTreeSet<(usize, Phase)> {
         let site = mutants
             .first()
-            .map(|mutant| sites::name(mutant.spot().site));
+            .map(|mutant| sites::name(mutant.location().site));
         let of_site = CATCHERS.iter().filter(|(of, _)| Some(*of) == site);
         let at = |name: &str| self.workloads.iter().position(|one| one.name == name);
         let workloads = of_site.filter_map(|(_, name)| at(name));
@@ -453,7 +453,7 @@ impl<'a> Stage<'a> {
         mutant: &Mutant,
         catchers: &mut BTreeSet<(usize, Phase)>,
     ) -> Result<Violation, usize> {
-        let spot = mutant.spot();
+        let location = mutant.location();
         let mut tried = 0;
         let mut show = |found: Option<Violation>| {
             tried += usize::from(found.is_none());
@@ -463,7 +463,7 @@ impl<'a> Stage<'a> {
         let unknown: Vec<&Reach> = unknown.collect();
         let phases = Phase::ALL.into_iter();
         let reaches = phases.flat_map(|phase| self.reaches.iter().map(move |of| (of, phase)));
-        let reaches = reaches.filter(|(of, phase)| of.has(spot, *phase));
+        let reaches = reaches.filter(|(of, phase)| of.has(location, *phase));
         let mut sequences: Vec<_> = reaches.map(|(of, phase)| (of.workload, phase)).collect();
         sequences.sort_by_key(|sequence| !catchers.contains(sequence));
         let sequences = sequences.into_iter();
@@ -474,7 +474,7 @@ impl<'a> Stage<'a> {
             Some(found)
         });
         let found = found.or_else(|| {
-            let reaches = |making: &&Making| making.log.iter().any(|event| spot.is(event));
+            let reaches = |making: &&Making| making.log.iter().any(|event| location.is(event));
             let mut makings = self.makings.iter().filter(reaches);
             makings.find_map(|making| {
                 let options = self.explore_options(Phase::Steps);
@@ -496,7 +496,7 @@ impl<'a> Stage<'a> {
             self.after(of);
             [Phase::Recovery, Phase::Kills].map(|phase| (of, phase))
         });
-        let mut after = after.filter(|(of, phase)| of.has(spot, *phase));
+        let mut after = after.filter(|(of, phase)| of.has(location, *phase));
         let found = after.find_map(|(of, phase)| self.try_on(mutant, of.workload, phase));
         found.ok_or(tried + beside)
     }

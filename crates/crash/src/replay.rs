@@ -7,9 +7,9 @@ use vellum_media::{CrashState, Event, Op};
 
 use crate::explore::crash_points;
 use crate::id::{CrashId, Cut, Mode};
+use crate::ignored_flushes::replay_ignored_flush;
 use crate::judge::{Judge, other_than_recovery};
 use crate::kills::replay_kill;
-use crate::lies::replay_lie;
 use crate::mkfs::replay_making;
 use crate::oracle::{Stage, stage_after};
 use crate::record::{RecordError, record};
@@ -18,7 +18,7 @@ use crate::run::Change;
 use crate::threads::all_thread_workloads;
 use crate::workload::Workload;
 use crate::workloads::WorkloadFile;
-use crate::{Subject, less, threads};
+use crate::{Subject, reduce, threads};
 
 /// Why a crash cannot be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,7 +116,7 @@ pub fn replay_of(file: &WorkloadFile, id: &str) -> Result<Replay, ReplayError> {
         let mut all = file.sequences.iter();
         all.find(|workload| workload.name == name).cloned()
     };
-    replay_sequence(&parsed, |name| less::find(name, known))
+    replay_sequence(&parsed, |name| reduce::find(name, known))
 }
 
 fn parse(id: &str) -> Result<CrashId, ReplayError> {
@@ -142,7 +142,9 @@ fn replay_sequence(
     };
     match (parsed.mode, number) {
         (Mode::Kill, Some(events)) => replay_kill(&subject, &recorded.expected, parsed, events),
-        (Mode::Lies, Some(sync)) => replay_lie(&subject, &recorded.expected, parsed, sync),
+        (Mode::IgnoredFlushes, Some(sync)) => {
+            replay_ignored_flush(&subject, &recorded.expected, parsed, sync)
+        }
         (Mode::X86 | Mode::Lazy | Mode::Eadr, None) => {
             replay_log(&subject, &change.of(subject.log), parsed)
         }

@@ -11,9 +11,9 @@ use crate::budget::Part;
 use crate::diagnose::minimise;
 use crate::explore::explore;
 use crate::id::Mode;
+use crate::ignored_flushes::explore_ignored_flushes;
 use crate::jobs::{Family, Job, run_families};
 use crate::kills::explore_kills;
-use crate::lies::explore_lies;
 use crate::memories::image_after;
 use crate::mkfs::of_makings;
 use crate::mutant::Mutant;
@@ -49,16 +49,16 @@ pub struct Options {
     pub kills: usize,
     /// States tried at a crash point after a kill.
     pub kill_states: usize,
-    /// Syncs of a workload that do nothing under [`Mode::Lies`], one in a run, at most.
-    pub lies: usize,
+    /// Syncs of a workload that do nothing under [`Mode::IgnoredFlushes`], one in a run, at most.
+    pub ignored_flushes: usize,
     /// States tried at a crash point behind one of them.
-    pub lie_states: usize,
+    pub ignored_flush_states: usize,
     /// The same for crashes of recovery.
     pub nested_states: usize,
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
     /// workload, those after a crash of such a recovery.
     pub nested_recoveries: [usize; NESTED_DEPTH],
-    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::Lies`], which begin
+    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::IgnoredFlushes`], which begin
     /// recoveries with something else and change nothing of what these do.
     pub nested_elsewhere: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
@@ -94,8 +94,8 @@ impl Default for Options {
             thread_states: 256,
             kills: 8,
             kill_states: 32,
-            lies: 4,
-            lie_states: 32,
+            ignored_flushes: 4,
+            ignored_flush_states: 32,
             nested_states: 64,
             nested_recoveries: [16, 4],
             nested_elsewhere: [2, 1],
@@ -384,7 +384,9 @@ pub(crate) fn explore_recorded(
     };
     match mode {
         Mode::Kill => explore_kills(&subject, &recorded.expected, options, progress),
-        Mode::Lies => explore_lies(&subject, &recorded.expected, options, progress),
+        Mode::IgnoredFlushes => {
+            explore_ignored_flushes(&subject, &recorded.expected, options, progress)
+        }
         Mode::X86 | Mode::Lazy | Mode::Eadr => explore(&subject, options, progress),
     }
 }

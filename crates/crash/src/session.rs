@@ -13,7 +13,7 @@ use vellum_layout::{AddedZone, BLOCK_BYTES, table_chunks};
 use vellum_media::{SimImages, SimPool};
 use vellum_model::Payload;
 
-use crate::memories::{Explored, Kit, Shared};
+use crate::memories::{Backend, Explored, Shared};
 use crate::workload::{BlocksAlone, Ground, Step, Workload};
 
 /// Bytes of the pools that workloads run on.
@@ -57,7 +57,7 @@ pub(crate) type Result<T> = std::result::Result<T, Error>;
 pub(crate) type ExploredFs = Arc<Fs<Explored>>;
 
 /// A file system that may be open, with the handles that the workload holds.
-pub(crate) struct Session<M: Kit = Explored> {
+pub(crate) struct Session<M: Backend = Explored> {
     pool: Shared,
     driver: Option<Driver<M>>,
     /// What a kill leaves of a pool with a log.
@@ -162,13 +162,17 @@ fn grown(image: &[u8]) -> Result<Vec<u8>> {
 
 /// Opens what `pool` holds, as another boot does. The same operations of this thread do the same
 /// from here on.
-pub(crate) fn mount<M: Kit>(pool: &Shared, cache_entries: u64, clock: i64) -> Result<Arc<Fs<M>>> {
+pub(crate) fn mount<M: Backend>(
+    pool: &Shared,
+    cache_entries: u64,
+    clock: i64,
+) -> Result<Arc<Fs<M>>> {
     mount_with_arena(pool, None, (cache_entries, clock), M::arena)
 }
 
 /// The same, in the arena that `make_arena` makes of so many bytes, and with `images` that outlive
 /// processes.
-pub(crate) fn mount_with_arena<M: Kit>(
+pub(crate) fn mount_with_arena<M: Backend>(
     pool: &Shared,
     images: Option<&Arc<SimImages>>,
     (cache_entries, clock): (u64, i64),
@@ -194,7 +198,7 @@ pub(crate) fn mount_with_arena<M: Kit>(
     attach::<M>(M::pool(pool, images), make_arena, options).map(|(fs, _)| fs)
 }
 
-impl<M: Kit> Session<M> {
+impl<M: Backend> Session<M> {
     /// A session on a pool that is closed.
     pub(crate) fn new(pool: Shared, cache_entries: u64) -> Self {
         Self {

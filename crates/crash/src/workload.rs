@@ -361,7 +361,7 @@ impl Ground {
         match mode {
             Mode::X86 => true,
             Mode::Kill => self.is_killed(),
-            Mode::Lies => self.commits(),
+            Mode::IgnoredFlushes => self.commits(),
             Mode::Lazy | Mode::Eadr => !self.commits(),
         }
     }

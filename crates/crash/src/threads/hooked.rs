@@ -10,7 +10,7 @@ use vellum_media::{
 };
 
 use super::scheduler::{Place, What, announce, wait};
-use crate::memories::{Explored, ExploredPool, Kit, Shared};
+use crate::memories::{Backend, Explored, ExploredPool, Shared};
 
 /// Pool and arena of threads that take turns.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ impl Memories for Scheduled {
     type Arena = Hooked<HeapMemory>;
 }
 
-impl Kit for Scheduled {
+impl Backend for Scheduled {
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Hooked<ExploredPool> {
         Hooked {
             memory: Explored::pool(pool, images),

@@ -11,11 +11,11 @@ use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
 use crate::id::Mode;
+use crate::location::{Location, Reached, steps_of};
 use crate::mutant::Mutant;
 use crate::record::RecordError;
 use crate::report::{Violation, WorkloadReport};
 use crate::run::{Change, Progress};
-use crate::spot::{Reached, Spot, steps_of};
 
 /// Schedules of each workload that a missing step is looked for in.
 const SCHEDULES: Bounds = Bounds {
@@ -80,7 +80,7 @@ impl Trials {
         };
         let mut tried = 0;
         let all = (0..self.len()).filter_map(|workload| self.kept(workload));
-        for kept in all.filter(|kept| kept.reaches(mutant.spot())) {
+        for kept in all.filter(|kept| kept.reaches(mutant.location())) {
             tried += 1;
             let found = kept.explore(mutant, &options).violations;
             if let Some(violation) = found.into_iter().next() {
@@ -119,8 +119,8 @@ impl Kept {
     }
 
     /// Whether a run takes this step.
-    fn reaches(&self, spot: &Spot) -> bool {
-        self.events().any(|event| spot.is(event))
+    fn reaches(&self, location: &Location) -> bool {
+        self.events().any(|event| location.is(event))
     }
 
     /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows
@@ -160,7 +160,7 @@ mod tests {
         let workload = all.iter().find(|workload| workload.name == name);
         let kept = Kept::record(workload.expect("a workload"), &bounds, 1).unwrap();
         let mutant = Mutant::Omit(site.into());
-        assert!(kept.reaches(mutant.spot()), "{name}");
+        assert!(kept.reaches(mutant.location()), "{name}");
         let options = Options {
             states_per_point: 64,
             nested_recoveries: [0, 0],

@@ -3,7 +3,7 @@
 use super::ready::Ready;
 use super::workload::ThreadWorkload;
 use crate::id::CrashId;
-use crate::less;
+use crate::reduce;
 use crate::replay::{Replay, ReplayError, replay_log};
 use crate::run::Change;
 
@@ -21,7 +21,7 @@ pub(crate) fn replay_threads(
         let mut all = workloads.iter();
         all.find(|workload| workload.name == name).cloned()
     };
-    let workload = less::find(name, known).ok_or_else(unknown)?;
+    let workload = reduce::find(name, known).ok_or_else(unknown)?;
     let schedule = schedule.parse().map_err(|()| unknown())?;
     let change = Change::from(id.mutant.as_ref());
     replay_run(&Ready::new(workload)?, &schedule, id, change)

@@ -8,8 +8,8 @@ use super::workload::ThreadWorkload;
 use crate::Options;
 use crate::explore::Explorer;
 use crate::id::Mode;
-use crate::less::{Parts, least};
 use crate::record::RecordError;
+use crate::reduce::{Parts, least};
 use crate::report::{Kind, Minimised, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 use crate::shrink::fewest;
@@ -153,8 +153,8 @@ mod tests {
 
     use super::*;
     use crate::id::CrashId;
-    use crate::less;
     use crate::mutant::Mutant;
+    use crate::reduce;
     use crate::threads::replay::replay_run;
 
     /// A creation beside a listing, among steps that have nothing to do with either.
@@ -226,7 +226,7 @@ mod tests {
         let id: CrashId = shortest.id.parse().unwrap();
         let (name, schedule) = id.workload.split_once('!').unwrap();
         let known = |name: &str| (name == "threads/test").then(workload);
-        let less = less::find(name, known).expect("its name says what it is");
+        let less = reduce::find(name, known).expect("its name says what it is");
         let schedule: Schedule = schedule.parse().unwrap();
         assert!(schedule.0.len() <= 2, "{violation}");
         let ready = Ready::new(less).unwrap();

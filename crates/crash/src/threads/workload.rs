@@ -2,7 +2,7 @@
 
 use vellum::{MappingKind, NamespaceKind};
 
-use crate::less::Parts;
+use crate::reduce::Parts;
 use crate::workload::{Ground, Step, Workload};
 
 /// Calls of two or three threads on a tree that is there.

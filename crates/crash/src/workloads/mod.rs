@@ -32,7 +32,7 @@ use std::sync::OnceLock;
 use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::less;
+use crate::reduce;
 use crate::workload::{Ground, Workload};
 
 /// Makes the file that most generated workloads use.
@@ -94,7 +94,7 @@ fn other_namespaces() -> impl Iterator<Item = NamespaceKind> {
 
 /// The workload of that name, of the catalog or of the generated ones, or less of one.
 pub fn find(name: &str) -> Option<Workload> {
-    less::find(name, find_whole)
+    reduce::find(name, find_whole)
 }
 
 /// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node};
 
-use super::kit::Kit;
+use super::fixture::Backend;
 use super::random::Random;
 
 /// Makes a directory that is met on a way down the root of an area, or none any more. Where there
 /// are no areas, no room, or the directory is removed meanwhile, nothing changes.
-pub(crate) fn change_one<M: Kit>(fs: &Arc<Fs<M>>, random: &mut Random) {
+pub(crate) fn change_one<M: Backend>(fs: &Arc<Fs<M>>, random: &mut Random) {
     let mut dir = fs.root();
     for _ in 0..=random.below(3) {
         match below(fs, &dir, random) {
@@ -35,7 +35,7 @@ pub(crate) fn change_one<M: Kit>(fs: &Arc<Fs<M>>, random: &mut Random) {
 }
 
 /// One of the directories in `dir`.
-fn below<M: Kit>(fs: &Arc<Fs<M>>, dir: &Node<M>, random: &mut Random) -> Option<Node<M>> {
+fn below<M: Backend>(fs: &Arc<Fs<M>>, dir: &Node<M>, random: &mut Random) -> Option<Node<M>> {
     let mut names = Vec::new();
     fs.list(dir, 0, &mut ListPosition::default(), &mut |entry| {
         if entry.kind == FileKind::Directory {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vellum::media::{Memories, Real, Simulated};
 use vellum::{Cred, FileKind, Fs, ListPosition, NamespaceKind, Node, RenameFlags, Result};
 
-use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
+use super::fixture::{Backend, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
 
@@ -159,7 +159,7 @@ fn change<M: Memories>(
 }
 
 fn listed_while_it_changes(namespace: NamespaceKind, turns: u32) {
-    let fs = <Simulated as Kit>::make(&Shape::new(24 << 20, 2, 1 << 20).with(namespace));
+    let fs = <Simulated as Backend>::make(&Shape::new(24 << 20, 2, 1 << 20).with(namespace));
     let dir = fs
         .mkdir(&Cred::root(), &fs.root(), b"d", 0o755)
         .expect("there is room");
@@ -230,7 +230,7 @@ fn churn(fs: &Arc<Fs<Real>>, dir: &Node<Real>, thread: u64, stop: &AtomicBool) {
 }
 
 fn listed_while_threads_change_it(namespace: NamespaceKind, rounds: u32) {
-    let fs = <Real as Kit>::make(&Shape::new(32 << 20, 4, 1 << 20).with(namespace));
+    let fs = <Real as Backend>::make(&Shape::new(32 << 20, 4, 1 << 20).with(namespace));
     let dir = fs
         .mkdir(&Cred::root(), &fs.root(), b"d", 0o755)
         .expect("there is room");

@@ -5,7 +5,7 @@
 //! `VELLUM_LONG_CHECKS=<factor>` makes all run that many times longer.
 
 mod areas;
-mod kit;
+mod fixture;
 mod linear;
 mod listing;
 mod random;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vellum::media::Simulated;
 use vellum::{Cred, Error, FileKind, Fs, Node, RenameFlags};
 
-use super::kit::{Kit, Shape, on_each_namespace};
+use super::fixture::{Backend, Shape, on_each_namespace};
 
 /// A removed directory, and what has the inode number of the removed directory that held it.
 fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Simulated>) {
@@ -41,7 +41,7 @@ fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Si
 fn nothing_is_above_a_removed_directory() {
     on_each_namespace(1, |namespace, _| {
         for kind in [FileKind::File, FileKind::Directory] {
-            let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+            let fs = <Simulated as Backend>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
             let (dir, _other) = removed(&fs, kind);
             let above = fs.lookup(&Cred::root(), &dir, b"..");
             assert!(matches!(above, Err(Error::NotFound)), "{kind:?}: {above:?}");
@@ -55,7 +55,7 @@ fn nothing_is_above_a_removed_directory() {
 fn nothing_moves_into_a_removed_directory() {
     on_each_namespace(1, |namespace, _| {
         for kind in [FileKind::File, FileKind::Directory] {
-            let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+            let fs = <Simulated as Backend>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
             let (root, cred) = (fs.root(), Cred::root());
             let (dir, other) = removed(&fs, kind);
             fs.mkdir(&cred, &root, b"s", 0o755).expect("there is room");
@@ -75,7 +75,7 @@ fn nothing_moves_into_a_removed_directory() {
 #[test]
 fn a_removed_directory_is_told_before_missing_permissions() {
     on_each_namespace(1, |namespace, _| {
-        let fs = <Simulated as Kit>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
+        let fs = <Simulated as Backend>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
         let (dir, _other) = removed(&fs, FileKind::File);
         let stranger = Cred {
             uid: 7,

@@ -15,8 +15,9 @@ use vellum_driver::{Driver, cred_of};
 use vellum_model::{Cred, Errno, Model, Op, Outcome, Step, apply, strategy};
 
 use super::areas;
-use super::kit::{
-    CLOCK_START, Direct, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, check, check_open,
+use super::fixture::{
+    Backend, CLOCK_START, Direct, Shape, SimulatedApart, SimulatedSplit, Soundness, check,
+    check_open,
 };
 use super::random::Random;
 use super::tree;
@@ -87,7 +88,7 @@ fn cases(longest: usize) -> impl Strategy<Value = Case> {
     )
 }
 
-struct Pair<M: Kit> {
+struct Pair<M: Backend> {
     shape: Shape,
     model: Model,
     subject: Driver<M>,
@@ -98,7 +99,7 @@ struct Pair<M: Kit> {
 
 type Verdict = Result<(), String>;
 
-impl<M: Kit> Pair<M> {
+impl<M: Backend> Pair<M> {
     fn new(shape: Shape) -> Self {
         Self {
             shape,
@@ -274,7 +275,11 @@ pub(crate) fn is_expressible(op: &Op) -> bool {
 }
 
 /// What the engine answers; `None`: the pool is full.
-pub(crate) fn outcome<M: Kit>(driver: &mut Driver<M>, step: &Step, cred: &Cred) -> Option<Outcome> {
+pub(crate) fn outcome<M: Backend>(
+    driver: &mut Driver<M>,
+    step: &Step,
+    cred: &Cred,
+) -> Option<Outcome> {
     match driver.apply(&step.op, &cred_of(cred)) {
         Ok(payload) => Some(Outcome::Ok(payload)),
         Err(Error::NoSpace(_)) => None,
@@ -298,7 +303,7 @@ fn is_change_of_content(op: &Op) -> bool {
     )
 }
 
-fn run<M: Kit>((shape, steps): &Case) -> Verdict {
+fn run<M: Backend>((shape, steps): &Case) -> Verdict {
     let mut pair = Pair::<M>::new(*shape);
     let story = |upto: usize, what: String| {
         let lines: Vec<_> = steps[..upto]
@@ -335,7 +340,7 @@ pub(crate) fn seed() -> u8 {
 }
 
 /// Runs a case; a panic is a failure like any other.
-fn fails<M: Kit>(case: &Case) -> Option<String> {
+fn fails<M: Backend>(case: &Case) -> Option<String> {
     let run = std::panic::AssertUnwindSafe(|| run::<M>(case));
     match std::panic::catch_unwind(run) {
         Ok(verdict) => verdict.err(),
@@ -358,7 +363,7 @@ fn fails<M: Kit>(case: &Case) -> Option<String> {
 
 /// Leaves out steps, ever fewer at a time, as long as the case goes on failing; gives the last
 /// failure.
-fn shrink<M: Kit>((shape, mut steps): Case, mut failure: String) -> String {
+fn shrink<M: Backend>((shape, mut steps): Case, mut failure: String) -> String {
     let mut chunk = steps.len().div_ceil(2);
     while chunk > 0 {
         let mut at = 0;
@@ -385,7 +390,7 @@ fn shrink<M: Kit>((shape, mut steps): Case, mut failure: String) -> String {
 }
 
 /// Runs random cases; the first that fails is told in as few steps as still fail.
-fn explore<M: Kit>(cases_wanted: u32, longest: usize) {
+fn explore<M: Backend>(cases_wanted: u32, longest: usize) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed(); 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = cases(longest);

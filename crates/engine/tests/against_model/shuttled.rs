@@ -8,7 +8,7 @@ use shuttle::scheduler::{PctScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, Runner};
 use vellum::Result;
 
-use super::kit::Kit;
+use super::fixture::Backend;
 use super::random::Random;
 pub(crate) use super::shuttle_memory::Shuttled;
 use super::shuttle_memory::{ShuttleMemory, arm};
@@ -16,7 +16,7 @@ use super::shuttle_memory::{ShuttleMemory, arm};
 /// Preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
 
-impl Kit for Shuttled {
+impl Backend for Shuttled {
     fn pool(len: u64) -> ShuttleMemory {
         ShuttleMemory::new(len)
     }

@@ -12,8 +12,8 @@ use vellum_driver::Driver;
 use vellum_model::{Model, Step, apply, strategy};
 
 use super::areas;
-use super::kit::{
-    CLOCK_START, Kit, Shape, SimulatedApart, SimulatedSplit, Soundness, beside, check_open,
+use super::fixture::{
+    Backend, CLOCK_START, Shape, SimulatedApart, SimulatedSplit, Soundness, beside, check_open,
     on_each_namespace,
 };
 use super::random::Random;
@@ -42,7 +42,7 @@ fn steps_of(thread: u64, round: u64) -> Vec<Step> {
 }
 
 /// Runs a thread's steps in its directory; gives its model.
-fn run<M: Kit>(fs: &Arc<Fs<M>>, thread: u64, round: u64) -> Model {
+fn run<M: Backend>(fs: &Arc<Fs<M>>, thread: u64, round: u64) -> Model {
     let name = format!("thread-{thread}");
     let start = fs
         .lookup(&Cred::root(), &fs.root(), name.as_bytes())
@@ -64,7 +64,7 @@ fn run<M: Kit>(fs: &Arc<Fs<M>>, thread: u64, round: u64) -> Model {
     model
 }
 
-fn make_directories<M: Kit>(fs: &Arc<Fs<M>>, prefix: &str) {
+fn make_directories<M: Backend>(fs: &Arc<Fs<M>>, prefix: &str) {
     for thread in 0..THREADS {
         let name = format!("{prefix}-{thread}");
         fs.mkdir(&Cred::root(), &fs.root(), name.as_bytes(), 0o755)
@@ -74,7 +74,7 @@ fn make_directories<M: Kit>(fs: &Arc<Fs<M>>, prefix: &str) {
 
 /// Runs `round` on all threads beside background work; then everything is as each expects, still
 /// so after a crash, and sound.
-fn one_round<M: Kit>(shape: &Shape, round: u64) {
+fn one_round<M: Backend>(shape: &Shape, round: u64) {
     let fs = M::make(shape);
     make_directories(&fs, "thread");
     let background = |stop: &AtomicBool| {

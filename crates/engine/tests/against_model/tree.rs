@@ -8,7 +8,7 @@ use vellum::{Attr, Cred, Error, FileKind, Fs, ListPosition, Node, OpenOptions, R
 use vellum_driver::kind_of;
 use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
 
-use super::kit::{CLOCK_END, CLOCK_START};
+use super::fixture::{CLOCK_END, CLOCK_START};
 
 const READ: OpenOptions = OpenOptions {
     read: true,

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::kit::{in_memory, made, open, options};
+use crate::fixture::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaError, OpenMode};
 use vellum::{
     AttachOptions, Carried, CreateOptions, Error, FileKind, MappingKind, MediumError,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use vellum::media::{MediaChoice, count};
 use vellum::{CreateOptions, Durability, Pool, PoolOptions};
 
-use crate::kit::{in_memory, options};
+use crate::fixture::{in_memory, options};
 
 /// Pools that commit, closed: with a log and all in one file, with a log and their data elsewhere,
 /// and in memory with their data elsewhere.

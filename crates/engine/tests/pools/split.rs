@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::kit::{in_memory, made, open, options};
+use crate::fixture::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaKind};
 use vellum::{CreateOptions, Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, features};

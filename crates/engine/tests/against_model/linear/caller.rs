@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node, RenameFlags};
 use vellum_model::linear::names::{Answer, Call, Event, Id, Place};
 
-use crate::kit::Kit;
+use crate::fixture::Backend;
 use crate::random::Random;
 
 /// The names that calls use.
@@ -86,7 +86,7 @@ impl Style {
 }
 
 /// One thread's view of a directory and of what it found there.
-pub(super) struct Caller<M: Kit> {
+pub(super) struct Caller<M: Backend> {
     pub(super) fs: Arc<Fs<M>>,
     /// The shared directory first, then what was made or found in it.
     pub(super) held: Vec<Node<M>>,
@@ -96,11 +96,11 @@ pub(super) struct Caller<M: Kit> {
     pub(super) events: Vec<Event>,
 }
 
-pub(super) fn ident<M: Kit>(node: &Node<M>) -> Id {
+pub(super) fn ident<M: Backend>(node: &Node<M>) -> Id {
     (node.ino(), node.generation())
 }
 
-impl<M: Kit> Caller<M> {
+impl<M: Backend> Caller<M> {
     pub(super) fn new(
         fs: &Arc<Fs<M>>,
         held: &[Node<M>],

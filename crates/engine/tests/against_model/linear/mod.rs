@@ -12,14 +12,14 @@ use vellum::{Cred, FileKind, Fs, NamespaceKind, Node};
 use vellum_model::linear::names::{Event, Names, history};
 
 use super::areas;
-use super::kit::{Kit, Shape, Soundness, beside, check_open, on_each_namespace};
+use super::fixture::{Backend, Shape, Soundness, beside, check_open, on_each_namespace};
 use super::random::Random;
 use super::sequences::case_count;
 use super::shuttled::{Shuttled, explore, together};
 use caller::{Caller, NAMES, Style, ident};
 
 /// A directory that some threads share, with their clock and what they called.
-struct Shared<M: Kit> {
+struct Shared<M: Backend> {
     fs: Arc<Fs<M>>,
     dir: Node<M>,
     clock: Arc<AtomicU64>,
@@ -27,14 +27,14 @@ struct Shared<M: Kit> {
 }
 
 /// What the threads of a round find.
-struct Round<M: Kit> {
+struct Round<M: Backend> {
     style: Style,
     /// What the first thread does, if it only looks on.
     looking: Option<Style>,
     held: Vec<Node<M>>,
 }
 
-impl<M: Kit> Shared<M> {
+impl<M: Backend> Shared<M> {
     fn new(fs: &Arc<Fs<M>>) -> Self {
         let dir = fs.mkdir(&Cred::root(), &fs.root(), b"shared", 0o755);
         Self {
@@ -154,7 +154,7 @@ impl Start {
 
 /// Runs rounds of `threads` threads with `calls` calls each, beside background work, and judges
 /// each round's history.
-fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed: u64) {
+fn rounds<M: Backend>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed: u64) {
     let shared = Shared::new(fs);
     let mut random = Random::new(seed);
     let work = |stop: &AtomicBool| {
@@ -188,7 +188,7 @@ fn rounds<M: Kit>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed:
 }
 
 /// Names elsewhere, so many that caches are always short.
-fn fill<M: Kit>(fs: &Arc<Fs<M>>, count: u32) {
+fn fill<M: Backend>(fs: &Arc<Fs<M>>, count: u32) {
     let cred = Cred::root();
     let dir = fs
         .mkdir(&cred, &fs.root(), b"filler", 0o755)
@@ -200,7 +200,7 @@ fn fill<M: Kit>(fs: &Arc<Fs<M>>, count: u32) {
     }
 }
 
-fn end<M: Kit>(fs: &Arc<Fs<M>>) {
+fn end<M: Backend>(fs: &Arc<Fs<M>>) {
     while fs.maintain().expect("nothing is damaged") > 0 {}
     check_open(&**fs, Soundness::InUse).unwrap();
     fs.close().expect("nothing is open");
@@ -210,7 +210,7 @@ fn end<M: Kit>(fs: &Arc<Fs<M>>) {
 #[test]
 fn two_threads_on_mapped_memory() {
     on_each_namespace(case_count(3000), |namespace, count| {
-        let fs = <Real as Kit>::make(&Shape::new(8 << 20, 2, 1 << 20).with(namespace));
+        let fs = <Real as Backend>::make(&Shape::new(8 << 20, 2, 1 << 20).with(namespace));
         rounds(&fs, 2, 6, count, 1);
         end(&fs);
     });
@@ -219,7 +219,7 @@ fn two_threads_on_mapped_memory() {
 #[test]
 fn three_threads_on_mapped_memory() {
     on_each_namespace(case_count(3000), |namespace, count| {
-        let fs = <Real as Kit>::make(&Shape::new(8 << 20, 3, 1 << 20).with(namespace));
+        let fs = <Real as Backend>::make(&Shape::new(8 << 20, 3, 1 << 20).with(namespace));
         rounds(&fs, 3, 4, count, 2);
         end(&fs);
     });
@@ -228,7 +228,7 @@ fn three_threads_on_mapped_memory() {
 #[test]
 fn three_threads_on_slow_media() {
     on_each_namespace(case_count(2000), |namespace, count| {
-        let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 1 << 20).with(namespace));
+        let fs = <Simulated as Backend>::make(&Shape::new(8 << 20, 4, 1 << 20).with(namespace));
         fs.pool().set_latency(LatencyModel {
             flush_ns: 500,
             fence_ns: 3000,
@@ -242,7 +242,7 @@ fn three_threads_on_slow_media() {
 #[test]
 fn three_threads_while_names_are_evicted() {
     on_each_namespace(case_count(2000), |namespace, count| {
-        let fs = <Simulated as Kit>::make(&Shape::new(8 << 20, 4, 64).with(namespace));
+        let fs = <Simulated as Backend>::make(&Shape::new(8 << 20, 4, 64).with(namespace));
         fill(&fs, 60);
         fs.pool().set_latency(LatencyModel {
             flush_ns: 200,
@@ -263,7 +263,7 @@ fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
         0 => NamespaceKind::default(),
         _ => NamespaceKind::ALL[(seed / 2 % namespaces) as usize],
     };
-    let fs = <Shuttled as Kit>::make(&Shape::new(1 << 20, 4, cache_entries).with(namespace));
+    let fs = <Shuttled as Backend>::make(&Shape::new(1 << 20, 4, cache_entries).with(namespace));
     if is_crowded {
         fill(&fs, 60);
     }

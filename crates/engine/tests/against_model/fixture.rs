@@ -98,7 +98,7 @@ pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
 }
 
 /// Memories that tests can make pools of.
-pub(crate) trait Kit: Memories + Sized {
+pub(crate) trait Backend: Memories + Sized {
     /// A log makes the metadata durable.
     const IS_LOGGED: bool = false;
     /// The data have a disk of their own.
@@ -147,7 +147,7 @@ pub(crate) trait Kit: Memories + Sized {
     }
 }
 
-impl Kit for Real {
+impl Backend for Real {
     fn pool(len: u64) -> MappedPool {
         MappedPool::anonymous(len).expect("there is memory")
     }
@@ -157,7 +157,7 @@ impl Kit for Real {
     }
 }
 
-impl Kit for Simulated {
+impl Backend for Simulated {
     fn pool(len: u64) -> SimPool {
         SimPool::new(len)
     }
@@ -167,7 +167,7 @@ impl Kit for Simulated {
     }
 }
 
-impl Kit for SimulatedLogged {
+impl Backend for SimulatedLogged {
     const IS_LOGGED: bool = true;
 
     fn pool(len: u64) -> SimLogged {
@@ -188,7 +188,7 @@ impl Memories for SimulatedApart {
     type Arena = HeapMemory;
 }
 
-impl Kit for SimulatedApart {
+impl Backend for SimulatedApart {
     const IS_LOGGED: bool = true;
     const HAS_APART: bool = true;
 
@@ -210,7 +210,7 @@ impl Memories for SimulatedSplit {
     type Arena = HeapMemory;
 }
 
-impl Kit for SimulatedSplit {
+impl Backend for SimulatedSplit {
     const HAS_APART: bool = true;
 
     fn pool(len: u64) -> SimLogged {
@@ -231,7 +231,7 @@ impl Memories for Direct {
     type Arena = MappedArena;
 }
 
-impl Kit for Direct {
+impl Backend for Direct {
     const IS_LOGGED: bool = true;
 
     fn pool(len: u64) -> MappedPool {
@@ -307,7 +307,7 @@ pub(crate) fn check(
 }
 
 /// Checks the pool of a file system that is open.
-pub(crate) fn check_open<M: Kit>(
+pub(crate) fn check_open<M: Backend>(
     fs: &Fs<M>,
     soundness: Soundness,
 ) -> std::result::Result<(), String> {

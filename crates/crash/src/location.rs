@@ -38,7 +38,7 @@ pub(crate) fn steps_of<'a>(
 /// is in several places where a function is told by its caller what its flush is for, and where a
 /// step is taken in more than one branch; each place may be the one that nobody would miss.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spot {
+pub struct Location {
     pub(crate) site: Site,
     /// None: wherever the site is.
     pub(crate) place: Option<PlaceName>,
@@ -51,7 +51,7 @@ pub(crate) struct PlaceName {
     line: u32,
 }
 
-impl Spot {
+impl Location {
     /// What `site` does at `place`.
     pub(crate) fn at((site, place, _): Taken) -> Self {
         let name = PlaceName {
@@ -80,13 +80,13 @@ impl Spot {
     }
 }
 
-impl From<Site> for Spot {
+impl From<Site> for Location {
     fn from(site: Site) -> Self {
         Self { site, place: None }
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(sites::name(self.site))?;
         match &self.place {
@@ -107,7 +107,7 @@ impl FromStr for PlaceName {
     }
 }
 
-impl FromStr for Spot {
+impl FromStr for Location {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

@@ -1,5 +1,5 @@
-//! Disks that lie: a sync returns, and what it was to make durable is still in the cache of the
-//! disk.
+//! Disks that ignore flushes: a sync returns, and what it was to make durable is still in the cache
+//! of the disk.
 //!
 //! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both
 //! were to do. What was promised in between may be missing, and files may have other bytes. But
@@ -46,7 +46,7 @@ const TOLD: [&str; 3] = [
 
 /// Explores `subject` with some syncs, each in turn, that do nothing; `expected` says which trees
 /// there were.
-pub(crate) fn explore_lies(
+pub(crate) fn explore_ignored_flushes(
     subject: &Subject<'_>,
     expected: &Expected,
     options: &Options,
@@ -58,14 +58,14 @@ pub(crate) fn explore_lies(
     let begins = syncs(&log).into_iter().map(|at| begin(&log, at));
     let numbers = begins.enumerate().filter(|&(_, begin)| begin > Some(skip));
     let numbers = numbers.map(|(number, _)| number).collect();
-    let numbers = spread(numbers, options.lies);
-    let lied = Lied { expected };
-    let subject = lied.subject(subject);
+    let numbers = spread(numbers, options.ignored_flushes);
+    let oracle = Ignoring { expected };
+    let subject = oracle.subject(subject);
     let mut explorer = Explorer::new(&subject, options, progress);
     for number in numbers {
-        if let Some(lie) = Lie::of(&log, is_apart, number) {
+        if let Some(ignored) = IgnoredFlush::of(&log, is_apart, number) {
             let name = format!("{}!{number}", subject.name);
-            explorer.explore_changed(&name, &lie.log, lie.from);
+            explorer.explore_changed(&name, &ignored.log, ignored.from);
         }
     }
     explorer.finish()
@@ -75,16 +75,16 @@ pub(crate) fn explore_lies(
 ///
 /// # Errors
 /// There is no such crash.
-pub(crate) fn replay_lie(
+pub(crate) fn replay_ignored_flush(
     subject: &Subject<'_>,
     expected: &Expected,
     id: &CrashId,
     number: usize,
 ) -> Result<Replay, ReplayError> {
     let log = subject.change.of(subject.log);
-    let lie = Lie::of(&log, is_apart(&subject.base), number);
-    let lie = lie.ok_or(ReplayError::NoSuchPoint(number))?;
-    replay_log(&Lied { expected }.subject(subject), &lie.log, id)
+    let ignored = IgnoredFlush::of(&log, is_apart(&subject.base), number);
+    let ignored = ignored.ok_or(ReplayError::NoSuchPoint(number))?;
+    replay_log(&Ignoring { expected }.subject(subject), &ignored.log, id)
 }
 
 /// Whether the bytes of files have a disk of their own.
@@ -93,14 +93,14 @@ fn is_apart(base: &[u8]) -> bool {
 }
 
 /// A run in which a sync does nothing.
-struct Lie {
-    /// Its events up to the next sync of the disk: from then on it is as if nobody had lied.
+struct IgnoredFlush {
+    /// Its events up to the next sync of the disk: from then on it is as if nothing had been ignored.
     log: Vec<Event>,
     /// Events before the sync that does nothing.
     from: usize,
 }
 
-impl Lie {
+impl IgnoredFlush {
     /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it
     /// to do.
     fn of(log: &[Event], is_apart: bool, number: usize) -> Option<Self> {
@@ -151,12 +151,12 @@ fn is_flush_of_sync(event: &Event) -> bool {
 }
 
 /// Knows what a power cut may show where a sync did nothing. Stages are those of the run itself;
-/// behind a lie that takes names, with [`LOST`], and what was synced up to there.
-struct Lied<'a> {
+/// behind an ignored flush that takes names, with [`LOST`], and what was synced up to there.
+struct Ignoring<'a> {
     expected: &'a Expected,
 }
 
-impl Lied<'_> {
+impl Ignoring<'_> {
     fn subject<'s>(&'s self, subject: &Subject<'s>) -> Subject<'s> {
         Subject {
             name: subject.name.clone(),
@@ -172,7 +172,7 @@ fn plain(stage: Stage) -> Stage {
     Stage(stage.0 & !LOST)
 }
 
-impl Oracle for Lied<'_> {
+impl Oracle for Ignoring<'_> {
     fn after(&self, stage: Stage, marker: u64) -> Stage {
         if marker == LOSING {
             return Stage(stage.0 | LOST);
@@ -235,51 +235,59 @@ mod tests {
         ];
         for name in slice(4, names, |name| format!("{name} {source}")) {
             let options = Options {
-                lies: 6,
-                lie_states: 12,
+                ignored_flushes: 6,
+                ignored_flush_states: 12,
                 ..Options::default()
             };
             let (recorded, progress) = (recorded(name), Progress::default());
-            let report = explore_recorded(&recorded, Mode::Lies, Change::None, &options, &progress);
+            let report = explore_recorded(
+                &recorded,
+                Mode::IgnoredFlushes,
+                Change::None,
+                &options,
+                &progress,
+            );
             let counts = report.counts;
             assert_eq!(counts.violations, 0, "{name}: {:?}", report.violations);
             assert!(counts.distinct > 20, "{name}: {counts:?}");
         }
     }
 
-    /// What a lie takes is what the promise was about.
+    /// What an ignored flush takes is what the promise was about.
     #[test]
-    fn a_lie_breaks_a_promise() {
+    fn an_ignored_flush_breaks_a_promise() {
         let recorded = recorded("logged-several-before-a-sync");
         let log = recorded.explored_log();
         let last = syncs(log).len() - 1;
-        let lie = Lie::of(log, false, last).expect("something to sync");
-        assert!(lie.log.len() < log.len() && lie.log[..lie.from] == log[..lie.from]);
+        let ignored = IgnoredFlush::of(log, false, last).expect("something to sync");
+        assert!(
+            ignored.log.len() < log.len() && ignored.log[..ignored.from] == log[..ignored.from]
+        );
         let (options, progress) = (Options::default(), Progress::default());
         let subject = recorded.subject(Mode::X86);
         let mut explorer = Explorer::new(&subject, &options, &progress);
-        let mut log = lie.log;
+        let mut log = ignored.log;
         log.retain(|event| event.op != Op::Marker(LOSING));
-        explorer.explore_changed("", &log, lie.from);
+        explorer.explore_changed("", &log, ignored.from);
         assert!(explorer.has_found(Kind::Tree));
     }
 
     #[test]
     fn a_loss_is_told_of_what_was_lost() {
         let recorded = recorded("logged-several-before-a-sync");
-        let lied = Lied {
+        let oracle = Ignoring {
             expected: &recorded.expected,
         };
-        let lost = lied.after(Stage(2), LOSING);
-        let is_told = |kind, what: &str, stage| lied.is_told(&(kind, what.to_owned()), stage);
+        let lost = oracle.after(Stage(2), LOSING);
+        let is_told = |kind, what: &str, stage| oracle.is_told(&(kind, what.to_owned()), stage);
         let sum = "metadata at home that differ from their sum: 1, and the anchor says 2";
         assert!(is_told(Kind::Damage, sum, lost));
         assert!(!is_told(Kind::Damage, sum, Stage(2)));
         assert!(!is_told(Kind::Damage, "unsound inode", lost));
         assert!(!is_told(Kind::Tree, sum, lost));
         let synced = Stage(4 << u32::BITS | 4);
-        assert_eq!(lied.after(Stage(3), 4), synced);
-        assert_eq!(plain(lied.after(lost, 4)), Stage(4), "that was a lie");
+        assert_eq!(oracle.after(Stage(3), 4), synced);
+        assert_eq!(plain(oracle.after(lost, 4)), Stage(4), "that was not so");
     }
 
     /// Beside a disk that loses bytes of files, a name that was synced is there.
@@ -294,7 +302,7 @@ mod tests {
         };
         let (options, progress) = (Options::default(), Progress::default());
         let change = Change::By(&uncommitted);
-        let report = explore_recorded(&recorded, Mode::Lies, change, &options, &progress);
+        let report = explore_recorded(&recorded, Mode::IgnoredFlushes, change, &options, &progress);
         let mut kinds = report.violations.iter().map(|violation| violation.kind);
         assert!(kinds.any(|kind| kind == Kind::Tree), "{report:?}");
     }
