@@ -154,11 +154,14 @@ pub(crate) fn prune(args: &Prune) -> Outcome {
 }
 
 /// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory
-/// there.
-pub(crate) fn sweep() {
+/// there, perhaps for the pool that is named: what the copy of a pool that is gone would take in,
+/// or fail for, stays.
+pub(crate) fn sweep(named: Option<&Path>) {
     let images = images_in(Path::new(SHARED_DIR), boot_id());
+    let named = named.map(|path| PoolPath::of(path).pool);
     for image in images.unwrap_or_default() {
-        if !is_gone(&image) {
+        let is_wanted = |path: &Path| copy_at(path, &image, Path::new(SHARED_DIR)).is_some();
+        if !is_gone(&image) || is_wanted(&image.pool) || named.as_deref().is_some_and(is_wanted) {
             continue;
         }
         match remove_image(&image) {
@@ -190,7 +193,7 @@ fn found(dir: &Path) -> Outcome<Vec<Found>> {
     let of = |image: KeptImage| {
         let state = match &image.pool_is {
             PoolIs::Open => State::Open,
-            PoolIs::Gone => State::Gone,
+            PoolIs::Gone => copy_at(&image.pool, &image, &dir).unwrap_or(State::Gone),
             PoolIs::Foreign => State::Foreign,
             PoolIs::Unknown(why) => State::Unknown(why),
             PoolIs::There(None) => State::There(image.pool.clone()),
@@ -224,6 +227,14 @@ fn state_at(path: &Path, image: &KeptImage, dir: &Path) -> State {
         (Held::None, true) => State::Unknown("on its device there is no pool"),
         (Held::Unknown, _) => there(),
     }
+}
+
+/// What becomes of an image in `dir` whose pool is gone, if what is at `path` is a copy of that
+/// which takes it in, or fails for it.
+fn copy_at(path: &Path, image: &KeptImage, dir: &Path) -> Option<State> {
+    let state = state_at(path, image, dir);
+    let is_copy = matches!(held_by(path, image), Held::Own(_));
+    (is_copy && matches!(state, State::There(_) | State::Later(_))).then_some(state)
 }
 
 /// What a file or device holds that had the pool of an image.

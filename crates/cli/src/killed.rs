@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use vellum::media::{ImageKey, LeftImage, MediaError, OLDER, left_image};
+use vellum::media::{ImageKey, LeftImage, MediaError, OLDER, REPLACED, left_image};
 use vellum::{Pool, PoolOptions, boot_id};
 use vellum_check::Line;
 use vellum_check::survey::{self, RedoLog};
@@ -96,7 +96,10 @@ pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
     match look(image, &logged, dir).0 {
         Ok(LeftImage::Alive { .. }) => Some(Fit::Taken),
         Ok(LeftImage::Nothing | LeftImage::Poisoned) => Some(Fit::Useless),
-        Err(MediaError::Image { why: OLDER, .. }) => Some(Fit::Later),
+        Err(MediaError::Image {
+            why: OLDER | REPLACED,
+            ..
+        }) => Some(Fit::Later),
         Err(_) => None,
     }
 }

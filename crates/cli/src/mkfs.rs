@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         plan.refused(path, &error)
     })?;
     // Of the pool that was there, too.
-    images::sweep();
+    images::sweep(None);
     tell(made, path, making, args.printing)
 }
 

@@ -169,7 +169,7 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
         return watch(&args.watch);
     }
     if !args.background_child {
-        images::sweep();
+        images::sweep(Some(&args.pool));
     }
     if args.foreground {
         serve(args, config).map(|()| ExitCode::SUCCESS)

@@ -8,6 +8,7 @@
 use crate::MediaError;
 use crate::backing::{fs_type, is_memory};
 use crate::handle::{self, FileHandle};
+use crate::kept::images_of_gone;
 use crate::logged::read_exact;
 use crate::mapping::{Mapping, MappingError};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES};
@@ -55,6 +56,11 @@ mod field {
 /// ([`MediaError::Image`]).
 pub const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: \
     put the right file back, or open the pool as of its last epoch, which gives the image up";
+
+/// Why a pool is not opened of which there is an image that knows of epochs which its log does not
+/// have, and whose own file is gone ([`MediaError::Image`]).
+pub const REPLACED: &str = "is of a later time than the pool's file, which is a copy in the place \
+    of one that is gone: open it as of its last epoch, which gives the image up";
 
 /// Why an image is not taken that the caller may not read ([`MediaError::Image`]).
 pub const ANOTHERS: &str = "belongs to another user, who has to open the pool";
@@ -118,7 +124,7 @@ pub(crate) struct Key {
     /// 0: the pool is on the device itself.
     pub(crate) inode: u64,
     pub(crate) boot: [u8; 16],
-    bytes: [u8; 48],
+    pub(crate) bytes: [u8; 48],
 }
 
 impl Key {
@@ -447,6 +453,9 @@ impl std::fmt::Debug for ImageFile {
 /// Looks for what a process left of the pool that is open as `pool`, whose log ends with epoch
 /// `last` and says that its image is that of `attach`, or that there is none. Changes nothing.
 ///
+/// A copy of the pool that is all that is left of it, because the file of the image is gone, counts
+/// as that file: it gets the image that its log names, and is refused if there is a later one.
+///
 /// An image that the log does not name, and that knows of later epochs, is of a later time than the
 /// pool's file: whoever ends a life of the pool has all of its epochs in the log before that names
 /// the image no longer.
@@ -455,6 +464,19 @@ impl std::fmt::Debug for ImageFile {
 /// There is one that knows of later epochs; the one that is named cannot be read, or is of another
 /// form.
 pub fn left_image(
+    pool: BorrowedFd<'_>,
+    key: &ImageKey<'_>,
+    attach: Option<Attach>,
+    last: u64,
+) -> Result<LeftImage, MediaError> {
+    match left_of_file(pool, key, attach, last)? {
+        LeftImage::Nothing => left_of_another(pool, key, attach, last),
+        left => Ok(left),
+    }
+}
+
+/// What was left of this file.
+fn left_of_file(
     pool: BorrowedFd<'_>,
     key: &ImageKey<'_>,
     attach: Option<Attach>,
@@ -480,6 +502,32 @@ pub fn left_image(
     let left = Left { fd, path };
     let key = key.bytes(pool).map_err(io_error("examine", &left.path))?;
     left.read(&key, attach, last)
+}
+
+/// What was left of files that are gone, of which this one is a copy.
+fn left_of_another(
+    pool: BorrowedFd<'_>,
+    key: &ImageKey<'_>,
+    attach: Option<Attach>,
+    last: u64,
+) -> Result<LeftImage, MediaError> {
+    for (path, own) in images_of_gone(pool, key) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(fd) = rustix::fs::open(&path, flags, Mode::empty()) else {
+            continue;
+        };
+        if !is_trusted(fd.as_fd(), pool).map_err(io_error("examine", &path))? {
+            continue;
+        }
+        let left = Left { fd, path };
+        match left.read(&own, attach, last) {
+            Ok(left @ LeftImage::Alive { .. }) => return Ok(left),
+            Err(MediaError::Image { why: OLDER, .. }) => return Err(left.unusable(REPLACED)),
+            // Of no use to anybody.
+            Ok(LeftImage::Nothing | LeftImage::Poisoned) | Err(_) => {}
+        }
+    }
+    Ok(LeftImage::Nothing)
 }
 
 /// Takes the name of an image away that no log names any more.

@@ -2,11 +2,12 @@
 
 use crate::MediaError;
 use crate::handle::Led;
-use crate::image::{Head, Key, key_in_name};
+use crate::image::{Head, ImageKey, Key, key_in_name};
+use crate::mapped::MappedPool;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -61,6 +62,41 @@ pub fn images_in(dir: &Path, boot: [u8; 16]) -> io::Result<Vec<KeptImage>> {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
+}
+
+/// The images in `key.dir` of this pool in other files, which are gone, or in whose place the one
+/// is that is open as `pool`; with the key in each.
+pub(crate) fn images_of_gone(pool: BorrowedFd<'_>, key: &ImageKey<'_>) -> Vec<(PathBuf, [u8; 48])> {
+    let own = key.path(pool).ok();
+    let is_here = |path: &Path| {
+        let (here, there) = (rustix::fs::fstat(pool), rustix::fs::stat(path));
+        matches!((here, there), (Ok(a), Ok(b)) if Key::file_of(&a) == Key::file_of(&b))
+    };
+    let is_gone = |image: &KeptImage| match image.pool_is {
+        PoolIs::Gone => true,
+        PoolIs::Unknown(_) => is_here(&image.pool),
+        PoolIs::Open | PoolIs::There(_) | PoolIs::Foreign => false,
+    };
+    let names = std::fs::read_dir(key.dir).into_iter().flatten();
+    let paths = names.filter_map(|entry| Some(entry.ok()?.path()));
+    let of = |path: PathBuf| {
+        let found = key_in_name(path.file_name()?)?;
+        let is_another = found.uuid == key.uuid && Some(&path) != own.as_ref();
+        let image = examine(&path, &found, key.boot).filter(|_| is_another)?;
+        is_gone(&image).then_some((path, found.bytes))
+    };
+    paths.filter_map(of).collect()
+}
+
+impl MappedPool {
+    /// Removes the images of this pool in other files, which are gone, or in whose place it is:
+    /// nobody else takes them in.
+    pub fn forget_images_of_gone(&self, key: &ImageKey<'_>) {
+        for (path, _) in images_of_gone(self.file().as_fd(), key) {
+            // It may belong to somebody else.
+            let _ = rustix::fs::unlink(path);
+        }
+    }
 }
 
 /// Removes the file of an image, unless a process works on it.

@@ -61,7 +61,7 @@ pub use fault::{Faults, faults};
 pub use heap::HeapMemory;
 pub use holders::{has_ended, lock_holders, processes};
 pub use image::{
-    ANOTHERS, Attach, ImageKey, LeftImage, OLDER, SharedImage, forget_image, left_image,
+    ANOTHERS, Attach, ImageKey, LeftImage, OLDER, REPLACED, SharedImage, forget_image, left_image,
 };
 pub use isa::{FlushVariant, Isa, LANES, Lanes, VectorVariant, mix, place_among};
 pub use kept::{KeptImage, PoolIs, images_in, remove_image};

@@ -215,6 +215,104 @@ fn whoever_gives_up_what_is_of_a_later_time_has_the_copy() {
     }
 }
 
+/// Tools that restore files make a new one and give it the name of the old.
+fn in_its_place(bench: &Bench, copy: &[u8]) {
+    std::fs::write(bench.join("restored.img"), copy).expect("written");
+    std::fs::rename(bench.join("restored.img"), bench.join("p.img")).expect("renamed");
+}
+
+#[test]
+fn an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone() {
+    if !has_fuse("an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone") {
+        return;
+    }
+    for (number, discard) in [
+        &["repair", "--discard-image", "--yes", "p.img"][..],
+        &["mount", "--discard-image", "p.img", "mnt"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (mounted, copies) = put_back();
+        let bench = &mounted.bench;
+        let pool = bench.join("p.img");
+        let left = image(&listed(bench, &pool));
+        in_its_place(bench, &copies[number]);
+        let said = bench.run(&["info", "--images"]).ok().out;
+        assert!(said.contains(left.to_str().expect("text")), "{said}");
+        assert_eq!(state(&listed(bench, &pool)), "does not fit");
+        for command in [
+            &["check", "p.img"][..],
+            &["info", "p.img"],
+            &["ls", "p.img:/"],
+            &["mount", "p.img", "mnt"],
+            &["repair", "--yes", "p.img"],
+            &["mkdir", "p.img:/d"],
+        ] {
+            let did = bench.run(command);
+            assert!(did.code != 0, "{command:?}");
+            for part in ["later time", "vellum repair --discard-image "] {
+                assert!(did.err.contains(part), "{command:?}: {}", did.err);
+            }
+        }
+        // Not on the way of something else, either.
+        bench.run(&["prune"]).ok();
+        let made = ["mkfs", "other.img", "--size", "4M", "--quiet"];
+        bench.run(&made).ok();
+        assert!(left.exists());
+        bench.run(discard).ok();
+        if discard[0] == "mount" {
+            mounted.umount();
+        }
+        assert!(!left.exists(), "{discard:?}");
+        assert_eq!(bench.run(&["ls", "p.img:/"]).ok().out, "a\n");
+        bench.run(&["mkdir", "p.img:/d"]).ok();
+    }
+}
+
+/// Nothing is lost by it: the image is for the other file.
+#[test]
+fn an_older_copy_opens_beside_the_right_file() {
+    if !has_fuse("an_older_copy_opens_beside_the_right_file") {
+        return;
+    }
+    let (mounted, [closed, used]) = put_back();
+    let bench = &mounted.bench;
+    for copy in [closed, used] {
+        std::fs::write(bench.join("copy.img"), copy).expect("written");
+        assert_eq!(bench.run(&["ls", "copy.img:/"]).ok().out, "a\n");
+        bench.run(&["mkdir", "copy.img:/d"]).ok();
+    }
+    assert_eq!(bench.run(&["cat", "p.img:/c"]).ok().out, "not synced");
+}
+
+/// A file that was moved to another file system is a copy of one that is gone.
+#[test]
+fn a_copy_of_all_that_was_there_gets_the_image_of_a_file_that_is_gone() {
+    if !has_fuse("a_copy_of_all_that_was_there_gets_the_image_of_a_file_that_is_gone") {
+        return;
+    }
+    let (mounted, _) = put_back();
+    let bench = &mounted.bench;
+    let pool = bench.join("p.img");
+    let left = image(&listed(bench, &pool));
+    in_its_place(bench, &std::fs::read(&pool).expect("read"));
+    assert_eq!(state(&listed(bench, &pool)), "can be adopted");
+    bench
+        .run(&["mkfs", "o.img", "--size", "4M", "--quiet"])
+        .ok();
+    assert!(left.exists());
+    assert_eq!(bench.run(&["cat", "p.img:/c"]).ok().out, "not synced");
+    mounted.mount(&[]);
+    assert_eq!(
+        std::fs::read(mounted.path("c")).expect("read"),
+        b"not synced"
+    );
+    mounted.umount();
+    bench.run(&["prune"]).ok();
+    assert!(!left.exists());
+}
+
 /// What the next opening would take goes only if it is named and that is said.
 #[test]
 fn what_is_named_goes_by_force() {

@@ -29,7 +29,8 @@ use crate::logs::redo::{FoundImage, ImagePlace};
 use crate::mapping::timed::MappingTimer;
 use crate::pool::external::open_bytes;
 use crate::pool::lifecycle::{
-    COMMIT_INTERVAL, FormatOptions, MountOptions, Opened, attach, format, settle_image,
+    COMMIT_INTERVAL, FormatOptions, MountOptions, Opened, attach, format, give_up_image,
+    settle_image,
 };
 use crate::pool::volume::Volume;
 
@@ -409,8 +410,7 @@ impl Pool {
         };
         let data = &options.data[..];
         if options.last_epoch && !options.read_only {
-            let given_up = options.image.searched();
-            settle_image(&open_bytes(path, mode, data)?, boot_id(), Some(&given_up))?;
+            give_up_image(&open_bytes(path, mode, data)?, &options.image)?;
         }
         let memory = open_bytes(path, mode, data)?;
         let begun = match options.read_only {
@@ -442,8 +442,10 @@ impl Pool {
             ..OpenMode::default()
         };
         let memory = open_bytes(path.as_ref(), mode, &options.data)?;
-        let given_up = options.last_epoch.then(|| options.image.searched());
-        settle_image(&memory, boot_id(), given_up.as_deref())
+        match options.last_epoch {
+            true => give_up_image(&memory, &options.image),
+            false => settle_image(&memory, boot_id(), None),
+        }
     }
 
     /// Has the pool at `path`, or the part that it names, take its data medium as it is, although

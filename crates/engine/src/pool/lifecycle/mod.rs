@@ -7,5 +7,5 @@ mod open;
 mod recover;
 
 pub use format::{FormatOptions, format};
-pub(crate) use open::{COMMIT_INTERVAL, check_at_rest, settle_image};
+pub(crate) use open::{COMMIT_INTERVAL, check_at_rest, give_up_image, settle_image};
 pub use open::{MountOptions, Opened, attach};

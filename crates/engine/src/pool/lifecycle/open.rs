@@ -9,7 +9,7 @@ use vellum_layout::{
     CarriedPlan, FileKind, Geometry, IdentityWord, Inode, InodeState, MapState, PoolPhase,
     PoolState, ROOT_SLOT, StateWord, Superblock, checksum_words,
 };
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{ImageKey, MappedPool, Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::inherit::inherit_overwrites;
@@ -33,6 +33,7 @@ use crate::logs::undo;
 use crate::mapping::timed::{MappingTimer, Timed};
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
 use crate::namespace::{self, Namespace};
+use crate::pool::boot_id;
 use crate::pool::lifecycle::recover;
 use crate::reading::Reading;
 use crate::sites;
@@ -163,6 +164,27 @@ pub(crate) fn settle_image<P: Persistent>(
         ..Loading::alone()
     };
     Ok(redo::load(pool, &superblock, &how)?.1)
+}
+
+/// Forgets what a killed process left of a logged pool in memory, as [`settle_image`] does; also
+/// what is of a file that this one is a copy of, and that is gone.
+///
+/// # Errors
+/// As there.
+pub(crate) fn give_up_image(pool: &MappedPool, place: &ImagePlace) -> Result<FoundImage> {
+    let dirs = place.searched();
+    let found = settle_image(pool, boot_id(), Some(&dirs))?;
+    let superblock = read_superblock(pool)?;
+    if superblock.geometry().is_logged() {
+        for dir in &dirs {
+            pool.forget_images_of_gone(&ImageKey {
+                dir,
+                uuid: superblock.uuid,
+                boot: boot_id(),
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or
