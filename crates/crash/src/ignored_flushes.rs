@@ -94,7 +94,8 @@ fn is_apart(base: &[u8]) -> bool {
 
 /// A run in which a sync does nothing.
 struct IgnoredFlush {
-    /// Its events up to the next sync of the disk: from then on it is as if nothing had been ignored.
+    /// Its events up to the next sync of the disk: from then on it is as if nothing had been
+    /// ignored.
     log: Vec<Event>,
     /// Events before the sync that does nothing.
     from: usize,

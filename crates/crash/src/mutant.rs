@@ -246,8 +246,8 @@ fn swap(location: &Location, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Makes durable at the very end what is in front of the fences of `location`. Threads go on to see the
-/// stores where they are; it is the medium that gets them last.
+/// Makes durable at the very end what is in front of the fences of `location`. Threads go on to see
+/// the stores where they are; it is the medium that gets them last.
 fn put_off(location: &Location, log: &[Event]) -> Vec<Event> {
     let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
     let mut late: Vec<Event> = Vec::new();

@@ -58,8 +58,8 @@ pub struct Options {
     /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
     /// workload, those after a crash of such a recovery.
     pub nested_recoveries: [usize; NESTED_DEPTH],
-    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::IgnoredFlushes`], which begin
-    /// recoveries with something else and change nothing of what these do.
+    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::IgnoredFlushes`],
+    /// which begin recoveries with something else and change nothing of what these do.
     pub nested_elsewhere: [usize; NESTED_DEPTH],
     /// Wrong states after which a workload is left.
     pub wrong_states: u64,
