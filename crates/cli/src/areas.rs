@@ -11,7 +11,7 @@ use vellum::{
 };
 use vellum_fuse::Question;
 use vellum_terminal::output::{print, print_json};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
 use crate::info::{self, Information};
@@ -177,7 +177,8 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
     let place = path.display();
     let said = format!("{place}: the namespace {namespace} keeps no names in areas");
     Err(Failure::new(said).advise(format!(
-        "`vellum convert {place} --namespace adaptive` gives it one that does"
+        "`vellum convert {} --namespace adaptive` gives it one that does",
+        quoted(path)
     )))
 }
 

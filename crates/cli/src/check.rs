@@ -7,7 +7,7 @@ use vellum::PoolPath;
 use vellum_check::{Class, Image, Options, Stage};
 use vellum_repair::Written;
 use vellum_terminal::output::{say, warn_line};
-use vellum_terminal::{Failure, Outcome, progress, status};
+use vellum_terminal::{Failure, Outcome, progress, quoted, status};
 
 use crate::args::Check;
 use crate::bytes::Bytes;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     } else {
         tell_left(&left);
         say!("{report}");
-        let pool = args.pool.display();
+        let pool = quoted(&args.pool);
         let missing = report.of(Class::FileSystem).count() as u64;
         if missing > 0 {
             warn_line!(

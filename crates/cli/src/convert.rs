@@ -6,7 +6,7 @@ use vellum::media::MappedPool;
 use vellum_check::MemoryImage;
 use vellum_repair::{Conversion, ConvertError, convert, finish_conversion, plan_conversion};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::Convert;
 use crate::check;
@@ -80,7 +80,7 @@ fn failed(args: &Convert, error: &dyn std::fmt::Display) -> Failure {
 
 fn refused(args: &Convert, error: &ConvertError) -> Failure {
     let failure = failed(args, error);
-    let pool = args.pool.display();
+    let pool = quoted(&args.pool);
     match error {
         ConvertError::NoRoom { .. } => failure.advise(format!(
             "nothing was changed; remove files, or export {pool}:/ and import it into a pool with more -O metadata=SIZE"

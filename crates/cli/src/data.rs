@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::{Pool, PoolPath, uuid_text};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Outcome, Printing};
+use vellum_terminal::{Outcome, Printing, quoted};
 
 use crate::args::Opening;
 use crate::mkfs;
@@ -74,7 +74,8 @@ pub(crate) fn run(what: &DataMedia) -> Outcome {
 
 fn add(args: &Add) -> Outcome {
     let (pool, asked) = (args.pool.display(), (args.size, args.force));
-    let hint = |medium: &Path| format!("vellum data add {pool} {} --size 100G", medium.display());
+    let word = quoted(&args.pool);
+    let hint = |medium: &Path| format!("vellum data add {word} {} --size 100G", quoted(medium));
     let data = mkfs::apart(&PoolPath::of(&args.pool).pool, &args.device, asked, hint)?;
     let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
     let added = added.map_err(|error| place::refused(&args.pool, &error))?;

@@ -14,7 +14,7 @@ use vellum::{
     Attr, Cred, Error, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags, Volume,
 };
 use vellum_terminal::output::{print, print_json};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
 use crate::place::{self, Place};
@@ -455,8 +455,13 @@ pub(crate) fn get(args: &Get) -> Outcome {
     with_pool(&[&args.place], &args.opening, true, |session| {
         let place = &args.place;
         if session.attr(place, true)?.kind == FileKind::Directory {
-            return Err(Failure::new(format!("{place} is a directory"))
-                .advise(format!("vellum export {place} {}", args.file.display())));
+            return Err(
+                Failure::new(format!("{place} is a directory")).advise(format!(
+                    "vellum export {} {}",
+                    quoted(place.to_string()),
+                    quoted(&args.file)
+                )),
+            );
         }
         let handle = session.open(
             place,
@@ -527,7 +532,7 @@ pub(crate) fn rm(args: &Rm) -> Outcome {
                 Err((place, Error::IsDirectory)) if !args.recursive => {
                     return Err(place
                         .failed(&Error::IsDirectory)
-                        .advise(format!("vellum rm -r {place}")));
+                        .advise(format!("vellum rm -r {}", quoted(place.to_string()))));
                 }
                 Err((place, error)) => return Err(place.failed(&error)),
                 Ok(()) => {}

@@ -7,7 +7,7 @@ use serde::Serialize;
 use vellum::media::MediaError;
 use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
 use vellum_terminal::output::{print, print_json, say};
-use vellum_terminal::{Failure, Outcome, Printing, plain};
+use vellum_terminal::{Failure, Outcome, Printing, plain, quoted};
 
 use crate::args::{Making, Opening};
 use crate::mkfs::{self, Plan};
@@ -237,8 +237,13 @@ fn add(args: &Add) -> Outcome {
         None if making.data.is_some() => 0,
         None => {
             let (pool, name) = (args.pool.display(), &args.name);
-            return Err(Failure::usage(format!("{pool}:{name}: how large?"))
-                .advise(format!("vellum fs add {pool} {name} --size 4G")));
+            return Err(
+                Failure::usage(format!("{pool}:{name}: how large?")).advise(format!(
+                    "vellum fs add {} {} --size 4G",
+                    quoted(&args.pool),
+                    quoted(name)
+                )),
+            );
         }
     };
     let options = plan.options(making, size_bytes);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use vellum::media::{KeptImage, MediaError, PoolIs, images_in, remove_image};
 use vellum::{Pool, PoolPath, SuperblockError, boot_id, uuid_text};
 use vellum_terminal::output::{print, print_json, say, warn_line};
-use vellum_terminal::{Failure, Outcome, Printing, status};
+use vellum_terminal::{Failure, Outcome, Printing, quoted, status};
 
 use crate::bytes::Bytes;
 use crate::killed::{self, Fit};
@@ -303,7 +303,10 @@ impl Found {
     fn admit(&self, force: bool) -> Outcome {
         let image = self.image.path.display();
         let failed = |why: String| Failure::new(format!("{image}: {why}"));
-        let force_it = format!("`vellum prune --force {image}` removes it, and the same is lost");
+        let force_it = format!(
+            "`vellum prune --force {}` removes it, and the same is lost",
+            quoted(&self.image.path)
+        );
         match &self.state {
             State::Gone | State::Unknown(_) => Ok(()),
             State::Open => {
@@ -313,16 +316,22 @@ impl Found {
             State::Foreign => Err(failed(others(self.image.owner))),
             State::There(_) | State::Later(_) if force => Ok(()),
             State::There(pool) => {
-                let pool = pool.display();
-                let why = format!("the next opening of its pool, {pool}, takes it in");
+                let why = format!(
+                    "the next opening of its pool, {}, takes it in",
+                    pool.display()
+                );
+                let pool = quoted(pool);
                 Err(failed(why).advise(format!(
                     "`vellum repair --discard-image {pool}` gives up what it has that was not synced; \
                      {force_it}"
                 )))
             }
             State::Later(pool) => {
-                let pool = pool.display();
-                let why = format!("it is of a later time than its pool's file, {pool}");
+                let why = format!(
+                    "it is of a later time than its pool's file, {}",
+                    pool.display()
+                );
+                let pool = quoted(pool);
                 Err(failed(why).advise(format!(
                     "put the right file back, and the next opening takes it in; `vellum repair \
                      --discard-image {pool}` gives up what it has that was not synced; {force_it}"
@@ -359,7 +368,7 @@ impl Line {
                 format!(
                     "does not fit: it is of a later time than the pool's file, which is not opened \
                      so; put the right file back, or `vellum repair --discard-image {}` gives it up",
-                    pool.display()
+                    quoted(pool)
                 ),
             ),
             State::Gone => (
@@ -377,7 +386,7 @@ impl Line {
                 Some(*why),
                 format!(
                     "kept: {why}; `vellum prune --force {}` removes it",
-                    image.path.display()
+                    quoted(&image.path)
                 ),
             ),
         };

@@ -14,7 +14,7 @@ use vellum::media::{MediaError, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::{Question, mounts};
 use vellum_terminal::output::{print, print_json, warn_line};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::Info;
 use crate::fs;
@@ -442,9 +442,11 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
     let Some(mounted) = mount_of(named).filter(mounts::Mounted::is_dead) else {
         return named.to_owned();
     };
-    let (pool, dir) = (mounted.pool.display(), mounted.dir.display());
     warn_line!(
-        "vellum: {pool}: the process that had it mounted on {dir} has ended; `vellum umount {dir}` clears the directory, and so does mounting there"
+        "vellum: {}: the process that had it mounted on {} has ended; `vellum umount {}` clears the directory, and so does mounting there",
+        mounted.pool.display(),
+        mounted.dir.display(),
+        quoted(&mounted.dir)
     );
     mounted.pool
 }

@@ -11,7 +11,7 @@ use vellum::media::{ImageKey, LeftImage, MediaError, OLDER, REPLACED, left_image
 use vellum::{Pool, PoolOptions, boot_id};
 use vellum_check::Line;
 use vellum_check::survey::{self, RedoLog};
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::Opening;
 use crate::bytes::Bytes;
@@ -133,7 +133,8 @@ fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         return failure;
     }
     failure.advise(format!(
-        "a process that had {0} open was killed; `vellum repair --discard-image {0}` discards what it had not synced",
-        pool.display()
+        "a process that had {} open was killed; `vellum repair --discard-image {}` discards what it had not synced",
+        pool.display(),
+        quoted(pool)
     ))
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
 use vellum_terminal::output::{print, print_json, say};
-use vellum_terminal::{Failure, Outcome, Printing};
+use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
 use crate::args::{DiskDurability, Making, Mapping, Medium, Mkfs};
 use crate::images;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
             return Err(Failure::usage(format!("{pool}: how large?"))
-                .advise(format!("vellum mkfs {pool} --size 4G")));
+                .advise(format!("vellum mkfs {} --size 4G", quoted(path))));
         }
     };
     let options = CreateOptions {
@@ -124,7 +124,7 @@ impl Plan {
             return Err(Failure::usage("a label has at most 64 bytes"));
         }
         let data = making.data.as_deref();
-        let hint = |data: &Path| format!("--data {} --data-size 100G", data.display());
+        let hint = |data: &Path| format!("--data {} --data-size 100G", quoted(data));
         let data = data.map(|data| apart(pool, data, (making.data_size, force), hint));
         Ok(Self {
             media,
@@ -376,5 +376,5 @@ fn summary(making: &Making, information: &Information) {
     if let Some(data) = &media.data {
         say!("  data in   {}", data.path.display());
     }
-    say!("mount it:   vellum mount {} DIR", pool.path.display());
+    say!("mount it:   vellum mount {} DIR", quoted(&pool.path));
 }

@@ -416,7 +416,11 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
         return Err(Failure::usage(format!(
             "--all mounts every file system of a pool, and {pool}:{name} is one"
         ))
-        .advise(format!("vellum mount {pool} --all {}", args.dir.display())));
+        .advise(format!(
+            "vellum mount {} --all {}",
+            quoted(&place.pool),
+            quoted(&args.dir)
+        )));
     }
     let opened = Pool::open_all(&place.pool, &options);
     let opened = opened.map_err(|error| place::refused(&path, &error))?;

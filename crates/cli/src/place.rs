@@ -15,7 +15,7 @@ use vellum::{
     uuid_text,
 };
 use vellum_fuse::mounts::{self, Mounted};
-use vellum_terminal::{Failure, Outcome, plain, status};
+use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
 use crate::args::{Medium, Opening};
 use crate::killed;
@@ -163,7 +163,7 @@ pub(crate) const TRY_IN_MEMORY: &str =
 
 /// Why a pool could not be opened, and what to do.
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
-    let place = pool.display();
+    let (place, word) = (pool.display(), quoted(pool));
     match error {
         vellum::Error::Media(MediaError::Busy { path, owner_pid }) => {
             let is_pool = *path == PoolPath::of(pool).pool;
@@ -181,7 +181,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             failure.advise(match *why {
                 ANOTHERS => format!("it belongs to {}", owner_of(path)),
                 _ => format!(
-                    "`vellum repair --discard-image {place}`, or `vellum mount --discard-image {place} \
+                    "`vellum repair --discard-image {word}`, or `vellum mount --discard-image {word} \
                      DIR`, discards it, and what was not synced with it"
                 ),
             })
@@ -200,8 +200,8 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         },
         vellum::Error::Medium(MediumError::OtherSession { path }) => {
             Failure::new(format!("{place}: {error}")).advise(format!(
-                "`vellum repair --force-data-device --data {} {place}` takes these as they are",
-                path.display()
+                "`vellum repair --force-data-device --data {} {word}` takes these as they are",
+                quoted(path)
             ))
         }
         vellum::Error::Media(MediaError::Io {
@@ -216,7 +216,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                     no_directory(path).unwrap_or(failure)
                 }
                 io::ErrorKind::NotFound if path == pool => {
-                    failure.advise(format!("`vellum mkfs {place} --size 4G` makes a pool"))
+                    failure.advise(format!("`vellum mkfs {word} --size 4G` makes a pool"))
                 }
                 // Files and block devices can be mapped in any way; this is a device-DAX node.
                 io::ErrorKind::InvalidInput if *action == "map" && is_node(path) => failure.advise(
@@ -229,7 +229,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         vellum::Error::Medium(MediumError::Short { path, expected, .. }) if path.is_file() => {
             Failure::new(format!("{place}: {error}")).advise(format!(
                 "put back a copy of it; or `truncate -s {expected} {}` gives it its length again, with zeros for what is gone",
-                path.display()
+                quoted(path)
             ))
         }
         vellum::Error::Unsupported(_) if is_split(pool) => {
@@ -261,11 +261,22 @@ pub(crate) fn holds_none(pool: &Path, len: u64) -> Option<Failure> {
 fn empty(path: &Path) -> Failure {
     let place = path.display();
     let kind = path.metadata().map(|found| found.file_type());
-    if !kind.is_ok_and(|kind| kind.is_block_device()) {
-        return Failure::new(format!(
-            "{place} has no bytes: a pool must be created first"
-        ))
-        .advise(format!("`vellum mkfs {place} --size 4G` makes a pool"));
+    match kind {
+        Ok(kind) if kind.is_block_device() => {}
+        Ok(kind) if kind.is_char_device() => {
+            let found = "character device";
+            let path = path.to_owned();
+            return Failure::new(MediaError::NotAPool { path, found }.to_string());
+        }
+        _ => {
+            return Failure::new(format!(
+                "{place} has no bytes: a pool must be created first"
+            ))
+            .advise(format!(
+                "`vellum mkfs {} --size 4G` makes a pool",
+                quoted(path)
+            ));
+        }
     }
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = name.file_name().unwrap_or_default();
@@ -275,7 +286,7 @@ fn empty(path: &Path) -> Failure {
         return Failure::new(format!(
             "{place} has no bytes: it is a loop device without a file behind it"
         ))
-        .advise(format!("losetup {place} FILE gives it one"));
+        .advise(format!("losetup {} FILE gives it one", quoted(path)));
     }
     Failure::new(format!("{place} has no bytes: the device has no medium"))
 }
@@ -317,10 +328,11 @@ fn missing_dir(path: &Path) -> Option<&Path> {
 
 /// Why nothing can be made or found at a path, if its directory is missing.
 pub(crate) fn no_directory(path: &Path) -> Option<Failure> {
-    let dir = missing_dir(path)?.display();
+    let dir = missing_dir(path)?;
+    let (place, missing) = (path.display(), dir.display());
     Some(
-        Failure::new(format!("{}: there is no directory {dir}", path.display()))
-            .advise(format!("mkdir -p {dir} makes it")),
+        Failure::new(format!("{place}: there is no directory {missing}"))
+            .advise(format!("mkdir -p {} makes it", quoted(dir))),
     )
 }
 
@@ -341,7 +353,7 @@ fn owner_of(path: &Path) -> String {
 
 /// What to do about a superblock that is refused.
 pub(crate) fn advice_for(pool: &Path, why: &SuperblockError) -> String {
-    let place = pool.display();
+    let place = quoted(pool);
     let is_file = std::fs::metadata(pool).is_ok_and(|found| found.is_file());
     match why {
         SuperblockError::NotVellum => {
@@ -349,7 +361,7 @@ pub(crate) fn advice_for(pool: &Path, why: &SuperblockError) -> String {
         }
         SuperblockError::Truncated { expected, .. } if is_file => format!(
             "put back a copy of it; or `truncate -s {expected} {place}` gives it its length again, with zeros for what is gone, and then \
-             `vellum repair {place}` mends what is left"
+             `vellum repair {place}` mends what it can of the rest"
         ),
         SuperblockError::Truncated { .. } => "only a copy of all of it helps".into(),
         SuperblockError::Version(_) | SuperblockError::Features(_) => {
@@ -368,7 +380,7 @@ pub(crate) fn advice_for_incomplete(pool: &Path) -> String {
         Some(why) => advice_for(pool, &why),
         None => format!(
             "`vellum repair --dry-run {}` says what can be mended",
-            pool.display()
+            quoted(pool)
         ),
     }
 }
@@ -410,13 +422,21 @@ pub(crate) fn refuse_part(path: &Path) -> Outcome {
         return Ok(());
     }
     let (pool, name) = (place.pool.display(), place.file_system());
-    Err(Failure::usage(format!(
+    let failure = Failure::usage(format!(
         "{}: this means file system `{name}` of the pool {pool}",
         path.display()
-    ))
-    .advise(format!(
-        "`vellum fs add {pool} {name} --size 4G` makes one in it"
-    )))
+    ));
+    let all = Pool::file_systems(&place.pool).unwrap_or_default();
+    let pool = quoted(&place.pool);
+    Err(match all.iter().any(|fs| fs.name == name) {
+        true => failure.advise(format!(
+            "it is there already; `vellum fs list {pool}` lists those that there are"
+        )),
+        false => failure.advise(format!(
+            "`vellum fs add {pool} {} --size 4G` makes one in it",
+            quoted(name)
+        )),
+    })
 }
 
 /// Somebody else has the pool: who, and what can be done.
@@ -440,7 +460,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         ))
         .advise(format!(
             "use the files there, or unmount it: vellum umount {}",
-            found.dir.display()
+            quoted(&found.dir)
         )),
         Some(found) => Failure::new(format!(
             "{place} is in use (EBUSY): {owner}{comma} has {} of the same pool mounted on {}",
@@ -450,7 +470,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         .advise(format!(
             "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a file system that is not open can be looked at \
              meanwhile (check, info, ls, cat, export)",
-            own.pool.display()
+            quoted(&own.pool)
         )),
         None => match served::unseen(pool) {
             Some(failure) => failure,

@@ -13,7 +13,7 @@ use vellum_check::{Class, Image, MemoryImage, Report, Severity, counted};
 use vellum_repair::undo::{self, Undo};
 use vellum_repair::{Action, LostBytes, Options, Plan, apply_watched, plan};
 use vellum_terminal::output::{print, print_json, say, warn_line};
-use vellum_terminal::{Failure, Outcome, status};
+use vellum_terminal::{Failure, Outcome, quoted, status};
 
 use crate::args::Repair;
 use crate::bytes::Bytes;
@@ -68,7 +68,8 @@ fn dry_run(args: &Repair) -> Outcome<ExitCode> {
             "{pool}: a process was killed, and left in memory what the pool's file does not have"
         ))
         .advise(format!(
-            "`vellum check {pool}` looks at it; a repair takes it into the pool first"
+            "`vellum check {}` looks at it; a repair takes it into the pool first",
+            quoted(&args.pool)
         )));
     }
     finish(args, &planned(args, &image, &BTreeSet::new()), None)
@@ -126,8 +127,8 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         match &saved {
             Some(file) => failure.advise(format!(
                 "what was there before can be put back with `vellum repair {} --restore {}`",
-                args.pool.display(),
-                file.display()
+                quoted(&args.pool),
+                quoted(file)
             )),
             None => failure,
         }
@@ -338,8 +339,10 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     }
     if let Some(file) = saved {
         say!(
-            "what was overwritten is in {0}; `vellum repair {pool} --restore {0}` puts it back",
-            file.display()
+            "what was overwritten is in {}; `vellum repair {} --restore {}` puts it back",
+            file.display(),
+            quoted(&args.pool),
+            quoted(file)
         );
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::{AttachOptions, Carried, MediumError, Pool};
 use vellum_terminal::output::{print_json, say};
-use vellum_terminal::{Failure, Outcome, Printing};
+use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
 use crate::args::{Medium, Opening};
 use crate::check;
@@ -201,7 +201,7 @@ fn import(args: &Import) -> Outcome {
         );
         say!("  uuid      {}", superblock.uuid_text());
         say!("  data in   {data}, which no other pool can use now");
-        say!("mount it:   vellum mount {pool} DIR");
+        say!("mount it:   vellum mount {} DIR", quoted(&args.pool));
     }
     Ok(())
 }

@@ -226,6 +226,9 @@ const COPY: &str = "copy what can be read to a sound medium, and repair the copy
 /// Why nothing is done where nobody knows what a log says.
 pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was committed last; mount it with -o ro to copy what can be read";
 
+/// The same where nothing leads to what can be read, either.
+const NO_LOG_AND_ROOT: &str = "both anchors of its log are unsound, and its root directory is lost: only a copy of the pool helps";
+
 /// Why nothing is done where home is not to be taken for what was written.
 const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended takes it for that";
 
@@ -300,7 +303,11 @@ impl Making<'_> {
     /// # Errors
     /// As for [`Self::on`].
     fn on_log(&self, image: &dyn Image, plan: &mut Plan) -> Result<(), String> {
-        let log = survey::redo_log(image, self.superblock).ok_or(NO_LOG)?;
+        let no_log = match plan.before.has(Class::Root) {
+            true => NO_LOG_AND_ROOT,
+            false => NO_LOG,
+        };
+        let log = survey::redo_log(image, self.superblock).ok_or(no_log)?;
         let wrong = plan.before.of(Class::HomeSum).next();
         if wrong.is_some() && self.declined.contains(&Class::HomeSum) {
             return Err(NO_SUM.to_owned());

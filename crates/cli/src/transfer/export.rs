@@ -1,7 +1,7 @@
 //! `vellum export`.
 
 use vellum::Error;
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use super::copier::{Copier, Existing, Rules};
 use super::host::Host;
@@ -28,9 +28,11 @@ fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Carri
     let failed = |trouble: Trouble| Failure::new(format!("{place}: {trouble}"));
     let from = pool.find(&place.path, true).map_err(failed)?;
     if !pool.meta(&from).map_err(failed)?.is_dir() {
-        return Err(place
-            .failed(&Error::NotDirectory)
-            .advise(format!("vellum get {place} {}", args.dir.display())));
+        return Err(place.failed(&Error::NotDirectory).advise(format!(
+            "vellum get {} {}",
+            quoted(place.to_string()),
+            quoted(&args.dir)
+        )));
     }
     std::fs::create_dir_all(&args.dir).map_err(|e| Failure::io(args.dir.display(), &e))?;
     let host = Host::new();

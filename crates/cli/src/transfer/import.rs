@@ -1,7 +1,7 @@
 //! `vellum import`.
 
 use vellum_terminal::progress::is_wanted;
-use vellum_terminal::{Failure, Outcome};
+use vellum_terminal::{Failure, Outcome, quoted};
 
 use super::copier::{Copier, Existing, Rules};
 use super::host::{self, Host};
@@ -17,8 +17,13 @@ pub(crate) fn run(args: &Import) -> Outcome {
     let from = args.dir.display();
     let source = std::fs::metadata(&args.dir).map_err(|e| Failure::io(&from, &e))?;
     if !source.is_dir() {
-        return Err(Failure::usage(format!("{from} is no directory"))
-            .advise(format!("vellum put {from} {}", args.place)));
+        return Err(
+            Failure::usage(format!("{from} is no directory")).advise(format!(
+                "vellum put {} {}",
+                quoted(&args.dir),
+                quoted(args.place.to_string())
+            )),
+        );
     }
     let pool = args.place.open(&args.opening, false)?;
     let progress = Progress::new(args.printing, "imported");

@@ -38,21 +38,18 @@ fn advised(did: &Did) -> Vec<String> {
     commands.collect()
 }
 
+/// Does a line as a shell does.
 fn run(bench: &Bench, line: &str) -> Did {
-    let words: Vec<&str> = line.split(' ').collect();
-    let did = match &words[..] {
-        ["vellum", args @ ..] => bench.run(args),
-        [program, args @ ..] => {
-            let output = Command::new(program)
-                .args(args)
-                .current_dir(bench.path())
-                .output();
-            done(output.expect("it runs"))
-        }
-        [] => panic!("no command"),
-    };
+    let vellum = format!("vellum() {{ {} \"$@\"; }}", env!("CARGO_BIN_EXE_vellum"));
+    let output = Command::new("bash")
+        .args(["-c", &format!("{vellum}\n{line}")])
+        .current_dir(bench.path())
+        .stdin(std::process::Stdio::null())
+        .env_remove("VELLUM_LOG")
+        .output();
+    let did = done(output.expect("bash runs"));
     // What comes next looks at the pool itself.
-    if is_mounted(&bench.join("mnt")) && words.get(1) == Some(&"mount") {
+    if is_mounted(&bench.join("mnt")) && line.starts_with("vellum mount") {
         bench.run(&["umount", "mnt"]).ok();
     }
     did
@@ -132,6 +129,83 @@ fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
             }
         }
     }
+}
+
+/// What is advised is of the pool that is meant, whatever that is called.
+#[test]
+fn names_that_a_shell_would_take_apart_are_quoted() {
+    let bench = pool(&["--medium", "disk", "--durability", "none"]);
+    for other in ["a", "b.img"] {
+        std::fs::write(bench.join(other), "another's").expect("written");
+    }
+    let name = "a b.img";
+    std::fs::rename(bench.join("p.img"), bench.join(name)).expect("renamed");
+    cut(&bench.join(name), 15 << 20);
+    assert_eq!(follow(&bench, "vellum info 'a b.img'"), "");
+    for other in ["a", "b.img"] {
+        let kept = std::fs::read(bench.join(other)).expect("read");
+        assert_eq!(kept, b"another's", "{other}");
+    }
+    for command in [
+        "vellum ls 'a b.img:'",
+        "vellum evolve 'a b.img'",
+        "vellum fs add 'a b.img' more",
+        "vellum mkfs 'a b.img:third' --size 16M",
+        "vellum mkfs 'a b.img:third' --size 16M",
+        "vellum get 'a b.img:/' 'to be'",
+        "vellum export 'a b.img:/file' 'to have'",
+        "vellum info 'none of it.img'",
+    ] {
+        let said = follow(&bench, command);
+        assert!(said.is_empty(), "{command}: {said}");
+    }
+    bench
+        .run(&["mkfs", "not here/p.img"])
+        .failed(1, &["mkdir -p 'not here' makes it"]);
+    assert_eq!(bench.run(&["cat", "a b.img:/file"]).ok().out, "kept");
+}
+
+/// Where log and root are lost nothing is promised that does not hold.
+#[test]
+fn a_pool_of_which_next_to_nothing_is_left_says_so() {
+    for command in ["vellum info p.img", "vellum check p.img"] {
+        let bench = pool(&["--medium", "disk"]);
+        cut(&bench.join("p.img"), 5000);
+        let said = follow(&bench, command);
+        assert!(said.contains(NOTHING_HELPS), "{command}: {said}");
+        for command in ["vellum ls p.img:/", "vellum mount -o ro p.img mnt"] {
+            let said = follow(&bench, command);
+            assert!(said.contains(NOTHING_HELPS), "{command}: {said}");
+        }
+    }
+}
+
+/// Nobody is told to make a pool where there can be none, or of a name that is taken.
+#[test]
+fn what_cannot_be_made_is_not_advised() {
+    let bench = pool(&[]);
+    for command in ["check", "info", "repair --dry-run"] {
+        let did = run(&bench, &format!("vellum {command} /dev/null"));
+        assert!(did.err.contains("character device"), "{}", did.err);
+        assert!(!did.err.contains("mkfs"), "{}", did.err);
+    }
+    bench.run(&["fs", "add", "p.img", "x", "--size", "4M"]).ok();
+    for name in ["main", "x"] {
+        let did = run(&bench, &format!("vellum mkfs p.img:{name} --size 16M"));
+        assert!(
+            did.err.contains("it is there already") && !did.err.contains("fs add"),
+            "{}",
+            did.err
+        );
+    }
+    let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
+    std::fs::write(bench.join("data.img"), "").expect("written");
+    let did = run(&bench, "vellum check p.img");
+    assert!(
+        did.err.contains("it has no bytes") && !did.err.contains("created"),
+        "{}",
+        did.err
+    );
 }
 
 #[test]

@@ -261,13 +261,21 @@ fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHe
 /// Opens what is expected to be a data medium.
 fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
     DataFile::open(place, read_only).map_err(|error| match error {
-        MediaError::Io { .. } | MediaError::Empty { .. } | MediaError::NotAPool { .. } => {
-            MediumError::Missing {
+        // It is no pool that could be made.
+        MediaError::Empty { .. } => MediumError::Missing {
+            path: place.to_owned(),
+            source: Box::new(MediaError::Io {
+                action: "use",
                 path: place.to_owned(),
-                source: error.into(),
-            }
-            .into()
+                source: std::io::Error::other("it has no bytes"),
+            }),
         }
+        .into(),
+        MediaError::Io { .. } | MediaError::NotAPool { .. } => MediumError::Missing {
+            path: place.to_owned(),
+            source: error.into(),
+        }
+        .into(),
         other => Error::from(other),
     })
 }
