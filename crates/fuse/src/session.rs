@@ -39,6 +39,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The directory is one that every process needs, the mount's own too.
+    #[error("cannot mount on {}: the process behind a mount needs what is there itself, and all others do: choose another directory", .0.display())]
+    Needed(PathBuf),
     /// A pool is mounted there.
     #[error("{} is mounted on {} already: unmount it first, or choose another directory", pool.display(), dir.display())]
     Mounted {
@@ -166,6 +169,9 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         source,
     };
     let dir = dir.canonicalize().map_err(unusable)?;
+    if is_needed(&dir) {
+        return Err(Error::Needed(dir));
+    }
     clear(&dir)?;
     if !dir.is_dir() {
         return Err(unusable(io::ErrorKind::NotADirectory.into()));
@@ -225,6 +231,15 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         events,
         stopper,
     })
+}
+
+/// Whether the process behind a mount on a directory, given in full, could not work for want of
+/// what is there: it finds its own descriptors and mounts in `/proc`.
+fn is_needed(dir: &Path) -> bool {
+    let is_all_of = |kernels: &str| dir.starts_with(kernels);
+    dir == Path::new("/")
+        || dir == Path::new("/dev")
+        || ["/proc", "/sys"].into_iter().any(is_all_of)
 }
 
 /// Makes sure that nothing of Vellum is mounted on a directory; what is dead there is taken away.
@@ -406,6 +421,27 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nothing is mounted here for this.
+    #[test]
+    fn directories_that_every_process_needs_are_refused() {
+        for dir in [
+            "/",
+            "/dev",
+            "/proc",
+            "/proc/1",
+            "/proc/sys/fs",
+            "/sys",
+            "/sys/fs",
+        ] {
+            assert!(is_needed(Path::new(dir)), "{dir}");
+        }
+        for dir in ["/mnt", "/dev/shm/mnt", "/process", "/system/a", "/srv/proc"] {
+            assert!(!is_needed(Path::new(dir)), "{dir}");
+        }
+        let said = Error::Needed("/proc".into()).to_string();
+        assert!(said.contains("cannot mount on /proc"), "{said}");
+    }
 
     #[test]
     fn who_may_not_open_the_device_is_told_so_and_of_no_module() {
