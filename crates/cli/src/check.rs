@@ -18,6 +18,7 @@ use crate::place;
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
     let image = Bytes::open(&args.pool, &args.data).map_err(operational)?;
+    place::refuse_later_release(&args.pool).map_err(operational)?;
     let bar = progress(args.printing.hides_progress());
     let tell = |stage, done, of| show(&bar, stage, done, of);
     let left = killed::left(&image, &args.pool).map_err(operational)?;

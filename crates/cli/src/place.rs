@@ -398,6 +398,16 @@ pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
     }
 }
 
+/// Refuses a pool that a later release has made: that is no damage.
+pub(crate) fn refuse_later_release(pool: &Path) -> Outcome {
+    match superblock_error(pool) {
+        Some(why @ (SuperblockError::Version(_) | SuperblockError::Features(_))) => {
+            Err(refused(pool, &why.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether there is a character device at a path, or at that of the pool which a file system of one
 /// is in.
 fn is_node(path: &Path) -> bool {

@@ -50,8 +50,10 @@ struct Restored {
 pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     let done = match &args.restore {
         Some(file) => restore(args, file),
-        None if args.dry_run => dry_run(args),
-        None => repair(args),
+        None => place::refuse_later_release(&args.pool).and_then(|()| match args.dry_run {
+            true => dry_run(args),
+            false => repair(args),
+        }),
     };
     done.map_err(|failure| match failure.status {
         status::CHECK_USAGE => failure,

@@ -70,6 +70,14 @@ pub(crate) fn advice(pool: &Path) -> String {
     )
 }
 
+/// What can be done about a process that was told to end and has not yet.
+pub(crate) fn while_it_lasts(pid: u32) -> String {
+    format!(
+        "{} is writing it back, has opened it since, or hangs; `kill -9 {pid}` ends it, and costs what any kill costs",
+        process(pid)
+    )
+}
+
 /// Why file systems that are not mounted here go on, as far as it can be seen.
 pub(crate) fn why(devices: &[Device]) -> Option<String> {
     mounted_elsewhere(devices).or_else(|| used(devices))
@@ -155,7 +163,7 @@ impl Server {
                     limit.as_secs()
                 ))
                 .with_status(status::BUSY)
-                .advise("it is being written back, or that process hangs"));
+                .advise(while_it_lasts(self.pid)));
             }
             std::thread::sleep(LOOK_AGAIN);
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use vellum::media::is_in_use;
+use vellum::media::{is_in_use, lock_holders};
 use vellum::{Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Elsewhere, Mounted, Others, PoolFile};
 use vellum_terminal::output::warn_line;
@@ -326,13 +326,29 @@ pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
         if let Some(failure) = served::unseen(dir) {
             return Err(failure);
         }
-        let dir = dir.display();
-        return Err(
-            Failure::new(format!("nothing of Vellum is mounted on {dir}"))
-                .advise("`mount -t fuse.vellum` lists what is mounted"),
-        );
+        let place = resolved(dir).unwrap_or_else(|_| dir.to_owned());
+        let at_dir = elsewhere(|mounted| mounted.dir == place);
+        return Err(nothing_on(dir, at_dir.first()));
     }
     Ok(found)
+}
+
+/// That nothing is mounted on a directory here, and who has something there elsewhere.
+fn nothing_on(dir: &Path, elsewhere: Option<&Elsewhere>) -> Failure {
+    let nothing = format!("nothing of Vellum is mounted on {}", dir.display());
+    let Some(other) = elsewhere else {
+        return Failure::new(nothing).advise("`mount -t fuse.vellum` lists what is mounted");
+    };
+    let pool = &other.mounted.pool;
+    Failure::new(format!(
+        "{nothing} here: {} has {} mounted there in another mount namespace",
+        process(other.pid),
+        pool.display()
+    ))
+    .advise(format!(
+        "`vellum umount --force {}` ends it for all",
+        quoted(pool)
+    ))
 }
 
 /// The mount at a directory, or of a file system; those of all file systems of a pool, or of
@@ -470,10 +486,12 @@ impl<'p> Closing<'p> {
                     limit.as_secs()
                 ))
                 .with_status(status::BUSY)
-                .advise(
-                    "it is being written back, somebody else has opened it since, or who uses it \
-                     cannot be seen from here",
-                ));
+                .advise(match lock_holders(&self.place.pool).first() {
+                    Some(&pid) => served::while_it_lasts(pid),
+                    None => "it is being written back, somebody else has opened it since, or who \
+                             uses it cannot be seen from here"
+                        .into(),
+                }));
             }
             std::thread::sleep(LOOK_AGAIN);
         }

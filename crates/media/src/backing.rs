@@ -1,6 +1,6 @@
 //! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
 
-use crate::holders::Locked;
+use crate::holders::{Locked, lock_when_they_end};
 use crate::mapping::Mapping;
 use crate::process::Process;
 use crate::{MediaError, MediaKind, under_way, uses};
@@ -175,7 +175,7 @@ impl Lock<'_> {
         let operation = match self {
             Self::Change => FlockOperation::NonBlockingLockExclusive,
             Self::Read => FlockOperation::NonBlockingLockShared,
-            Self::ReadOne(name) => return uses::lock_to_read(fd, name),
+            Self::ReadOne(name) => return uses::try_to_read(fd, name),
         };
         match rustix::fs::flock(fd, operation) {
             Ok(()) => Ok(true),
@@ -257,7 +257,7 @@ impl Backing {
     fn locked(fd: OwnedFd, path: &Path, lock: Lock<'_>) -> Result<Self, MediaError> {
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("examine", path, e))?;
         let node = node_of(&stat, path)?;
-        match lock.take(&fd) {
+        match lock_when_they_end(&fd, || lock.take(&fd)) {
             Ok(true) => {}
             Ok(false) => {
                 let (device, inode) = (stat.st_dev, stat.st_ino);

@@ -168,7 +168,8 @@ fn owner(pid: Option<u32>) -> String {
     match pid {
         None => format!(": {there}"),
         Some(pid) if pid == std::process::id() => " by this process itself: close it first, with \
-            what is left of it, such as views and open files, which keep it until they are dropped"
+            what is left of it, such as views and open files, which keep it until they are \
+            dropped; a child of `fork` has what its parent had open, and keeps it until it ends"
             .into(),
         Some(pid) if has_ended(pid) => {
             format!(" by a child of process {pid}, which has ended: {there}")

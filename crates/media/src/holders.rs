@@ -1,7 +1,17 @@
 //! Who has a pool locked, as far as `/proc` tells.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a process that was killed may take to let go of what it has locked.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// The bit of SIGKILL in a set of signals, as `/proc` shows it.
+const KILLED: u64 = 1 << 8;
+/// A flag of a process that the kernel is taking apart (`PF_EXITING`).
+const EXITING: u64 = 4;
 
 /// A file, as the kernel names it where it tells of locks.
 #[derive(Clone, Copy)]
@@ -39,6 +49,53 @@ pub fn has_ended(pid: u32) -> bool {
             .is_some_and(|(_, state)| state.starts_with(['Z', 'X'])),
         Err(_) => Path::new("/proc/self").exists() && !Path::new(&format!("/proc/{pid}")).exists(),
     }
+}
+
+/// Whether a process is just ending: its locks are about to go.
+fn is_ending(pid: u32) -> bool {
+    let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let is_killed = |line: &str| {
+        let set = ["SigPnd:", "ShdPnd:"]
+            .iter()
+            .find_map(|set| line.strip_prefix(set));
+        let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        set.is_some_and(|set| set & KILLED != 0)
+    };
+    // Behind the name: state, parent, group, session, terminal, its group, flags.
+    let flags = |stat: &str| {
+        let flags = stat.rsplit_once(") ")?.1.split(' ').nth(6)?;
+        flags.parse::<u64>().ok()
+    };
+    let stat = read("stat");
+    // Of one that is gone the locks are, too, or a child has them.
+    let is_there = !stat.is_empty();
+    is_there
+        && (has_ended(pid)
+            || flags(&stat).is_some_and(|flags| flags & EXITING != 0)
+            || read("status").lines().any(is_killed))
+}
+
+/// Tries to lock a file until that is done, as long as all who are in the way are just ending.
+pub(crate) fn lock_when_they_end(
+    file: &impl AsFd,
+    mut lock: impl FnMut() -> io::Result<bool>,
+) -> io::Result<bool> {
+    let began = Instant::now();
+    while !lock()? {
+        let stat = rustix::fs::fstat(file)?;
+        let holders = Locked {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+        .holders();
+        let are_ending = !holders.is_empty() && holders.into_iter().all(is_ending);
+        if !are_ending || began.elapsed() >= ENDS_WITHIN {
+            // They may have ended since it was tried.
+            return lock();
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Ok(true)
 }
 
 impl Locked {
@@ -107,7 +164,9 @@ impl Locked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Command, Stdio};
+    use rustix::fs::FlockOperation;
+    use rustix::io::Errno;
+    use std::process::{Child, Command, Stdio};
 
     #[test]
     fn lock_lines() {
@@ -127,24 +186,53 @@ mod tests {
         }
     }
 
-    #[test]
-    fn who_inherited_a_lock_holds_it_when_who_took_it_has_ended() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        assert_eq!(lock_holders(file.path()), []);
-        // A process of its own takes it, and ends.
+    /// A process that has a file locked.
+    fn holder_of(path: &Path) -> Child {
         let mut holder = Command::new("sh")
             .args([
                 "-c",
                 r#"exec 9<>"$1" && flock 9 && echo && read -r _"#,
                 "sh",
             ])
-            .arg(file.path())
+            .arg(path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("sh runs");
         let output = holder.stdout.as_mut().expect("a pipe");
         std::io::Read::read_exact(output, &mut [0]).expect("it is locked");
+        holder
+    }
+
+    #[test]
+    fn who_was_killed_is_waited_for_and_nobody_else() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let lock = || {
+            let operation = FlockOperation::NonBlockingLockExclusive;
+            match rustix::fs::flock(file.as_file(), operation) {
+                Err(Errno::WOULDBLOCK) => Ok(false),
+                done => done.map(|()| true).map_err(io::Error::from),
+            }
+        };
+        for _ in 0..20 {
+            let mut holder = holder_of(file.path());
+            let began = Instant::now();
+            assert!(!lock_when_they_end(file.as_file(), lock).expect("told"));
+            assert!(began.elapsed() < ENDS_WITHIN);
+            holder.kill().expect("killed");
+            assert!(lock_when_they_end(file.as_file(), lock).expect("told"));
+            holder.wait().expect("it ends");
+            let unlocked = rustix::fs::flock(file.as_file(), FlockOperation::Unlock);
+            unlocked.expect("unlocked");
+        }
+    }
+
+    #[test]
+    fn who_inherited_a_lock_holds_it_when_who_took_it_has_ended() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        assert_eq!(lock_holders(file.path()), []);
+        // A process of its own takes it, and ends.
+        let mut holder = holder_of(file.path());
         assert_eq!(lock_holders(file.path()), [holder.id()]);
         assert!(!has_ended(holder.id()));
         holder.kill().expect("killed");

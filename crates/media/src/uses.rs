@@ -9,6 +9,7 @@
 
 use crate::MediaError;
 use crate::backing::PoolFile;
+use crate::holders::lock_when_they_end;
 use crate::mapped::MappedPool;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -131,11 +132,17 @@ pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError
 }
 
 /// Locks what is to be read: the whole file, shared with others who read, or only the file system
-/// of this name, where somebody changes others and tells which. `Ok(false)`: neither can be had.
+/// of this name, where somebody changes others and tells which. `Ok(false)`: neither can be had,
+/// and who is in the way is not just ending.
 ///
 /// # Errors
 /// What the operating system said.
 pub fn lock_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
+    lock_when_they_end(file, || try_to_read(file, name))
+}
+
+/// The same, once.
+pub(crate) fn try_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
     let is_whole = match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => true,
         Err(Errno::WOULDBLOCK) => false,

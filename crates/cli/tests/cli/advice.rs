@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::support::{Bench, Did, Mounted, done, has_fuse, is_mounted};
 use vellum_check::survey;
+use zerocopy::IntoBytes;
 
 /// Steps of advice behind advice, after which it counts as leading nowhere.
 const STEPS_MAX: usize = 5;
@@ -178,6 +179,28 @@ fn a_pool_of_which_next_to_nothing_is_left_says_so() {
             assert!(said.contains(NOTHING_HELPS), "{command}: {said}");
         }
     }
+}
+
+/// What a later release made is not damaged.
+#[test]
+fn a_pool_of_a_later_release_is_left_to_that() {
+    let bench = pool(&[]);
+    let path = bench.join("p.img");
+    let mut bytes = std::fs::read(&path).expect("read");
+    let mut superblock = survey::entrance(&&bytes[..]).expect("a superblock");
+    superblock.version += 1;
+    superblock.seal();
+    let of_one = superblock.as_bytes();
+    for at in [0, of_one.len(), bytes.len() - of_one.len()] {
+        bytes[at..][..of_one.len()].copy_from_slice(of_one);
+    }
+    std::fs::write(&path, &bytes).expect("written");
+    for (command, code) in [("check", 8), ("repair --yes", 8), ("info", 1)] {
+        let did = run(&bench, &format!("vellum {command} p.img"));
+        let did = did.failed(code, &["format version 2", "a later one"]);
+        assert!(!did.out.contains("damage"), "{}", did.out);
+    }
+    assert!(std::fs::read(&path).expect("read") == bytes);
 }
 
 /// Nobody is told to make a pool where there can be none, or of a name that is taken.

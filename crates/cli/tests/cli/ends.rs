@@ -281,6 +281,34 @@ fn a_dead_mount_is_cleared_and_its_pool_answers() {
     assert!(!is_mounted(&mounted.dir));
 }
 
+/// A process that was killed takes a moment to end.
+#[test]
+fn a_killed_process_is_waited_for_by_all_commands() {
+    if !has_fuse("a_killed_process_is_waited_for_by_all_commands") {
+        return;
+    }
+    let bench = Bench::with_pool("256M");
+    let dir = bench.join("mnt");
+    std::fs::create_dir(&dir).expect("made");
+    let mounted = Mounted { bench, dir };
+    let run = |args: &[&str]| mounted.bench.run(args);
+    for command in [
+        &["check", "p.img"][..],
+        &["cat", "p.img:/file"],
+        &["repair", "--yes", "p.img"],
+        &["ls", "p.img:/"],
+        &["mkdir", "p.img:/d"],
+    ] {
+        let mut child = foreground(&mounted);
+        std::fs::write(mounted.path("file"), vec![1; 32 << 20]).expect("written");
+        child.kill().expect("killed");
+        let did = run(command);
+        assert!(!did.err.contains("in use"), "{command:?}: {}", did.err);
+        child.wait().expect("it ends");
+        run(&["umount", "mnt"]).ok();
+    }
+}
+
 /// A process that has something, until it is dropped.
 struct Process(Child);
 
@@ -428,6 +456,8 @@ fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
     let other = Process::elsewhere(&mounted.dir, "", &[]);
     let pid = format!("process {} (sleep) has it mounted on", other.0.id());
     run(&["umount", "mnt"]).failed(3, &["unmounted here", &pid]);
+    let by_dir = format!("process {} (sleep) has ", other.0.id());
+    run(&["umount", "mnt"]).failed(1, &["nothing of Vellum is mounted", &by_dir, &force]);
     all_say(&["(vellum) serves a mount of it", &pid, &force]);
     run(&["umount", "--force", "p.img"]).ok();
     drop(other);

@@ -247,10 +247,14 @@ fn a_file_of_the_whole_name_is_meant() {
     assert_eq!(label("p.img:x"), "part");
     // Not by mistake.
     let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
-    for place in ["p.img:x", "p.img:y", "p.img:main"] {
-        bench.run(&mkfs(place)).failed(2, &["fs add p.img"]);
+    for (place, advice) in [
+        ("p.img:x", "fs list p.img"),
+        ("p.img:y", "fs add p.img y"),
+        ("p.img:main", "fs list p.img"),
+    ] {
+        bench.run(&mkfs(place)).failed(2, &[advice]);
         let attach = ["replica", "import", place, "--data", "p.img"];
-        bench.run(&attach).failed(2, &["fs add p.img"]);
+        bench.run(&attach).failed(2, &[advice]);
     }
     bench.run(&mkfs("other.img")).ok();
     std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
