@@ -123,12 +123,10 @@ pub fn run(options: &CommitsOptions) -> Result<Report> {
             "make a directory in {}",
             options.dir.display()
         )))?;
-    let create = CreateOptions {
-        media: MediaChoice::Logged,
-        mapping: MappingKind::Extent,
-        ..CreateOptions::new(options.pool_bytes)
-    };
-    let pool = Pool::create(dir.path().join("pool"), &create)?;
+    let create = CreateOptions::new(options.pool_bytes)
+        .media(MediaChoice::Logged)
+        .mapping(MappingKind::Extent);
+    let pool = create.create(dir.path().join("pool"))?;
     machine.pool = options.dir.display().to_string();
     machine.pool_bytes = options.pool_bytes;
     machine.media = format!("{:?}", pool.fs().media_kind());

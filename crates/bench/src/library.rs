@@ -43,23 +43,14 @@ pub(crate) fn make_pool(path: &Path, options: &CreateOptions) -> vellum::Result<
         MediaChoice::Auto if kind_at(path) == MediaKind::File => MediaChoice::File,
         media => media,
     };
-    Pool::create(
-        path,
-        &CreateOptions {
-            media,
-            ..options.clone()
-        },
-    )
+    options.clone().media(media).create(path)
 }
 
 impl Library {
     /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
     /// and arena present.
     pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
-        let options = PoolOptions {
-            populate,
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::new().populate(populate);
         Self::create_with(path, &CreateOptions::new(size_bytes), options)
     }
 
@@ -99,7 +90,7 @@ impl Library {
     /// Closes the pool in order, if it is open, and opens it again, with every cache empty.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.close()?;
-        let pool = Pool::open(&self.path, &self.options)?;
+        let pool = self.options.open(&self.path)?;
         let (fs, volume) = (pool.fs(), pool.volume());
         let cred = Cred::current();
         self.open = Some(Open {
@@ -181,31 +172,19 @@ pub(crate) struct LibraryDir {
     path: PathBuf,
 }
 
-const READ: OpenOptions = OpenOptions {
-    read: true,
-    write: false,
-    append: false,
-    truncate: false,
-    create: false,
-    create_new: false,
-    no_follow: false,
-    directory: false,
-    no_atime: false,
-    mode: 0,
-};
-const CREATE: OpenOptions = OpenOptions {
-    read: false,
-    write: true,
-    create_new: true,
-    mode: 0o644,
-    ..READ
-};
-const APPEND: OpenOptions = OpenOptions {
-    read: false,
-    write: true,
-    append: true,
-    ..READ
-};
+const READ: OpenOptions = OpenOptions::new()
+    .read(true)
+    .write(false)
+    .append(false)
+    .truncate(false)
+    .create(false)
+    .create_new(false)
+    .no_follow(false)
+    .directory(false)
+    .no_atime(false)
+    .mode(0);
+const CREATE: OpenOptions = READ.read(false).write(true).create_new(true).mode(0o644);
+const APPEND: OpenOptions = READ.read(false).write(true).append(true);
 
 impl Side for Library {
     type Dir = LibraryDir;

@@ -4,8 +4,8 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 
 use fuser::{Config, MountOption, SessionACL};
+use vellum::PoolOptions;
 use vellum::media::count::{self, Counts};
-use vellum::{Pool, PoolOptions};
 use vellum_fuse::MountConfig;
 
 use crate::Result;
@@ -35,11 +35,8 @@ pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
         answer(|| Ok(Counts::default()))?;
         return session.umount_and_join().map_err(doing("unmount"));
     }
-    let options = PoolOptions {
-        populate: true,
-        ..PoolOptions::default()
-    };
-    let pool = told(Pool::open(what, &options).map_err(Error::from))?;
+    let options = PoolOptions::new().populate(true);
+    let pool = told(options.open(what).map_err(Error::from))?;
     let session = vellum_fuse::mount(pool.fs(), dir, &MountConfig::default());
     let session = told(session.map_err(Error::from))?;
     let fs = pool.fs();

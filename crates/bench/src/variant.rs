@@ -87,11 +87,9 @@ impl Variants {
 impl Variant {
     /// What a pool of this kind is made with.
     pub(crate) fn create(self, size_bytes: u64) -> CreateOptions {
-        CreateOptions {
-            mapping: self.mapping,
-            fragmentation: WHOLE - self.layout_score,
-            ..CreateOptions::new(size_bytes)
-        }
+        CreateOptions::new(size_bytes)
+            .mapping(self.mapping)
+            .fragmentation(WHOLE - self.layout_score)
     }
 
     /// The layout score, 0 to 1.

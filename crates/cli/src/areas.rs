@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vellum::{
-    Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, PoolOptions,
-    RENAMED_ROUNDS, RealFs,
+    Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, RENAMED_ROUNDS,
+    RealFs,
 };
 use vellum_fuse::Question;
 use vellum_terminal::output::{print, print_json};
@@ -155,10 +155,7 @@ struct EvolvedPool {
 
 /// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
 fn open(path: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
-    let options = PoolOptions {
-        evolve_every: None,
-        ..opening.options(read_only)
-    };
+    let options = opening.options(read_only).evolve_every(None);
     let pool = place::open_with(path, &options)?;
     let kind = pool.superblock().geometry().namespace;
     match has_areas(path, kind.name()) {

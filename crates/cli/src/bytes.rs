@@ -128,11 +128,8 @@ fn open(place: &PoolPath) -> Outcome<File> {
 
 /// The process that has the pool open, as the engine finds it out.
 fn owner(place: &PoolPath) -> Option<u32> {
-    let options = vellum::PoolOptions {
-        read_only: true,
-        ..vellum::PoolOptions::default()
-    };
-    match vellum::Pool::open(place.path(), &options) {
+    let options = vellum::PoolOptions::new().read_only(true);
+    match options.open(place.path()) {
         Err(vellum::Error::Media(vellum::media::MediaError::Busy { owner_pid, .. })) => owner_pid,
         _ => None,
     }

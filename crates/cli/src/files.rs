@@ -85,10 +85,7 @@ impl Session {
     }
 
     fn open(&self, place: &Place, options: &OpenOptions) -> Outcome<Handle<Real>> {
-        let options = OpenOptions {
-            mode: options.mode & !self.umask,
-            ..*options
-        };
+        let options = (*options).mode(options.mode & !self.umask);
         let root = self.fs.root();
         self.fs
             .open(&self.cred, &root, place.bytes(), &options)
@@ -98,7 +95,7 @@ impl Session {
     /// The place itself, or one of `name` in it if it is a directory.
     fn in_directory(&self, place: &Place, name: Option<&OsStr>) -> Outcome<Place> {
         let is_dir = match self.volume.metadata(&place.path) {
-            Ok(attr) => attr.kind == FileKind::Directory,
+            Ok(attr) => attr.file_type().kind() == FileKind::Directory,
             Err(_) => place.bytes().ends_with(b"/"),
         };
         match name {
@@ -358,10 +355,7 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
     let places: Vec<&Place> = args.places.iter().collect();
     with_pool(&places, &args.opening, true, |session| {
         for place in &places {
-            let options = OpenOptions {
-                read: true,
-                ..OpenOptions::default()
-            };
+            let options = OpenOptions::new().read(true);
             let handle = session.open(place, &options)?;
             match copy_out(&handle, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => return Err(failure),
@@ -415,13 +409,11 @@ pub(crate) fn put(args: &Put) -> Outcome {
     with_pool(&[&args.place], &args.opening, false, |session| {
         let name = args.file.file_name().filter(|_| !from_stdin);
         let place = session.in_directory(&args.place, name)?;
-        let options = OpenOptions {
-            write: true,
-            create: true,
-            truncate: true,
-            mode: 0o666,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o666);
         let handle = session.open(&place, &options)?;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;
@@ -463,13 +455,7 @@ pub(crate) fn get(args: &Get) -> Outcome {
                 )),
             );
         }
-        let handle = session.open(
-            place,
-            &OpenOptions {
-                read: true,
-                ..OpenOptions::default()
-            },
-        )?;
+        let handle = session.open(place, &OpenOptions::new().read(true))?;
         if args.file == Path::new("-") {
             return match copy_out(&handle, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => Err(failure),
@@ -508,10 +494,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
                     .map_err(|e| place.failed(&e))?;
             }
             if args.mode.is_some() {
-                let set = vellum::SetAttr {
-                    mode: args.mode,
-                    ..vellum::SetAttr::default()
-                };
+                let set = vellum::SetAttr::new().mode(args.mode);
                 session
                     .volume
                     .set_attr(&place.path, &set)
@@ -549,7 +532,8 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
         .volume
         .symlink_metadata(&place.path)
         .map_err(at)?
-        .kind
+        .file_type()
+        .kind()
         != FileKind::Directory
     {
         return session.volume.remove_file(&place.path).map_err(at);
@@ -573,7 +557,7 @@ fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Plac
         stack.push((path.clone(), true));
         for entry in entries {
             let below = path.join(entry.name());
-            if entry.kind == FileKind::Directory {
+            if entry.file_type().map_err(at)?.is_dir() {
                 stack.push((below, false));
             } else {
                 session

@@ -384,10 +384,10 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
         for entry in names.flatten().take(left) {
             left -= 1;
             let path = directory.join(entry.name());
-            match entry.kind {
+            match entry.file_type().ok()?.kind() {
                 FileKind::Directory => directories.push_back(path),
                 FileKind::File => {
-                    let size = volume.metadata(&path).map_or(0, |attr| attr.size);
+                    let size = volume.metadata(&path).map_or(0, |attr| attr.len());
                     if largest.as_ref().is_none_or(|(most, _)| size > *most) {
                         largest = Some((size, path));
                     }
@@ -488,7 +488,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
 }
 
 fn look(pool: &Path, args: &Info) -> Outcome<Information> {
-    let open = |read_only| vellum::Pool::open(pool, &args.opening.options(read_only));
+    let open = |read_only| args.opening.options(read_only).open(pool);
     let opened = match open(true) {
         // Such a node cannot be mapped for reading only.
         Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use vellum::media::{ImageKey, LeftImage, MediaError, OLDER, REPLACED, left_image};
-use vellum::{Pool, PoolOptions, boot_id};
+use vellum::{Pool, boot_id};
 use vellum_check::Line;
 use vellum_check::survey::{self, RedoLog};
 use vellum_terminal::{Failure, Outcome, quoted};
@@ -114,10 +114,7 @@ pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcom
         return Ok(());
     }
     drop(image);
-    let options = PoolOptions {
-        last_epoch,
-        ..opening.options(false)
-    };
+    let options = opening.options(false).last_epoch(last_epoch);
     let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| match has_versions {
         true => place::refused(pool, &error),

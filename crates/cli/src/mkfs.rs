@@ -53,11 +53,10 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
                 .advise(format!("vellum mkfs {} --size 4G", quoted(path))));
         }
     };
-    let options = CreateOptions {
-        overwrite: !matches!(present, Present::Nothing),
-        ..plan.options(making, size_bytes)
-    };
-    let made = Pool::create(path, &options).map_err(|error| {
+    let options = plan
+        .options(making, size_bytes)
+        .overwrite(!matches!(present, Present::Nothing));
+    let made = options.create(path).map_err(|error| {
         // A file that was not there is ours and useless; whether it goes cannot change the answer.
         if matches!(present, Present::Nothing) {
             let _ = std::fs::remove_file(path);
@@ -136,25 +135,23 @@ impl Plan {
     /// For the engine.
     pub(crate) fn options(&self, making: &Making, size_bytes: u64) -> CreateOptions {
         let tuning = &self.tuning;
-        CreateOptions {
-            label: making.label.clone(),
-            uuid: match making.uuid {
+        CreateOptions::new(size_bytes)
+            .label(making.label.clone())
+            .uuid(match making.uuid {
                 Identity::Random => None,
                 Identity::Given(uuid) => Some(uuid),
-            },
-            hash_seed: tuning.hash_seed,
-            metadata_bytes: tuning.metadata,
-            thread_slots: tuning.thread_slots,
-            namespace: tuning.namespace.into(),
-            mapping: self.mapping().into(),
-            run_blocks: tuning.run_blocks,
-            span_lines: tuning.span_lines,
-            fragmentation: tuning.fragmentation,
-            media: self.media,
-            data: self.data.clone(),
-            carries: !tuning.has_no_replica,
-            ..CreateOptions::new(size_bytes)
-        }
+            })
+            .hash_seed(tuning.hash_seed)
+            .metadata_bytes(tuning.metadata)
+            .thread_slots(tuning.thread_slots)
+            .namespace(tuning.namespace.into())
+            .mapping(self.mapping().into())
+            .run_blocks(tuning.run_blocks)
+            .span_lines(tuning.span_lines)
+            .fragmentation(tuning.fragmentation)
+            .media(self.media)
+            .data(self.data.clone())
+            .carries(!tuning.has_no_replica)
     }
 
     /// Tables take memory on a logged pool, and room for undo records where data lie apart; trees
@@ -232,11 +229,9 @@ pub(crate) fn apart(
             return Err(Failure::usage(format!("{data}: how large?")).advise(hint(path)));
         }
     };
-    Ok(DataOptions {
-        path: path.to_owned(),
-        size_bytes,
-        overwrite: !matches!(present, Present::Nothing),
-    })
+    Ok(DataOptions::new(path.to_owned())
+        .size_bytes(size_bytes)
+        .overwrite(!matches!(present, Present::Nothing)))
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

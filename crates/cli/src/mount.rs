@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolOptions, PoolPath};
+use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Others};
 use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
 use vellum_terminal::output::warn_line;
@@ -390,23 +390,24 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
 fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
     let place = PoolPath::of(&args.pool).resolved();
     let path = place.path();
-    let options = PoolOptions {
-        populate: args.populate,
-        access_times: config.flags.access_times,
-        durability: durability(args),
-        image: match &args.image {
+    let options = args
+        .opening
+        .options(config.read_only)
+        .populate(args.populate)
+        .access_times(config.flags.access_times)
+        .durability(durability(args))
+        .image(match &args.image {
             None => ImagePlace::Shared,
             Some(none) if none.as_os_str() == "none" => ImagePlace::Process,
             Some(dir) => ImagePlace::In(dir.clone()),
-        },
-        last_epoch: args.discard_image,
-        commit_every: commit_every(args)?,
-        barriers: barriers(args),
-        direct: args.direct || args.options.iter().any(|option| option == DIRECT),
-        evolve_every: (args.evolve_every > 0)
-            .then(|| Duration::from_secs(args.evolve_every.into())),
-        ..args.opening.options(config.read_only)
-    };
+        })
+        .last_epoch(args.discard_image)
+        .commit_every(commit_every(args)?)
+        .barriers(barriers(args))
+        .direct(args.direct || args.options.iter().any(|option| option == DIRECT))
+        .evolve_every(
+            (args.evolve_every > 0).then(|| Duration::from_secs(args.evolve_every.into())),
+        );
     if !args.all {
         let pool = place::open_with(&path, &options)?;
         return Ok(vec![(path, args.dir.clone(), pool)]);

@@ -101,12 +101,10 @@ impl Place {
 impl Opening {
     /// For the engine.
     pub(crate) fn options(&self, read_only: bool) -> PoolOptions {
-        PoolOptions {
-            read_only,
-            media: self.medium.into(),
-            data: self.data.clone(),
-            ..PoolOptions::default()
-        }
+        PoolOptions::new()
+            .read_only(read_only)
+            .media(self.medium.into())
+            .data(self.data.clone())
     }
 }
 
@@ -129,7 +127,7 @@ pub(crate) fn open(pool: &Path, opening: &Opening, read_only: bool) -> Outcome<P
 
 /// Opens a pool.
 pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
-    Pool::open(pool, options).map_err(|error| refused(pool, &error))
+    options.open(pool).map_err(|error| refused(pool, &error))
 }
 
 /// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in

@@ -15,12 +15,7 @@ const NAME: &[u8] = b"~used";
 const BLOCK: u64 = 4096;
 
 fn read_write() -> OpenOptions {
-    OpenOptions {
-        read: true,
-        write: true,
-        no_atime: true,
-        ..OpenOptions::default()
-    }
+    OpenOptions::new().read(true).write(true).no_atime(true)
 }
 
 /// Makes, writes, renames, links and removes; extends files that are there and cuts them again;
@@ -181,10 +176,7 @@ fn use_directory(fs: &ExploredFs, path: &[u8]) -> Result<()> {
     let cred = Cred::root();
     let dir = fs.find(&cred, &fs.root(), path, true)?;
     let inner = fs.mkdir(&cred, &dir, NAME, 0o755)?;
-    let options = OpenOptions {
-        mode: 0o600,
-        ..read_write()
-    };
+    let options = read_write().mode(0o600);
     let file = fs.create(&cred, &inner, b"a", &options)?;
     let bytes = pattern(99, 5000);
     file.write_at(0, &bytes)?;

@@ -314,11 +314,7 @@ impl<M: Backend> Session<M> {
     fn give_and_take(&self, blocks: &BlocksAlone) -> Result<()> {
         let fs = self.open_fs()?;
         let path = blocks.path.as_bytes();
-        let options = OpenOptions {
-            read: true,
-            write: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new().read(true).write(true);
         let handle = fs.open(&Cred::root(), &fs.root(), path, &options)?;
         let (first, count) = (blocks.first, blocks.count);
         let mut alone = MappingAlone::new(&handle)?;

@@ -180,11 +180,7 @@ pub(crate) fn read_all(fs: &ExploredFs, node: &Node<Explored>, size: u64) -> Res
             "a file is larger than any workload makes it",
         ));
     }
-    let options = OpenOptions {
-        read: true,
-        no_atime: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true).no_atime(true);
     let handle = fs.open_node(&Cred::root(), node, &options)?;
     let mut bytes = vec![0; size as usize];
     if handle.read_at(0, &mut bytes)? as u64 == size {

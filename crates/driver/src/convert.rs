@@ -61,19 +61,17 @@ pub(crate) fn set_time(time: TimeSet) -> SetTime {
 pub(crate) fn open_options(flags: i32, mode: u32) -> OpenOptions {
     let has = |flag: i32| flags & flag != 0;
     let access = flags & libc::O_ACCMODE;
-    OpenOptions {
-        read: access != libc::O_WRONLY,
-        write: access != libc::O_RDONLY,
-        // The engine's `append` includes writing.
-        append: has(libc::O_APPEND) && access != libc::O_RDONLY,
-        truncate: has(libc::O_TRUNC),
-        create: has(libc::O_CREAT),
-        create_new: has(libc::O_CREAT) && has(libc::O_EXCL),
-        no_follow: has(libc::O_NOFOLLOW),
-        directory: has(libc::O_DIRECTORY),
-        no_atime: has(libc::O_NOATIME),
-        mode: mode as u16,
-    }
+    OpenOptions::new()
+        .read(access != libc::O_WRONLY)
+        .write(access != libc::O_RDONLY)
+        .append(has(libc::O_APPEND) && access != libc::O_RDONLY)
+        .truncate(has(libc::O_TRUNC))
+        .create(has(libc::O_CREAT))
+        .create_new(has(libc::O_CREAT) && has(libc::O_EXCL))
+        .no_follow(has(libc::O_NOFOLLOW))
+        .directory(has(libc::O_DIRECTORY))
+        .no_atime(has(libc::O_NOATIME))
+        .mode(mode as u16)
 }
 
 /// The modes of `fallocate` that the engine knows.

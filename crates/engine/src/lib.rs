@@ -1,25 +1,66 @@
 //! Vellum: a file system for persistent memory that runs inside the process that uses it.
 //!
+//! A [`Pool`] is a file or device that holds a file system. A [`Volume`] of it works by paths, like
+//! `std::fs`; a [`File`] reads, writes and seeks. No daemon and no mount are involved, and most
+//! operations make no system call.
+//!
 //! ```
-//! let pool = vellum::Pool::memory(16 << 20)?;
+//! use std::io::Write;
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("notes.vellum");
+//! let pool = vellum::Pool::create(&path)?;
 //! let volume = pool.volume();
-//! volume.write("/greeting", b"hello")?;
-//! assert_eq!(volume.read("/greeting")?, b"hello");
-//! # Ok::<(), vellum::Error>(())
+//! volume.create_dir_all("/notes/2026")?;
+//! let mut file = volume.create("/notes/2026/first")?;
+//! writeln!(file, "a line")?;
+//! file.sync_all()?; // the file survives a power cut from here on
+//! assert_eq!(volume.read_to_string("/notes/2026/first")?, "a line\n");
+//! for entry in volume.walk("/")? {
+//!     println!("{}", entry?.path().display());
+//! }
+//! pool.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Volume`] works by paths, like `std::fs`. [`Fs`] works by nodes and names, for adapters. Both
-//! may be used by any number of threads. An operation that returned is durable as far as the
-//! medium goes; `docs/SEMANTICS.md` says how far that is.
+//! # Making and opening pools
+//!
+//! | call | for |
+//! |---|---|
+//! | [`Pool::create`], [`Pool::open`] | a file, with the safe defaults |
+//! | [`CreateOptions`], [`PoolOptions`] | everything else: size, names, mapping, medium; read only, durability |
+//! | [`Pool::memory`] | tests: gone with the process |
+//!
+//! One process has a pool open at a time. Any number of its threads may use it.
+//!
+//! # What survives
+//!
+//! A name, a size or an attribute that an operation changed is there as a whole or not at all,
+//! whatever happens. On persistent memory it survives a power cut when the operation returns; in an
+//! ordinary file or on a disk it does after [`File::sync_all`], [`Volume::sync`] or
+//! [`Pool::close`], and a few seconds later by itself ([`PoolOptions::commit_every`]).
+//! `docs/SEMANTICS.md` has the whole table.
+//!
+//! # Errors
+//!
+//! [`Error`] says what went wrong, and where if the pool is damaged. It converts into
+//! [`std::io::Error`] with the errno and kind that the kernel would report, so that `?` works in
+//! functions that return `io::Result`.
+//!
+//! # By nodes and names
+//!
+//! Adapters such as a mount use [`Fs`], with [`Node`], [`Handle`] and [`Attr`].
 #![deny(unsafe_code)]
 
 #[cfg(test)]
 mod checking;
 mod core;
 mod devices;
+#[doc(hidden)]
 pub mod disk_sites;
 mod durability;
 mod error;
+#[doc(hidden)]
 pub mod experiments;
 mod fs;
 mod logs;
@@ -27,6 +68,7 @@ mod mapping;
 mod namespace;
 mod pool;
 pub mod reading;
+#[doc(hidden)]
 pub mod sites;
 
 pub use crate::core::Clock;
@@ -45,15 +87,17 @@ pub use logs::redo::{FoundImage, ImagePlace, LogCounts};
 pub use logs::undo::VersionCounts;
 pub use mapping::timed::{MappingTime, MappingTimer};
 pub use namespace::{
-    Area, Decided, DirEntry, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
+    Area, Decided, Evolution, Label, ListEntry, MergedArea, Outcome, RENAMED_ROUNDS,
 };
 pub use pool::datasets::{FileSystem, PoolPath, own_bytes};
 pub use pool::external::open_bytes;
 pub use pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
-pub use pool::volume::{Entry, File, ReadDir, Volume};
+pub use pool::volume::{DirEntry, File, FileType, Metadata, Permissions, ReadDir, Volume, Walk};
 pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id, media_of_new_pool};
 pub use vellum_layout::{
     FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
     SuperblockError, uuid_text,
 };
+#[doc(hidden)]
 pub use vellum_media as media;
+pub use vellum_media::{MediaChoice, MediaError, MediaKind};

@@ -22,17 +22,15 @@ const FILES: u64 = 40;
 const VERSION_AT: u64 = 8;
 
 fn making() -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::Logged,
-        mapping: MappingKind::Extent,
-        metadata_bytes: Some(1 << 19),
-        ..CreateOptions::new(16 << 20)
-    }
+    CreateOptions::new(16 << 20)
+        .media(MediaChoice::Logged)
+        .mapping(MappingKind::Extent)
+        .metadata_bytes(Some(1 << 19))
 }
 
 fn made(dir: &tempfile::TempDir) -> PathBuf {
     let path = dir.path().join("pool");
-    Pool::create(&path, &making()).unwrap().close().unwrap();
+    making().create(&path).unwrap().close().unwrap();
     path
 }
 
@@ -50,11 +48,8 @@ fn work(path: &Path) -> ! {
         Some(dir) if dir.is_empty() => ImagePlace::Process,
         Some(dir) => ImagePlace::In(dir.into()),
     };
-    let options = PoolOptions {
-        image: place,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(path, &options).unwrap();
+    let options = PoolOptions::new().image(place);
+    let pool = options.open(path).unwrap();
     let volume = pool.volume();
     println!(
         "open {:?} {}",
@@ -67,7 +62,7 @@ fn work(path: &Path) -> ! {
         if number >= FILES && number / FILES % 3 == 1 {
             volume.remove_file(&name).unwrap();
         }
-        volume.write(&name, &content(number)).unwrap();
+        volume.write(&name, content(number)).unwrap();
         match number % 50 {
             20 => volume.sync().unwrap(),
             30 => {
@@ -184,10 +179,7 @@ fn shared() -> tempfile::TempDir {
 }
 
 fn options(image: &Path) -> PoolOptions {
-    PoolOptions {
-        image: ImagePlace::In(image.into()),
-        ..PoolOptions::default()
-    }
+    PoolOptions::new().image(ImagePlace::In(image.into()))
 }
 
 /// Every file is as it was when `last` was done, but for that which was under way.
@@ -225,7 +217,7 @@ fn a_kill_loses_nothing_that_had_returned() {
         worker.go_on(FILES + round * 31);
         let done = worker.kill();
         assert_eq!(images(shm.path()).len(), 1);
-        let pool = Pool::open(&path, &options(shm.path())).unwrap();
+        let pool = options(shm.path()).open(&path).unwrap();
         assert_eq!(pool.opened().image, FoundImage::Adopted);
         assert!(!pool.opened().was_clean);
         assert_done(&pool, done);
@@ -234,7 +226,7 @@ fn a_kill_loses_nothing_that_had_returned() {
         assert_sound(&path);
         last = Some(done);
     }
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert!(pool.opened().was_clean && pool.opened().image == FoundImage::None);
     assert_done(&pool, last.unwrap());
 }
@@ -257,7 +249,7 @@ fn an_image_goes_with_its_file_system() {
     assert_eq!(images(shm.path()).len(), 2);
     Pool::remove_file_system(&path, "x").unwrap();
     assert_eq!(images(shm.path()).len(), 1);
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Adopted);
     assert_done(&pool, done[0]);
     pool.close().unwrap();
@@ -281,7 +273,7 @@ fn who_adopts_can_be_killed() {
         worker.go_on(FILES + 13);
         last = worker.kill();
     }
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_done(&pool, last);
     pool.close().unwrap();
     assert_sound(&path);
@@ -297,11 +289,8 @@ fn reading_alone_sees_what_a_kill_left() {
     worker.go_on(130);
     let last = worker.kill();
     let before = std::fs::read(&path).unwrap();
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &readonly).unwrap();
+    let readonly = PoolOptions::new().read_only(true);
+    let pool = readonly.open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Adopted);
     assert_done(&pool, last);
     drop(pool);
@@ -309,7 +298,7 @@ fn reading_alone_sees_what_a_kill_left() {
         before == std::fs::read(&path).unwrap(),
         "the pool was written to"
     );
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Adopted);
     assert_done(&pool, last);
 }
@@ -322,12 +311,12 @@ fn a_second_opener_is_refused() {
     let shm = shared();
     let mut worker = Worker::start(&path, Some(shm.path()));
     worker.go_on(60);
-    let second = Pool::open(&path, &options(shm.path()));
+    let second = options(shm.path()).open(&path);
     assert!(matches!(second, Err(Error::Media(MediaError::Busy { .. }))));
     assert_eq!(images(shm.path()).len(), 1);
     worker.go_on(10);
     let last = worker.kill();
-    assert_done(&Pool::open(&path, &options(shm.path())).unwrap(), last);
+    assert_done(&options(shm.path()).open(&path).unwrap(), last);
 }
 
 /// What a kill takes along is what a power cut would: the last epoch is found, and told.
@@ -351,7 +340,7 @@ fn without_an_image_the_last_epoch_is_found() {
     assert_eq!(worker.opened, "None false");
     worker.go_on(71);
     worker.kill();
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None, "there was none");
     synced(&pool);
     drop(pool);
@@ -363,7 +352,7 @@ fn without_an_image_the_last_epoch_is_found() {
     };
     std::fs::remove_file(image).unwrap();
     worker.kill();
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Lost);
     synced(&pool);
     drop(pool);
@@ -384,7 +373,7 @@ fn foreign_images_are_told_from_ones_own() {
     let image = images(shm.path()).remove(0);
     let kept = std::fs::read(&image).unwrap();
 
-    let opened = |path: &Path| Pool::open(path, &options(shm.path()));
+    let opened = |path: &Path| options(shm.path()).open(path);
     let refused = |opened: Result<Pool, Error>, what: &str| {
         let error = opened.expect_err(what);
         let told = error.to_string();
@@ -408,12 +397,9 @@ fn foreign_images_are_told_from_ones_own() {
     // The pool's file as it was is put back, into the same file; then as it was at the kill.
     let killed_pool = std::fs::read(&path).unwrap();
     std::fs::write(&path, &old_pool).unwrap();
-    let read_only = PoolOptions {
-        read_only: true,
-        ..options(shm.path())
-    };
+    let read_only = options(shm.path()).read_only(true);
     for how in [options(shm.path()), read_only] {
-        let error = Pool::open(&path, &how).unwrap_err().to_string();
+        let error = how.open(&path).unwrap_err().to_string();
         assert!(error.contains("put back from a copy"), "{error}");
     }
     assert!(std::fs::read(&image).unwrap() == kept, "the image stays");
@@ -454,11 +440,8 @@ fn set_private(path: &Path) {
 /// another one.
 /// The pool opens as of its last epoch, and nothing is left in memory.
 fn gives_the_image_up(path: &Path, shm: &tempfile::TempDir) {
-    let forgetting = PoolOptions {
-        last_epoch: true,
-        ..options(shm.path())
-    };
-    let pool = Pool::open(path, &forgetting).unwrap();
+    let forgetting = options(shm.path()).last_epoch(true);
+    let pool = forgetting.open(path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None);
     pool.close().unwrap();
     assert_eq!(images(shm.path()), [] as [PathBuf; 0]);
@@ -474,17 +457,14 @@ fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
     worker.go_on(15);
     let used = std::fs::read(&path).unwrap();
     worker.kill();
-    Pool::open(&path, &options(shm.path()))
-        .unwrap()
-        .close()
-        .unwrap();
+    options(shm.path()).open(&path).unwrap().close().unwrap();
     let closed = std::fs::read(&path).unwrap();
     for copy in [closed, used] {
         let mut worker = Worker::start(&path, Some(shm.path()));
         worker.go_on(60);
         worker.kill();
         std::fs::write(&path, &copy).unwrap();
-        assert!(Pool::open(&path, &options(shm.path())).is_err());
+        assert!(options(shm.path()).open(&path).is_err());
         assert_eq!(images(shm.path()).len(), 1);
         gives_the_image_up(&path, &shm);
     }
@@ -503,7 +483,7 @@ fn a_copy_that_is_put_back_is_refused() {
     worker.go_on(60);
     worker.kill();
     std::fs::write(&path, &copy).unwrap();
-    let error = Pool::open(&path, &options(shm.path())).unwrap_err();
+    let error = options(shm.path()).open(&path).unwrap_err();
     assert!(
         error.to_string().contains("put back from a copy"),
         "{error}"
@@ -524,11 +504,8 @@ fn links_and_open_files_are_not_followed() {
     let away = shm.path().join("elsewhere");
     std::fs::rename(&image, &away).unwrap();
     std::os::unix::fs::symlink(&away, &image).unwrap();
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let found = |options: &PoolOptions| Pool::open(&path, options).unwrap().opened().image;
+    let readonly = PoolOptions::new().read_only(true);
+    let found = |options: &PoolOptions| options.open(&path).unwrap().opened().image;
     assert_eq!(found(&readonly), FoundImage::Lost, "a link");
     std::fs::remove_file(&image).unwrap();
     std::fs::copy(&away, &image).unwrap();
@@ -545,9 +522,9 @@ fn a_directory_that_will_not_do_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let gone = dir.path().join("gone");
-    assert!(Pool::open(&path, &options(&gone)).is_err());
+    assert!(options(&gone).open(&path).is_err());
     assert_eq!(images(dir.path()), [] as [PathBuf; 0]);
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     assert_eq!(pool.fs().image_dir(), Some(PathBuf::from("/dev/shm")));
     let [image] = &images_of(&path)[..] else {
         panic!("no image")
@@ -555,12 +532,7 @@ fn a_directory_that_will_not_do_is_told() {
     std::fs::remove_file(image).unwrap();
     assert!(pool.fs().has_lost_image() && pool.fs().image_dir().is_none());
     pool.close().unwrap();
-    assert!(
-        Pool::open(&path, &PoolOptions::default())
-            .unwrap()
-            .opened()
-            .was_clean
-    );
+    assert!(Pool::open(&path).unwrap().opened().was_clean);
 }
 
 /// The images in `/dev/shm` of the pool at `path`.
@@ -576,10 +548,7 @@ fn images_of(path: &Path) -> Vec<PathBuf> {
 fn images_of_openings_that_were_killed_do_not_stay() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
-    let alone = PoolOptions {
-        image: ImagePlace::Process,
-        ..PoolOptions::default()
-    };
+    let alone = PoolOptions::new().image(ImagePlace::Process);
     // The last round looks, and leaves nothing.
     for round in 0..=30_u64 {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -595,7 +564,7 @@ fn images_of_openings_that_were_killed_do_not_stay() {
         let left = images_of(&path);
         assert!(left.len() <= 1, "{left:?}");
         if round % 3 == 0 {
-            Pool::open(&path, &alone).unwrap().close().unwrap();
+            alone.open(&path).unwrap().close().unwrap();
             assert_eq!(images_of(&path), [] as [PathBuf; 0], "round {round}");
         }
     }
@@ -608,7 +577,7 @@ fn images_of_openings_that_were_killed_do_not_stay() {
 fn an_image_that_no_log_names_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     let [image] = &images_of(&path)[..] else {
         panic!("no image")
     };
@@ -617,13 +586,10 @@ fn an_image_that_no_log_names_is_removed() {
     std::fs::write(image, kept).unwrap();
     set_private(image);
     let shm = shared();
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    drop(Pool::open(&path, &readonly).unwrap());
+    let readonly = PoolOptions::new().read_only(true);
+    drop(readonly.open(&path).unwrap());
     assert_eq!(images_of(&path).len(), 1, "who reads changes nothing");
-    let pool = Pool::open(&path, &options(shm.path())).unwrap();
+    let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None);
     assert_eq!(images_of(&path), [] as [PathBuf; 0]);
     pool.close().unwrap();

@@ -5,7 +5,7 @@
 
 use vellum::experiments::page_table;
 use vellum::reading::Rule;
-use vellum::{CreateOptions, File, Pool};
+use vellum::{CreateOptions, File};
 
 const BLOCK: u64 = 4096;
 const PIECE: usize = 1 << 20;
@@ -29,7 +29,7 @@ fn bytes(at: u64) -> Vec<u8> {
 fn read_through(file: &File, len: u64) {
     let mut out = vec![0; PIECE];
     for at in (0..len).step_by(PIECE) {
-        assert_eq!(file.read_at(at, &mut out).unwrap(), PIECE);
+        assert_eq!(file.read_at(&mut out, at).unwrap(), PIECE);
         assert!(out == bytes(at), "at {at}");
     }
 }
@@ -43,14 +43,11 @@ fn where_areas_run_out_reading_goes_on_by_search() {
     }
     // No block follows its predecessor, so that nearly each is an area.
     let len = (areas * BLOCK).next_multiple_of(PIECE as u64);
-    let options = CreateOptions {
-        fragmentation: 1000,
-        ..CreateOptions::new((len * 2).next_multiple_of(64 << 20))
-    };
-    let pool = Pool::memory_with(&options).unwrap();
+    let options = CreateOptions::new((len * 2).next_multiple_of(64 << 20)).fragmentation(1000);
+    let pool = options.create_in_memory().unwrap();
     let file = pool.volume().create("/file").unwrap();
     for at in (0..len).step_by(PIECE) {
-        file.write_at(at, &bytes(at)).unwrap();
+        file.write_at(&bytes(at), at).unwrap();
     }
     pool.fs().set_read_rule(Rule::Mmu);
     assert!(file.handle().read_costs().is_some());
@@ -61,9 +58,9 @@ fn where_areas_run_out_reading_goes_on_by_search() {
     assert!((0.5..1.0).contains(&part), "{part}");
 
     // What is not in the table is found, what changes is seen, and views of it are copies.
-    file.write_at(len - PIECE as u64, &bytes(0)).unwrap();
+    file.write_at(&bytes(0), len - PIECE as u64).unwrap();
     let mut out = vec![0; PIECE];
-    file.read_at(len - PIECE as u64, &mut out).unwrap();
+    file.read_at(&mut out, len - PIECE as u64).unwrap();
     assert!(out == bytes(0));
     let view = file.view_by(len - PIECE as u64..len, Rule::Mmu).unwrap();
     assert!(*view == *bytes(0));
@@ -71,7 +68,7 @@ fn where_areas_run_out_reading_goes_on_by_search() {
 
     // With the last close they are there for others.
     let other = pool.volume().create("/other").unwrap();
-    other.write_at(0, &bytes(0)).unwrap();
+    other.write_at(&bytes(0), 0).unwrap();
     drop((file, other));
     let other = pool.volume().open("/other").unwrap();
     (0..2).for_each(|_| read_through(&other, PIECE as u64));

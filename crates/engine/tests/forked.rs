@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 use vellum::media::{MediaChoice, MediaError};
 use vellum::{
-    CreateOptions, Cred, Error, File, ListPosition, Node, Pool, PoolOptions, ReadDir, SetAttr,
-    Volume, media::Real,
+    CreateOptions, Cred, Error, File, ListPosition, Node, Pool, ReadDir, SetAttr, Volume,
+    media::Real,
 };
 use vellum_check::{Options, check};
 
@@ -84,7 +84,7 @@ struct Opened {
 
 fn opened(pool: Pool) -> Opened {
     let volume = pool.volume();
-    volume.write("/of-parent", &[7; 5000]).unwrap();
+    volume.write("/of-parent", [7; 5000]).unwrap();
     volume.create_dir("/d").unwrap();
     volume.write("/d/f", b"f").unwrap();
     let mut file = volume.create("/open").unwrap();
@@ -125,12 +125,12 @@ fn assert_all_is_refused(opened: Opened) -> Pool {
     assert_forked_io(file.read(&mut [0; 10]));
     assert_forked_io(file.write(b"x"));
     assert_forked_io(file.seek(SeekFrom::Start(0)));
-    assert_forked(file.read_at(0, &mut [0; 10]));
-    assert_forked(file.write_at(0, b"x"));
+    assert_forked(file.read_at(&mut [0; 10], 0));
+    assert_forked(file.write_at(b"x", 0));
     assert_forked(file.view(0..10));
     assert_forked(file.set_len(1));
     assert_forked(file.sync_all());
-    assert_forked(file.attr());
+    assert_forked(file.metadata());
     let handle = file.handle();
     assert_forked(handle.append(b"x"));
     assert_forked(handle.seek_data(0));
@@ -152,11 +152,9 @@ fn assert_all_is_refused(opened: Opened) -> Pool {
 }
 
 fn options(media: MediaChoice) -> CreateOptions {
-    CreateOptions {
-        media,
-        metadata_bytes: Some(2 << 20),
-        ..CreateOptions::new(POOL_BYTES)
-    }
+    CreateOptions::new(POOL_BYTES)
+        .media(media)
+        .metadata_bytes(Some(2 << 20))
 }
 
 /// Goes on where a child was, ends in order, and looks at what there is.
@@ -170,7 +168,7 @@ fn assert_parent_goes_on(opened: Opened, path: &Path) {
     } = opened;
     drop((dir, node));
     assert!(!pool.fs().has_lost_image());
-    let busy = Pool::open(path, &PoolOptions::default());
+    let busy = Pool::open(path);
     assert!(matches!(busy, Err(Error::Media(MediaError::Busy { .. }))));
     file.write_all(&[2; 10_000]).unwrap();
     for number in 0..100 {
@@ -183,7 +181,7 @@ fn assert_parent_goes_on(opened: Opened, path: &Path) {
     pool.close().unwrap();
     let report = check(&std::fs::read(path).unwrap(), Options::default());
     assert_eq!((report.damage, report.residue), (0, 0), "{report}");
-    let pool = Pool::open(path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(path).unwrap();
     assert!(pool.opened().was_clean);
     let volume = pool.volume();
     assert_eq!(volume.read_dir("/d").unwrap().count(), 101);
@@ -195,7 +193,7 @@ fn assert_parent_goes_on(opened: Opened, path: &Path) {
 fn assert_child_is_refused(media: MediaChoice) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let mut of_parent = Some(opened(Pool::create(&path, &options(media)).unwrap()));
+    let mut of_parent = Some(opened(options(media).create(&path).unwrap()));
     // One that is dropped, one that is closed, and one that is left to the end of the process.
     let ends: [fn(Pool); 3] = [
         |pool| drop(pool),
@@ -238,11 +236,11 @@ fn a_view_that_a_child_has_is_its_parents() {
     });
     // It is still lent.
     assert!(matches!(
-        of_parent.file.write_at(0, b"x"),
+        of_parent.file.write_at(b"x", 0),
         Err(Error::Deadlock)
     ));
     drop(view);
-    of_parent.file.write_at(0, b"x").unwrap();
+    of_parent.file.write_at(b"x", 0).unwrap();
 }
 
 #[test]
@@ -250,15 +248,17 @@ fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let parent = std::process::id();
-    let of_parent = opened(Pool::create(&path, &options(MediaChoice::Logged)).unwrap());
+    let of_parent = opened(options(MediaChoice::Logged).create(&path).unwrap());
     let (mut told, mut tells) = std::io::pipe().unwrap();
     let (mut hears, mut says) = std::io::pipe().unwrap();
     let child = fork(|| {
-        let own = Pool::create(dir.path().join("own"), &options(MediaChoice::Logged)).unwrap();
+        let own = options(MediaChoice::Logged)
+            .create(dir.path().join("own"))
+            .unwrap();
         own.volume().write("/f", b"own").unwrap();
         own.volume().sync().unwrap();
         own.close().unwrap();
-        match Pool::open(&path, &PoolOptions::default()) {
+        match Pool::open(&path) {
             Err(Error::Media(MediaError::Busy { owner_pid, .. })) => {
                 assert_eq!(owner_pid, Some(parent));
             }
@@ -266,7 +266,7 @@ fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
         }
         says.write_all(&[0]).unwrap();
         told.read_exact(&mut [0]).unwrap();
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         assert!(pool.opened().was_clean);
         pool.volume().write("/of-child", b"x").unwrap();
         pool.close().unwrap();
@@ -283,7 +283,7 @@ fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
     pool.close().unwrap();
     tells.write_all(&[0]).unwrap();
     assert_went_well(child);
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     assert_eq!(pool.volume().read("/of-child").unwrap(), b"x");
 }
 
@@ -295,13 +295,10 @@ fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
         let path = dir.path().join(format!("{media:?}"));
-        Pool::create(&path, &options(media))
-            .unwrap()
-            .close()
-            .unwrap();
+        options(media).create(&path).unwrap().close().unwrap();
         let (mut told, mut tells) = std::io::pipe().unwrap();
         let opener = fork(|| {
-            let mut of_opener = Some(opened(Pool::open(&path, &PoolOptions::default()).unwrap()));
+            let mut of_opener = Some(opened(Pool::open(&path).unwrap()));
             let daemon = fork(|| drop(assert_all_is_refused(of_opener.take().expect("a copy"))));
             tells
                 .write_all(&daemon.as_raw_nonzero().get().to_ne_bytes())
@@ -312,7 +309,7 @@ fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
         told.read_exact(&mut daemon).unwrap();
         assert_went_well(opener);
         assert_went_well(Pid::from_raw(i32::from_ne_bytes(daemon)).unwrap());
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         assert!(!pool.opened().was_clean, "as behind a killed process");
         assert_eq!(pool.volume().read("/open").unwrap(), [1; 10_000]);
         pool.close().unwrap();
@@ -337,9 +334,7 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
     const CHILDREN: u32 = 60;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let mut of_parent = Some(opened(
-        Pool::create(&path, &options(MediaChoice::Logged)).unwrap(),
-    ));
+    let mut of_parent = Some(opened(options(MediaChoice::Logged).create(&path).unwrap()));
     let shared = Arc::new(
         of_parent
             .as_ref()
@@ -348,7 +343,7 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
             .create("/shared")
             .unwrap(),
     );
-    shared.write_at(0, &[3; 4096]).unwrap();
+    shared.write_at(&[3; 4096], 0).unwrap();
     let (stop, volume) = (
         AtomicBool::new(false),
         of_parent.as_ref().unwrap().volume.clone(),
@@ -379,7 +374,7 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
             in_child(|| {
                 assert_forked_io((&*shared).write(b"x"));
                 assert_forked(shared.view(0..10));
-                assert_forked(shared.write_at(0, b"x"));
+                assert_forked(shared.write_at(b"x", 0));
                 drop(assert_all_is_refused(of_parent.take().expect("a copy")));
                 let own = Pool::memory(2 << 20).unwrap();
                 let file = own.volume().create("/f").unwrap();

@@ -13,24 +13,23 @@ use std::time::Duration;
 use vellum::media::{HeapMemory, MediaChoice, Real, SimPool, Simulated, count};
 use vellum::{
     Clock, CreateOptions, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
-    OpenOptions, Pool, PoolOptions, RealFs, RenameFlags, attach, format,
+    OpenOptions, Pool, RealFs, RenameFlags, attach, format,
 };
 
 /// Counters are the process's, so that tests take turns: some compare them.
 static TURN: Mutex<()> = Mutex::new(());
 
-const CREATE: OpenOptions = OpenOptions {
-    read: false,
-    write: true,
-    append: false,
-    truncate: false,
-    create: false,
-    create_new: true,
-    no_follow: false,
-    directory: false,
-    no_atime: false,
-    mode: 0o644,
-};
+const CREATE: OpenOptions = OpenOptions::new()
+    .read(false)
+    .write(true)
+    .append(false)
+    .truncate(false)
+    .create(false)
+    .create_new(true)
+    .no_follow(false)
+    .directory(false)
+    .no_atime(false)
+    .mode(0o644);
 
 fn asked(variable: &str, default: u64) -> u64 {
     let text = std::env::var(variable).ok();
@@ -55,11 +54,11 @@ impl Home {
         let mut options = CreateOptions::new(2 * metadata_bytes + (16 << 20));
         options.metadata_bytes = Some(metadata_bytes);
         options.media = MediaChoice::File;
-        Pool::create(&self.path, &options).expect("a pool")
+        options.create(&self.path).expect("a pool")
     }
 
     fn open(path: &Path) -> Pool {
-        Pool::open(path, &PoolOptions::default()).expect("it opens")
+        Pool::open(path).expect("it opens")
     }
 }
 

@@ -166,14 +166,13 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyAttr,
     ) {
         guard(|| {
-            let set = SetAttr {
-                mode: mode.map(|mode| (mode & 0o7777) as u16),
-                uid,
-                gid,
-                size,
-                atime: atime.map(set_time),
-                mtime: mtime.map(set_time),
-            };
+            let set = SetAttr::new()
+                .mode(mode.map(|mode| (mode & 0o7777) as u16))
+                .uid(uid)
+                .gid(gid)
+                .size(size)
+                .atime(atime.map(set_time))
+                .mtime(mtime.map(set_time));
             reply_attr(reply, self.server.set_attr(ino.0, &set));
         });
     }

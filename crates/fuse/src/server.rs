@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use fuser::Errno;
 use vellum::media::Real;
 use vellum::{
-    Allocate, Attr, Cred, DirEntry, Error, FileKind, Handle, Node, RealFs, RenameFlags, SetAttr,
+    Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, RealFs, RenameFlags, SetAttr,
     SetTime, StatFs,
 };
 
@@ -40,14 +40,14 @@ struct Listed {
 }
 
 impl Listed {
-    fn entry(&self) -> DirEntry<'_> {
+    fn entry(&self) -> ListEntry<'_> {
         let Self {
             ino,
             cookie,
             kind,
             ref name,
         } = *self;
-        DirEntry {
+        ListEntry {
             ino,
             cookie,
             kind,
@@ -411,7 +411,7 @@ impl Server {
         &self,
         ino: u64,
         after: u64,
-        add: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        add: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Answer<()> {
         let _open = self.enter()?;
         let dir = self.known(ino)?;
@@ -433,7 +433,7 @@ impl Server {
         &self,
         ino: u64,
         after: u64,
-        add: &mut dyn FnMut(DirEntry<'_>, &Told) -> bool,
+        add: &mut dyn FnMut(ListEntry<'_>, &Told) -> bool,
     ) -> Answer<()> {
         let _open = self.enter()?;
         let dir = self.known(ino)?;
@@ -464,7 +464,7 @@ impl Server {
                     // So that the next request finds where it goes on.
                     let mut position = before;
                     let stop = listed.cookie;
-                    let mut skip = |entry: DirEntry<'_>| entry.cookie < stop;
+                    let mut skip = |entry: ListEntry<'_>| entry.cookie < stop;
                     let done = self.fs.list(&dir.node, after, &mut position, &mut skip);
                     dir.set_position(position);
                     return done.map_err(|e| errno(&e));
@@ -484,7 +484,7 @@ impl Server {
         let done = self.fs.list(&dir.node, after, &mut position, &mut |entry| {
             let room = batch.len() < LIST_BATCH;
             if room {
-                let DirEntry {
+                let ListEntry {
                     ino,
                     cookie,
                     kind,
@@ -507,7 +507,7 @@ impl Server {
         &self,
         dir: &Known,
         listed: &Listed,
-        add: &mut dyn FnMut(DirEntry<'_>, &Told) -> bool,
+        add: &mut dyn FnMut(ListEntry<'_>, &Told) -> bool,
     ) -> Answer<bool> {
         let node = match self.fs.lookup(&Cred::root(), &dir.node, &listed.name) {
             // Removed since it was listed.
@@ -540,10 +540,10 @@ impl Server {
     }
 
     /// Those of `.` and `..` that come after a cookie.
-    fn dots(&self, ino: u64, dir: &Known, after: u64) -> Answer<[Option<DirEntry<'static>>; 2]> {
+    fn dots(&self, ino: u64, dir: &Known, after: u64) -> Answer<[Option<ListEntry<'static>>; 2]> {
         let dot = |ino, cookie, name| {
             let kind = FileKind::Directory;
-            (after < cookie).then_some(DirEntry {
+            (after < cookie).then_some(ListEntry {
                 ino,
                 cookie,
                 kind,

@@ -45,12 +45,10 @@ impl Known {
         if let Some(handle) = slot.get() {
             return Ok(handle);
         }
-        let options = OpenOptions {
-            read: true,
-            write: !fs.is_read_only() && !fs.is_damaged(),
-            no_atime,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new()
+            .read(true)
+            .write(!fs.is_read_only() && !fs.is_damaged())
+            .no_atime(no_atime);
         let opened = fs.open_node(&Cred::root(), &self.node, &options)?;
         Ok(slot.get_or_init(|| opened))
     }

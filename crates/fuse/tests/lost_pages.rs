@@ -8,17 +8,14 @@ use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Error, Pool, PoolOptions};
+use vellum::{CreateOptions, Error, Pool};
 use vellum_fuse::{End, MountConfig, Session};
 
 const POOL_BYTES: u64 = 1 << 20;
 
 /// A pool in an ordinary file, without a log: what lies there is mapped.
 fn in_a_file() -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::File,
-        ..CreateOptions::new(POOL_BYTES)
-    }
+    CreateOptions::new(POOL_BYTES).media(MediaChoice::File)
 }
 
 fn has_fuse() -> bool {
@@ -31,7 +28,7 @@ fn has_fuse() -> bool {
 
 /// A pool with forty files in two directories.
 fn sample(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let pool = Pool::create(path, &in_a_file()).unwrap();
+    let pool = in_a_file().create(path).unwrap();
     let volume = pool.volume();
     let mut files = BTreeMap::new();
     for dir in ["one", "two"] {
@@ -90,7 +87,7 @@ fn a_mount_survives_any_page() {
     let files = sample(&path);
     let mut harmed = 0;
     for at in (0..POOL_BYTES).step_by(3 * 4096) {
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         pool.fs().take_away(at).unwrap();
         let session = mount(&pool, &mnt);
         let gone = look(&mnt, &files);
@@ -107,7 +104,7 @@ fn a_mount_survives_any_page() {
         assert!(matches!(pool.close(), Err(Error::WritingOff)));
     }
     assert!(harmed > 20, "{harmed} pages held something");
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     let session = mount(&pool, &mnt);
     assert_eq!(look(&mnt, &files), 0);
     unmount(session);
@@ -125,16 +122,16 @@ fn a_listing_shows_names_whose_files_are_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (path, mnt) = (dir.path().join("pool"), dir.path().join("mnt"));
     std::fs::create_dir(&mnt).unwrap();
-    let pool = Pool::create(&path, &in_a_file()).unwrap();
+    let pool = in_a_file().create(&path).unwrap();
     let volume = pool.volume();
     for i in 0..FILES {
         volume.write(format!("/file-{i}"), b"content").unwrap();
     }
-    let lost = volume.metadata("/file-50").unwrap().ino;
+    let lost = volume.metadata("/file-50").unwrap().ino();
     drop(volume);
     pool.close().unwrap();
 
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     let lost_at = pool.fs().superblock().geometry().slot_at(lost);
     pool.fs().take_away(lost_at & !4095).unwrap();
     let session = mount(&pool, &mnt);

@@ -284,10 +284,7 @@ impl User<'_> {
     }
 
     fn read_some(&mut self, node: &Node<Memories>, size: u64) {
-        let read = OpenOptions {
-            read: true,
-            ..OpenOptions::default()
-        };
+        let read = OpenOptions::new().read(true);
         let opened = self.fs.open_node(&self.cred, node, &read);
         let Some(file) = self.must("a file is opened", opened) else {
             return;
@@ -342,12 +339,7 @@ impl User<'_> {
 
     fn make_in(&mut self, dir: &Node<Memories>, round: usize) {
         let (fs, cred, top) = (self.fs, self.cred.clone(), self.fs.root());
-        let write = OpenOptions {
-            read: true,
-            write: true,
-            mode: 0o600,
-            ..OpenOptions::default()
-        };
+        let write = OpenOptions::new().read(true).write(true).mode(0o600);
         let moved = format!("{}{round}", "moved".repeat(30));
         if let Some(file) = self.may("create", fs.create(&cred, dir, b"new", &write)) {
             self.may("append", file.append(&[9; 5000]));
@@ -377,19 +369,14 @@ impl User<'_> {
 
     /// Changes what was there.
     fn change_in(&mut self, dir: &Node<Memories>) {
-        let write = OpenOptions {
-            write: true,
-            ..OpenOptions::default()
-        };
+        let write = OpenOptions::new().write(true);
         for (name, _) in self.list(dir).into_iter().take(12) {
             let Some(node) = self.may("lookup", self.fs.lookup(&self.cred, dir, &name)) else {
                 continue;
             };
-            let set = SetAttr {
-                mode: Some(0o711),
-                mtime: Some(SetTime::At(2_000_000)),
-                ..SetAttr::default()
-            };
+            let set = SetAttr::new()
+                .mode(Some(0o711))
+                .mtime(Some(SetTime::At(2_000_000)));
             self.may("setattr", self.fs.set_attr(&self.cred, &node, &set));
             if node.kind() != FileKind::File {
                 continue;

@@ -182,12 +182,7 @@ fn is_moving(image: &[u8]) -> bool {
 fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
     let cred = Cred::root();
     let top = fs.root();
-    let write = OpenOptions {
-        read: true,
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let write = OpenOptions::new().read(true).write(true).mode(0o644);
     let deep = fs.mkdir(&cred, &top, b"deep", 0o755)?;
     let deeper = fs.mkdir(&cred, &deep, b"deeper", 0o700)?;
     let wide = fs.mkdir(&cred, &top, b"wide", 0o1777)?;

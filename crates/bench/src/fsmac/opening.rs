@@ -117,13 +117,11 @@ impl Left {
     /// Makes the pool and its files.
     fn make(&self, interrupt: &Interrupt) -> Result<()> {
         let (metadata, bytes) = bytes_of(self.files);
-        let options = CreateOptions {
-            media: MediaChoice::Logged,
-            metadata_bytes: Some(metadata),
-            mapping: MappingKind::Extent,
-            ..CreateOptions::new(bytes)
-        };
-        let pool = Pool::create(&self.path, &options)?;
+        let options = CreateOptions::new(bytes)
+            .media(MediaChoice::Logged)
+            .metadata_bytes(Some(metadata))
+            .mapping(MappingKind::Extent);
+        let pool = options.create(&self.path)?;
         fill(&pool.volume(), self.files, interrupt)?;
         Ok(pool.close()?)
     }
@@ -166,12 +164,9 @@ impl Left {
     /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is
     /// there, and closes it; gives the time that opening took.
     fn open(&self, left: Option<FoundImage>) -> Result<Duration> {
-        let options = PoolOptions {
-            last_epoch: left == Some(FoundImage::None),
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::new().last_epoch(left == Some(FoundImage::None));
         let begin = Instant::now();
-        let pool = Pool::open(&self.path, &options)?;
+        let pool = options.open(&self.path)?;
         let time = begin.elapsed();
         let opened = pool.opened();
         expect("closed in order", opened.was_clean, left.is_none())?;
@@ -256,10 +251,7 @@ fn rename(place: &impl Place, files: usize) -> Result<()> {
 /// What a killed process left in memory goes with the pool.
 impl Drop for Left {
     fn drop(&mut self) {
-        let options = PoolOptions {
-            last_epoch: true,
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::new().last_epoch(true);
         // A pool that was closed, or never made, has left nothing.
         let _ = Pool::settle_image(&self.path, &options);
     }
@@ -283,11 +275,8 @@ fn text(name: String) -> CString {
 /// # Errors
 /// The pool is not one that [`Left::make`] made, or the medium failed.
 pub(super) fn leave(path: &Path, files: usize, is_synced: bool) -> Result<()> {
-    let options = PoolOptions {
-        commit_every: NEVER,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(path, &options)?;
+    let options = PoolOptions::new().commit_every(NEVER);
+    let pool = options.open(path)?;
     let volume = pool.volume();
     rename(&volume, files)?;
     if is_synced {

@@ -73,21 +73,15 @@ impl Subject {
 
 /// Makes a pool, and opens it.
 fn create_as(path: &Path, options: &CreateOptions, opened: PoolOptions) -> Result<Pool> {
-    let pool = Pool::create(path, options)?;
+    let pool = options.create(path)?;
     pool.close()?;
-    let opened = PoolOptions {
-        media: options.media,
-        ..opened
-    };
-    Ok(Pool::open(path, &opened)?)
+    let opened = opened.media(options.media);
+    Ok(opened.open(path)?)
 }
 
 /// With operations that are as durable.
 fn durable(durability: Durability) -> PoolOptions {
-    PoolOptions {
-        durability,
-        ..PoolOptions::default()
-    }
+    PoolOptions::new().durability(durability)
 }
 
 pub(super) fn dir_in(parent: &Path) -> Result<TempDir> {
@@ -141,7 +135,7 @@ impl<'a> Setting<'a> {
         let dirs = vec![dir_in(&self.options.metadata)?];
         let path = dirs[0].path().join("pool");
         let options = self.create_options(MediaChoice::Memory);
-        let memory = Subject::pool(MEMORY, Pool::create(path, &options)?, dirs);
+        let memory = Subject::pool(MEMORY, options.create(path)?, dirs);
         let disk = &self.options.disk;
         Ok(vec![self.split(disk, Durability::default())?, memory])
     }
@@ -165,19 +159,13 @@ impl<'a> Setting<'a> {
     /// Pools with a log, and the peer, none of which has bytes of files in memory twice.
     pub(super) fn cached_once(&self) -> Result<Vec<Subject>> {
         let whole = self.create_options(MediaChoice::Logged);
-        let scattered = CreateOptions {
-            fragmentation: 1000,
-            ..whole.clone()
-        };
+        let scattered = whole.clone().fragmentation(1000);
         let peer = Mounting {
             is_cached_once: true,
             ..Mounting::default()
         };
         let pool = |name, options, direct| {
-            let opened = PoolOptions {
-                direct,
-                ..PoolOptions::default()
-            };
+            let opened = PoolOptions::new().direct(direct);
             self.made(name, options, opened)
         };
         Ok(vec![
@@ -217,26 +205,20 @@ impl<'a> Setting<'a> {
     /// Metadata in memory, data in a file in `data`.
     fn split(&self, data: &Path, durability: Durability) -> Result<Subject> {
         let dirs = vec![dir_in(&self.options.metadata)?, dir_in(data)?];
-        let options = CreateOptions {
-            size_bytes: 0,
-            data: Some(DataOptions {
-                path: dirs[1].path().join("data"),
-                size_bytes: self.options.pool_bytes,
-                overwrite: false,
-            }),
-            ..self.create_options(MediaChoice::Memory)
-        };
+        let options = self
+            .create_options(MediaChoice::Memory)
+            .size_bytes(0)
+            .data(Some(
+                DataOptions::new(dirs[1].path().join("data")).size_bytes(self.options.pool_bytes),
+            ));
         let pool = create_as(&dirs[0].path().join("pool"), &options, durable(durability))?;
         Ok(Subject::pool(SPLIT, pool, dirs))
     }
 
     fn create_options(&self, media: MediaChoice) -> CreateOptions {
-        CreateOptions {
-            media,
-            // That of pools with a log, with which others are compared.
-            mapping: vellum::MappingKind::Extent,
-            ..CreateOptions::new(self.options.pool_bytes)
-        }
+        CreateOptions::new(self.options.pool_bytes)
+            .media(media)
+            .mapping(vellum::MappingKind::Extent)
     }
 
     /// What the peer is called among peers' directories.

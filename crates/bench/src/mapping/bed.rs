@@ -92,14 +92,12 @@ fn subjects(
     let fragmentation = ((1.0 - layout_score) * 1000.0).round() as u16;
     let size = (bytes + bytes / TABLE_PART + metadata).next_multiple_of(4 << 20);
     let subjects = Design::all().into_iter().map(|design| {
-        let create = CreateOptions {
-            mapping: design.mapping,
-            run_blocks: design.run_blocks,
-            span_lines: design.span_lines,
-            fragmentation,
-            metadata_bytes: Some(metadata),
-            ..CreateOptions::new(size)
-        };
+        let create = CreateOptions::new(size)
+            .mapping(design.mapping)
+            .run_blocks(design.run_blocks)
+            .span_lines(design.span_lines)
+            .fragmentation(fragmentation)
+            .metadata_bytes(Some(metadata));
         make(design, &create)
     });
     subjects.collect()
@@ -167,7 +165,7 @@ pub(super) struct Subject {
 
 impl Subject {
     fn hollow(design: Design, create: &CreateOptions) -> Result<Self> {
-        let pool = Pool::memory_with(create)?;
+        let pool = create.create_in_memory()?;
         let gathered = gather_metadata(&pool.fs());
         Ok(Self {
             pool,
@@ -185,12 +183,9 @@ impl Subject {
         let path = dir.path().join("pool");
         make_pool(&path, create)?.close()?;
         // On large pages, where the kernel has them, and all there before anything is timed.
-        let opening = PoolOptions {
-            populate: true,
-            ..PoolOptions::default()
-        };
+        let opening = PoolOptions::new().populate(true);
         Ok(Self {
-            pool: Pool::open(&path, &opening)?,
+            pool: opening.open(&path)?,
             design,
             gathered: 1.0,
             _dir: Some(dir),
@@ -226,21 +221,19 @@ impl Subject {
         let piece = vec![1; WRITE_BYTES];
         for at in (0..bytes).step_by(WRITE_BYTES) {
             let len = (bytes - at).min(WRITE_BYTES as u64) as usize;
-            expect("bytes written", file.write_at(at, &piece[..len])?, len)?;
+            expect("bytes written", file.write_at(&piece[..len], at)?, len)?;
         }
         Ok(file)
     }
 
     /// A new file of so many blocks, all of them holes.
     pub(super) fn sparse(&self, name: &str, blocks: u64) -> Result<File> {
-        let options = OpenOptions {
-            read: true,
-            write: true,
-            create_new: true,
-            no_atime: true,
-            mode: 0o600,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .no_atime(true)
+            .mode(0o600);
         let file = self.pool.volume().open_with(name, &options)?;
         file.set_len(blocks * BLOCK_BYTES)?;
         Ok(file)

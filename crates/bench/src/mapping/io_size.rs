@@ -107,7 +107,7 @@ fn share_of_mapping(case: &Case<'_>, access: &Access) -> Result<Sample> {
     let bytes = (access.blocks * BLOCK_BYTES) as usize;
     let mut out = vec![0; bytes];
     let reading = case.read_each(access, |file, at| {
-        let read = file.read_at(at * BLOCK_BYTES, &mut out)?;
+        let read = file.read_at(&mut out, at * BLOCK_BYTES)?;
         expect("bytes read", read, bytes)
     })?;
     let finding = case.lookup(access, &mut Sweep::default())?;

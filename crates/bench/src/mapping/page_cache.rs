@@ -169,7 +169,7 @@ fn settle(file: &File, size: u64) -> Result<()> {
     let mut out = vec![0; SETTLE_BYTES as usize];
     (0..size).step_by(SETTLE_BYTES as usize).try_for_each(|at| {
         let most = SETTLE_BYTES.min(size - at) as usize;
-        expect("bytes read", file.read_at(at, &mut out)?, most)
+        expect("bytes read", file.read_at(&mut out, at)?, most)
     })
 }
 
@@ -182,7 +182,7 @@ fn read_through(file: &File, size: u64) -> Result<Sample> {
     let mut read = |at: u64| {
         expect(
             "bytes read",
-            file.read_at(at, &mut out)?,
+            file.read_at(&mut out, at)?,
             BLOCK_BYTES as usize,
         )
     };

@@ -64,11 +64,9 @@ fn taken(setting: &Setting<'_>, namespace: NamespaceKind, dirs: usize) -> Result
     let dir = setting.dir()?;
     let files = (dirs * IN_ONE) as u64;
     let metadata = (files * METADATA_BYTES).max(POOL_MIN_BYTES / POOL_PER_METADATA);
-    let options = CreateOptions {
-        namespace,
-        metadata_bytes: Some(metadata),
-        ..CreateOptions::new(metadata * POOL_PER_METADATA)
-    };
+    let options = CreateOptions::new(metadata * POOL_PER_METADATA)
+        .namespace(namespace)
+        .metadata_bytes(Some(metadata));
     let mut library =
         Library::create_with(pool_path(dir.path()), &options, PoolOptions::default())?;
     let names = names("file-", IN_ONE);

@@ -128,11 +128,9 @@ impl Room {
 
     /// How a pool is made.
     pub(super) fn pool(self, namespace: NamespaceKind) -> CreateOptions {
-        CreateOptions {
-            namespace,
-            metadata_bytes: Some(pool_bytes(self.names) / 2),
-            ..CreateOptions::new(self.bytes())
-        }
+        CreateOptions::new(self.bytes())
+            .namespace(namespace)
+            .metadata_bytes(Some(pool_bytes(self.names) / 2))
     }
 }
 
@@ -208,11 +206,9 @@ impl<'a> Setting<'a> {
 
     fn pool(&self, kind: PoolKind, room: Room) -> Result<Subject> {
         let dir = self.dir()?;
-        let options = PoolOptions {
-            populate: true,
-            evolve_every: kind.evolve_every,
-            ..PoolOptions::default()
-        };
+        let options = PoolOptions::new()
+            .populate(true)
+            .evolve_every(kind.evolve_every);
         let made = room.pool(kind.namespace);
         let library = Library::create_with(pool_path(dir.path()), &made, options)?;
         let pool = Pool { library, _dir: dir };

@@ -125,10 +125,7 @@ impl<'a> Bed<'a> {
         let path = pool_dir.path().join("pool");
         let bytes = (options.file_bytes * POOL_PART).next_multiple_of(64 << 20);
         make_pool(&path, &variant.create(bytes))?.close()?;
-        let opening = PoolOptions {
-            populate: true,
-            ..PoolOptions::default()
-        };
+        let opening = PoolOptions::new().populate(true);
         let bytes = options.file_bytes.next_multiple_of(LARGE_BYTES);
         let memory = MappedPool::create(&pool_dir.path().join("memory"), bytes, MediaChoice::Auto);
         let memory = memory.map_err(vellum::Error::from)?;
@@ -141,7 +138,7 @@ impl<'a> Bed<'a> {
             variant,
             interrupt,
             progress,
-            pool: Pool::open(&path, &opening)?,
+            pool: opening.open(&path)?,
             small_pages: small_pages(&memory),
             memory,
             peer,
@@ -153,7 +150,7 @@ impl<'a> Bed<'a> {
     pub(super) fn costs(&self) -> Result<Option<Costs>> {
         let volume = self.pool.volume();
         let path = "/measured";
-        volume.write(path, &vec![1; self.options.file_bytes as usize])?;
+        volume.write(path, vec![1; self.options.file_bytes as usize])?;
         let costs = volume.open(path)?.handle().read_costs();
         volume.remove_file(path)?;
         Ok(costs)
@@ -186,7 +183,7 @@ impl<'a> Bed<'a> {
         for at in (0..bytes).step_by(FILL_BYTES) {
             self.interrupt.check()?;
             let piece = pattern(at, (bytes - at).min(FILL_BYTES as u64) as usize);
-            expect("bytes written", file.write_at(at, &piece)?, piece.len())?;
+            expect("bytes written", file.write_at(&piece, at)?, piece.len())?;
             peer.write_all_at(&piece, at)
                 .map_err(doing("filling the peer's file"))?;
         }
@@ -199,11 +196,7 @@ impl<'a> Bed<'a> {
 
     /// Opens the file anew: with a page table of its own, that nobody has bought anything for.
     fn open(&self) -> Result<File> {
-        let reading = OpenOptions {
-            read: true,
-            no_atime: true,
-            ..OpenOptions::default()
-        };
+        let reading = OpenOptions::new().read(true).no_atime(true);
         Ok(self.pool.volume().open_with(FILE, &reading)?)
     }
 
@@ -326,7 +319,7 @@ impl<'a> Bed<'a> {
         let mut out = vec![0; row.request_bytes as usize];
         for (rule, file) in [(Rule::Search, &subject.searched), (rule, file)] {
             self.pool.fs().set_read_rule(rule);
-            let time = time(&requests, |at| Ok(file.read_at(at, &mut out)?))?;
+            let time = time(&requests, |at| Ok(file.read_at(&mut out, at)?))?;
             row.note((pass, round), Side::Rule(rule), time, count);
         }
         if rule == WITH_OTHERS {
@@ -374,7 +367,7 @@ impl<'a> Bed<'a> {
                 ..requests
             };
             row.note((0, round), Side::ViewAgain, time(&same, view)?, count);
-            let copy = |at| Ok(file.read_at(at, &mut out)?);
+            let copy = |at| Ok(file.read_at(&mut out, at)?);
             row.note(
                 (0, round),
                 Side::Rule(Rule::Search),
@@ -400,7 +393,7 @@ fn small_pages(memory: &MappedPool) -> Option<Window> {
 fn read_through(file: &File, bytes: u64, out: &mut [u8]) -> Result<()> {
     for at in (0..bytes).step_by(out.len()) {
         let most = (bytes - at).min(out.len() as u64) as usize;
-        expect("bytes read", file.read_at(at, out)?, most)?;
+        expect("bytes read", file.read_at(out, at)?, most)?;
     }
     Ok(())
 }

@@ -68,19 +68,17 @@ impl Place for Volume {
     }
 
     fn open(&self, name: &CStr, purpose: Purpose) -> Result<vellum::File> {
-        let options = OpenOptions {
-            read: matches!(purpose, Purpose::Read | Purpose::ReadWrite),
-            write: purpose != Purpose::Read,
-            append: purpose == Purpose::Append,
-            create_new: purpose == Purpose::Create,
-            mode: FILE_MODE as u16,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new()
+            .read(matches!(purpose, Purpose::Read | Purpose::ReadWrite))
+            .write(purpose != Purpose::Read)
+            .append(purpose == Purpose::Append)
+            .create_new(purpose == Purpose::Create)
+            .mode(FILE_MODE as u16);
         Ok(self.open_with(path(name), &options)?)
     }
 
     fn stat(&self, name: &CStr) -> Result<u64> {
-        Ok(self.metadata(path(name))?.size)
+        Ok(self.metadata(path(name))?.len())
     }
 
     fn remove(&self, name: &CStr) -> Result<()> {
@@ -113,13 +111,13 @@ fn path(name: &CStr) -> &Path {
 
 impl Opened for vellum::File {
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
-        Ok(vellum::File::read_at(self, at, out)?)
+        Ok(vellum::File::read_at(self, out, at)?)
     }
 
     fn write_at(&self, at: u64, data: &[u8]) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
-            done += vellum::File::write_at(self, at + done as u64, &data[done..])?;
+            done += vellum::File::write_at(self, &data[done..], at + done as u64)?;
         }
         Ok(())
     }
@@ -140,7 +138,7 @@ impl Opened for vellum::File {
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.attr()?.size)
+        Ok(self.metadata()?.len())
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use vellum::media::MediaChoice;
 use vellum::reading::Rule;
-use vellum::{CreateOptions, MappingTime, MappingTimer, Pool, PoolOptions, Volume};
+use vellum::{MappingTime, MappingTimer, Pool, PoolOptions, Volume};
 
 use crate::library::make_pool;
 
@@ -83,7 +83,7 @@ impl Side {
             let volume = pooled.pool.volume();
             let path = "/measured";
             let sample = MEASURED_BYTES.min(bytes / 8);
-            volume.write(path, &vec![1; sample as usize])?;
+            volume.write(path, vec![1; sample as usize])?;
             // Kept by the file system for those who read.
             let _ = volume.open(path)?.handle().read_costs();
             volume.remove_file(path)?;
@@ -97,18 +97,13 @@ impl Side {
             .tempdir_in(pool_dir)
             .map_err(doing(format!("make a directory in {}", pool_dir.display())))?;
         let path = dir.path().join("pool");
-        let create = CreateOptions {
-            media: subject.media,
-            ..subject.variant.create(bytes)
-        };
+        let create = subject.variant.create(bytes).media(subject.media);
         make_pool(&path, &create)?.close()?;
         let timer = MappingTimer::new();
-        let options = PoolOptions {
-            populate: true,
-            mapping_timer: Some(Arc::clone(&timer)),
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(&path, &options)?;
+        let options = PoolOptions::new()
+            .populate(true)
+            .mapping_timer(Some(Arc::clone(&timer)));
+        let pool = options.open(&path)?;
         pool.fs().set_read_rule(subject.rule);
         let pooled = Pooled {
             volume: pool.volume(),
@@ -274,16 +269,13 @@ mod tests {
             panic!("a side without a pool");
         };
         let volume = &pooled.volume;
-        volume.write("/file", &[1; FILE_BYTES]).expect("written");
-        let reading = OpenOptions {
-            read: true,
-            ..OpenOptions::default()
-        };
+        volume.write("/file", [1; FILE_BYTES]).expect("written");
+        let reading = OpenOptions::new().read(true);
         let file = volume.open_with("/file", &reading).expect("opened");
         let mut out = vec![0; 64 << 10];
         for _ in 0..READINGS {
             for at in (0..FILE_BYTES).step_by(out.len()) {
-                let read = file.read_at(at as u64, &mut out).expect("read");
+                let read = file.read_at(&mut out, at as u64).expect("read");
                 assert_eq!(read, out.len());
             }
         }

@@ -106,10 +106,7 @@ impl Tree for PoolTree {
     }
 
     fn open(&self, node: &Node<Real>) -> Done<Box<dyn Reader>> {
-        let options = OpenOptions {
-            read: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new().read(true);
         let handle = self.fs.open_node(&self.cred, node, &options)?;
         Ok(Box::new(PoolFile(handle)))
     }
@@ -123,22 +120,13 @@ impl Tree for PoolTree {
     }
 
     fn create(&self, dir: &Node<Real>, name: &[u8]) -> Done<(Node<Real>, Box<dyn Writer>)> {
-        let options = OpenOptions {
-            read: true,
-            write: true,
-            mode: 0o600,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new().read(true).write(true).mode(0o600);
         let handle = self.fs.create(&self.cred, dir, name, &options)?;
         Ok((handle.node().clone(), Box::new(PoolFile(handle))))
     }
 
     fn rewrite(&self, node: &Node<Real>) -> Done<Box<dyn Writer>> {
-        let options = OpenOptions {
-            write: true,
-            truncate: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions::new().write(true).truncate(true);
         let handle = self.fs.open_node(&self.cred, node, &options)?;
         Ok(Box::new(PoolFile(handle)))
     }
@@ -164,29 +152,20 @@ impl Tree for PoolTree {
     }
 
     fn set_mode(&self, node: &Node<Real>, mode: u16) -> Done {
-        let set = SetAttr {
-            mode: Some(mode),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::new().mode(Some(mode));
         self.fs.set_attr(&self.cred, node, &set)?;
         Ok(())
     }
 
     fn set_all(&self, node: &Node<Real>, meta: &Meta) -> Done {
         if self.cred.privileged {
-            let owner = SetAttr {
-                uid: Some(meta.uid),
-                gid: Some(meta.gid),
-                ..SetAttr::default()
-            };
+            let owner = SetAttr::new().uid(Some(meta.uid)).gid(Some(meta.gid));
             self.fs.set_attr(&self.cred, node, &owner)?;
         }
-        let set = SetAttr {
-            mode: (meta.kind != FileKind::Symlink).then_some(meta.mode),
-            atime: Some(SetTime::At(meta.atime_ns)),
-            mtime: Some(SetTime::At(meta.mtime_ns)),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::new()
+            .mode((meta.kind != FileKind::Symlink).then_some(meta.mode))
+            .atime(Some(SetTime::At(meta.atime_ns)))
+            .mtime(Some(SetTime::At(meta.mtime_ns)));
         self.fs.set_attr(&self.cred, node, &set)?;
         Ok(())
     }

@@ -395,7 +395,7 @@ fn check_finds_damage() {
 #[test]
 fn a_pool_in_use_is_busy() {
     let bench = Bench::with_pool("4M");
-    let pool = vellum::Pool::open(bench.join("p.img"), &vellum::PoolOptions::default());
+    let pool = vellum::PoolOptions::default().open(bench.join("p.img"));
     let pool = pool.expect("opened");
     let me = std::process::id().to_string();
     for args in [

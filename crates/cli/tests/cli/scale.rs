@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 use crate::support::{Bench, Mounted, has_fuse};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use vellum::{Pool, PoolOptions};
+use vellum::Pool;
 
 fn asked(variable: &str, default: usize) -> usize {
     let text = std::env::var(variable).ok();
@@ -70,7 +70,7 @@ fn many_entries_are_found_and_removed() {
     let count = asked("VELLUM_ENTRIES", 10_000);
     let mounted = mounted(count);
     mounted.umount();
-    let pool = Pool::open(mounted.bench.join("p.img"), &PoolOptions::default()).expect("opened");
+    let pool = Pool::open(mounted.bench.join("p.img")).expect("opened");
     let volume = pool.volume();
     volume.create_dir("/many").expect("made");
     for number in 0..count {

@@ -24,8 +24,18 @@ pub enum First {
     Move,
 }
 
-/// Why an operation failed.
+/// Why an operation failed. [`Error::errno`] is what a POSIX call would return for it, and an
+/// [`std::io::Error`] made of it has that and its kind.
+///
+/// ```
+/// let pool = vellum::Pool::memory(16 << 20)?;
+/// let error = pool.volume().open("/nowhere").unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+/// assert_eq!(std::io::Error::from(error).raw_os_error(), Some(libc::ENOENT));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No entry of that name.
     #[error("no such file or directory")]
@@ -72,6 +82,9 @@ pub enum Error {
     /// Beyond the end in a seek for data or a hole.
     #[error("no data or hole at or after that offset")]
     NoData,
+    /// The content of a file is not text.
+    #[error("the file's content is not UTF-8")]
+    NotUtf8,
     /// The handle's inode is gone.
     #[error("the file no longer exists (stale handle)")]
     Stale,
@@ -216,7 +229,24 @@ impl Error {
         Self::Damaged { what, place }
     }
 
-    /// The errno a POSIX call gives for this.
+    /// The kind that an [`std::io::Error`] made of this has.
+    pub fn kind(&self) -> std::io::ErrorKind {
+        match self {
+            Self::NotUtf8 => std::io::ErrorKind::InvalidData,
+            Self::Io(error) if error.raw_os_error().is_none() => error.kind(),
+            _ => std::io::Error::from_raw_os_error(self.errno()).kind(),
+        }
+    }
+
+    /// Where in the pool the damage is, or what cannot be read.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Self::Damaged { place, .. } | Self::Unreadable(place) => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// The errno a POSIX call returns for this.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => libc::ENOENT,
@@ -233,6 +263,7 @@ impl Error {
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoData => libc::ENXIO,
+            Self::NotUtf8 => libc::EILSEQ,
             Self::Stale => libc::ESTALE,
             Self::BadHandle => libc::EBADF,
             Self::ReadOnly | Self::WritingOff => libc::EROFS,
@@ -270,7 +301,8 @@ impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let errno = error.errno();
         match error {
-            Error::Io(error) if error.raw_os_error() == Some(errno) => return error,
+            Error::Io(error) if error.raw_os_error().is_none_or(|os| os == errno) => return error,
+            Error::NotUtf8 => return Self::new(std::io::ErrorKind::InvalidData, error),
             Error::Damaged { .. }
             | Error::Unreadable(_)
             | Error::WritingOff
@@ -295,14 +327,12 @@ mod tests {
 
     #[test]
     fn an_error_of_the_standard_library_keeps_the_errno() {
-        let no_errno = || std::io::Error::other("what");
         for (error, errno) in [
             (Error::NotFound, libc::ENOENT),
             (Error::NoSpace("data blocks"), libc::ENOSPC),
             (Error::Forked, libc::EBUSY),
             (Error::Closed, libc::EBADF),
             (Error::damaged("a name", Place::Slot(1)), libc::EUCLEAN),
-            (Error::Io(no_errno()), libc::EIO),
             (
                 Error::Io(std::io::Error::from_raw_os_error(libc::EDQUOT)),
                 libc::EDQUOT,
@@ -312,5 +342,22 @@ mod tests {
             let told = std::io::Error::from(error);
             assert_eq!(told.raw_os_error(), Some(errno), "{text}");
         }
+    }
+
+    #[test]
+    fn an_error_without_an_errno_keeps_its_kind() {
+        let short = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        for error in [Error::Io(short()), Error::NotUtf8] {
+            let kind = error.kind();
+            assert_eq!(std::io::Error::from(error).kind(), kind);
+            assert_ne!(kind, std::io::ErrorKind::Other);
+        }
+    }
+
+    #[test]
+    fn damage_names_its_place() {
+        let error = Error::damaged("a name", Place::Slot(7));
+        assert_eq!(error.place(), Some(Place::Slot(7)));
+        assert_eq!(Error::NotFound.place(), None);
     }
 }

@@ -5,6 +5,7 @@ use vellum_media::{Memories, Persistent, Site};
 
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
+use crate::core::setters::setters;
 use crate::core::slots::{Op, Tally, pause};
 use crate::core::times::Times;
 use crate::durability::commit::Durability;
@@ -62,6 +63,7 @@ pub enum SetTime {
 
 /// Attributes to change; `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SetAttr {
     /// Permission bits.
     pub mode: Option<u16>,
@@ -75,6 +77,22 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Time of last modification.
     pub mtime: Option<SetTime>,
+}
+
+setters!(SetAttr:
+    mode: Option<u16>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    size: Option<u64>,
+    atime: Option<SetTime>,
+    mtime: Option<SetTime>,
+);
+
+impl SetAttr {
+    /// Everything stays.
+    pub fn new() -> Self {
+        Self::default()
+    }
 }
 
 /// What `statfs` tells.

@@ -19,7 +19,7 @@ use crate::core::cachelet::{Cachelet, flag};
 use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::fs::{Fs, Node};
-use crate::namespace::{COOKIE_MAX, DirEntry, FIRST_COOKIE, ListHint, ListRange};
+use crate::namespace::{COOKIE_MAX, FIRST_COOKIE, ListEntry, ListHint, ListRange};
 
 /// Where a listing stands; keep it between calls of [`Fs::list`]. Only a hint: the position of the
 /// entry rules.
@@ -93,7 +93,7 @@ impl Cursor {
 impl<M: Memories> Fs<M> {
     /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`,
     /// until `each` returns false; that entry is not consumed. The position of an entry is its
-    /// [`DirEntry::cookie`]; positions ascend. The name is borrowed.
+    /// [`ListEntry::cookie`]; positions ascend. The name is borrowed.
     ///
     /// # Errors
     /// Not a directory, damaged media. Permission to read is checked at opening.
@@ -102,7 +102,7 @@ impl<M: Memories> Fs<M> {
         dir: &Node<M>,
         after: u64,
         position: &mut ListPosition,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<()> {
         // What was given once is not given again.
         self.with_op_once(|op| {
@@ -121,7 +121,7 @@ impl<M: Memories> Fs<M> {
         dir: Cachelet,
         after: u64,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<()> {
         let cursor = match Cursor::decode(after) {
             Some(cursor) => cursor,

@@ -9,13 +9,14 @@ use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
+use crate::core::setters::setters;
 use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
 use crate::fs::file::{Allocate, Cold, Files, Roads, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
-use crate::fs::{Access, Attr, Cred, Fs, Node, View};
+use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
 use crate::reading::{Costs, PageTable, Road, Rule, pages_of};
 
 bitflags! {
@@ -30,7 +31,14 @@ bitflags! {
 }
 
 /// How to open a file. By default for nothing; one that is made gets the mode 0666.
+///
+/// ```
+/// use vellum::OpenOptions;
+///
+/// let append = OpenOptions::new().append(true).create(true);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OpenOptions {
     /// For reading.
     pub read: bool,
@@ -57,6 +65,26 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+setters!(const OpenOptions:
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    create_new: bool,
+    no_follow: bool,
+    directory: bool,
+    no_atime: bool,
+    mode: u16,
+);
+
+impl OpenOptions {
+    /// For nothing yet.
+    pub const fn new() -> Self {
         Self {
             read: false,
             write: false,
@@ -70,9 +98,7 @@ impl Default for OpenOptions {
             mode: 0o666,
         }
     }
-}
 
-impl OpenOptions {
     fn wants(&self) -> Access {
         let read = if self.read {
             Access::READ
@@ -499,6 +525,14 @@ impl<M: Memories> Handle<M> {
     /// What the medium said.
     pub fn sync(&self) -> Result<()> {
         self.fs().sync_files()
+    }
+
+    /// Changes attributes, as the user who opened the file; returns them all.
+    ///
+    /// # Errors
+    /// As for [`Fs::set_attr`].
+    pub fn set_attr(&self, set: &SetAttr) -> Result<Attr> {
+        self.node.fs().set_attr(&self.cred, &self.node, set)
     }
 
     /// The file's attributes.

@@ -287,7 +287,7 @@ impl<M: Memories> Mapping<M> for Timed<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateOptions, MappingKind, Pool, PoolOptions};
+    use crate::{CreateOptions, MappingKind, PoolOptions};
     use vellum_media::MediaChoice;
 
     /// Draws until `count` calls were timed; gives how many calls that took.
@@ -337,23 +337,23 @@ mod tests {
                 media: MediaChoice::File,
                 ..CreateOptions::new(16 << 20)
             };
-            let made = Pool::create(&path, &options).expect("made");
+            let made = options.create(&path).expect("made");
             made.close().expect("closed");
             let timer = MappingTimer::new();
             let options = PoolOptions {
                 mapping_timer: Some(Arc::clone(&timer)),
                 ..PoolOptions::default()
             };
-            let pool = Pool::open(&path, &options).expect("opened");
+            let pool = options.open(&path).expect("opened");
             let volume = pool.volume();
             let file = volume.create("/file").expect("created");
             for block in 0..400_u64 {
-                file.write_at(block * 4096, &[1; 4096]).expect("written");
+                file.write_at(&[1; 4096], block * 4096).expect("written");
             }
             let written = timer.read();
             assert!(written.changes > 0, "{mapping:?}: {written:?}");
             for block in 0..400_u64 {
-                file.read_at(block * 4096, &mut [0; 4096]).expect("read");
+                file.read_at(&mut [0; 4096], block * 4096).expect("read");
             }
             assert!(timer.read().lookups > 0, "{mapping:?}");
             drop(file);

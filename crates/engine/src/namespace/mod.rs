@@ -114,7 +114,7 @@ pub(crate) type Ask<'a, M> =
 
 /// An entry as a listing gives it; the name is borrowed from a buffer of the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirEntry<'a> {
+pub struct ListEntry<'a> {
     /// Inode number.
     pub ino: u64,
     /// Position: a listing from here starts with the next entry.
@@ -251,7 +251,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<Option<u64>>;
 
     /// The name of `child` in `dir` (for `getcwd`).

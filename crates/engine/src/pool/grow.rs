@@ -84,7 +84,7 @@ impl Plan {
     fn set_aside(&self, zone: &AddedZone, options: &PoolOptions) -> Result<()> {
         let geometry = self.superblock.geometry();
         let chunks = table_chunks(geometry.mapping, zone.blocks, geometry.chunk_bytes);
-        let pool = Pool::open(&self.pool, options)?;
+        let pool = options.open(&self.pool)?;
         let has_room = set_table_aside(&pool.fs(), self.number, chunks);
         pool.close()?;
         match has_room? {

@@ -4,230 +4,36 @@ pub(crate) mod datasets;
 pub(crate) mod external;
 pub(crate) mod grow;
 pub(crate) mod lifecycle;
+pub(crate) mod options;
 pub(crate) mod volume;
+mod workers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use vellum_layout::{Geometry, MEDIUM_DATA_AT, MappingKind, NamespaceKind, Superblock};
+use vellum_layout::{Geometry, MEDIUM_DATA_AT, NamespaceKind, Superblock};
 use vellum_media::{
-    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode,
-    Real, kind_at,
+    DataFile, DataPart, MappedArena, MappedPool, MediaChoice, MediaError, MediaKind, OpenMode, Real,
 };
 
-use crate::core::access_times::AccessTimes;
+use crate::core::Clock;
 use crate::devices::medium;
 use crate::devices::replica::{AttachOptions, Carried, attach_medium};
-use crate::durability::commit::Durability;
-use crate::error::MediumError;
-use crate::error::{Error, Result};
+use crate::error::{Error, MediumError, Result};
 use crate::fs::Fs;
-use crate::logs::redo::{FoundImage, ImagePlace};
-use crate::mapping::timed::MappingTimer;
-use crate::pool::external::open_bytes;
-use crate::pool::lifecycle::{
-    COMMIT_INTERVAL, FormatOptions, MountOptions, Opened, attach, format, give_up_image,
-    settle_image,
-};
-use crate::pool::volume::Volume;
-
-/// The file system of production: on mapped memory.
-pub type RealFs = Fs<Real>;
-
-/// Shortest and longest rest of the background thread.
-const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
-
-/// How often areas evolve, unless it is said otherwise.
-const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// So many times as long as a directory took to be moved evolving rests before it moves another
-/// one.
-const REST_AFTER_MOVE: u32 = 8;
+use crate::logs::redo::FoundImage;
+use external::open_bytes;
+use lifecycle::{FormatOptions, MountOptions, Opened, attach, format, give_up_image, settle_image};
+pub use options::{CreateOptions, DataOptions, PoolOptions, media_of_new_pool};
+use volume::Volume;
+use workers::{Worker, commit, evolve, keep};
 
 /// The least time between two commits that nobody asks for.
 const COMMIT_REST: Duration = Duration::from_millis(1);
 
-/// What a new pool is to be like.
-#[derive(Clone, Debug)]
-pub struct CreateOptions {
-    /// Bytes of the pool.
-    pub size_bytes: u64,
-    /// Label, at most 64 bytes.
-    pub label: String,
-    /// Bytes of metadata; by default a sixteenth of the pool.
-    pub metadata_bytes: Option<u64>,
-    /// Operations that can be under way at once.
-    pub thread_slots: Option<u32>,
-    /// How names are kept.
-    pub namespace: NamespaceKind,
-    /// File mapping.
-    pub mapping: MappingKind,
-    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
-    /// has it.
-    pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
-    /// so on.
-    pub span_lines: Option<u16>,
-    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
-    pub fragmentation: u16,
-    /// What the pool lies on. By default what keeps order through a power cut there
-    /// ([`media_of_new_pool`]): a log in a file or device that is neither persistent memory nor
-    /// tmpfs. One without a log is made there by [`MediaChoice::File`].
-    pub media: MediaChoice,
-    /// The data are to lie on another file or device. The pool, which has to be a logged one or to
-    /// lie in persistent memory, is then as large as it has to be, if its size is 0.
-    pub data: Option<DataOptions>,
-    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be
-    /// made a pool of elsewhere ([`Pool::close_and_carry`]).
-    pub carries: bool,
-    /// Use a file or device that exists, whatever it holds.
-    pub overwrite: bool,
-    /// Owner of the root directory.
-    pub owner: (u32, u32),
-    /// Identity of the pool; by default one is drawn. No two pools may have the same.
-    pub uuid: Option<[u8; 16]>,
-    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names
-    /// that meet. Whoever counts what a pool does names one: how many probes a lookup takes differs
-    /// from seed to seed.
-    pub hash_seed: Option<u64>,
-}
-
-/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if
-/// nothing else is asked for: the best that survives a power cut there. An ordinary file does so
-/// with a log only; and data on a medium of their own need an order between the two, which a log
-/// keeps, or persistent memory, which needs none. What is asked for stays as it is.
-pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_data_apart: bool) -> MediaChoice {
-    let kind = || kind_at(pool);
-    match (asked, has_data_apart) {
-        (MediaChoice::Auto, false) if kind() == MediaKind::File => MediaChoice::Logged,
-        (MediaChoice::Auto, true) if kind() == MediaKind::Dax => MediaChoice::Dax,
-        (MediaChoice::Auto, true) => MediaChoice::Logged,
-        (asked, _) => asked,
-    }
-}
-
-/// A file or device for the data of a new pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataOptions {
-    /// Where it is.
-    pub path: PathBuf,
-    /// Its bytes; 0: all of a device.
-    pub size_bytes: u64,
-    /// Use one that exists, whatever it holds.
-    pub overwrite: bool,
-}
-
-impl CreateOptions {
-    /// The same, with what a new pool in the file or device `pool` lies on.
-    pub(crate) fn settled(&self, pool: &Path) -> Self {
-        Self {
-            media: media_of_new_pool(pool, self.media, self.data.is_some()),
-            ..self.clone()
-        }
-    }
-
-    /// Defaults for a pool of `size_bytes`, owned by the caller.
-    pub fn new(size_bytes: u64) -> Self {
-        let uid = rustix::process::geteuid().as_raw();
-        let gid = rustix::process::getegid().as_raw();
-        Self {
-            size_bytes,
-            label: String::new(),
-            metadata_bytes: None,
-            thread_slots: None,
-            namespace: NamespaceKind::default(),
-            mapping: MappingKind::default(),
-            run_blocks: None,
-            span_lines: None,
-            fragmentation: 0,
-            media: MediaChoice::Auto,
-            data: None,
-            carries: true,
-            overwrite: false,
-            owner: (uid, gid),
-            uuid: None,
-            hash_seed: None,
-        }
-    }
-}
-
-/// How to open a pool.
-#[derive(Clone, Debug)]
-pub struct PoolOptions {
-    /// Nothing is changed.
-    pub read_only: bool,
-    /// What the pool lies on.
-    pub media: MediaChoice,
-    /// Touch every page of pool and arena first, so that no operation pays for it.
-    pub populate: bool,
-    /// Threads that recovery may use.
-    pub recovery_threads: usize,
-    /// Names and files that the caches can hold at once.
-    pub cache_entries: u64,
-    /// Where the metadata of a logged pool are worked on.
-    pub image: ImagePlace,
-    /// Where the data of the pool are that has them on other media, in any order; by default where
-    /// they were last.
-    pub data: Vec<PathBuf>,
-    /// What a killed process left of a logged pool in memory is given up: the pool is as of its
-    /// last commit.
-    pub last_epoch: bool,
-    /// Collects the time that is spent in the mapping.
-    pub mapping_timer: Option<Arc<MappingTimer>>,
-    /// How often areas evolve, where names are kept in areas: every five seconds by default; none:
-    /// never.
-    pub evolve_every: Option<Duration>,
-    /// When reading moves access times: by default as *relatime* has it.
-    pub access_times: AccessTimes,
-    /// What is durable when an operation returns.
-    pub durability: Durability,
-    /// How often a pool is committed, where operations do not commit by themselves, when nobody
-    /// asks for it: every five seconds by default. So much a power cut may take, of what was not
-    /// synced.
-    pub commit_every: Duration,
-    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without,
-    /// which is faster where that is slow, a power cut may take anything that was written since the
-    /// pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the
-    /// process is killed. The pool is then as of an earlier commit, or is refused as damaged; files
-    /// may have other bytes than were written to them.
-    pub barriers: bool,
-    /// Data that calls read and write, those of pools with a log and those on a medium of their
-    /// own, pass the page cache of the kernel that the pool lies under: nothing of them is kept in
-    /// memory, and every read of them waits for the medium.
-    pub direct: bool,
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            media: MediaChoice::Auto,
-            populate: false,
-            recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
-            cache_entries: 1 << 24,
-            image: ImagePlace::default(),
-            data: Vec::new(),
-            last_epoch: false,
-            mapping_timer: None,
-            evolve_every: Some(EVOLVE_INTERVAL),
-            access_times: AccessTimes::default(),
-            durability: Durability::default(),
-            commit_every: COMMIT_INTERVAL,
-            barriers: true,
-            direct: false,
-        }
-    }
-}
-
-impl PoolOptions {
-    /// Whether every page of a pool is touched before it is known which pass the page cache.
-    pub(crate) fn populates_all(&self) -> bool {
-        self.populate && !self.direct
-    }
-}
+/// The file system of production: on mapped memory.
+pub type RealFs = Fs<Real>;
 
 /// An open pool.
 ///
@@ -250,12 +56,25 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool in a file or on a device, and opens it.
+    /// Makes a pool in a file, and opens it: one of 1 GiB, sparse, that keeps its order through a
+    /// power cut. [`CreateOptions`] makes others.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("notes.vellum");
+    /// let pool = vellum::Pool::create(&path)?;
+    /// pool.volume().write("/hello", "world")?;
+    /// pool.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
-    /// The path exists, the size is impossible, the medium failed.
-    pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
-        let path = path.as_ref();
+    /// The path exists, or the medium failed.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::create_as(path.as_ref(), &CreateOptions::default())
+    }
+
+    fn create_as(path: &Path, options: &CreateOptions) -> Result<Self> {
         // A refusal leaves no data medium behind.
         if !options.overwrite && path.symlink_metadata().is_ok() {
             let path = path.to_owned();
@@ -340,18 +159,18 @@ impl Pool {
 
     /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
     ///
+    /// ```
+    /// let pool = vellum::Pool::memory(16 << 20)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The size is impossible, no memory.
     pub fn memory(size_bytes: u64) -> Result<Self> {
-        Self::memory_with(&CreateOptions::new(size_bytes))
+        Self::memory_as(&CreateOptions::new(size_bytes))
     }
 
-    /// The same, as `options` say. Memory is taken as it is first touched, so that the data of a
-    /// pool may be larger than memory as long as it is not.
-    ///
-    /// # Errors
-    /// As for [`Self::memory`].
-    pub fn memory_with(options: &CreateOptions) -> Result<Self> {
+    fn memory_as(options: &CreateOptions) -> Result<Self> {
         let memory = MappedPool::anonymous(options.size_bytes)?;
         Self::format(&memory, &Self::format_options(options)?)?;
         Self::start_new(memory)
@@ -380,7 +199,7 @@ impl Pool {
             label: options.label.clone(),
             uuid: options.uuid.unwrap_or(uuid),
             hash_seed: options.hash_seed.unwrap_or_else(drawn),
-            now_ns: crate::core::Clock::System.now(),
+            now_ns: Clock::System.now(),
             owner: options.owner,
             is_logged: options.media == MediaChoice::Logged,
             apart: None,
@@ -396,13 +215,28 @@ impl Pool {
         format(memory, &options)
     }
 
-    /// Opens a pool, or the file system `NAME` of it by the path `POOL:NAME`
-    /// ([`PoolPath`](crate::PoolPath)); recovers it if it was not closed in order.
+    /// Opens the pool at `path`, or the file system `NAME` of it by the path `POOL:NAME`, for
+    /// reading and writing; recovers it if it was not closed in order. [`PoolOptions`] opens it in
+    /// other ways.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("notes.vellum");
+    /// # vellum::Pool::create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// for entry in pool.volume().read_dir("/")? {
+    ///     println!("{}", entry?.path().display());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Not a pool, a later format, in use, damaged; no file system of that name.
-    pub fn open(path: impl AsRef<Path>, options: &PoolOptions) -> Result<Self> {
-        let path = path.as_ref();
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_as(path.as_ref(), &PoolOptions::default())
+    }
+
+    fn open_as(path: &Path, options: &PoolOptions) -> Result<Self> {
         let mode = OpenMode {
             read_only: options.read_only,
             media: options.media,
@@ -490,7 +324,7 @@ impl Pool {
             read_only: options.read_only,
             cache_entries: options.cache_entries,
             recovery_threads: options.recovery_threads,
-            clock: crate::core::Clock::System,
+            clock: Clock::System,
             boot_id: boot_id(),
             image: options.image.clone(),
             attach: attach_id,
@@ -637,116 +471,6 @@ impl Drop for Pool {
             Ok(()) | Err(Error::Lent { .. }) => {}
             Err(error) => {
                 tracing::warn!(%error, "the pool could not be closed cleanly; the next opening recovers it");
-            }
-        }
-    }
-}
-
-/// A thread that works for a pool; ends when dropped.
-#[derive(Debug)]
-struct Worker {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Worker {
-    /// Lets go of the thread of another process, which this one was forked off: here there is none.
-    fn forget(mut self) {
-        std::mem::forget(self.thread.take());
-    }
-
-    fn start(name: &str, work: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        let thread = std::thread::Builder::new()
-            .name(name.into())
-            .spawn(move || work(&told))
-            .inspect_err(|error| tracing::warn!(%error, "no thread {name} for background work"))
-            .ok();
-        Self { stop, thread }
-    }
-}
-
-/// Does the background's work.
-fn keep(fs: &RealFs, stop: &AtomicBool) {
-    let mut rest = REST.start;
-    while !stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(rest);
-        rest = match fs.maintain() {
-            Ok(0) => (rest * 2).min(REST.end),
-            Ok(_) => REST.start,
-            Err(error) => {
-                tracing::error!(%error, "background work failed");
-                REST.end
-            }
-        };
-    }
-}
-
-/// Runs a round of evolving every `interval`.
-fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
-    let goes_on = || !stop.load(Ordering::Relaxed);
-    let mut ended = Instant::now();
-    while goes_on() {
-        let due = interval.saturating_sub(ended.elapsed());
-        if !due.is_zero() {
-            std::thread::park_timeout(due);
-            continue;
-        }
-        let mut rest = |spent: Duration| {
-            std::thread::park_timeout(spent * REST_AFTER_MOVE);
-            goes_on()
-        };
-        if !fs.is_damaged()
-            && let Err(error) = fs.evolve_resting(&mut rest)
-        {
-            tracing::error!(%error, "a round of evolving failed");
-        }
-        ended = Instant::now();
-    }
-}
-
-/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one,
-/// free: a piece at a time, with a rest behind each that is as long as the piece took, or until a
-/// commit is due. On other media operations commit by themselves.
-fn commit(fs: &RealFs, stop: &AtomicBool) {
-    let interval = fs.commit_every();
-    fs.wake_when_half_full(std::thread::current());
-    let mut committed = Instant::now();
-    let mut is_warned = false;
-    while !stop.load(Ordering::Relaxed) {
-        let due = interval.saturating_sub(committed.elapsed());
-        let result = if fs.is_damaged() {
-            Ok(interval)
-        } else if due.is_zero() {
-            committed = Instant::now();
-            if fs.has_lost_image() && !std::mem::replace(&mut is_warned, true) {
-                tracing::warn!(
-                    "somebody removed the image of the pool: if this process is killed, what was not synced is lost"
-                );
-            }
-            fs.sync().map(|()| Duration::ZERO)
-        } else if fs.is_log_half_full() {
-            let begin = Instant::now();
-            fs.checkpoint().map(|_| begin.elapsed().min(due))
-        } else {
-            Ok(due)
-        };
-        let rest = result.unwrap_or_else(|error| {
-            tracing::error!(%error, "the regular commit, or a checkpoint, failed");
-            COMMIT_INTERVAL
-        });
-        std::thread::park_timeout(rest);
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                tracing::error!("a background thread had failed");
             }
         }
     }

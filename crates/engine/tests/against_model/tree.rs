@@ -10,18 +10,17 @@ use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use super::fixture::{CLOCK_END, CLOCK_START};
 
-const READ: OpenOptions = OpenOptions {
-    read: true,
-    write: false,
-    append: false,
-    truncate: false,
-    create: false,
-    create_new: false,
-    no_follow: false,
-    directory: false,
-    no_atime: true,
-    mode: 0,
-};
+const READ: OpenOptions = OpenOptions::new()
+    .read(true)
+    .write(false)
+    .append(false)
+    .truncate(false)
+    .create(false)
+    .create_new(false)
+    .no_follow(false)
+    .directory(false)
+    .no_atime(true)
+    .mode(0);
 
 /// Names in a directory with inode number and kind, in the order of a listing.
 pub(crate) fn names<M: Memories>(

@@ -26,10 +26,7 @@ fn made(access_times: AccessTimes) -> Arc<Fs<Real>> {
 }
 
 fn read(fs: &Arc<Fs<Real>>, file: &Node<Real>) {
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true);
     let handle = fs.open_node(&Cred::root(), file, &options).unwrap();
     handle.read_at(0, &mut [0; 8]).unwrap();
 }
@@ -99,10 +96,7 @@ fn a_listing_behind_a_change_of_the_directory_moves_its_time() {
         list(&fs, &dir);
         assert_eq!(atime(), before, "nothing has changed");
     }
-    let old = SetAttr {
-        atime: Some(SetTime::At(0)),
-        ..SetAttr::default()
-    };
+    let old = SetAttr::new().atime(Some(SetTime::At(0)));
     fs.set_attr(&cred, &dir, &old).unwrap();
     list(&fs, &dir);
     assert!(atime() > 0, "behind a change of its times");

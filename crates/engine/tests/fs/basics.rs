@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use vellum::media::MediaChoice;
 use vellum::{
     Allocate, CreateOptions, Cred, Error, Fs, ListPosition, MappingKind, Node, OpenOptions, Pool,
-    PoolOptions, media::Real,
+    media::Real,
 };
 
 fn pool() -> Pool {
@@ -14,10 +14,7 @@ fn pool() -> Pool {
 
 /// A pool in an ordinary file, without a log.
 fn in_a_file() -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::File,
-        ..CreateOptions::new(8 << 20)
-    }
+    CreateOptions::new(8 << 20).media(MediaChoice::File)
 }
 
 #[test]
@@ -48,10 +45,10 @@ fn names_come_and_go() {
     volume.write("/f", b"1").unwrap();
     assert!(matches!(volume.create_dir("/f"), Err(Error::Exists)));
     volume.hard_link("/f", "/g").unwrap();
-    assert_eq!(volume.metadata("/g").unwrap().nlink, 2);
+    assert_eq!(volume.metadata("/g").unwrap().nlink(), 2);
     volume.remove_file("/f").unwrap();
     assert!(matches!(volume.metadata("/f"), Err(Error::NotFound)));
-    assert_eq!(volume.metadata("/g").unwrap().nlink, 1);
+    assert_eq!(volume.metadata("/g").unwrap().nlink(), 1);
     volume.symlink("g", "/s").unwrap();
     assert_eq!(volume.read("/s").unwrap(), b"1");
     volume.create_dir("/d").unwrap();
@@ -120,7 +117,7 @@ fn symlinks_hold_the_longest_path_there_is() {
     let path = dir.path().join("pool");
     let target = |len: usize| format!("{}f", "/".repeat(len - 1));
     let lengths = [2, 127, 128, 129, 4079, 4080, 4095];
-    let pool = Pool::create(&path, &in_a_file()).unwrap();
+    let pool = in_a_file().create(&path).unwrap();
     let volume = pool.volume();
     volume.write("/f", b"here").unwrap();
     for len in lengths {
@@ -133,7 +130,7 @@ fn symlinks_hold_the_longest_path_there_is() {
     assert!(matches!(with_zero, Err(Error::Invalid(_))));
     drop(volume);
     pool.close().unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     let volume = pool.volume();
     for len in lengths {
         let link = format!("/s{len}");
@@ -148,7 +145,7 @@ fn symlinks_hold_the_longest_path_there_is() {
 fn a_pool_in_a_file_is_found_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &in_a_file()).unwrap();
+    let pool = in_a_file().create(&path).unwrap();
     let volume = pool.volume();
     for d in 0..20 {
         volume.create_dir(format!("/d{d}")).unwrap();
@@ -159,14 +156,11 @@ fn a_pool_in_a_file_is_found_again() {
                 .unwrap();
         }
     }
-    assert!(matches!(
-        Pool::open(&path, &PoolOptions::default()),
-        Err(Error::Media(_))
-    ));
+    assert!(matches!(Pool::open(&path), Err(Error::Media(_))));
     drop(volume);
     pool.close().unwrap();
     for round in 0..3 {
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         assert!(pool.opened().was_clean, "round {round}");
         let volume = pool.volume();
         for d in 0..20 {
@@ -177,7 +171,7 @@ fn a_pool_in_a_file_is_found_again() {
         }
         let count = volume.read_dir("/d3").unwrap().count();
         assert_eq!(count, 40);
-        assert_eq!(volume.metadata("/").unwrap().nlink, 22);
+        assert_eq!(volume.metadata("/").unwrap().nlink(), 22);
     }
 }
 
@@ -185,14 +179,14 @@ fn a_pool_in_a_file_is_found_again() {
 fn an_unlinked_file_lives_until_its_last_handle() {
     let pool = pool();
     let volume = pool.volume();
-    volume.write("/f", &[3; 9000]).unwrap();
+    volume.write("/f", [3; 9000]).unwrap();
     let file = volume.open("/f").unwrap();
     volume.remove_file("/f").unwrap();
     pool.fs().maintain().unwrap();
     let mut content = vec![0; 9000];
-    assert_eq!(file.read_at(0, &mut content).unwrap(), 9000);
+    assert_eq!(file.read_at(&mut content, 0).unwrap(), 9000);
     assert_eq!(content, [3; 9000]);
-    assert_eq!(file.attr().unwrap().nlink, 0);
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
     let free = pool.fs().stat_fs().blocks_free;
     drop(file);
     volume.write("/again", b"x").unwrap();
@@ -206,7 +200,7 @@ fn a_million_creates_and_removes_leave_nothing_behind() {
     let volume = pool.volume();
     for round in 0..50 {
         for f in 0..400 {
-            volume.write(format!("/file-{f}"), &[round; 5000]).unwrap();
+            volume.write(format!("/file-{f}"), [round; 5000]).unwrap();
         }
         for f in 0..400 {
             volume.remove_file(format!("/file-{f}")).unwrap();
@@ -219,11 +213,10 @@ fn a_million_creates_and_removes_leave_nothing_behind() {
 /// The ends of the range had been zeroed when the nodes ran out that a hole in an extent takes.
 #[test]
 fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
-    let pool = Pool::memory_with(&CreateOptions {
-        mapping: MappingKind::Extent,
-        metadata_bytes: Some(1 << 20),
-        ..CreateOptions::new(8 << 20)
-    });
+    let pool = CreateOptions::new(8 << 20)
+        .mapping(MappingKind::Extent)
+        .metadata_bytes(Some(1 << 20))
+        .create_in_memory();
     let pool = pool.unwrap();
     let volume = pool.volume();
     let bytes: Vec<u8> = (0..40_000).map(|i| (i % 251) as u8 + 1).collect();
@@ -241,10 +234,7 @@ fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
     };
     let full = files.clone().find_map(|i| further(i).err());
     assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
-    let options = OpenOptions {
-        write: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true);
     let file = volume.open_with("/file", &options).unwrap();
     let refused = file.handle().allocate(Allocate::PunchHole, 5000, 20_000);
     assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");

@@ -56,13 +56,11 @@ fn content(file: u64) -> Vec<u8> {
 }
 
 fn write(fs: &Arc<Fs<Simulated>>, file: u64) {
-    let options = OpenOptions {
-        write: true,
-        create: true,
-        truncate: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644);
     let path = name(file);
     let handle = fs
         .open(&Cred::root(), &fs.root(), path.as_bytes(), &options)
@@ -78,10 +76,7 @@ fn remove(fs: &Arc<Fs<Simulated>>, file: u64) {
 }
 
 fn assert_files(fs: &Arc<Fs<Simulated>>, there: impl Fn(u64) -> bool) {
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true);
     for file in 1..=FILES {
         let path = name(file);
         let handle = fs.open(&Cred::root(), &fs.root(), path.as_bytes(), &options);
@@ -234,7 +229,7 @@ fn a_crash_after_an_opening_finds_the_saved_aids_void() {
 fn listed(fs: &Arc<Fs<Simulated>>, after: u64) -> Vec<(u64, Vec<u8>)> {
     let dir = fs.lookup(&Cred::root(), &fs.root(), b"d0").unwrap();
     let mut found = Vec::new();
-    let mut each = |entry: vellum::DirEntry<'_>| {
+    let mut each = |entry: vellum::ListEntry<'_>| {
         found.push((entry.cookie, entry.name.to_vec()));
         true
     };
@@ -308,17 +303,10 @@ fn an_orphan_with_a_name_is_damage_for_recovery_and_checker_alike() {
 fn nothing_changes_after_a_close() {
     let (fs, cred) = (sample(), Cred::root());
     let root = fs.root();
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true).write(true);
     let file = fs.open(&cred, &root, b"d0/f3", &options).unwrap();
     let image = close(&fs);
-    let mode = vellum::SetAttr {
-        mode: Some(0o600),
-        ..vellum::SetAttr::default()
-    };
+    let mode = vellum::SetAttr::new().mode(Some(0o600));
     let refused = [
         file.write_at(0, b"late").map(drop),
         file.append(b"late").map(drop),
@@ -363,7 +351,7 @@ fn a_close_beside_creations_has_those_that_returned_and_no_others() {
     });
     let opened = open(image).fs;
     let mut found = 0;
-    let mut count = |entry: vellum::DirEntry<'_>| {
+    let mut count = |entry: vellum::ListEntry<'_>| {
         found += u64::from(entry.name.contains(&b'-'));
         true
     };
@@ -385,11 +373,7 @@ impl Drop for Stop<'_> {
 #[test]
 fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
     let fs = sample();
-    let options = OpenOptions {
-        read: true,
-        no_atime: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true).no_atime(true);
     let file = fs.open(&Cred::root(), &fs.root(), b"d0/f57", &options);
     let (file, done) = (file.unwrap(), std::sync::atomic::AtomicBool::new(false));
     let order = std::sync::atomic::Ordering::SeqCst;

@@ -40,12 +40,7 @@ fn sample(clean: bool) -> Vec<u8> {
     format(&pool, &options).unwrap();
     let fs = mount(pool.image()).unwrap();
     let root = Cred::root();
-    let write = OpenOptions {
-        read: true,
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let write = OpenOptions::new().read(true).write(true).mode(0o644);
     for d in 0..3 {
         let dir = fs
             .mkdir(&root, &fs.root(), format!("d{d}").as_bytes(), 0o755)
@@ -93,10 +88,7 @@ fn use_all(fs: &Arc<Fs<Simulated>>) {
             };
             let _ = fs.attr(&node);
             let _ = fs.read_link(&node);
-            let read = OpenOptions {
-                read: true,
-                ..OpenOptions::default()
-            };
+            let read = OpenOptions::new().read(true);
             if let Ok(file) = fs.open_node(&root, &node, &read) {
                 let _ = file.read_at(100, &mut [0; 9000]);
                 let _ = file.seek_data(0);
@@ -105,11 +97,7 @@ fn use_all(fs: &Arc<Fs<Simulated>>) {
                 dirs.push(node);
             }
         }
-        let write = OpenOptions {
-            write: true,
-            mode: 0o600,
-            ..OpenOptions::default()
-        };
+        let write = OpenOptions::new().write(true).mode(0o600);
         if let Ok(file) = fs.create(&root, &dir, b"new", &write) {
             let _ = file.append(&[9; 5000]);
             let _ = file.truncate(100);
@@ -295,13 +283,11 @@ fn a_removed_symlink_gives_back_nothing_that_is_not_its_own() {
 }
 
 fn open_file(fs: &Arc<Fs<Simulated>>) -> Handle<Simulated> {
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .mode(0o644);
     let opened = fs.open(&Cred::root(), &fs.root(), b"file", &options);
     opened.unwrap()
 }

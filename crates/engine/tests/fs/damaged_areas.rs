@@ -107,7 +107,7 @@ fn is_damage<T>(result: vellum::Result<T>) -> bool {
 }
 
 fn list(fs: &Pool, path: &str) -> vellum::Result<()> {
-    let mut each = |_: vellum::DirEntry<'_>| true;
+    let mut each = |_: vellum::ListEntry<'_>| true;
     fs.list(&node(fs, path)?, 0, &mut ListPosition::default(), &mut each)
 }
 

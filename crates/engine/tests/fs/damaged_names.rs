@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vellum::media::{HeapMemory, SimPool, Simulated};
 use vellum::{
-    Clock, Cred, DirEntry, Error, FileKind, FormatOptions, Fs, ListPosition, MountOptions, Node,
+    Clock, Cred, Error, FileKind, FormatOptions, Fs, ListEntry, ListPosition, MountOptions, Node,
     OpenOptions, RenameFlags, attach, format,
 };
 use vellum_layout::Superblock;
@@ -120,7 +120,7 @@ fn a_listing_behind_a_lookup_gives_no_unreadable_name() {
     assert!(node(&fs, "hurt/readable").is_ok());
     for _ in 0..2 {
         let mut names = Vec::new();
-        let mut each = |entry: DirEntry<'_>| {
+        let mut each = |entry: ListEntry<'_>| {
             names.push(entry.name.to_vec());
             true
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vellum::media::MediaChoice;
 use vellum::{
-    Allocate, CreateOptions, Cred, DataOptions, Durability, FileKind, OpenOptions, Pool,
-    PoolOptions, RealFs, RenameFlags, SetAttr, Volume,
+    Allocate, CreateOptions, Cred, DataOptions, Durability, FileKind, OpenOptions, PoolOptions,
+    RealFs, RenameFlags, SetAttr, Volume,
 };
 
 /// An operation: what it is called, from which option on it is durable, and what it does.
@@ -50,7 +50,7 @@ const OPERATIONS: [Operation; 17] = [
     }),
     ("write", Durability::Sync, |volume, _| {
         let file = volume.open_with("/f", &writing()).unwrap();
-        assert_eq!(file.write_at(3, &[1; 5000]).unwrap(), 5000);
+        assert_eq!(file.write_at(&[1; 5000], 3).unwrap(), 5000);
     }),
     ("append", Durability::Sync, |volume, _| {
         let file = volume.open_with("/f", &writing()).unwrap();
@@ -68,42 +68,26 @@ const OPERATIONS: [Operation; 17] = [
         volume.create("/f").unwrap();
     }),
     ("chmod", Durability::Sync, |volume, _| {
-        let set = SetAttr {
-            mode: Some(0o600),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::new().mode(Some(0o600));
         volume.set_attr("/f", &set).unwrap();
     }),
     ("set size", Durability::Sync, |volume, _| {
-        let set = SetAttr {
-            size: Some(9000),
-            ..SetAttr::default()
-        };
+        let set = SetAttr::new().size(Some(9000));
         volume.set_attr("/f", &set).unwrap();
     }),
 ];
 
 fn writing() -> OpenOptions {
-    OpenOptions {
-        read: true,
-        write: true,
-        ..OpenOptions::default()
-    }
+    OpenOptions::new().read(true).write(true)
 }
 
 /// A pool whose metadata lie in memory and whose data beside it, or one with a log.
 fn made(dir: &Path, media: MediaChoice) -> std::path::PathBuf {
     let path = dir.join("pool");
-    let options = CreateOptions {
-        media,
-        data: Some(DataOptions {
-            path: dir.join("data"),
-            size_bytes: 16 << 20,
-            overwrite: false,
-        }),
-        ..CreateOptions::new(0)
-    };
-    let pool = Pool::create(&path, &options).unwrap();
+    let options = CreateOptions::new(0).media(media).data(Some(
+        DataOptions::new(dir.join("data")).size_bytes(16 << 20),
+    ));
+    let pool = options.create(&path).unwrap();
     pool.volume().create_dir("/d").unwrap();
     pool.volume().write("/f", b"abc").unwrap();
     pool.close().unwrap();
@@ -120,12 +104,8 @@ fn every_operation_commits_before_it_returns_if_its_option_says_so() {
     for media in [MediaChoice::Memory, MediaChoice::Logged] {
         for durability in [Durability::Async, Durability::Dirsync, Durability::Sync] {
             let dir = tempfile::tempdir().unwrap();
-            let options = PoolOptions {
-                media,
-                durability,
-                ..PoolOptions::default()
-            };
-            let pool = Pool::open(made(dir.path(), media), &options).unwrap();
+            let options = PoolOptions::new().media(media).durability(durability);
+            let pool = options.open(made(dir.path(), media)).unwrap();
             let (volume, fs) = (pool.volume(), pool.fs());
             for (name, from, operation) in OPERATIONS {
                 let before = commits(&fs);

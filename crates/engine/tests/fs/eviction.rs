@@ -30,11 +30,7 @@ fn small_cache(pool_bytes: u64, cache_entries: u64) -> Arc<Fs<Simulated>> {
 }
 
 fn file(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &str) {
-    let options = OpenOptions {
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).mode(0o644);
     fs.create(&Cred::root(), dir, name.as_bytes(), &options)
         .unwrap();
 }

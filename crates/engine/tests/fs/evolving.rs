@@ -8,7 +8,7 @@ use vellum::media::{MappedArena, MappedPool, MediaChoice, Memory, Persistent, Re
 use vellum::{
     Area, Clock, CreateOptions, Cred, Decided, Error, Evolution, FileKind, FormatOptions, Fs,
     Label, ListPosition, MergeReason, Merged, MergedArea, MountOptions, NamespaceKind, Node,
-    Outcome, Pool, PoolOptions, RenameFlags, attach, format,
+    Outcome, PoolOptions, RenameFlags, attach, format,
 };
 use vellum_check::{Options, check};
 
@@ -475,17 +475,12 @@ fn rounds_go_on_beside_operations() {
 fn a_pool_evolves_by_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let options = CreateOptions {
-        namespace: NamespaceKind::Adaptive,
-        media: MediaChoice::File,
-        ..CreateOptions::new(64 << 20)
-    };
-    Pool::create(&path, &options).unwrap().close().unwrap();
-    let options = PoolOptions {
-        evolve_every: Some(Duration::from_millis(1)),
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &options).unwrap();
+    let options = CreateOptions::new(64 << 20)
+        .namespace(NamespaceKind::Adaptive)
+        .media(MediaChoice::File);
+    options.create(&path).unwrap().close().unwrap();
+    let options = PoolOptions::new().evolve_every(Some(Duration::from_millis(1)));
+    let pool = options.open(&path).unwrap();
     let volume = pool.volume();
     volume.create_dir("/dir").unwrap();
     pool.fs()

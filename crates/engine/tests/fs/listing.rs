@@ -13,11 +13,8 @@ const NAMESPACES: [NamespaceKind; 3] = [
 const FILES: usize = 300;
 
 fn with_files(namespace: NamespaceKind) -> (Pool, Volume) {
-    let options = CreateOptions {
-        namespace,
-        ..CreateOptions::new(16 << 20)
-    };
-    let pool = Pool::memory_with(&options).unwrap();
+    let options = CreateOptions::new(16 << 20).namespace(namespace);
+    let pool = options.create_in_memory().unwrap();
     let volume = pool.volume();
     volume.create_dir("/d").unwrap();
     for number in 0..FILES {

@@ -102,10 +102,7 @@ fn create(fs: &LoggedFs, name: &str) -> Result<Node<SimulatedLogged>> {
 
 fn fill(fs: &LoggedFs, file: &Node<SimulatedLogged>, name: &str) -> Result<()> {
     let cred = Cred::root();
-    let options = vellum::OpenOptions {
-        write: true,
-        ..vellum::OpenOptions::default()
-    };
+    let options = vellum::OpenOptions::new().write(true);
     let handle = fs.open_node(&cred, file, &options)?;
     handle.write_at(0, &vec![7; bytes_of(name)]).map(drop)
 }
@@ -113,10 +110,7 @@ fn fill(fs: &LoggedFs, file: &Node<SimulatedLogged>, name: &str) -> Result<()> {
 /// Whether a file has all its bytes.
 fn is_whole(fs: &LoggedFs, name: &str) -> bool {
     let (root, cred) = (fs.root(), Cred::root());
-    let options = vellum::OpenOptions {
-        read: true,
-        ..vellum::OpenOptions::default()
-    };
+    let options = vellum::OpenOptions::new().read(true);
     let handle = fs.open(&cred, &root, name.as_bytes(), &options).unwrap();
     let mut bytes = vec![0; bytes_of(name) + 1];
     let read = handle.read_at(0, &mut bytes).unwrap();
@@ -264,10 +258,7 @@ fn an_older_ride_never_comes_back() {
                 let disk = Arc::new(SimPool::from_image(image.clone()));
                 let fs = mount(&disk).unwrap();
                 let file = create(&fs, "f0").unwrap();
-                let options = vellum::OpenOptions {
-                    write: true,
-                    ..vellum::OpenOptions::default()
-                };
+                let options = vellum::OpenOptions::new().write(true);
                 let handle = fs.open_node(&Cred::root(), &file, &options).unwrap();
                 for byte in [1, 7] {
                     handle.write_at(0, &[byte; 5000]).unwrap();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vellum::media::{MappedArena, MappedPool, MediaChoice, OpenMode, Real};
 use vellum::{
     Clock, CreateOptions, Cred, Error, Fs, ListPosition, MountOptions, OpenOptions, Pool,
-    PoolOptions, RenameFlags, SetAttr, attach,
+    RenameFlags, SetAttr, attach,
 };
 use vellum_layout::Superblock;
 
@@ -33,12 +33,10 @@ impl Sample {
 /// displaced.
 fn sample() -> Sample {
     let dir = tempfile::tempdir().unwrap();
-    let options = CreateOptions {
-        media: MediaChoice::File,
-        metadata_bytes: Some(256 << 10),
-        ..CreateOptions::new(POOL_BYTES)
-    };
-    let pool = Pool::create(dir.path().join("pool"), &options).unwrap();
+    let options = CreateOptions::new(POOL_BYTES)
+        .media(MediaChoice::File)
+        .metadata_bytes(Some(256 << 10));
+    let pool = options.create(dir.path().join("pool")).unwrap();
     let volume = pool.volume();
     let mut tree = Tree::new();
     for name in ["/a", "/a/deep", "/b", "/many"] {
@@ -59,7 +57,7 @@ fn sample() -> Sample {
     }
     write("/b/large".to_owned(), vec![0xb7; 60_000]);
     let sparse = volume.create("/b/sparse").unwrap();
-    sparse.write_at(40_000, &[3; 5000]).unwrap();
+    sparse.write_at(&[3; 5000], 40_000).unwrap();
     let mut content = vec![0; 45_000];
     content[40_000..].fill(3);
     tree.insert("/b/sparse".into(), Some(content));
@@ -102,10 +100,7 @@ fn is_damage(error: &Error) -> bool {
 }
 
 fn read(fs: &RealFs, path: &Path) -> vellum::Result<Vec<u8>> {
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true);
     let path = path.to_str().unwrap().as_bytes();
     let file = fs.open(&Cred::root(), &fs.root(), path, &options)?;
     let mut content = vec![0xff; 100_000];
@@ -241,7 +236,7 @@ fn any_page_may_vanish_before_it_is_used_or_after() {
         "{counts:?}"
     );
     // The file was not harmed, and nothing was written to it.
-    let pool = Pool::open(sample.path(), &PoolOptions::default()).unwrap();
+    let pool = Pool::open(sample.path()).unwrap();
     assert!(!pool.opened().was_clean);
     assert!(look(&pool.fs(), &sample.tree, "at the end").is_empty());
     pool.close().unwrap();
@@ -283,12 +278,7 @@ fn path_of(path: &str) -> PathBuf {
 }
 
 fn write_into(fs: &RealFs, path: &str, offset: u64, bytes: &[u8]) -> vellum::Result<()> {
-    let options = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).create(true).mode(0o644);
     let file = fs.open(&Cred::root(), &fs.root(), path.as_bytes(), &options)?;
     file.write_at(offset, bytes).map(drop)
 }
@@ -393,11 +383,7 @@ const CHANGES: [Change; 10] = [
         "truncate",
         |fs| {
             let node = parent(fs, "/b/large")?;
-            let set = SetAttr {
-                size: Some(5000),
-                mode: Some(0o600),
-                ..SetAttr::default()
-            };
+            let set = SetAttr::new().size(Some(5000)).mode(Some(0o600));
             fs.set_attr(&Cred::root(), &node, &set).map(drop)
         },
         |tree| {

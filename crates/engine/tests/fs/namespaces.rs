@@ -249,7 +249,7 @@ fn a_full_pool_lets_names_go() {
         for (number, dir) in dirs.into_iter().enumerate() {
             let mut names = 0;
             let mut position = ListPosition::default();
-            let mut count = |_: vellum::DirEntry<'_>| {
+            let mut count = |_: vellum::ListEntry<'_>| {
                 names += 1;
                 true
             };

@@ -65,12 +65,7 @@ fn rename(fs: &Arc<Fs<Real>>, from: &str, to: &str, flags: RenameFlags) {
 
 /// Opens a file by its whole path, making it if there is none (`O_CREAT`).
 fn made_by(fs: &Arc<Fs<Real>>, cred: &Cred, path: &str) -> Result<u64, Error> {
-    let options = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o666,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).create(true).mode(0o666);
     let opened = fs.open(cred, &fs.root(), path.as_bytes(), &options)?;
     Ok(opened.node().ino())
 }
@@ -208,10 +203,7 @@ fn a_directory_that_may_not_be_searched_hides_what_is_below() {
     everywhere(|fs, ino| {
         let path = "/a/b/c/f";
         let chmod = |dir: &str, mode| {
-            let set = SetAttr {
-                mode: Some(mode),
-                ..SetAttr::default()
-            };
+            let set = SetAttr::new().mode(Some(mode));
             fs.set_attr(&Cred::root(), &node(fs, dir), &set).unwrap();
         };
         for dir in ["/", "/a", "/a/b", "/a/b/c"] {
@@ -311,10 +303,7 @@ fn a_file_is_not_made_where_its_path_does_not_lead() {
             assert!(matches!(error, Error::IsDirectory), "{path}: {error:?}");
         }
         let chmod = |dir: &str, mode| {
-            let set = SetAttr {
-                mode: Some(mode),
-                ..SetAttr::default()
-            };
+            let set = SetAttr::new().mode(Some(mode));
             fs.set_attr(&Cred::root(), &node(fs, dir), &set).unwrap();
         };
         // Who may search may not write.

@@ -18,10 +18,7 @@ const POOL_BYTES: u64 = 32 << 20;
 const FILE_BYTES: usize = 5 * MIB;
 
 fn options(mapping: MappingKind) -> CreateOptions {
-    CreateOptions {
-        mapping,
-        ..CreateOptions::new(POOL_BYTES)
-    }
+    CreateOptions::new(POOL_BYTES).mapping(mapping)
 }
 
 /// A page table costs nothing and saves something: it is bought at the first request that counts.
@@ -57,13 +54,11 @@ fn simulated(mapping: MappingKind) -> Arc<Fs<Simulated>> {
 }
 
 fn open<M: Memories>(fs: &Arc<Fs<M>>) -> Handle<M> {
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .mode(0o644);
     let user = Cred::root();
     fs.open(&user, &fs.root(), b"/file", &options).unwrap()
 }
@@ -176,7 +171,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..25),
         mapping in prop::sample::select(&MappingKind::ALL),
     ) {
-        let pool = Pool::memory_with(&options(mapping)).unwrap();
+        let pool = options(mapping).create_in_memory().unwrap();
         both_roads_agree(&pool.fs(), steps);
     }
 
@@ -205,7 +200,7 @@ fn the_last_close_leaves_no_area_behind() {
 fn leaves_no_area_behind(mapping: MappingKind) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no-area-left.vellum");
-    let pool = Pool::create(&path, &options(mapping)).unwrap();
+    let pool = options(mapping).create(&path).unwrap();
     let fs = pool.fs();
     fs.set_read_costs(bought_at_once());
     let before = areas("no-area-left");
@@ -245,11 +240,10 @@ fn leaves_no_area_behind(mapping: MappingKind) {
 #[test]
 fn a_page_table_outlived_the_cachelet_of_its_file() {
     let dir = tempfile::tempdir().unwrap();
-    let options = CreateOptions {
-        thread_slots: Some(2),
-        ..options(MappingKind::HashFs)
-    };
-    let pool = Pool::create(dir.path().join("table-goes-first.vellum"), &options).unwrap();
+    let options = options(MappingKind::HashFs).thread_slots(Some(2));
+    let pool = options
+        .create(dir.path().join("table-goes-first.vellum"))
+        .unwrap();
     let is_there = || areas("table-goes-first") > 0;
     let fs = pool.fs();
     fs.set_read_costs(bought_at_once());
@@ -284,7 +278,7 @@ fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
 }
 
 fn meet_no_foreign_bytes(mapping: MappingKind) {
-    let pool = Pool::memory_with(&options(mapping)).unwrap();
+    let pool = options(mapping).create_in_memory().unwrap();
     let fs = pool.fs();
     fs.set_read_costs(bought_at_once());
     fs.set_read_rule(Rule::Mmu);
@@ -306,7 +300,7 @@ fn meet_no_foreign_bytes(mapping: MappingKind) {
         let writer = open(&fs);
         for round in (0..100_u64).step_by(5) {
             writer.truncate(round * 8192 % MIB as u64).unwrap();
-            volume.write("/other", &[200; 300_000]).unwrap();
+            volume.write("/other", [200; 300_000]).unwrap();
             writer.write_at(0, &vec![1; MIB]).unwrap();
             let hole = round * 4096 % MIB as u64;
             writer.allocate(Allocate::PunchHole, hole, 50_000).unwrap();
@@ -330,14 +324,14 @@ fn both_roads_are_measured_when_the_file_system_has_read_enough() {
     let pool = Pool::memory(POOL_BYTES).unwrap();
     let fs = pool.fs();
     let volume = pool.volume();
-    volume.write("/file", &vec![1; 4 * MIB]).unwrap();
+    volume.write("/file", vec![1; 4 * MIB]).unwrap();
     let mut out = vec![0; 100 * 4096];
     let mut openings = 0;
     while !fs.knows_read_costs() {
         assert!(openings * 100 < 2 * 8192, "never measured");
         let file = volume.open("/file").unwrap();
         for at in (0..out.len()).step_by(4096) {
-            file.read_at(at as u64, &mut out[..4096]).unwrap();
+            file.read_at(&mut out[..4096], at as u64).unwrap();
         }
         openings += 1;
     }
@@ -362,7 +356,7 @@ fn what_is_measured_without_a_file_is_shown_and_not_kept() {
     let measured_by = |path| volume.open(path).unwrap().handle().read_costs();
     assert_eq!(measured_by("/small"), None);
     assert!(!fs.knows_read_costs());
-    volume.write("/large", &vec![1; MIB]).unwrap();
+    volume.write("/large", vec![1; MIB]).unwrap();
     let costs = measured_by("/large");
     assert!(costs.is_some() && fs.knows_read_costs());
     assert_eq!(fs.read_costs(), costs);
@@ -376,7 +370,7 @@ fn how_a_file_was_used_is_remembered() {
 fn is_remembered(mapping: MappingKind) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &options(mapping)).unwrap();
+    let pool = options(mapping).create(&path).unwrap();
     let fs = pool.fs();
     // Whether or not it is known what reading costs.
     assert!(!fs.knows_read_costs());
@@ -384,7 +378,7 @@ fn is_remembered(mapping: MappingKind) {
     drop(fs);
     pool.close().unwrap();
 
-    let pool = Pool::open(&path, &Default::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     let fs = pool.fs();
     fs.set_read_costs(ten_pages());
     let before = areas(path.to_str().unwrap());

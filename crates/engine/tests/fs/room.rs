@@ -11,12 +11,10 @@ const NAMESPACES: [NamespaceKind; 3] = [
 const SIZES: [u64; 4] = [1, 8, 32, 64];
 
 fn made(mib: u64, namespace: NamespaceKind, mapping: MappingKind) -> Pool {
-    let options = CreateOptions {
-        namespace,
-        mapping,
-        ..CreateOptions::new(mib << 20)
-    };
-    Pool::memory_with(&options).unwrap()
+    let options = CreateOptions::new(mib << 20)
+        .namespace(namespace)
+        .mapping(mapping);
+    options.create_in_memory().unwrap()
 }
 
 fn files_free(volume: &Volume) -> u64 {

@@ -51,21 +51,13 @@ fn mount(disk: &Arc<SimPool>) -> Result<(SplitFs, Opened)> {
 }
 
 fn write(fs: &SplitFs, name: &str) -> Result<usize> {
-    let options = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).create(true).mode(0o644);
     let file = fs.open(&Cred::root(), &fs.root(), name.as_bytes(), &options)?;
     file.write_at(0, &[7; 5000])
 }
 
 fn read(fs: &SplitFs, name: &str) -> Result<Vec<u8>> {
-    let options = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true);
     let file = fs.open(&Cred::root(), &fs.root(), name.as_bytes(), &options)?;
     let mut bytes = vec![0; 9000];
     let len = file.read_at(0, &mut bytes)?;

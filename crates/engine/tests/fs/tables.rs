@@ -38,12 +38,7 @@ fn opened(pool: SimPool) -> Arc<Fs<Simulated>> {
 }
 
 fn make(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &str) -> vellum::Result<()> {
-    let options = OpenOptions {
-        write: true,
-        create_new: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).create_new(true).mode(0o644);
     let made = fs.create(&Cred::root(), dir, name.as_bytes(), &options);
     made.map(drop)
 }

@@ -12,27 +12,21 @@ use vellum_layout::{GeometryError, MediumHead, features};
 const DATA_BYTES: u64 = 16 << 20;
 
 fn options(data: PathBuf) -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::Logged,
-        mapping: MappingKind::Extent,
-        data: Some(DataOptions {
-            path: data,
-            size_bytes: DATA_BYTES,
-            overwrite: false,
-        }),
-        ..CreateOptions::new(0)
-    }
+    CreateOptions::new(0)
+        .media(MediaChoice::Logged)
+        .mapping(MappingKind::Extent)
+        .data(Some(DataOptions::new(data).size_bytes(DATA_BYTES)))
 }
 
 /// A pool in a directory, and its data beside it.
 fn made(dir: &Path) -> (PathBuf, PathBuf, Pool) {
     let (path, data) = (dir.join("pool"), dir.join("data"));
-    let pool = Pool::create(&path, &options(data.clone())).unwrap();
+    let pool = options(data.clone()).create(&path).unwrap();
     (path, data, pool)
 }
 
 fn open(path: &Path) -> Result<Pool, Error> {
-    Pool::open(path, &PoolOptions::default())
+    Pool::open(path)
 }
 
 /// What a kill that takes all memory along leaves: a copy of both files.
@@ -85,19 +79,16 @@ fn what_was_synced_survives_a_kill() {
     let volume = pool.volume();
     let synced = |number: u8| vec![number + 1; 700 * usize::from(number) + 1];
     for number in 0..50 {
-        volume.write(format!("/{number}"), &synced(number)).unwrap();
+        volume.write(format!("/{number}"), synced(number)).unwrap();
         if number % 5 == 4 {
             volume.sync().unwrap();
         }
     }
     volume.write("/later", b"lost").unwrap();
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
+    let read_only = PoolOptions::new().read_only(true);
     let copy = killed(dir.path(), "copy");
     for options in [read_only, PoolOptions::default(), PoolOptions::default()] {
-        let reopened = Pool::open(&copy, &options).unwrap();
+        let reopened = options.open(&copy).unwrap();
         let volume = reopened.volume();
         for number in 0..50 {
             assert_eq!(volume.read(format!("/{number}")).unwrap(), synced(number));
@@ -126,7 +117,7 @@ fn another_medium_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     let needed = MediumHead::of(&pool.superblock()).unwrap().bytes;
-    pool.volume().write("/f", &[7; 100_000]).unwrap();
+    pool.volume().write("/f", [7; 100_000]).unwrap();
     pool.close().unwrap();
     let other = dir.path().join("other");
     std::fs::create_dir(&other).unwrap();
@@ -156,25 +147,19 @@ fn another_medium_is_refused_by_name() {
     ));
 
     std::fs::remove_file(&data).unwrap();
-    let options = PoolOptions {
-        data: vec![kept.clone()],
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &options).unwrap();
+    let options = PoolOptions::new().data(vec![kept.clone()]);
+    let pool = options.open(&path).unwrap();
     assert_eq!(pool.volume().read("/f").unwrap(), [7; 100_000]);
     pool.close().unwrap();
     // Where it was found is remembered.
     let pool = open(&path).unwrap();
     assert_eq!(pool.fs().data_media().next().unwrap().0, kept);
     // Somebody else's pool with our data: they are in use, and then not theirs.
-    let their = PoolOptions {
-        data: vec![kept],
-        ..PoolOptions::default()
-    };
-    let in_use = Pool::open(other.join("pool"), &their);
+    let their = PoolOptions::new().data(vec![kept]);
+    let in_use = their.open(other.join("pool"));
     assert!(matches!(in_use, Err(Error::Media(MediaError::Busy { .. }))));
     drop(pool);
-    let foreign = Pool::open(other.join("pool"), &their);
+    let foreign = their.open(other.join("pool"));
     assert!(matches!(
         foreign,
         Err(Error::Medium(MediumError::Foreign { .. }))
@@ -208,19 +193,19 @@ fn an_old_copy_of_either_is_told() {
     let old = killed(dir.path(), "old");
     let old_data = old.with_file_name("data");
     let pool = open(&path).unwrap();
-    pool.volume().write("/g", &[8; 200_000]).unwrap();
+    pool.volume().write("/g", [8; 200_000]).unwrap();
     pool.close().unwrap();
 
-    let with = |data: &Path, read_only| PoolOptions {
-        data: vec![data.to_owned()],
-        read_only,
-        ..PoolOptions::default()
+    let with = |data: &Path, read_only| {
+        PoolOptions::new()
+            .data(vec![data.to_owned()])
+            .read_only(read_only)
     };
     let read = |path: &Path| [path, &data, &old_data].map(|file| std::fs::read(file).unwrap());
     for (pool, medium) in [(&path, &old_data), (&old, &data)] {
         let before = read(pool);
         for read_only in [true, false] {
-            let mixed = Pool::open(pool, &with(medium, read_only));
+            let mixed = with(medium, read_only).open(pool);
             assert!(matches!(
                 mixed,
                 Err(Error::Medium(MediumError::OtherSession { path })) if path == *medium
@@ -231,18 +216,18 @@ fn an_old_copy_of_either_is_told() {
     // What belongs together does so still, also once it has been looked at.
     for (pool, medium) in [(&path, &data), (&old, &old_data)] {
         for read_only in [true, false, true] {
-            let pool = Pool::open(pool, &with(medium, read_only)).unwrap();
+            let pool = with(medium, read_only).open(pool).unwrap();
             assert_eq!(pool.volume().read("/f").unwrap(), b"old");
         }
     }
 
     Pool::accept_data(&path, std::slice::from_ref(&old_data)).unwrap();
-    let pool = Pool::open(&path, &with(&old_data, false)).unwrap();
+    let pool = with(&old_data, false).open(&path).unwrap();
     // The bytes are those of the copy, the tree is the pool's.
     assert_eq!(pool.volume().read("/f").unwrap(), b"old");
     assert_eq!(pool.volume().read("/g").unwrap().len(), 200_000);
     pool.close().unwrap();
-    let left = Pool::open(&path, &with(&data, false));
+    let left = with(&data, false).open(&path);
     assert!(matches!(
         left,
         Err(Error::Medium(MediumError::OtherSession { .. }))
@@ -258,11 +243,8 @@ fn a_pool_without_the_place_of_its_data_asks_for_it() {
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.write_all_at(&[0xFF; 100], places_at).unwrap();
     assert!(matches!(refused(&path), MediumError::Unknown));
-    let named = PoolOptions {
-        data: vec![data],
-        ..PoolOptions::default()
-    };
-    Pool::open(&path, &named).unwrap().close().unwrap();
+    let named = PoolOptions::new().data(vec![data]);
+    named.open(&path).unwrap().close().unwrap();
     open(&path).unwrap().close().unwrap();
 }
 
@@ -270,12 +252,9 @@ fn a_pool_without_the_place_of_its_data_asks_for_it() {
 fn a_pool_with_its_own_data_takes_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("whole");
-    Pool::create(&path, &CreateOptions::new(8 << 20)).unwrap();
-    let named = PoolOptions {
-        data: vec![path.clone()],
-        ..PoolOptions::default()
-    };
-    let refused = Pool::open(&path, &named);
+    CreateOptions::new(8 << 20).create(&path).unwrap();
+    let named = PoolOptions::new().data(vec![path.clone()]);
+    let refused = named.open(&path);
     assert!(matches!(refused, Err(Error::Medium(MediumError::NotApart))));
 }
 
@@ -285,7 +264,7 @@ fn what_cannot_be_made_is_refused() {
     let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
     let mut asked = options(data);
     let make = |asked: &CreateOptions| {
-        let made = Pool::create(&path, asked);
+        let made = asked.create(&path);
         if let Some(data) = &asked.data {
             let _ = std::fs::remove_file(&data.path);
         }
@@ -319,13 +298,13 @@ fn a_pool_that_is_there_already_is_refused_before_its_data_are_made() {
     let (path, data, pool) = made(dir.path());
     pool.close().unwrap();
     let other = dir.path().join("other");
-    let refused = Pool::create(&path, &options(other.clone()));
+    let refused = options(other.clone()).create(&path);
     assert!(matches!(
         refused,
         Err(Error::Media(MediaError::Exists { path: it })) if it == path
     ));
     assert!(!other.exists());
-    let refused = Pool::create(other, &options(data.clone()));
+    let refused = options(data.clone()).create(other);
     assert!(matches!(
         refused,
         Err(Error::Media(MediaError::Exists { path: it })) if it == data

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaError, OpenMode};
 use vellum::{
-    AttachOptions, Carried, CreateOptions, Error, FileKind, MappingKind, MediumError,
-    NamespaceKind, Pool, PoolOptions, Volume, open_bytes,
+    AttachOptions, Carried, Error, FileKind, MappingKind, MediumError, NamespaceKind, Pool,
+    PoolOptions, Volume, open_bytes,
 };
 use vellum_check::{MemoryImage, Options, check};
 use vellum_layout::{CarriedHead, CarriedPlan, ChangedMap, MediumHead, Superblock};
@@ -49,9 +49,8 @@ fn tree(volume: &Volume) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
     while let Some(dir) = dirs.pop() {
         for entry in volume.read_dir(&dir).unwrap() {
             let path = dir.join(entry.unwrap().name());
-            let mut attr = volume.symlink_metadata(&path).unwrap();
-            attr.atime_ns = 0;
-            let content = match attr.kind {
+            let attr = volume.symlink_metadata(&path).unwrap();
+            let content = match attr.file_type().kind() {
                 FileKind::File => volume.read(&path).unwrap(),
                 FileKind::Symlink => {
                     let target = volume.read_link(&path).unwrap();
@@ -62,7 +61,20 @@ fn tree(volume: &Volume) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
                     Vec::new()
                 }
             };
-            found.insert(path, (format!("{attr:?}"), content));
+            let [_, mtime, ctime] = attr.times_ns();
+            let owner = (attr.uid(), attr.gid());
+            let kept = (
+                attr.ino(),
+                attr.generation(),
+                attr.mode(),
+                owner,
+                attr.nlink(),
+            );
+            let size = (attr.len(), attr.blocks(), attr.rdev());
+            found.insert(
+                path,
+                (format!("{kept:?} {size:?} {mtime} {ctime}"), content),
+            );
         }
     }
     found
@@ -108,12 +120,8 @@ fn a_medium_alone_is_the_file_system() {
             let dir = in_memory();
             let data = dir.path().join("data");
             let path = dir.path().join("pool");
-            let options = CreateOptions {
-                namespace,
-                mapping,
-                ..options(data.clone())
-            };
-            let pool = Pool::create(&path, &options).unwrap();
+            let options = options(data.clone()).namespace(namespace).mapping(mapping);
+            let pool = options.create(&path).unwrap();
             assert!(!is_whole(&data));
             fill(&pool.volume());
             let before = tree(&pool.volume());
@@ -130,7 +138,7 @@ fn a_medium_alone_is_the_file_system() {
             assert!(there.opened().was_clean);
             assert!(tree(&there.volume()) == before, "{namespace:?} {mapping:?}");
             // It goes on, and back.
-            there.volume().write("/more", &[9; 9000]).unwrap();
+            there.volume().write("/more", [9; 9000]).unwrap();
             let before = tree(&there.volume());
             let again = carry(there);
             assert!(again.changed < 60, "{again:?}");
@@ -172,11 +180,8 @@ fn what_was_used_since_or_was_not_closed_is_refused() {
     assert!(!new.exists());
     carry(open(&path).unwrap());
     // Whoever only reads changes nothing.
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    drop(Pool::open(&path, &read_only).unwrap());
+    let read_only = PoolOptions::new().read_only(true);
+    drop(read_only.open(&path).unwrap());
     attach(&new, &data).unwrap();
     assert_eq!(open(&new).unwrap().volume().read("/more").unwrap(), b"more");
 }
@@ -192,12 +197,9 @@ fn the_old_pool_knows_the_medium_no_more() {
     attach(&new, &data).unwrap();
     let after = heads(&data).0;
     assert_ne!(before.id, after.id);
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
+    let read_only = PoolOptions::new().read_only(true);
     for options in [PoolOptions::default(), read_only] {
-        let old = Pool::open(&path, &options).map(drop);
+        let old = options.open(&path).map(drop);
         let foreign = matches!(old, Err(Error::Medium(MediumError::Foreign { .. })));
         assert!(foreign, "{old:?}");
     }
@@ -340,17 +342,11 @@ fn a_damaged_copy_is_refused() {
 fn pools_without_room_for_a_copy_say_so() {
     let dir = in_memory();
     let data = dir.path().join("data");
-    let none = CreateOptions {
-        carries: false,
-        ..options(data.clone())
-    };
-    let logged = CreateOptions {
-        media: MediaChoice::Logged,
-        ..options(dir.path().join("logged-data"))
-    };
+    let none = options(data.clone()).carries(false);
+    let logged = options(dir.path().join("logged-data")).media(MediaChoice::Logged);
     let pools = [
-        Pool::create(dir.path().join("none"), &none).unwrap(),
-        Pool::create(dir.path().join("logged"), &logged).unwrap(),
+        none.create(dir.path().join("none")).unwrap(),
+        logged.create(dir.path().join("logged")).unwrap(),
         Pool::memory(8 << 20).unwrap(),
     ];
     for pool in pools {

@@ -11,14 +11,8 @@ use crate::fixture::{in_memory, options};
 /// Pools that commit, closed: with a log and all in one file, with a log and their data elsewhere,
 /// and in memory with their data elsewhere.
 fn made(dir: &tempfile::TempDir) -> Vec<PathBuf> {
-    let apart = |name: &str, media| CreateOptions {
-        media,
-        ..options(dir.path().join(name))
-    };
-    let logged = CreateOptions {
-        media: MediaChoice::Logged,
-        ..CreateOptions::new(16 << 20)
-    };
+    let apart = |name: &str, media| options(dir.path().join(name)).media(media);
+    let logged = CreateOptions::new(16 << 20).media(MediaChoice::Logged);
     let each = [
         logged,
         apart("d1", MediaChoice::Logged),
@@ -26,7 +20,7 @@ fn made(dir: &tempfile::TempDir) -> Vec<PathBuf> {
     ];
     let paths = each.iter().enumerate().map(|(number, options)| {
         let path = dir.path().join(format!("pool{number}"));
-        Pool::create(&path, options).unwrap().close().unwrap();
+        options.create(&path).unwrap().close().unwrap();
         path
     });
     paths.collect()
@@ -41,23 +35,21 @@ fn commits_leave_out_the_caches_of_devices_if_told_to_until_the_pool_is_closed()
     let dir = in_memory();
     for path in made(&dir) {
         for barriers in [false, true] {
-            let options = PoolOptions {
-                barriers,
-                durability: Durability::Sync,
-                ..PoolOptions::default()
-            };
-            let pool = Pool::open(&path, &options).unwrap();
+            let options = PoolOptions::new()
+                .barriers(barriers)
+                .durability(Durability::Sync);
+            let pool = options.open(&path).unwrap();
             assert_eq!(pool.fs().has_barriers(), barriers);
             let name = format!("/{barriers}");
             let before = syncs();
-            pool.volume().write(&name, &[7; 50_000]).unwrap();
+            pool.volume().write(&name, [7; 50_000]).unwrap();
             pool.volume().sync().unwrap();
             assert_eq!(syncs() > before, barriers, "{}", path.display());
             let before = syncs();
             pool.close().unwrap();
             let has_flushed = barriers || syncs() > before;
             assert!(has_flushed, "{}", path.display());
-            let again = Pool::open(&path, &PoolOptions::default()).unwrap();
+            let again = Pool::open(&path).unwrap();
             assert!(again.opened().was_clean);
             assert_eq!(again.volume().read(&name).unwrap(), vec![7; 50_000]);
         }
@@ -71,11 +63,8 @@ fn a_pool_commits_as_often_as_it_is_told_to() {
     const COMMITS: u64 = 100;
     let dir = in_memory();
     for path in made(&dir) {
-        let options = PoolOptions {
-            commit_every: Duration::ZERO,
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(&path, &options).unwrap();
+        let options = PoolOptions::new().commit_every(Duration::ZERO);
+        let pool = options.open(&path).unwrap();
         let fs = pool.fs();
         assert_eq!(fs.commit_every(), Duration::from_millis(1));
         let commits = || match fs.log_counts() {
@@ -87,7 +76,7 @@ fn a_pool_commits_as_often_as_it_is_told_to() {
         while commits() - first < COMMITS {
             assert!(begin.elapsed() < Duration::from_secs(120), "nobody commits");
             written += 1;
-            pool.volume().write("/f", &written.to_ne_bytes()).unwrap();
+            pool.volume().write("/f", written.to_ne_bytes()).unwrap();
         }
         pool.close().unwrap();
     }

@@ -45,24 +45,17 @@ impl Dirs {
     }
 
     fn make(&self, kind: Kind) {
-        let data = DataOptions {
-            path: self.data.path().join("data"),
-            size_bytes: DATA_BYTES,
-            overwrite: false,
-        };
+        let data = DataOptions::new(self.data.path().join("data")).size_bytes(DATA_BYTES);
         let bytes = if kind == Kind::Logged { DATA_BYTES } else { 0 };
-        let options = CreateOptions {
-            media: match kind {
+        let options = CreateOptions::new(bytes)
+            .media(match kind {
                 Kind::Split => MediaChoice::Memory,
                 _ => MediaChoice::Logged,
-            },
-            mapping: MappingKind::Extent,
-            // Of one kind files lie block by block in as many places.
-            fragmentation: if kind == Kind::Apart { 1000 } else { 0 },
-            data: (kind != Kind::Logged).then_some(data),
-            ..CreateOptions::new(bytes)
-        };
-        let pool = Pool::create(self.path(), &options).unwrap();
+            })
+            .mapping(MappingKind::Extent)
+            .fragmentation(if kind == Kind::Apart { 1000 } else { 0 })
+            .data((kind != Kind::Logged).then_some(data));
+        let pool = options.create(self.path()).unwrap();
         pool.close().unwrap();
     }
 
@@ -72,20 +65,13 @@ impl Dirs {
 }
 
 fn open(path: &Path, direct: bool) -> Result<Pool, Error> {
-    let options = PoolOptions {
-        direct,
-        ..PoolOptions::default()
-    };
-    Pool::open(path, &options)
+    let options = PoolOptions::new().direct(direct);
+    options.open(path)
 }
 
 /// Changes a file's bytes at all sorts of offsets, in the pool and in memory.
 fn change(pool: &Pool, name: &str, bytes: &mut Vec<u8>) {
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().read(true).write(true);
     let file = pool.volume().open_with(name, &options).unwrap();
     let mut number = 1u64;
     for round in 0..60u64 {
@@ -109,14 +95,14 @@ fn change(pool: &Pool, name: &str, bytes: &mut Vec<u8>) {
             }
             _ => {
                 let data: Vec<u8> = (at..at + len).map(|at| (at * 7 + round) as u8).collect();
-                file.write_at(at, &data).unwrap();
+                file.write_at(&data, at).unwrap();
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[at as usize..end].copy_from_slice(&data);
             }
         }
         let mut part = vec![0; 3000];
         let from = at.saturating_sub(1000) as usize;
-        let read = file.read_at(from as u64, &mut part).unwrap();
+        let read = file.read_at(&mut part, from as u64).unwrap();
         let expected = &bytes[from.min(bytes.len())..bytes.len().min(from + 3000)];
         assert!(part[..read] == *expected, "round {round}");
     }
@@ -197,7 +183,7 @@ fn what_was_synced_survives_a_kill() {
         let content = |number: u8| vec![number + 1; 700 * usize::from(number) + 1];
         for number in 0..30 {
             let name = format!("/{number}");
-            pool.volume().write(name, &content(number)).unwrap();
+            pool.volume().write(name, content(number)).unwrap();
             if number % 5 == 4 {
                 pool.volume().sync().unwrap();
             }
@@ -206,17 +192,14 @@ fn what_was_synced_survives_a_kill() {
         let copy = tempfile::tempdir().unwrap();
         let to = |name: &str| copy.path().join(name);
         std::fs::copy(dirs.path(), to("pool")).unwrap();
-        let mut options = PoolOptions {
-            direct: true,
-            ..PoolOptions::default()
-        };
+        let mut options = PoolOptions::new().direct(true);
         if kind == Kind::Apart {
             std::fs::copy(dirs.data.path().join("data"), to("data")).unwrap();
             options.data = vec![to("data")];
         }
         for read_only in [true, false, false] {
             options.read_only = read_only;
-            let reopened = Pool::open(to("pool"), &options).unwrap();
+            let reopened = options.open(to("pool")).unwrap();
             for number in 0..30 {
                 let read = reopened.volume().read(format!("/{number}")).unwrap();
                 assert!(read == content(number), "{kind:?} {number}");
@@ -243,7 +226,7 @@ fn parts_of_a_block_that_several_write_are_all_there() {
             scope.spawn(move || {
                 for number in 0..40 {
                     let part = [writer as u8 + 1; PART as usize];
-                    file.write_at((number * WRITERS + writer) * PART, &part)
+                    file.write_at(&part, (number * WRITERS + writer) * PART)
                         .unwrap();
                     let own = format!("/{writer}");
                     volume.write(&own, &part[..number as usize]).unwrap();
@@ -264,12 +247,8 @@ fn populating_leaves_the_data_alone() {
     for kind in KINDS {
         let dirs = Dirs::new(kind);
         dirs.make(kind);
-        let options = PoolOptions {
-            direct: true,
-            populate: true,
-            ..PoolOptions::default()
-        };
-        let pool = Pool::open(dirs.path(), &options).unwrap();
+        let options = PoolOptions::new().direct(true).populate(true);
+        let pool = options.open(dirs.path()).unwrap();
         pool.volume().write("/f", b"bytes").unwrap();
         assert_eq!(pool.volume().read("/f").unwrap(), b"bytes");
     }
@@ -280,11 +259,8 @@ fn pools_whose_data_are_reached_in_memory_have_nothing_to_pass_by() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::File, MediaChoice::Memory] {
         let path = dir.path().join(format!("{media:?}"));
-        let options = CreateOptions {
-            media,
-            ..CreateOptions::new(4 << 20)
-        };
-        Pool::create(&path, &options).unwrap().close().unwrap();
+        let options = CreateOptions::new(4 << 20).media(media);
+        options.create(&path).unwrap().close().unwrap();
         let before = std::fs::read(&path).unwrap();
         let error = open(&path, true).unwrap_err();
         assert!(

@@ -10,17 +10,15 @@ const POOL_BYTES: u64 = 16 << 20;
 
 fn made(dir: &tempfile::TempDir, media: MediaChoice) -> (PathBuf, Pool) {
     let path = dir.path().join(format!("{media:?}"));
-    let options = CreateOptions {
-        media,
-        metadata_bytes: Some(2 << 20),
-        ..CreateOptions::new(POOL_BYTES)
-    };
-    let pool = Pool::create(&path, &options).unwrap();
+    let options = CreateOptions::new(POOL_BYTES)
+        .media(media)
+        .metadata_bytes(Some(2 << 20));
+    let pool = options.create(&path).unwrap();
     (path, pool)
 }
 
 fn open(path: &Path) -> Result<Pool> {
-    Pool::open(path, &PoolOptions::default())
+    Pool::open(path)
 }
 
 #[track_caller]
@@ -61,7 +59,7 @@ fn a_closed_pool_is_free_whatever_is_still_there_of_it() {
         assert_closed(volume.metadata("/f"));
         assert_closed(volume.sync());
         assert_closed(names.next().expect("an answer"));
-        assert_closed(file.read_at(0, &mut [0; 6]));
+        assert_closed(file.read_at(&mut [0; 6], 0));
         assert_closed(file.view(0..6));
         assert_closed(file.sync_all());
         assert_closed(fs.list(&dir, 0, &mut ListPosition::default(), &mut |_| true));
@@ -82,11 +80,8 @@ fn a_pool_that_was_read_or_dropped_is_free_too() {
     let (path, pool) = made(&dir, MediaChoice::Logged);
     let dropped = pool.volume();
     drop(pool);
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &read_only).unwrap();
+    let read_only = PoolOptions::new().read_only(true);
+    let pool = read_only.open(&path).unwrap();
     let read = pool.volume();
     pool.close().unwrap();
     open(&path).unwrap().close().unwrap();
@@ -109,7 +104,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
                 scope.spawn(move || {
                     loop {
                         let number = done.load(Ordering::Relaxed);
-                        match volume.write(format!("/{thread}-{}", number % 200), &[9; 3000]) {
+                        match volume.write(format!("/{thread}-{}", number % 200), [9; 3000]) {
                             Ok(()) => done.store(number + 1, Ordering::Relaxed),
                             Err(Error::Closed) => break,
                             Err(other) => panic!("{other}"),
@@ -135,7 +130,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
                     .unwrap();
                 // The last one may have been cut, and not written any more.
                 let is_last = number == done.load(Ordering::Relaxed) % 200;
-                assert!(attr.size == 3000 || is_last, "{thread}-{number}: {attr:?}");
+                assert!(attr.len() == 3000 || is_last, "{thread}-{number}: {attr:?}");
             }
         }
     }
@@ -146,12 +141,9 @@ fn operations_that_run_end_before_the_pool_is_closed() {
 fn a_pool_that_was_just_made_was_closed_in_order() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::Memory, MediaChoice::Logged, MediaChoice::File] {
-        let options = CreateOptions {
-            media,
-            ..CreateOptions::new(8 << 20)
-        };
+        let options = CreateOptions::new(8 << 20).media(media);
         let path = dir.path().join(format!("{media:?}"));
-        let opened = Pool::create(&path, &options).unwrap().opened();
+        let opened = options.create(&path).unwrap().opened();
         assert!(opened.was_clean && !opened.other_boot, "{opened:?}");
     }
     let opened = Pool::memory(8 << 20).unwrap().opened();
@@ -163,7 +155,7 @@ fn a_view_keeps_the_lock_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Memory);
     let volume = pool.volume();
-    volume.write("/f", &[5; 8192]).unwrap();
+    volume.write("/f", [5; 8192]).unwrap();
     let file = volume.open("/f").unwrap();
     let one = file.view(0..4096).unwrap();
     let other = file.view(4096..8192).unwrap();
@@ -197,7 +189,7 @@ fn a_file_without_a_name_that_is_open_is_left_to_the_next_opening() {
         assert!(matches!(pool.close(), Err(Error::Busy)));
         let again = open(&path).unwrap();
         assert_eq!(again.opened().orphans_freed, 1);
-        assert_closed(file.write_at(0, b"late"));
+        assert_closed(file.write_at(b"late", 0));
         assert_closed(volume.sync());
         drop((file, volume));
         assert_eq!(again.volume().read("/kept").unwrap(), b"kept");
@@ -210,10 +202,7 @@ fn the_lock_on_a_pool_goes_with_the_last_of_its_file_systems() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Memory);
     pool.close().unwrap();
-    let options = CreateOptions {
-        media: MediaChoice::Memory,
-        ..CreateOptions::new(4 << 20)
-    };
+    let options = CreateOptions::new(4 << 20).media(MediaChoice::Memory);
     let added = Pool::add_file_system(&path, "more", &options).unwrap();
     added.close().unwrap();
     let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();

@@ -3,19 +3,17 @@
 
 use vellum::experiments::{MappingAlone, settle};
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, PoolOptions, ViewPlace};
+use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, ViewPlace};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 300;
 
 fn sparse(pool: &Pool) -> File {
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        create: true,
-        mode: 0o600,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .mode(0o600);
     let file = pool.volume().open_with("/file", &options).unwrap();
     file.set_len(BLOCKS * BLOCK).unwrap();
     file
@@ -26,12 +24,10 @@ fn blocks_come_and_go_on_every_mapping() {
     let dir = tempfile::tempdir().unwrap();
     for mapping in MappingKind::ALL {
         let path = dir.path().join(mapping.name());
-        let options = CreateOptions {
-            media: MediaChoice::File,
-            mapping,
-            ..CreateOptions::new(8 << 20)
-        };
-        let pool = Pool::create(&path, &options).unwrap();
+        let options = CreateOptions::new(8 << 20)
+            .media(MediaChoice::File)
+            .mapping(mapping);
+        let pool = options.create(&path).unwrap();
         let file = sparse(&pool);
         let free = pool.fs().stat_fs().blocks_free;
         let mut alone = MappingAlone::new(file.handle()).unwrap();
@@ -56,11 +52,11 @@ fn blocks_come_and_go_on_every_mapping() {
         drop(alone);
         settle(&*pool.fs());
         assert_eq!(pool.fs().stat_fs().blocks_free, free - 100, "{mapping:?}");
-        assert_eq!(file.attr().unwrap().blocks_512, 100 * 8, "{mapping:?}");
+        assert_eq!(file.metadata().unwrap().blocks(), 100 * 8, "{mapping:?}");
         drop(file);
         pool.close().unwrap();
         is_sound(&path);
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         assert_eq!(
             pool.volume().read("/file").unwrap(),
             vec![0; (BLOCKS * BLOCK) as usize]
@@ -93,16 +89,14 @@ fn only_the_size_can_be_filled() {
 /// Blocks that an insertion had claimed when nodes ran out hold whatever they held.
 #[test]
 fn an_insertion_without_room_for_nodes_leaves_nothing() {
-    let options = CreateOptions {
-        media: MediaChoice::File,
-        mapping: MappingKind::Extent,
-        fragmentation: 1000,
-        metadata_bytes: Some(1 << 20),
-        ..CreateOptions::new(8 << 20)
-    };
+    let options = CreateOptions::new(8 << 20)
+        .media(MediaChoice::File)
+        .mapping(MappingKind::Extent)
+        .fragmentation(1000)
+        .metadata_bytes(Some(1 << 20));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &options).unwrap();
+    let pool = options.create(&path).unwrap();
     let file = sparse(&pool);
     file.set_len(2000 * BLOCK).unwrap();
     let mut alone = MappingAlone::new(file.handle()).unwrap();
@@ -137,7 +131,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
 fn what_is_lent_is_not_changed() {
     let pool = Pool::memory(8 << 20).unwrap();
     let file = sparse(&pool);
-    file.write_at(0, &[7; 8 * BLOCK as usize]).unwrap();
+    file.write_at(&[7; 8 * BLOCK as usize], 0).unwrap();
     let mut alone = MappingAlone::new(file.handle()).unwrap();
     let view = file.view(0..BLOCK).unwrap();
     assert_eq!(view.place(), ViewPlace::Pool);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, DataOptions, Error, MappingKind, Pool, PoolOptions};
+use vellum::{CreateOptions, DataOptions, Error, MappingKind, Pool};
 
 pub(crate) const DATA_BYTES: u64 = 16 << 20;
 
@@ -12,25 +12,19 @@ pub(crate) fn in_memory() -> tempfile::TempDir {
 }
 
 pub(crate) fn options(data: PathBuf) -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::Memory,
-        mapping: MappingKind::Extent,
-        data: Some(DataOptions {
-            path: data,
-            size_bytes: DATA_BYTES,
-            overwrite: false,
-        }),
-        ..CreateOptions::new(0)
-    }
+    CreateOptions::new(0)
+        .media(MediaChoice::Memory)
+        .mapping(MappingKind::Extent)
+        .data(Some(DataOptions::new(data).size_bytes(DATA_BYTES)))
 }
 
 /// A pool in a directory in memory, with its data beside it.
 pub(crate) fn made(dir: &Path) -> (PathBuf, Pool) {
     let path = dir.join("pool");
-    let pool = Pool::create(&path, &options(dir.join("data"))).unwrap();
+    let pool = options(dir.join("data")).create(&path).unwrap();
     (path, pool)
 }
 
 pub(crate) fn open(path: &Path) -> Result<Pool, Error> {
-    Pool::open(path, &PoolOptions::default())
+    Pool::open(path)
 }

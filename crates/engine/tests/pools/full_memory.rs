@@ -7,7 +7,7 @@ use std::process::Command;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Error, FoundImage, Pool, PoolOptions};
+use vellum::{CreateOptions, Error, FoundImage, Pool};
 
 /// In the environment of a test that has a `/dev/shm` of its own.
 const OWN: &str = "VELLUM_TEST_OWN_SHM";
@@ -62,13 +62,11 @@ fn what_is_told_to_be_free_has_its_memory() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let making = CreateOptions {
-        media: MediaChoice::Logged,
-        metadata_bytes: Some(24 << 20),
-        ..CreateOptions::new(64 << 20)
-    };
-    Pool::create(&path, &making).unwrap().close().unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let making = CreateOptions::new(64 << 20)
+        .media(MediaChoice::Logged)
+        .metadata_bytes(Some(24 << 20));
+    making.create(&path).unwrap().close().unwrap();
+    let pool = Pool::open(&path).unwrap();
     assert_eq!(
         pool.fs().image_dir().as_deref(),
         Some(Path::new("/dev/shm"))
@@ -107,7 +105,7 @@ fn what_is_told_to_be_free_has_its_memory() {
     }
     drop(volume);
     pool.close().unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None);
     assert_eq!(pool.volume().read("/more999").unwrap(), b"x");
     pool.close().unwrap();
@@ -122,12 +120,9 @@ fn memory_that_is_lost_is_no_silent_loss() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let making = CreateOptions {
-        media: MediaChoice::Logged,
-        ..CreateOptions::new(16 << 20)
-    };
-    Pool::create(&path, &making).unwrap().close().unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let making = CreateOptions::new(16 << 20).media(MediaChoice::Logged);
+    making.create(&path).unwrap().close().unwrap();
+    let pool = Pool::open(&path).unwrap();
     let volume = pool.volume();
     volume.write("/a", b"kept").unwrap();
     volume.sync().unwrap();
@@ -148,7 +143,7 @@ fn memory_that_is_lost_is_no_silent_loss() {
     assert!(pool.close().is_err());
 
     std::fs::remove_file("/dev/shm/other").unwrap();
-    let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let pool = Pool::open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Lost);
     assert_eq!(pool.volume().read("/a").unwrap(), b"kept");
     assert!(pool.volume().read("/b").is_err());

@@ -9,16 +9,14 @@ use vellum::{CreateOptions, Error, MappingKind, Pool, PoolOptions};
 use vellum_check::{Class, Options, check};
 
 fn options() -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::Logged,
-        mapping: MappingKind::Extent,
-        ..CreateOptions::new(16 << 20)
-    }
+    CreateOptions::new(16 << 20)
+        .media(MediaChoice::Logged)
+        .mapping(MappingKind::Extent)
 }
 
 fn made(dir: &tempfile::TempDir) -> (PathBuf, Pool) {
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &options()).unwrap();
+    let pool = options().create(&path).unwrap();
     (path, pool)
 }
 
@@ -36,7 +34,7 @@ fn rest(pool: &Pool) {
 }
 
 fn open(path: &Path) -> Pool {
-    Pool::open(path, &PoolOptions::default()).unwrap()
+    Pool::open(path).unwrap()
 }
 
 #[track_caller]
@@ -54,7 +52,7 @@ fn what_was_synced_survives_a_kill() {
     volume.create_dir("/d").unwrap();
     for number in 0..50 {
         volume
-            .write(format!("/d/{number}"), &vec![number; 5000])
+            .write(format!("/d/{number}"), vec![number; 5000])
             .unwrap();
     }
     volume.sync().unwrap();
@@ -77,18 +75,15 @@ fn what_was_synced_survives_a_kill() {
 fn a_close_empties_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir);
-    pool.volume().write("/f", &vec![7; 100_000]).unwrap();
+    pool.volume().write("/f", vec![7; 100_000]).unwrap();
     pool.close().unwrap();
     assert_sound(&path);
     let pool = open(&path);
     assert!(pool.opened().was_clean);
     assert_eq!(pool.volume().read("/f").unwrap(), vec![7; 100_000]);
     drop(pool);
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &readonly).unwrap();
+    let readonly = PoolOptions::new().read_only(true);
+    let pool = readonly.open(&path).unwrap();
     assert_eq!(pool.volume().read("/f").unwrap(), vec![7; 100_000]);
 }
 
@@ -96,15 +91,12 @@ fn a_close_empties_the_log() {
 fn reading_alone_lays_the_log_over() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir);
-    pool.volume().write("/f", &vec![7; 100_000]).unwrap();
+    pool.volume().write("/f", vec![7; 100_000]).unwrap();
     pool.volume().sync().unwrap();
     let copy = copy_of(&path, "copy");
     let before = std::fs::read(&copy).unwrap();
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let read = Pool::open(&copy, &readonly).unwrap();
+    let readonly = PoolOptions::new().read_only(true);
+    let read = readonly.open(&copy).unwrap();
     assert_eq!(read.volume().read("/f").unwrap(), vec![7; 100_000]);
     drop(read);
     assert!(
@@ -129,7 +121,7 @@ fn a_log_never_stays_full() {
             volume.write(&name, b"x").unwrap();
             volume.remove_file(&name).unwrap();
         }
-        volume.write("/last", &round.to_le_bytes()).unwrap();
+        volume.write("/last", round.to_le_bytes()).unwrap();
         volume.sync().unwrap();
         written += 40 * 256;
         if written > 3 * log_bytes {
@@ -156,12 +148,12 @@ fn small_writes_ride_in_the_log() {
     let (path, pool) = made(&dir);
     let geometry = pool.superblock().geometry();
     let before = pool.fs().log_counts().unwrap();
-    pool.volume().write("/f", &[0xA7; 9000]).unwrap();
+    pool.volume().write("/f", [0xA7; 9000]).unwrap();
     pool.volume().sync().unwrap();
     let after = pool.fs().log_counts().unwrap();
     assert_eq!(after.blocks - before.blocks, 3);
     let many = made(&tempfile::tempdir().unwrap()).1;
-    many.volume().write("/f", &[0xA7; 33 * 4096]).unwrap();
+    many.volume().write("/f", [0xA7; 33 * 4096]).unwrap();
     many.volume().sync().unwrap();
     assert_eq!(many.fs().log_counts().unwrap().blocks, before.blocks);
 
@@ -172,11 +164,8 @@ fn small_writes_ride_in_the_log() {
     let of_file = bytes[data].iter_mut().filter(|byte| **byte == 0xA7);
     assert_eq!(of_file.map(|byte| *byte = 0x11).count(), 9000);
     std::fs::write(&copy, &bytes).unwrap();
-    let readonly = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&copy, &readonly).unwrap();
+    let readonly = PoolOptions::new().read_only(true);
+    let pool = readonly.open(&copy).unwrap();
     assert_eq!(pool.volume().read("/f").unwrap(), [0xA7; 9000]);
     let file = pool.volume().open("/f").unwrap();
     let view = file.view_by(0..9000, Rule::Mmu).unwrap();
@@ -215,13 +204,10 @@ fn a_home_that_changed_is_refused() {
     let report = check(&bytes, Options::default());
     let classes: Vec<_> = report.findings.iter().map(|found| found.class).collect();
     assert_eq!(classes, [Class::HomeSum], "{report}");
-    let opened = Pool::open(&path, &PoolOptions::default());
+    let opened = Pool::open(&path);
     assert!(matches!(opened, Err(Error::Refused { .. })), "{opened:?}");
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let pool = Pool::open(&path, &read_only).unwrap();
+    let read_only = PoolOptions::new().read_only(true);
+    let pool = read_only.open(&path).unwrap();
     assert_eq!(pool.volume().read("/f").unwrap(), b"whole");
 }
 
@@ -252,7 +238,7 @@ fn threads_commit_beside_each_other() {
             scope.spawn(move || {
                 for number in 0..60 {
                     let name = format!("/{thread}-{number}");
-                    volume.write(&name, &vec![thread; 3000]).unwrap();
+                    volume.write(&name, vec![thread; 3000]).unwrap();
                     if number % 3 == 0 {
                         volume.remove_file(&name).unwrap();
                     }
@@ -277,12 +263,9 @@ fn what_reading_costs_is_not_measured_on_a_disk() {
     const BYTES: usize = 40 << 20;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let options = CreateOptions {
-        media: MediaChoice::Logged,
-        ..CreateOptions::new(64 << 20)
-    };
-    let pool = Pool::create(&path, &options).unwrap();
-    pool.volume().write("/f", &vec![7; BYTES]).unwrap();
+    let options = CreateOptions::new(64 << 20).media(MediaChoice::Logged);
+    let pool = options.create(&path).unwrap();
+    pool.volume().write("/f", vec![7; BYTES]).unwrap();
     pool.close().unwrap();
     let file = std::fs::File::open(&path).unwrap();
     file.sync_all().unwrap();
@@ -292,7 +275,7 @@ fn what_reading_costs_is_not_measured_on_a_disk() {
     let mut page = [0; 4096];
     let mut read_much = || {
         for _ in 0..10_000 {
-            file.read_at(0, &mut page).unwrap();
+            file.read_at(&mut page, 0).unwrap();
         }
     };
     read_much();

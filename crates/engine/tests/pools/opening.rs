@@ -12,10 +12,7 @@ const BLOCK: usize = 4096;
 
 /// A pool in an ordinary file, without a log.
 fn in_a_file() -> CreateOptions {
-    CreateOptions {
-        media: MediaChoice::File,
-        ..CreateOptions::new(8 << 20)
-    }
+    CreateOptions::new(8 << 20).media(MediaChoice::File)
 }
 
 struct Image {
@@ -27,7 +24,7 @@ struct Image {
 fn image() -> Image {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let pool = Pool::create(&path, &in_a_file()).unwrap();
+    let pool = in_a_file().create(&path).unwrap();
     pool.volume().write("/f", b"kept").unwrap();
     pool.close().unwrap();
     Image { _dir: dir, path }
@@ -57,11 +54,8 @@ impl Image {
     }
 
     fn open(&self, read_only: bool) -> Result<Pool, Error> {
-        let options = PoolOptions {
-            read_only,
-            ..PoolOptions::default()
-        };
-        Pool::open(&self.path, &options)
+        let options = PoolOptions::new().read_only(read_only);
+        options.open(&self.path)
     }
 
     #[track_caller]
@@ -171,12 +165,12 @@ fn a_file_knows_that_it_is_open_before_anything_changes() {
 fn crashed() -> Image {
     let dir = tempfile::tempdir().unwrap();
     let open = dir.path().join("open");
-    let pool = Pool::create(&open, &in_a_file()).unwrap();
+    let pool = in_a_file().create(&open).unwrap();
     let volume = pool.volume();
     volume.write("/f", b"kept").unwrap();
     volume.create_dir("/d").unwrap();
-    volume.write("/d/broken-entry", &[7; 9000]).unwrap();
-    volume.write("/d/other", &[8; 9000]).unwrap();
+    volume.write("/d/broken-entry", [7; 9000]).unwrap();
+    volume.write("/d/other", [8; 9000]).unwrap();
     let path = dir.path().join("pool");
     fs::copy(&open, &path).unwrap();
     Image { _dir: dir, path }
@@ -250,11 +244,8 @@ fn a_new_pool_lies_on_what_survives_most_there() {
         (&in_memory, "logged", MediaChoice::Logged, MediaKind::Logged),
     ] {
         let path = dir.path().join(name);
-        let options = CreateOptions {
-            media,
-            ..CreateOptions::new(8 << 20)
-        };
-        let pool = Pool::create(&path, &options).unwrap();
+        let options = CreateOptions::new(8 << 20).media(media);
+        let pool = options.create(&path).unwrap();
         assert_eq!(pool.fs().media_kind(), kind, "{name}");
         let added = || {
             pool.close().unwrap();
@@ -263,15 +254,10 @@ fn a_new_pool_lies_on_what_survives_most_there() {
         assert_eq!(added().fs().media_kind(), kind, "{name}");
     }
     for dir in [&on_disk, &in_memory] {
-        let options = CreateOptions {
-            data: Some(DataOptions {
-                path: dir.path().join("data"),
-                size_bytes: 8 << 20,
-                overwrite: false,
-            }),
-            ..CreateOptions::new(0)
-        };
-        let pool = Pool::create(dir.path().join("apart"), &options).unwrap();
+        let options = CreateOptions::new(0).data(Some(
+            DataOptions::new(dir.path().join("data")).size_bytes(8 << 20),
+        ));
+        let pool = options.create(dir.path().join("apart")).unwrap();
         assert_eq!(pool.fs().media_kind(), MediaKind::Logged);
     }
 }

@@ -16,17 +16,14 @@ use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
 const MEDIA: [MediaChoice; 3] = [MediaChoice::Logged, MediaChoice::File, MediaChoice::Memory];
 
 fn options(bytes: u64, media: MediaChoice) -> CreateOptions {
-    CreateOptions {
-        media,
-        ..CreateOptions::new(bytes)
-    }
+    CreateOptions::new(bytes).media(media)
 }
 
 /// A pool in a directory of its own.
 fn pool(media: MediaChoice) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let made = Pool::create(&path, &options(4 << 20, media)).unwrap();
+    let made = options(4 << 20, media).create(&path).unwrap();
     made.close().unwrap();
     (dir, path)
 }
@@ -113,17 +110,17 @@ fn file_systems_are_used_side_by_side() {
                 pool.fs().sync().unwrap();
             }
         }
-        let again = Pool::open(named(&path, "1"), &PoolOptions::default());
+        let again = Pool::open(named(&path, "1"));
         let busy = matches!(again, Err(Error::Media(MediaError::Busy { .. })));
         assert!(busy, "one process has the lock on all");
         let mut all = all.into_iter();
         let (_, main) = all.next().unwrap();
         main.close().unwrap();
         // The lock stays as long as any of them is open.
-        assert!(Pool::open(&path, &PoolOptions::default()).is_err());
+        assert!(Pool::open(&path).is_err());
         all.for_each(|(_, pool)| pool.close().unwrap());
         for name in ["main", "0", "1", "2"] {
-            let pool = Pool::open(named(&path, name), &PoolOptions::default()).unwrap();
+            let pool = Pool::open(named(&path, name)).unwrap();
             assert!(pool.opened().was_clean, "{name}");
             let found = pool.volume().read("/49").unwrap();
             assert_eq!(found, format!("49 of {name}").into_bytes());
@@ -136,26 +133,18 @@ fn each_has_a_data_medium_of_its_own() {
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
-        let apart = |name: &str| CreateOptions {
-            data: Some(DataOptions {
-                path: dir.path().join(name),
-                size_bytes: 8 << 20,
-                overwrite: false,
-            }),
-            media,
-            ..CreateOptions::new(0)
+        let apart = |name: &str| {
+            CreateOptions::new(0)
+                .data(Some(
+                    DataOptions::new(dir.path().join(name)).size_bytes(8 << 20),
+                ))
+                .media(media)
         };
-        let opening = PoolOptions {
-            media: match media {
-                MediaChoice::Logged => MediaChoice::Auto,
-                media => media,
-            },
-            ..PoolOptions::default()
-        };
-        Pool::create(&path, &apart("main.data"))
-            .unwrap()
-            .close()
-            .unwrap();
+        let opening = PoolOptions::new().media(match media {
+            MediaChoice::Logged => MediaChoice::Auto,
+            media => media,
+        });
+        apart("main.data").create(&path).unwrap().close().unwrap();
         add(&path, "x", &apart("x.data"));
         let all = open_all(&path, &opening);
         for (place, pool) in &all {
@@ -171,7 +160,7 @@ fn each_has_a_data_medium_of_its_own() {
             [dir.path().join("main.data"), dir.path().join("x.data")]
         );
         Pool::remove_file_system(&path, "x").unwrap();
-        let main = Pool::open(&path, &opening).unwrap();
+        let main = opening.open(&path).unwrap();
         assert_eq!(main.volume().read("/f").unwrap(), vec![b'm'; 100_000]);
     }
 }
@@ -183,24 +172,15 @@ fn a_table_is_changed_without_the_data_of_main() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let data = dir.path().join("main.data");
-        let apart = CreateOptions {
-            data: Some(DataOptions {
-                path: data.clone(),
-                size_bytes: 8 << 20,
-                overwrite: false,
-            }),
-            media,
-            ..CreateOptions::new(0)
-        };
-        let opening = PoolOptions {
-            media: match media {
-                MediaChoice::Logged => MediaChoice::Auto,
-                media => media,
-            },
-            ..PoolOptions::default()
-        };
-        let main = Pool::create(&path, &apart).unwrap();
-        main.volume().write("/f", &[5; 100_000]).unwrap();
+        let apart = CreateOptions::new(0)
+            .data(Some(DataOptions::new(data.clone()).size_bytes(8 << 20)))
+            .media(media);
+        let opening = PoolOptions::new().media(match media {
+            MediaChoice::Logged => MediaChoice::Auto,
+            media => media,
+        });
+        let main = apart.create(&path).unwrap();
+        main.volume().write("/f", [5; 100_000]).unwrap();
         main.fs().sync().unwrap();
         main.close().unwrap();
         let elsewhere = dir.path().join("elsewhere");
@@ -208,9 +188,9 @@ fn a_table_is_changed_without_the_data_of_main() {
         add(&path, "x", &options(2 << 20, MediaChoice::Logged));
         add(&path, "y", &options(2 << 20, MediaChoice::Logged));
         Pool::remove_empty_file_system(&path, "x", &PoolOptions::default()).unwrap();
-        assert!(Pool::open(&path, &opening).is_err());
+        assert!(opening.open(&path).is_err());
         std::fs::rename(&elsewhere, &data).unwrap();
-        let main = Pool::open(&path, &opening).unwrap();
+        let main = opening.open(&path).unwrap();
         assert_eq!(main.volume().read("/f").unwrap(), vec![5; 100_000]);
         assert_eq!(main.superblock().parts().count(), 1);
     }
@@ -222,16 +202,16 @@ fn a_table_is_changed_without_the_data_of_main() {
 fn no_medium_of_the_same_pool_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let apart = |name: &str, overwrite| CreateOptions {
-        data: Some(DataOptions {
-            path: dir.path().join(name),
-            size_bytes: 8 << 20,
-            overwrite,
-        }),
-        media: MediaChoice::Logged,
-        ..CreateOptions::new(0)
+    let apart = |name: &str, overwrite| {
+        CreateOptions::new(0)
+            .data(Some(
+                DataOptions::new(dir.path().join(name))
+                    .size_bytes(8 << 20)
+                    .overwrite(overwrite),
+            ))
+            .media(MediaChoice::Logged)
     };
-    let made = Pool::create(&path, &apart("main.data", false)).unwrap();
+    let made = apart("main.data", false).create(&path).unwrap();
     made.close().unwrap();
     add(&path, "x", &apart("x.data", false));
     for is_damaged in [false, true] {
@@ -264,17 +244,14 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let add = |name: &str, options: &CreateOptions| Pool::add_file_system(&path, name, options);
     assert!(matches!(refused(add("a:b", &small)), PartError::Name(_)));
     assert!(matches!(refused(add("x", &small)), PartError::Taken { .. }));
-    let much = CreateOptions {
-        metadata_bytes: Some(1 << 30),
-        ..small.clone()
-    };
+    let much = small.clone().metadata_bytes(Some(1 << 30));
     assert!(matches!(add("y", &much), Err(Error::Geometry(_))));
     let huge = options(1 << 60, MediaChoice::File);
     assert!(matches!(add("y", &huge), Err(Error::Media(_))));
     let dax = options(2 << 20, MediaChoice::Dax);
     let not_dax = matches!(add("y", &dax), Err(Error::Media(MediaError::NotDax { .. })));
     assert!(not_dax);
-    let unknown = Pool::open(named(&path, "y"), &PoolOptions::default());
+    let unknown = Pool::open(named(&path, "y"));
     match refused(unknown) {
         PartError::Unknown { names, name, .. } => {
             assert_eq!(
@@ -287,7 +264,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let remove = |name: &str| Pool::remove_file_system(&path, name);
     assert!(matches!(refused(remove("y")), PartError::Unknown { .. }));
     assert!(matches!(refused(remove("main")), PartError::Main { .. }));
-    let open = Pool::open(&path, &PoolOptions::default()).unwrap();
+    let open = Pool::open(&path).unwrap();
     let busy =
         |result: Result<(), Error>| matches!(result, Err(Error::Media(MediaError::Busy { .. })));
     assert!(busy(remove("x")) && busy(add("y", &small).map(drop)));
@@ -336,11 +313,11 @@ fn another_file_system_is_never_taken_for_the_pool() {
     for lost in [1, 2] {
         file.write_all_at(&vec![0; lost * BLOCK_BYTES as usize], 0)
             .unwrap();
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         assert_eq!(pool.superblock().pool_bytes, 4 << 20);
         pool.close().unwrap();
         for name in ["x", "y"] {
-            let part = Pool::open(named(&path, name), &PoolOptions::default()).unwrap();
+            let part = Pool::open(named(&path, name)).unwrap();
             part.close().unwrap();
         }
         let image = std::fs::read(&path).unwrap();
@@ -350,7 +327,7 @@ fn another_file_system_is_never_taken_for_the_pool() {
     }
     let last = (4 << 20) - BLOCK_BYTES;
     file.write_all_at(&[0; BLOCK_BYTES as usize], last).unwrap();
-    let opened = Pool::open(&path, &PoolOptions::default());
+    let opened = Pool::open(&path);
     assert!(matches!(opened, Err(Error::Superblock(_))), "{opened:?}");
     let image = std::fs::read(&path).unwrap();
     assert!(vellum_check::survey::superblock(&image).is_none());
@@ -370,11 +347,8 @@ fn an_opening_settles_a_change_that_was_cut_short() {
         let torn = [&new[..650], &old[650..]].concat();
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         let opened = |path: &Path, read_only| {
-            let options = PoolOptions {
-                read_only,
-                ..PoolOptions::default()
-            };
-            Pool::open(path, &options).unwrap().close().unwrap();
+            let options = PoolOptions::new().read_only(read_only);
+            options.open(path).unwrap().close().unwrap();
         };
         for (copies, counts) in [
             ([&torn, &new, &new], &new),
@@ -428,14 +402,11 @@ fn a_table_that_leads_astray_is_told() {
     let mut other = vec![0; 2 << 20];
     file.read_exact_at(&mut other, 6 << 20).unwrap();
     file.write_all_at(&other, 4 << 20).unwrap();
-    let opened = Pool::open(named(&path, "x"), &PoolOptions::default());
+    let opened = Pool::open(named(&path, "x"));
     assert!(matches!(refused(opened), PartError::NotThere { .. }));
     let found = Pool::file_systems(&path).unwrap();
     assert!(found[1].superblock.is_err() && found[2].superblock.is_ok());
-    Pool::open(named(&path, "y"), &PoolOptions::default())
-        .unwrap()
-        .close()
-        .unwrap();
+    Pool::open(named(&path, "y")).unwrap().close().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     let left = Left {
         file: Some(&bytes),

@@ -59,12 +59,7 @@ fn what_threads_write_through_one_file_is_all_there() {
 #[test]
 fn what_threads_append_through_one_file_is_all_there() {
     let pool = pool();
-    let options = OpenOptions {
-        append: true,
-        create: true,
-        mode: 0o600,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().append(true).create(true).mode(0o600);
     let file = pool.volume().open_with("/f", &options).unwrap();
     by_all(&file, |mut file, number| {
         file.write_all(&record(number)).unwrap();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaKind};
-use vellum::{CreateOptions, Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
+use vellum::{Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, features};
 
 /// Where the entrance to the versions lies.
@@ -48,9 +48,7 @@ fn content(number: u8) -> Vec<u8> {
 fn filled(pool: &Pool) {
     let volume = pool.volume();
     for number in 0..40 {
-        volume
-            .write(format!("/{number}"), &content(number))
-            .unwrap();
+        volume.write(format!("/{number}"), content(number)).unwrap();
         if number % 5 == 4 {
             volume.sync().unwrap();
         }
@@ -94,11 +92,8 @@ fn a_power_cut_takes_back_what_was_not_committed() {
     filled(&pool);
     let path = cut(dir.path(), "cut");
     let before = std::fs::read(&path).unwrap();
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let reader = Pool::open(&path, &read_only).unwrap();
+    let read_only = PoolOptions::new().read_only(true);
+    let reader = read_only.open(&path).unwrap();
     assert!(reader.opened().pieces_taken_back > 0);
     assert_all(&reader, true);
     drop(reader);
@@ -177,7 +172,7 @@ fn a_commit_syncs_data_only_if_there_are_any() {
         (commits, before.answered + 1)
     );
     assert_eq!(after.originals, before.originals);
-    volume.write("/f", &[1; 10_000]).unwrap();
+    volume.write("/f", [1; 10_000]).unwrap();
     volume.sync().unwrap();
     assert_eq!(counts(), (commits + 1, syncs + 1));
 }
@@ -283,10 +278,7 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
     let volume = pool.volume();
     let names = (0..30).map(|number| format!("/{number}"));
     let names: Vec<String> = names.collect();
-    let private = SetAttr {
-        mode: Some(0o600),
-        ..SetAttr::default()
-    };
+    let private = SetAttr::new().mode(Some(0o600));
     for name in &names {
         volume.create(name).unwrap();
     }
@@ -303,7 +295,7 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
     let again = open(&cut(dir.path(), "cut")).unwrap();
     assert!(again.opened().pieces_taken_back > 0);
     for name in &names {
-        let mode = again.volume().metadata(name).unwrap().mode;
+        let mode = again.volume().metadata(name).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "{name}");
     }
 }
@@ -316,21 +308,15 @@ fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
         for durability in [Durability::Async, Durability::Dirsync, Durability::Sync] {
             let dir = in_memory();
             let path = dir.path().join("pool");
-            let asked = CreateOptions {
-                media,
-                ..options(dir.path().join("data"))
-            };
-            Pool::create(&path, &asked).unwrap().close().unwrap();
-            let options = PoolOptions {
-                durability,
-                ..PoolOptions::default()
-            };
-            let pool = Pool::open(&path, &options).unwrap();
+            let asked = options(dir.path().join("data")).media(media);
+            asked.create(&path).unwrap().close().unwrap();
+            let options = PoolOptions::new().durability(durability);
+            let pool = options.open(&path).unwrap();
             let volume = pool.volume();
             volume.create_dir("/d").unwrap();
             let file = volume.create("/d/f").unwrap();
             let named = cut(dir.path(), "named");
-            file.write_at(0, b"bytes").unwrap();
+            file.write_at(b"bytes", 0).unwrap();
             let written = cut(dir.path(), "written");
             let named = open(&named).unwrap();
             let has_names = named.volume().metadata("/d/f").is_ok();
@@ -356,12 +342,12 @@ fn versions_go_round() {
     let mut round = 0u8;
     while fs.version_counts().unwrap().originals < 2 * room {
         for number in 0..200 {
-            volume.write(format!("/{number}"), &[round; 5000]).unwrap();
+            volume.write(format!("/{number}"), [round; 5000]).unwrap();
         }
         volume.sync().unwrap();
         round = round.wrapping_add(1);
     }
-    volume.write("/0", &[round; 9000]).unwrap();
+    volume.write("/0", [round; 9000]).unwrap();
     let path = cut(dir.path(), "cut");
     let pool = open(&path).unwrap();
     let volume = pool.volume();
@@ -376,11 +362,8 @@ fn versions_go_round() {
 fn an_ordinary_file_keeps_no_order() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
-    let asked = CreateOptions {
-        media: MediaChoice::File,
-        ..options(data.clone())
-    };
-    let refused = Pool::create(&path, &asked);
+    let asked = options(data.clone()).media(MediaChoice::File);
+    let refused = asked.create(&path);
     assert!(matches!(
         refused,
         Err(Error::Medium(MediumError::Unordered { path: it })) if it == path
@@ -390,14 +373,8 @@ fn an_ordinary_file_keeps_no_order() {
     let memory = in_memory();
     made(memory.path()).1.close().unwrap();
     let moved = killed(memory.path(), "copy");
-    let as_file = PoolOptions {
-        media: MediaChoice::File,
-        ..PoolOptions::default()
-    };
-    assert!(matches!(
-        Pool::open(&moved, &as_file),
-        Err(Error::Unsupported(_))
-    ));
+    let as_file = PoolOptions::new().media(MediaChoice::File);
+    assert!(matches!(as_file.open(&moved), Err(Error::Unsupported(_))));
 }
 
 #[test]
@@ -409,10 +386,7 @@ fn a_damaged_entrance_is_refused_and_read() {
     let at = entrance(&path) + Entrance::COMMITTED;
     put(&path, at, &(CommittedWord::new(9).0 ^ 1).to_le_bytes());
     assert!(matches!(open(&path), Err(Error::Refused { .. })));
-    let read_only = PoolOptions {
-        read_only: true,
-        ..PoolOptions::default()
-    };
-    let reader = Pool::open(&path, &read_only).unwrap();
+    let read_only = PoolOptions::new().read_only(true);
+    let reader = read_only.open(&path).unwrap();
     assert_eq!(reader.volume().read("/f").unwrap(), b"bytes");
 }

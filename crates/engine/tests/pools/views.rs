@@ -18,12 +18,10 @@ fn pool(mapping: MappingKind) -> Pool {
 
 /// A pool so many of whose blocks, per mille, do not follow their predecessors.
 fn scattered(mapping: MappingKind, fragmentation: u16) -> Pool {
-    let options = CreateOptions {
-        mapping,
-        fragmentation,
-        ..CreateOptions::new(16 << 20)
-    };
-    Pool::memory_with(&options).unwrap()
+    let options = CreateOptions::new(16 << 20)
+        .mapping(mapping)
+        .fragmentation(fragmentation);
+    options.create_in_memory().unwrap()
 }
 
 /// A file of `len` bytes, none of them zero.
@@ -31,7 +29,7 @@ fn file(pool: &Pool, len: usize) -> (File, Vec<u8>) {
     let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8 + 1).collect();
     let file = pool.volume().create("/file").unwrap();
     for (at, piece) in (0..).step_by(MIB).zip(bytes.chunks(MIB)) {
-        file.write_at(at, piece).unwrap();
+        file.write_at(piece, at).unwrap();
     }
     (file, bytes)
 }
@@ -95,7 +93,7 @@ fn copies_holes(mapping: MappingKind) {
         (ViewPlace::Copy, &[0; KIB][..])
     );
     // A copy keeps nobody from writing.
-    file.write_at(8192, &[7; 100]).unwrap();
+    file.write_at(&[7; 100], 8192).unwrap();
 }
 
 #[test]
@@ -114,9 +112,9 @@ fn shows_by_page_table(mapping: MappingKind) {
     assert!(*view == bytes[5..3 * MIB - 5]);
     // What is behind the view may change its mapping, and the view stays where it is.
     file.set_len(3 * MIB as u64 - 5).unwrap();
-    file.write_at(3 * MIB as u64 - 5, &[1; 100]).unwrap();
+    file.write_at(&[1; 100], 3 * MIB as u64 - 5).unwrap();
     let mut out = vec![0; 3 * MIB];
-    file.read_at(0, &mut out).unwrap();
+    file.read_at(&mut out, 0).unwrap();
     assert!(*view == bytes[5..3 * MIB - 5]);
     assert!(*view == out[5..3 * MIB - 5]);
     drop(view);
@@ -182,21 +180,21 @@ fn tells_who_would_wait_for_itself(mapping: MappingKind) {
         assert!(matches!(error, Error::Deadlock), "{error:?}");
         assert_eq!(error.errno(), 35);
     };
-    refused(file.write_at(8191, &[1]).map(drop));
-    refused(file.write_at(0, &[1; 4097]).map(drop));
+    refused(file.write_at(&[1], 8191).map(drop));
+    refused(file.write_at(&[1; 4097], 0).map(drop));
     refused(file.set_len(8191));
     refused(file.set_len(0));
     refused(file.handle().allocate(Allocate::PunchHole, 0, 5000));
     // Nothing of this was done, and what touches other bytes is.
-    assert_eq!(file.attr().unwrap().size, 64 << 10);
-    file.write_at(0, &[1; 4096]).unwrap();
-    file.write_at(8192, &[1]).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 64 << 10);
+    file.write_at(&[1; 4096], 0).unwrap();
+    file.write_at(&[1], 8192).unwrap();
     file.set_len(8192).unwrap();
     file.set_len(100_000).unwrap();
     file.handle().append(&[5; 10]).unwrap();
-    pool.volume().write("/other", &[1; 100]).unwrap();
+    pool.volume().write("/other", [1; 100]).unwrap();
     drop(view);
-    file.write_at(4096, &[1; 4096]).unwrap();
+    file.write_at(&[1; 4096], 4096).unwrap();
     file.set_len(0).unwrap();
 }
 
@@ -213,7 +211,7 @@ fn outlives_names(mapping: MappingKind) {
     pool.fs().maintain().unwrap();
     for i in 0..200 {
         pool.volume()
-            .write(format!("/{i}"), &[200; 32 * KIB])
+            .write(format!("/{i}"), [200; 32 * KIB])
             .unwrap();
     }
     assert!(*view == bytes[..]);
@@ -235,7 +233,7 @@ fn waits(mapping: MappingKind, change: impl Fn(&File) + Sync) {
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(5));
             pool.fs().maintain().unwrap();
-            file.read_at(0, &mut [0; 100]).unwrap();
+            file.read_at(&mut [0; 100], 0).unwrap();
         }
         assert!(!done.load(Ordering::SeqCst));
         assert!(*first == bytes[..4096]);
@@ -252,7 +250,7 @@ fn waits(mapping: MappingKind, change: impl Fn(&File) + Sync) {
 fn writers_wait_for_views() {
     for mapping in MappingKind::ALL {
         waits(mapping, |file| {
-            assert_eq!(file.write_at(3000, &[9; 2000]).unwrap(), 2000);
+            assert_eq!(file.write_at(&[9; 2000], 3000).unwrap(), 2000);
         });
         waits(mapping, |file| file.set_len(2500).unwrap());
         waits(mapping, |file| {
@@ -272,23 +270,17 @@ fn no_view_changes() {
 fn changes_no_view(mapping: MappingKind) {
     let pool = pool(mapping);
     let volume = pool.volume();
-    volume.write("/file", &[1; 32 * KIB]).unwrap();
+    volume.write("/file", [1; 32 * KIB]).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..2_u8 {
             let volume = &volume;
             scope.spawn(move || {
                 let file = volume
-                    .open_with(
-                        "/file",
-                        &vellum::OpenOptions {
-                            write: true,
-                            ..Default::default()
-                        },
-                    )
+                    .open_with("/file", &vellum::OpenOptions::new().write(true))
                     .unwrap();
                 for i in (0..300_u32).step_by(5) {
                     let at = u64::from(i) * 4096 % (28 << 10);
-                    file.write_at(at, &[(i % 250) as u8 + writer; 4096])
+                    file.write_at(&[(i % 250) as u8 + writer; 4096], at)
                         .unwrap();
                     if i % 50 == 0 {
                         file.set_len(u64::from(i) * 64).unwrap();
@@ -329,12 +321,12 @@ proptest! {
         fs.set_read_rule(if by_table { Rule::Mmu } else { Rule::Search });
         let file = pool.volume().create("/file").unwrap();
         for (i, (at, len)) in writes.into_iter().enumerate() {
-            file.write_at(at, &vec![i as u8 + 1; len]).unwrap();
+            file.write_at(&vec![i as u8 + 1; len], at).unwrap();
         }
         for (at, len) in views {
             let view = file.view(at..at + len).unwrap();
             let mut out = vec![0; len as usize];
-            let got = file.read_at(at, &mut out).unwrap();
+            let got = file.read_at(&mut out, at).unwrap();
             prop_assert!(*view == out[..got]);
         }
     }

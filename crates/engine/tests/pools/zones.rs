@@ -20,27 +20,21 @@ const GROWING: [MappingKind; 4] = [
 ];
 
 fn medium(path: PathBuf, size_bytes: u64) -> DataOptions {
-    DataOptions {
-        path,
-        size_bytes,
-        overwrite: false,
-    }
+    DataOptions::new(path).size_bytes(size_bytes)
 }
 
 fn options(dir: &Path, mapping: MappingKind, media: MediaChoice) -> CreateOptions {
-    CreateOptions {
-        media,
-        mapping,
-        metadata_bytes: Some(4 << 20),
-        data: Some(medium(dir.join("data"), FIRST_BYTES)),
-        carries: false,
-        ..CreateOptions::new(0)
-    }
+    CreateOptions::new(0)
+        .media(media)
+        .mapping(mapping)
+        .metadata_bytes(Some(4 << 20))
+        .data(Some(medium(dir.join("data"), FIRST_BYTES)))
+        .carries(false)
 }
 
 fn made(dir: &Path, mapping: MappingKind, media: MediaChoice) -> PathBuf {
     let path = dir.join("pool");
-    let pool = Pool::create(&path, &options(dir, mapping, media)).unwrap();
+    let pool = options(dir, mapping, media).create(&path).unwrap();
     pool.close().unwrap();
     path
 }
@@ -52,7 +46,7 @@ fn add(path: &Path, name: &str) -> Result<u64, Error> {
 }
 
 fn open(path: &Path) -> Pool {
-    Pool::open(path, &PoolOptions::default()).unwrap()
+    Pool::open(path).unwrap()
 }
 
 fn bytes_of(file: u64) -> Vec<u8> {
@@ -65,7 +59,7 @@ fn fill(pool: &Pool, from: u64) -> u64 {
     let volume = pool.volume();
     let mut files = from;
     loop {
-        match volume.write(format!("/{files}"), &bytes_of(files)) {
+        match volume.write(format!("/{files}"), bytes_of(files)) {
             Ok(()) => files += 1,
             Err(error) => {
                 assert!(matches!(error, Error::NoSpace(_)), "{error}");
@@ -117,7 +111,7 @@ fn a_full_pool_has_room_again() {
             let volume = pool.volume();
             volume.remove_file("/0").unwrap();
             volume.remove_file(format!("/{}", more - 1)).unwrap();
-            volume.write("/0", &bytes_of(0)).unwrap();
+            volume.write("/0", bytes_of(0)).unwrap();
             drop(volume);
             pool.close().unwrap();
             let pool = open(&path);
@@ -137,11 +131,8 @@ fn a_file_goes_from_one_medium_to_the_next() {
             let path = made(dir.path(), mapping, MediaChoice::Logged);
             add(&path, "second").unwrap();
             add(&path, "third").unwrap();
-            let options = PoolOptions {
-                direct,
-                ..PoolOptions::default()
-            };
-            let pool = Pool::open(&path, &options).unwrap();
+            let options = PoolOptions::new().direct(direct);
+            let pool = options.open(&path).unwrap();
             let volume = pool.volume();
             let size = (FIRST_BYTES + 2 * MORE_BYTES) / 4 * 3;
             let bytes: Vec<u8> = (0..size).map(|at| (at / 4099 + at % 251) as u8).collect();
@@ -157,7 +148,7 @@ fn a_file_goes_from_one_medium_to_the_next() {
             drop(view);
             drop((file, volume));
             pool.close().unwrap();
-            let pool = Pool::open(&path, &options).unwrap();
+            let pool = options.open(&path).unwrap();
             assert!(pool.volume().read("/large").unwrap() == bytes);
         }
     }
@@ -175,11 +166,8 @@ fn media_that_moved_are_named_in_any_order() {
         to
     });
     let named = |data: &[PathBuf]| {
-        let options = PoolOptions {
-            data: data.to_vec(),
-            ..PoolOptions::default()
-        };
-        Pool::open(&path, &options)
+        let options = PoolOptions::new().data(data.to_vec());
+        options.open(&path)
     };
     let error = named(&moved[..1]).unwrap_err();
     assert!(
@@ -210,7 +198,7 @@ fn an_old_copy_of_any_medium_is_refused() {
     let files = fill(&open(&path), 0);
     let new = std::fs::read(&second).unwrap();
     std::fs::write(&second, old).unwrap();
-    let error = Pool::open(&path, &PoolOptions::default()).unwrap_err();
+    let error = Pool::open(&path).unwrap_err();
     assert!(
         matches!(error, Error::Medium(MediumError::OtherSession { .. })),
         "{error}"
@@ -225,10 +213,8 @@ fn an_old_copy_of_any_medium_is_refused() {
 fn one_of_several_file_systems_grows() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
-    let of_part = CreateOptions {
-        data: Some(medium(dir.path().join("data-of-more"), FIRST_BYTES)),
-        ..options(dir.path(), MappingKind::HashFs, MediaChoice::Logged)
-    };
+    let of_part = options(dir.path(), MappingKind::HashFs, MediaChoice::Logged)
+        .data(Some(medium(dir.path().join("data-of-more"), FIRST_BYTES)));
     Pool::add_file_system(&path, "more", &of_part)
         .unwrap()
         .close()
@@ -241,16 +227,13 @@ fn one_of_several_file_systems_grows() {
     has_files(&open(&part), more);
     assert_eq!(open(&part).fs().data_media().count(), 2);
     assert_eq!(open(&path).fs().data_media().count(), 1);
-    let of_main = DataOptions {
-        overwrite: true,
-        ..medium(dir.path().join("data"), MORE_BYTES)
-    };
+    let of_main = medium(dir.path().join("data"), MORE_BYTES).overwrite(true);
     let error = Pool::add_data(&part, &of_main, &PoolOptions::default()).unwrap_err();
     assert!(
         matches!(error, Error::Zone(ZoneError::Taken { .. })),
         "{error}"
     );
-    assert!(Pool::open(&path, &PoolOptions::default()).is_ok());
+    assert!(Pool::open(&path).is_ok());
 }
 
 #[test]
@@ -267,16 +250,13 @@ fn what_cannot_grow_says_so() {
     };
     assert!(matches!(refused(&path), ZoneError::Mapping { .. }));
     let alone = dir.path().join("alone");
-    let made_alone = Pool::create(&alone, &CreateOptions::new(8 << 20));
+    let made_alone = CreateOptions::new(8 << 20).create(&alone);
     made_alone.unwrap().close().unwrap();
     assert!(matches!(refused(&alone), ZoneError::NotApart { .. }));
     let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let carrying = in_memory.path().join("pool");
-    let options = CreateOptions {
-        carries: true,
-        ..options(in_memory.path(), MappingKind::Extent, MediaChoice::Memory)
-    };
-    let pool = Pool::create(&carrying, &options).unwrap();
+    let options = options(in_memory.path(), MappingKind::Extent, MediaChoice::Memory).carries(true);
+    let pool = options.create(&carrying).unwrap();
     let error = add(&carrying, "second").unwrap_err();
     assert!(matches!(error, Error::Media(_)), "in use: {error}");
     pool.close().unwrap();

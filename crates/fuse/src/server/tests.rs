@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Cred, Pool, PoolOptions, SetAttr};
+use vellum::{CreateOptions, Cred, Pool, SetAttr};
 
 use super::{Answer, Seek, Server, Through};
 
@@ -95,11 +95,7 @@ fn what_is_made_belongs_to_who_asked() {
         .attr(make(&server, ROOT, "file"))
         .expect("attributes");
     assert_eq!((attr.uid, attr.gid, attr.mode), (7, 8, 0o640));
-    let set = SetAttr {
-        mode: Some(0o4711),
-        size: Some(9),
-        ..SetAttr::default()
-    };
+    let set = SetAttr::new().mode(Some(0o4711)).size(Some(9));
     let attr = server.set_attr(attr.ino, &set).expect("set");
     assert_eq!((attr.mode, attr.size), (0o4711, 9));
 }
@@ -145,17 +141,14 @@ fn a_listing_goes_on_where_it_stopped() {
 fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("pool");
-    let options = CreateOptions {
-        media: MediaChoice::File,
-        ..CreateOptions::new(1 << 20)
-    };
-    let pool = Pool::create(&path, &options).expect("a pool");
+    let options = CreateOptions::new(1 << 20).media(MediaChoice::File);
+    let pool = options.create(&path).expect("a pool");
     let volume = pool.volume();
     let made: Vec<String> = (0..40).map(|index| format!("file-{index}")).collect();
     for name in &made {
         volume.write(format!("/{name}"), b"content").expect("made");
     }
-    let lost = volume.metadata("/file-7").expect("there").ino;
+    let lost = volume.metadata("/file-7").expect("there").ino();
     let lost_at = pool.fs().superblock().geometry().slot_at(lost);
     drop(volume);
     pool.close().expect("closed");
@@ -165,7 +158,7 @@ fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
         .expect("the pool's file");
     // The generation: the checksum does not fit any more.
     file.write_all_at(&[0xFF; 4], lost_at + 4).expect("damaged");
-    let pool = Pool::open(&path, &PoolOptions::default()).expect("opened");
+    let pool = Pool::open(&path).expect("opened");
     let server = Server::new(pool.fs());
     let mut seen = Vec::new();
     let done = server.list_plus(ROOT, 0, &mut |entry, told| {

@@ -19,18 +19,17 @@ const CASES: usize = 300;
 
 type Volume = Arc<Fs<Memories>>;
 
-const WRITE: OpenOptions = OpenOptions {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    create: true,
-    create_new: false,
-    no_follow: false,
-    directory: false,
-    no_atime: false,
-    mode: 0o644,
-};
+const WRITE: OpenOptions = OpenOptions::new()
+    .read(true)
+    .write(true)
+    .append(false)
+    .truncate(false)
+    .create(true)
+    .create_new(false)
+    .no_follow(false)
+    .directory(false)
+    .no_atime(false)
+    .mode(0o644);
 
 fn new_volume() -> Volume {
     let pool = SimPool::new(POOL_MIN_BYTES);
@@ -386,10 +385,7 @@ fn offset(input: &mut Input<'_>) -> u64 {
 fn offset_step(twins: &mut Twins, input: &mut Input<'_>) -> bool {
     let (cred, path) = (Cred::root(), b"file".to_vec());
     let fs = Arc::clone(&twins.fs);
-    let options = OpenOptions {
-        create: false,
-        ..WRITE
-    };
+    let options = WRITE.create(false);
     let file = fs.open(&cred, &fs.root(), &path, &options);
     let file = file.expect("it was made");
     let (how, at) = (input.u8(), offset(input));
@@ -416,10 +412,7 @@ fn offset_step(twins: &mut Twins, input: &mut Input<'_>) -> bool {
             (bytes, Op::Read { path, range })
         }
         2 => {
-            let set = SetAttr {
-                size: Some(at),
-                ..SetAttr::default()
-            };
+            let set = SetAttr::new().size(Some(at));
             let done = fs.set_attr(&cred, file.node(), &set);
             (done.map(|_| Payload::Done), Op::Truncate { path, size: at })
         }

@@ -56,19 +56,24 @@ impl Engine {
         known.map(|function| function.name.clone()).collect()
     }
 
-    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of a file
-    /// come to at last: for each function of the file, what it comes to.
+    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of some
+    /// files come to at last, which may call each other: for each of them, what it comes to.
     ///
     /// # Panics
     /// One of them is not public: it is no way that users could go by themselves.
-    pub(super) fn ways(&self, path: &str) -> BTreeMap<String, BTreeSet<String>> {
+    pub(super) fn ways(&self, paths: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
-        let text = fs::read_to_string(root.join(path)).expect(path);
-        assert!(
-            !text.contains(".core"),
-            "{path} goes behind the file system"
-        );
-        let own = functions(&text);
+        let own: Vec<Function> = paths
+            .iter()
+            .flat_map(|path| {
+                let text = fs::read_to_string(root.join(path)).expect(path);
+                assert!(
+                    !text.contains(".core"),
+                    "{path} goes behind the file system"
+                );
+                functions(&text)
+            })
+            .collect();
         let mut ways: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut left: Vec<(&Function, &Function)> =
             own.iter().map(|function| (function, function)).collect();
@@ -76,7 +81,7 @@ impl Engine {
         while let Some((of, at)) = left.pop() {
             let found = ways.entry(of.name.clone()).or_default();
             for call in calls(&at.body) {
-                found.extend(self.way(&call, path));
+                found.extend(self.way(&call));
                 let inner = own.iter().filter(|inner| call.is_of(&at.name, &inner.name));
                 let inner = inner.filter(|inner| seen.insert((&of.name, &inner.name)));
                 left.extend(inner.map(|inner| (of, inner)));
@@ -86,7 +91,7 @@ impl Engine {
     }
 
     /// What of the file system a call is, if it is one of those.
-    fn way(&self, call: &Call, path: &str) -> Option<String> {
+    fn way(&self, call: &Call) -> Option<String> {
         let called = |name: &str| self.functions.iter().find(|function| function.name == name);
         let found = match call.receiver.as_str() {
             "fs" => called(&format!("Fs::{}", call.name)),
@@ -96,7 +101,7 @@ impl Engine {
         }?;
         assert!(
             found.is_public,
-            "{path} calls {}, which users cannot",
+            "{} is called, which users cannot",
             found.name
         );
         Some(found.name.clone())
@@ -111,12 +116,13 @@ struct Call {
 }
 
 impl Call {
-    /// Whether, in the function `caller`, it may be one of `function`, of the same file.
+    /// Whether, in the function `caller`, it may be `function`.
     fn is_of(&self, caller: &str, function: &str) -> bool {
         let owner_of = |name: &str| name.split([' ', ':']).next().unwrap_or_default().to_owned();
         let owner = match self.receiver.as_str() {
             "self" | "Self" => owner_of(caller),
-            "file" => "File".to_owned(),
+            "file" | "source" | "target" => "File".to_owned(),
+            "remove" | "canonical" => return function == self.name,
             "" => return function == self.name,
             other => other.to_owned(),
         };

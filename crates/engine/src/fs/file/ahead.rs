@@ -75,7 +75,7 @@ mod tests {
     use vellum_media::{MediaChoice, Real};
 
     use super::*;
-    use crate::{CreateOptions, File, Fs, MappingKind, Pool, PoolOptions};
+    use crate::{CreateOptions, File, Fs, MappingKind, Pool};
 
     const STRETCHES: u64 = 8;
 
@@ -88,11 +88,11 @@ mod tests {
             mapping: MappingKind::Extent,
             ..CreateOptions::new(16 << 20)
         };
-        let pool = Pool::create(&path, &options).unwrap();
+        let pool = options.create(&path).unwrap();
         let bytes = vec![7; (STRETCHES * STRETCH_BYTES) as usize];
         pool.volume().write("/f", &bytes).unwrap();
         pool.close().unwrap();
-        let pool = Pool::open(&path, &PoolOptions::default()).unwrap();
+        let pool = Pool::open(&path).unwrap();
         let file = pool.volume().open("/f").unwrap();
         let core = &pool.fs().core;
         let zone = (core.geometry.data_at, core.geometry.data_bytes());
@@ -109,7 +109,7 @@ mod tests {
 
     fn read(file: &File, block: u64) {
         let mut page = [0; BLOCK_BYTES as usize];
-        file.read_at(block * BLOCK_BYTES, &mut page).unwrap();
+        file.read_at(&mut page, block * BLOCK_BYTES).unwrap();
         assert_eq!(page, [7; BLOCK_BYTES as usize]);
     }
 

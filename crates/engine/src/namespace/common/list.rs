@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
-use crate::namespace::{DirEntry, ListHint, ListRange};
+use crate::namespace::{ListEntry, ListHint, ListRange};
 use crate::sites;
 
 /// A line of a log: the unit of reading it.
@@ -96,7 +96,7 @@ impl<M: Memories> Op<'_, M> {
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<Option<u64>> {
         let core = self.core;
         let after = range.after;
@@ -190,7 +190,7 @@ impl<M: Memories> Op<'_, M> {
         listing: &mut Listing,
         extent: &Extent,
         mut index: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<End> {
         let core = self.core;
         let dir = listing.dir;
@@ -242,7 +242,7 @@ impl<M: Memories> Op<'_, M> {
                     .target
                     .kind()
                     .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
-                let given = DirEntry {
+                let given = ListEntry {
                     ino: body.target.ino(),
                     cookie: listing.range.offset + body.cookie,
                     kind,

@@ -374,7 +374,7 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(crate::namespace::DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(crate::namespace::ListEntry<'_>) -> bool,
     ) -> Result<Option<u64>> {
         if S::TELL_PATHS {
             op.note_read(dir);

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
-use crate::namespace::{DirEntry, FIRST_COOKIE, ListHint, ListRange};
+use crate::namespace::{FIRST_COOKIE, ListEntry, ListHint, ListRange};
 
 /// Where reading a block ends.
 enum End {
@@ -54,7 +54,7 @@ impl Tree {
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<Option<u64>> {
         let core = op.core;
         op.ensure_tree(dir)?;
@@ -104,7 +104,7 @@ impl Listing {
     fn go_on<M: Memories>(
         &mut self,
         op: &Op<'_, M>,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<bool> {
         let core = op.core;
         let mut blocks = 0;
@@ -143,7 +143,7 @@ impl Listing {
         op: &Op<'_, M>,
         block: &Block,
         tail: LogPlace,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<End> {
         // They were verified when the tree was built.
         let records = block.records(self.owner, tail).unsealed();
@@ -167,7 +167,7 @@ impl Listing {
                 let kind = target
                     .kind()
                     .ok_or_else(|| Error::damaged("entry kind", place))?;
-                let given = DirEntry {
+                let given = ListEntry {
                     ino: target.ino(),
                     cookie: self.range.offset + found.record.cookie,
                     kind,

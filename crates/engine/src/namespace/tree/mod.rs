@@ -42,7 +42,7 @@ use crate::core::slots::{Op, pause};
 use crate::error::{Error, Place, Result};
 use crate::namespace::common::{check_name, evict};
 use crate::namespace::{
-    DirEntry, ListHint, ListRange, Namespace, NewInode, Removal, Rename, SurveyedNames,
+    ListEntry, ListHint, ListRange, Namespace, NewInode, Removal, Rename, SurveyedNames,
 };
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ impl<M: Memories> Namespace<M> for Tree {
         dir: Cachelet,
         range: ListRange,
         hint: &mut ListHint,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<Option<u64>> {
         Self::list_names(op, dir, range, hint, each)
     }

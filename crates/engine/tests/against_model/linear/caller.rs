@@ -220,7 +220,7 @@ impl<M: Backend> Caller<M> {
     pub(super) fn list(&mut self, dir: usize) {
         let begin = self.tick();
         let mut found = [const { Vec::new() }; NAMES.len()];
-        let mut each = |entry: vellum::DirEntry<'_>| {
+        let mut each = |entry: vellum::ListEntry<'_>| {
             let name = NAMES.iter().position(|name| name.as_bytes() == entry.name);
             found[name.expect("nobody makes other names")].push(entry.ino);
             true

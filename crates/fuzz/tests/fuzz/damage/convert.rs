@@ -83,11 +83,7 @@ fn wide(namespace: NamespaceKind, bytes: u64) -> Vec<u8> {
 }
 
 fn create(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, name: &[u8]) {
-    let write = OpenOptions {
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let write = OpenOptions::new().write(true).mode(0o644);
     fs.create(&Cred::root(), dir, name, &write).expect("room");
 }
 
@@ -276,11 +272,7 @@ fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
     format(&*disk, &options).expect("a pool is made");
     let fs = split_mount(&disk).expect("a new pool opens");
     let (cred, top) = (Cred::root(), fs.root());
-    let write = OpenOptions {
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let write = OpenOptions::new().write(true).mode(0o644);
     let dir = fs.mkdir(&cred, &top, b"dir", 0o755).expect("room");
     let below = fs.mkdir(&cred, &dir, b"below", 0o700).expect("room");
     for (dir, name, byte) in [(&top, b"one", 1), (&dir, b"two", 2), (&below, b"six", 6)] {
@@ -450,11 +442,7 @@ fn full() -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     format(&pool, &FormatOptions::default()).expect("a pool is made");
     let fs = mount(pool.image(), false).expect("a new pool opens").0;
-    let write = OpenOptions {
-        write: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let write = OpenOptions::new().write(true).mode(0o644);
     let mut made = 0;
     while fs
         .create(

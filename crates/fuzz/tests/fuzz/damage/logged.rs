@@ -37,12 +37,7 @@ fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
 
 /// Writes a file, of which the last blocks, if it is new, ride in the record of the sync behind it.
 fn write(fs: &LoggedFs, name: &[u8]) -> Result<()> {
-    let options = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions::new().write(true).create(true).mode(0o644);
     let file = fs.open(&Cred::root(), &fs.root(), name, &options)?;
     file.write_at(0, &[7; 5000])?;
     fs.sync()
@@ -173,10 +168,7 @@ fn changed(mut input: Input) -> (Vec<u8>, bool) {
 /// Reads what there is, changes something, and closes.
 fn used(disk: &Arc<SimPool>) -> Result<()> {
     let fs = mount(disk)?;
-    let read = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let read = OpenOptions::new().read(true);
     for name in NAMES {
         // An anchor that was moved may name an earlier epoch, which had fewer files.
         match fs.open(&Cred::root(), &fs.root(), name, &read) {

@@ -484,10 +484,7 @@ fn a_block_of_two_files_that_both_give_up_is_freed_once() {
         let _watchdog = Watchdog::watch(b"a block of two files");
         let fs = mount(sample.image, false).expect("it opens").0;
         let (cred, top) = (Cred::root(), fs.root());
-        let write = OpenOptions {
-            write: true,
-            ..OpenOptions::default()
-        };
+        let write = OpenOptions::new().write(true);
         for path in [&b"file"[..], b"deep/deeper/holes"] {
             let node = fs.find(&cred, &top, path, true).expect("its name is sound");
             let file = fs.open_node(&cred, &node, &write).expect("it opens");
@@ -573,11 +570,7 @@ fn a_block_that_does_not_know_who_counts_it() {
             .expect("a crash may leave that")
             .0;
         let node = fs.find(&Cred::root(), &fs.root(), b"file", true);
-        let write = OpenOptions {
-            read: true,
-            write: true,
-            ..OpenOptions::default()
-        };
+        let write = OpenOptions::new().read(true).write(true);
         let node = node.expect("its name is sound");
         let file = fs
             .open_node(&Cred::root(), &node, &write)
@@ -667,10 +660,7 @@ fn a_damaged_table_of_keys_can_be_read() {
     ];
     let cred = Cred::root();
     let path = [&b"deep/"[..], &[b'l'; 255]].concat();
-    let read = OpenOptions {
-        read: true,
-        ..OpenOptions::default()
-    };
+    let read = OpenOptions::new().read(true);
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         for spoil in spoils {
             let mut sample = sample_on(mapping, false);

@@ -28,12 +28,7 @@ fn with(disk: &Arc<SimPool>, names: &[&[u8]], closes: bool) -> Result<()> {
     };
     let pool = SimLogged::new(Arc::clone(disk), None);
     let (fs, _) = attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?;
-    let create = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let create = OpenOptions::new().write(true).create(true).mode(0o644);
     for name in names {
         let file = fs.open(&Cred::root(), &fs.root(), name, &create)?;
         file.write_at(0, &[7; 5000])?;
@@ -184,10 +179,7 @@ fn files(image: &[u8], names: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
     let opened = attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options);
     let (fs, _) = opened.expect("it opens");
     let read = |name: &&[u8]| {
-        let how = OpenOptions {
-            read: true,
-            ..OpenOptions::default()
-        };
+        let how = OpenOptions::new().read(true);
         let file = fs.open(&Cred::root(), &fs.root(), name, &how).ok()?;
         let mut bytes = vec![0; 6000];
         let read = file.read_at(0, &mut bytes).expect("it can be read");

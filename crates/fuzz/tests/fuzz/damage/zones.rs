@@ -49,20 +49,12 @@ fn used(image: Vec<u8>, name: &[u8]) -> Result<Vec<u8>> {
     let fs = opened(&disk)?;
     let (cred, top) = (Cred::root(), fs.root());
     for name in [&b"one"[..], b"two", b"three"] {
-        let how = OpenOptions {
-            read: true,
-            ..OpenOptions::default()
-        };
+        let how = OpenOptions::new().read(true);
         if let Ok(file) = fs.open(&cred, &top, name, &how) {
             file.read_at(0, &mut [0; BYTES])?;
         }
     }
-    let create = OpenOptions {
-        write: true,
-        create: true,
-        mode: 0o644,
-        ..OpenOptions::default()
-    };
+    let create = OpenOptions::new().write(true).create(true).mode(0o644);
     let file = fs.open(&cred, &top, name, &create)?;
     file.write_at(0, &[7; BYTES])?;
     drop(file);

@@ -1,0 +1,264 @@
+//! Open files of a volume.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use vellum_media::Real;
+
+use super::metadata::{Metadata, Permissions, ns_of};
+use crate::error::{Error, Result};
+use crate::fs::{Handle, SetAttr, SetTime, View};
+use crate::reading::Rule;
+
+/// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` need none.
+///
+/// Threads that share a `File` take turns at the position, as those that share a descriptor of the
+/// kernel do: a read, a write or a seek begins where the one before ended. So every byte of the
+/// file goes to one reader, and what one call writes is not written over by the next.
+#[derive(Debug)]
+pub struct File {
+    handle: Handle<Real>,
+    /// Held from where a call looks at the position to where it moves it.
+    position: Mutex<u64>,
+}
+
+impl File {
+    /// What the file can do, by offset.
+    pub fn handle(&self) -> &Handle<Real> {
+        &self.handle
+    }
+
+    pub(super) fn new(handle: Handle<Real>) -> Self {
+        Self {
+            handle,
+            position: Mutex::new(0),
+        }
+    }
+
+    /// Reads at an offset; fewer bytes than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// Not open for reading, damaged media.
+    pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
+        self.handle.read_at(offset, out)
+    }
+
+    /// Fills `out` with what lies at an offset.
+    ///
+    /// # Errors
+    /// As [`Self::read_at`]; the file ends before.
+    pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
+        match self.read_at(out, offset)? {
+            len if len == out.len() => Ok(()),
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        }
+    }
+
+    /// A view of a range of the file, as far as the file reaches: in place where that can be, else
+    /// a copy. Writers of what is in place wait until the view is dropped; see [`View`].
+    ///
+    /// # Errors
+    /// Not open for reading, damaged media.
+    pub fn view(&self, range: Range<u64>) -> Result<View<'_, Real>> {
+        self.handle.view(range)
+    }
+
+    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is
+    /// bought: [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for it. See [`Handle::view_by`].
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub fn view_by(&self, range: Range<u64>, rule: Rule) -> Result<View<'_, Real>> {
+        self.handle.view_by(range, rule)
+    }
+
+    /// Writes at an offset; gives how many bytes.
+    ///
+    /// # Errors
+    /// Not open for writing, no space, too large, damaged media.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.handle.write_at(offset, data)
+    }
+
+    /// Writes all of `data` at an offset.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`]; some of it may be written then.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            done += self.write_at(&data[done..], offset + done as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Cuts or extends the file.
+    ///
+    /// # Errors
+    /// As for [`Self::write_at`].
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.handle.truncate(size)
+    }
+
+    /// Makes everything done to this file survive what the medium can survive.
+    ///
+    /// # Errors
+    /// What the medium said.
+    pub fn sync_all(&self) -> Result<()> {
+        self.handle.sync()
+    }
+
+    /// Makes the content of this file survive what the medium can survive, and the attributes that
+    /// lead to it: as [`Self::sync_all`].
+    ///
+    /// # Errors
+    /// What the medium said.
+    pub fn sync_data(&self) -> Result<()> {
+        self.sync_all()
+    }
+
+    /// What is known of the file beside its content.
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.handle.attr().map(Metadata::new)
+    }
+
+    /// Changes the permission bits, as the user who opened the file.
+    ///
+    /// # Errors
+    /// As `fchmod(2)`.
+    pub fn set_permissions(&self, permissions: Permissions) -> Result<()> {
+        self.set(&SetAttr {
+            mode: Some(permissions.mode() as u16),
+            ..SetAttr::default()
+        })
+    }
+
+    /// Changes the time of the last modification.
+    ///
+    /// # Errors
+    /// As `futimens(2)`.
+    pub fn set_modified(&self, time: SystemTime) -> Result<()> {
+        self.set(&SetAttr {
+            mtime: Some(SetTime::At(ns_of(time))),
+            ..SetAttr::default()
+        })
+    }
+
+    fn set(&self, set: &SetAttr) -> Result<()> {
+        self.handle.set_attr(set).map(drop)
+    }
+
+    /// Waits for this call's turn at the position. A call that panicked has not moved it, so that
+    /// it is sound.
+    ///
+    /// # Errors
+    /// This process may not use the pool: of what its parent had open nobody ends his turn.
+    fn turn(&self) -> Result<MutexGuard<'_, u64>> {
+        self.handle.check_use()?;
+        Ok(self.position.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn read_on(&self, out: &mut [u8]) -> io::Result<usize> {
+        let mut position = self.turn()?;
+        let len = self.handle.read_at(*position, out)?;
+        *position += len as u64;
+        Ok(len)
+    }
+
+    fn write_on(&self, data: &[u8]) -> io::Result<usize> {
+        let mut position = self.turn()?;
+        let (at, len) = if self.handle.options().append {
+            self.handle.append(data)?
+        } else {
+            (*position, self.handle.write_at(*position, data)?)
+        };
+        *position = at + len as u64;
+        Ok(len)
+    }
+
+    fn seek_to(&self, to: SeekFrom) -> io::Result<u64> {
+        let mut position = self.turn()?;
+        let (base, offset) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::Current(offset) => (*position, offset),
+            SeekFrom::End(offset) => (self.metadata()?.len(), offset),
+        };
+        *position = base
+            .checked_add_signed(offset)
+            .ok_or(Error::Invalid("a seek to before the start of the file"))?;
+        Ok(*position)
+    }
+}
+
+macro_rules! io_traits {
+    ($($file:ty),*) => {$(
+        impl Read for $file {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                self.read_on(out)
+            }
+        }
+
+        impl Write for $file {
+            fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+                self.write_on(data)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+
+        impl Seek for $file {
+            fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+                self.seek_to(to)
+            }
+        }
+    )*};
+}
+
+io_traits!(File, &File);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Pool;
+
+    #[test]
+    fn calls_that_say_where_wait_for_no_turn() {
+        let pool = Pool::memory(16 << 20).expect("made");
+        let file = pool.volume().create("/f").expect("made");
+        let turn = file.turn().expect("given");
+        assert_eq!(file.write_at(b"abc", 0).expect("written"), 3);
+        let mut read = [0; 3];
+        assert_eq!(file.read_at(&mut read, 0).expect("read"), 3);
+        assert_eq!(
+            (&read, &*file.view(0..3).expect("seen")),
+            (b"abc", &b"abc"[..])
+        );
+        file.set_len(2).expect("cut");
+        assert_eq!(file.metadata().expect("told").len(), 2);
+        file.sync_all().expect("synced");
+        drop(turn);
+    }
+
+    #[test]
+    fn a_call_that_panicked_leaves_the_position_to_others() {
+        let pool = Pool::memory(16 << 20).expect("made");
+        let mut file = pool.volume().create("/f").expect("made");
+        file.write_all(b"abc").expect("written");
+        std::thread::scope(|scope| {
+            let panicking = scope.spawn(|| {
+                let _turn = file.turn().expect("given");
+                std::panic::resume_unwind(Box::new("in the middle of a call"));
+            });
+            panicking.join().expect_err("it panicked");
+        });
+        file.write_all(b"def").expect("written");
+        assert_eq!(pool.volume().read("/f").expect("read"), b"abcdef");
+    }
+}

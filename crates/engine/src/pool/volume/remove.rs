@@ -1,0 +1,86 @@
+//! Removing directories with what is in them.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use vellum_layout::FileKind;
+use vellum_media::Real;
+
+use super::{ReadDir, Volume};
+use crate::error::{Error, Result};
+use crate::fs::{Access, Node};
+
+/// A directory that is being emptied.
+struct Emptied {
+    node: Node<Real>,
+    /// Its name in the one above.
+    name: OsString,
+    listing: ReadDir,
+}
+
+/// See [`Volume::remove_dir_all`]. What somebody else has removed meanwhile is no error.
+pub(super) fn remove_dir_all(volume: &Volume, path: &Path) -> Result<()> {
+    let top = match volume.parent_and_name(path) {
+        Err(Error::Busy) => None,
+        found => Some(found?),
+    };
+    let Some((dir, name)) = top else {
+        return empty(volume, volume.fs.root());
+    };
+    let found = volume.fs.lookup(&volume.cred, &dir, name)?;
+    match found.kind() {
+        FileKind::Directory => {
+            empty(volume, found)?;
+            volume.fs.rmdir(&volume.cred, &dir, name)
+        }
+        FileKind::Symlink => volume.fs.unlink(&volume.cred, &dir, name),
+        _ => Err(Error::NotDirectory),
+    }
+}
+
+/// Removes all that is in a directory. Deep trees take memory, not stack.
+fn empty(volume: &Volume, top: Node<Real>) -> Result<()> {
+    let mut open = vec![enter(volume, top, OsString::new())?];
+    while let Some(dir) = open.last_mut() {
+        match dir.listing.next().transpose()? {
+            Some(entry) if entry.file_type()?.is_dir() => {
+                let name = entry.file_name();
+                match volume.fs.lookup(&volume.cred, &dir.node, name.as_bytes()) {
+                    Ok(node) => open.push(enter(volume, node, name)?),
+                    Err(Error::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Some(entry) => {
+                let name = entry.name().as_bytes();
+                gone(volume.fs.unlink(&volume.cred, &dir.node, name))?;
+            }
+            None => {
+                let done = open.pop().map(|dir| dir.name).unwrap_or_default();
+                if let Some(above) = open.last() {
+                    let removed = volume.fs.rmdir(&volume.cred, &above.node, done.as_bytes());
+                    gone(removed)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn enter(volume: &Volume, node: Node<Real>, name: OsString) -> Result<Emptied> {
+    volume.fs.access(&volume.cred, &node, Access::READ)?;
+    let listing = ReadDir::new(volume, node.clone(), Path::new(""));
+    Ok(Emptied {
+        node,
+        name,
+        listing,
+    })
+}
+
+fn gone(removed: Result<()>) -> Result<()> {
+    match removed {
+        Err(Error::NotFound) => Ok(()),
+        other => other,
+    }
+}
