@@ -589,7 +589,8 @@ impl Volume {
     /// # let pool = vellum::Pool::memory(16 << 20)?;
     /// # let volume = pool.volume();
     /// volume.write("/f", "")?;
-    /// let names: Result<Vec<_>, _> = volume.read_dir("/")?.map(|e| Ok(e?.file_name())).collect();
+    /// let names: Result<Vec<_>, vellum::Error> =
+    ///     volume.read_dir("/")?.map(|e| Ok(e?.file_name())).collect();
     /// assert_eq!(names?, ["f"]);
     /// # Ok::<(), vellum::Error>(())
     /// ```
@@ -610,7 +611,8 @@ impl Volume {
     /// # let volume = pool.volume();
     /// volume.create_dir_all("/a/b")?;
     /// volume.write("/a/b/f", "")?;
-    /// let paths: Result<Vec<_>, _> = volume.walk("/a")?.map(|e| Ok(e?.path())).collect();
+    /// let paths: Result<Vec<_>, vellum::Error> =
+    ///     volume.walk("/a")?.map(|e| Ok(e?.path())).collect();
     /// assert_eq!(paths?.last().unwrap().as_os_str(), "/a/b/f");
     /// # Ok::<(), vellum::Error>(())
     /// ```
