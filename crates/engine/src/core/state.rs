@@ -1,4 +1,4 @@
-//! What every room of the engine works on: the two memories, the geometry, the clock, and where
+//! What every wing of the engine works on: the two memories, the geometry, the clock, and where
 //! each structure of the arena lies.
 
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,5 +1,5 @@
-//! Data media: how the bytes of data blocks move. In this release data lies in the pool itself,
-//! byte-addressed: reads are one copy, writes go past the cache and are durable at the next fence.
+//! How the bytes of data blocks move. In persistent memory a read is one copy, and a write goes
+//! past the cache and is durable at the next fence; elsewhere the pool's medium makes calls of them.
 //!
 //! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
 

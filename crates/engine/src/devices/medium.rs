@@ -1,4 +1,4 @@
-//! The data medium of a pool: made, found, known by its head.
+//! An external data device of a pool: made, found, known by its head.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,5 @@
-//! What makes an operation last: the journal of small changes, commits, the redo log, the undo
-//! log of split pools, and overwrites of records that span lines.
+//! What makes an operation last: the journal of small changes, commits to the logs
+//! ([`crate::logs`]), times of names, and notes of what is being overwritten.
 
 pub(crate) mod commit;
 pub(crate) mod journal;
