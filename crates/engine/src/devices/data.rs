@@ -1,5 +1,5 @@
 //! How the bytes of data blocks move. In persistent memory a read is one copy, and a write goes
-//! past the cache and is durable at the next fence; elsewhere the pool's medium makes calls of them.
+//! past the cache and is durable at the next fence. On a disk the medium makes calls of both.
 //!
 //! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
 
