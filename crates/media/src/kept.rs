@@ -9,7 +9,10 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Longest time that a look at an image takes.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// An image that lies in memory.
 #[derive(Clone, Debug)]
@@ -110,8 +113,21 @@ pub fn remove_image(image: &KeptImage) -> Result<(), MediaError> {
         source: errno.into(),
     };
     let file = open(&image.path).map_err(failed)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(failed)?;
+    lock_alone(&file).map_err(failed)?;
     rustix::fs::unlink(&image.path).map_err(failed)
+}
+
+/// Locks an image for removal. Others who only look at it have it locked for a moment.
+fn lock_alone(image: &OwnedFd) -> Result<(), Errno> {
+    let begin = Instant::now();
+    loop {
+        match rustix::fs::flock(image, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if begin.elapsed() < LOOK_MAX => {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            locked => return locked,
+        }
+    }
 }
 
 fn open(path: &Path) -> Result<OwnedFd, Errno> {
