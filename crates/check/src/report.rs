@@ -405,7 +405,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// So many things, each of which is called `one`: `1 place`, `2 places`.
+/// A count with its noun: `1 place`, `2 places`.
 pub fn counted(number: u64, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),

@@ -1,8 +1,7 @@
-//! Former spellings of commands and options, which go on being understood.
+//! Former spellings of commands and options, which still work.
 //!
-//! The words of a command line are put into those of today before anything else looks at them:
-//! help, manual pages and completions know no others. Whoever wrote a former one is told the new
-//! one.
+//! A command line is rewritten to today's spellings before it is parsed. Help, manual pages and
+//! completions show no others. A note on standard error names the new spelling of each former one.
 
 use std::ffi::OsString;
 
@@ -228,7 +227,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Puts first what is to be shown, and then of which pool: `inspect POOL areas` was the order.
+    /// Moves the object of `inspect` before the pool: the former order was `inspect POOL areas`.
     fn order(&mut self) {
         let [first, second] = self.positions[..] else {
             return;

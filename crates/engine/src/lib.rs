@@ -28,7 +28,8 @@
 //! | call | for |
 //! |---|---|
 //! | [`Pool::create`], [`Pool::open`] | a file, with the safe defaults |
-//! | [`CreateOptions`], [`PoolOptions`] | everything else: size, names, mapping, medium; read only, durability |
+//! | [`CreateOptions`] | other sizes, namespaces, mappings, media |
+//! | [`PoolOptions`] | reading only, other durability |
 //! | [`Pool::memory`] | tests: gone with the process |
 //!
 //! One process has a pool open at a time. Any number of its threads may use it.

@@ -203,7 +203,7 @@ fn a_pool_of_a_later_release_is_left_to_that() {
     assert!(std::fs::read(&path).expect("read") == bytes);
 }
 
-/// Nobody is told to make a pool where there can be none, or of a name that is taken.
+/// No message advises making a pool where none can be made, or under a name that is taken.
 #[test]
 fn what_cannot_be_made_is_not_advised() {
     let bench = pool(&[]);

@@ -12,8 +12,8 @@ use rustix::mount::{
 };
 use rustix::process::Signal;
 
-use crate::mounting::{foreground, signal};
-use crate::support::{ALONE, Bench, Mounted, done, has_fuse, namespaces, vellum};
+use crate::mounting::{foreground, foreground_with_log, signal};
+use crate::support::{ALONE, Bench, Mounted, done, has_fuse, is_mounted, namespaces, vellum};
 
 /// Whether mounts can be made by the system call, too; says so where they cannot.
 pub(crate) fn can_mount(test: &str) -> bool {
@@ -26,15 +26,7 @@ pub(crate) fn can_mount(test: &str) -> bool {
 
 /// A bench with a pool, and a directory to mount on.
 fn unmounted() -> Mounted {
-    let bench = Bench::with_pool("4M");
-    let dir = bench.join("mnt");
-    std::fs::create_dir(&dir).expect("made");
-    Mounted { bench, dir }
-}
-
-fn is_mounted(dir: &Path) -> bool {
-    let table = std::fs::read_to_string("/proc/self/mounts").expect("read");
-    table.contains(&format!(" {} ", dir.display()))
+    Mounted::not_yet(Bench::with_pool("4M"))
 }
 
 fn detach(dir: &Path) {
@@ -104,22 +96,11 @@ struct Under {
 impl Under {
     fn new() -> Self {
         let mounted = unmounted();
-        let mut child = vellum()
-            .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
-            .current_dir(mounted.bench.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("vellum runs");
-        let mut ready = String::new();
-        let output = child.stdout.take().expect("a pipe");
-        BufReader::new(output).read_line(&mut ready).expect("read");
-        assert_eq!(ready, "ready\n");
+        let (child, said) = foreground_with_log(&mounted);
         let below = mounted.path("below");
         std::fs::create_dir(&below).expect("made");
         mount("none", &below, "tmpfs", MountFlags::empty(), None).expect("mounted");
         std::fs::write(below.join("data"), "precious").expect("written");
-        let said = BufReader::new(child.stderr.take().expect("a pipe"));
         Self {
             mounted,
             child,
@@ -287,10 +268,7 @@ fn a_killed_process_is_waited_for_by_all_commands() {
     if !has_fuse("a_killed_process_is_waited_for_by_all_commands") {
         return;
     }
-    let bench = Bench::with_pool("256M");
-    let dir = bench.join("mnt");
-    std::fs::create_dir(&dir).expect("made");
-    let mounted = Mounted { bench, dir };
+    let mounted = Mounted::not_yet(Bench::with_pool("256M"));
     let run = |args: &[&str]| mounted.bench.run(args);
     for command in [
         &["check", "p.img"][..],

@@ -17,13 +17,11 @@ const OF_LIBFUSE: &str = "/sbin/mount.fuse3";
 
 /// A pool that is not mounted, and links to the program.
 fn unmounted() -> Mounted {
-    let bench = Bench::with_pool("4M");
-    let dir = bench.join("mnt");
-    std::fs::create_dir(&dir).expect("made");
+    let mounted = Mounted::not_yet(Bench::with_pool("4M"));
     for name in ["mount.vellum", "mount.fuse.vellum", "vellum"] {
-        symlink(PROGRAM, bench.join(name)).expect("linked");
+        symlink(PROGRAM, mounted.bench.join(name)).expect("linked");
     }
-    Mounted { bench, dir }
+    mounted
 }
 
 /// Runs a program there, which finds ours by its name.

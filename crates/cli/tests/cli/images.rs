@@ -134,6 +134,24 @@ fn put_back() -> (Mounted, [Vec<u8>; 2]) {
     (mounted, [closed, used])
 }
 
+/// Whatever opens the pool refuses it, with each of `parts` in the reason.
+fn all_refuse(bench: &Bench, parts: &[&str]) {
+    for command in [
+        &["check", "p.img"][..],
+        &["info", "p.img"],
+        &["ls", "p.img:/"],
+        &["mount", "p.img", "mnt"],
+        &["repair", "--yes", "p.img"],
+        &["mkdir", "p.img:/d"],
+    ] {
+        let did = bench.run(command);
+        assert!(did.code != 0, "{command:?}");
+        for part in parts {
+            assert!(did.err.contains(part), "{command:?}: {}", did.err);
+        }
+    }
+}
+
 /// An older copy in the place of the pool's file does not get the image of a later time, which
 /// stays until somebody decides; whether the copy is one of a closed pool or not.
 #[test]
@@ -152,24 +170,14 @@ fn an_image_of_a_later_time_than_the_file_stays() {
     for copy in &copies {
         std::fs::write(&pool, copy).expect("written");
         assert_eq!(state(&listed(bench, &pool)), "does not fit");
-        for command in [
-            &["check", "p.img"][..],
-            &["info", "p.img"],
-            &["ls", "p.img:/"],
-            &["mount", "p.img", "mnt"],
-            &["repair", "--yes", "p.img"],
-            &["mkdir", "p.img:/d"],
-        ] {
-            let did = bench.run(command);
-            assert!(did.code != 0, "{command:?}");
-            for part in [
+        all_refuse(
+            bench,
+            &[
                 "later time",
                 "vellum repair --discard-image ",
                 "vellum mount --discard-image ",
-            ] {
-                assert!(did.err.contains(part), "{command:?}: {}", did.err);
-            }
-        }
+            ],
+        );
         bench.run(&["prune"]).ok();
         let said = bench.run(&["prune", name]).failed(1, &["later time"]);
         assert!(
@@ -241,20 +249,7 @@ fn an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone() {
         let said = bench.run(&["info", "--images"]).ok().out;
         assert!(said.contains(left.to_str().expect("text")), "{said}");
         assert_eq!(state(&listed(bench, &pool)), "does not fit");
-        for command in [
-            &["check", "p.img"][..],
-            &["info", "p.img"],
-            &["ls", "p.img:/"],
-            &["mount", "p.img", "mnt"],
-            &["repair", "--yes", "p.img"],
-            &["mkdir", "p.img:/d"],
-        ] {
-            let did = bench.run(command);
-            assert!(did.code != 0, "{command:?}");
-            for part in ["later time", "vellum repair --discard-image "] {
-                assert!(did.err.contains(part), "{command:?}: {}", did.err);
-            }
-        }
+        all_refuse(bench, &["later time", "vellum repair --discard-image "]);
         // Not on the way of something else, either.
         bench.run(&["prune"]).ok();
         let made = ["mkfs", "other.img", "--size", "4M", "--quiet"];

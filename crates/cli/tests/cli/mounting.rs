@@ -2,9 +2,9 @@
 //! a mount are in `tests/mount`.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{Bench, Mounted, has_fuse, is_mounted, vellum};
@@ -326,10 +326,22 @@ fn a_mounted_pool_answers_and_refuses() {
 
 /// A mount in the foreground, once it says that it is ready.
 pub(crate) fn foreground(mounted: &Mounted) -> Child {
+    start(mounted, Stdio::inherit())
+}
+
+/// The same, and what its process logs.
+pub(crate) fn foreground_with_log(mounted: &Mounted) -> (Child, BufReader<ChildStderr>) {
+    let mut child = start(mounted, Stdio::piped());
+    let log = BufReader::new(child.stderr.take().expect("a pipe"));
+    (child, log)
+}
+
+fn start(mounted: &Mounted, log: Stdio) -> Child {
     let mut child = vellum()
         .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
         .current_dir(mounted.bench.path())
         .stdout(Stdio::piped())
+        .stderr(log)
         .spawn()
         .expect("vellum runs");
     let mut said = [0; 6];

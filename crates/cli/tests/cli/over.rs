@@ -1,9 +1,9 @@
-//! Mounts that something else is mounted over, mounts of which there are several, and pools whose
-//! file is another one by now: nothing is said, or done, of what happens to be at a path.
+//! Commands never act on what merely lies at a path: another file system over the mount, a second
+//! mount of the pool, a new file in the place of the pool's.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::ChildStderr;
 use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use vellum::media::lock_holders;
 
 use crate::ends::can_mount;
-use crate::mounting::{foreground, signal};
-use crate::support::{Bench, Mounted, PATIENCE, is_mounted, vellum};
+use crate::mounting::{foreground, foreground_with_log, signal};
+use crate::support::{Bench, Mounted, PATIENCE, is_mounted};
 
 /// A tmpfs on a directory, until it is dropped.
 struct Stranger(PathBuf);
@@ -150,10 +150,7 @@ fn what_is_over_a_dead_mount_is_named() {
     if !can_mount("what_is_over_a_dead_mount_is_named") {
         return;
     }
-    let bench = Bench::with_pool("4M");
-    let dir = bench.join("mnt");
-    std::fs::create_dir(&dir).expect("made");
-    let mounted = Mounted { bench, dir };
+    let mounted = Mounted::not_yet(Bench::with_pool("4M"));
     let mut child = foreground(&mounted);
     let over = Stranger::over(&mounted.dir);
     child.kill().expect("killed");
@@ -184,39 +181,19 @@ fn what_is_over_a_dead_mount_is_named() {
     mounted.umount();
 }
 
-/// A mount in the foreground, and what its process says.
-fn said_by(mounted: &Mounted) -> (Child, BufReader<ChildStderr>) {
-    let mut child = vellum()
-        .args(["mount", "--foreground", "--ready-fd", "1", "p.img", "mnt"])
-        .current_dir(mounted.bench.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("vellum runs");
-    let mut ready = String::new();
-    let output = child.stdout.take().expect("a pipe");
-    BufReader::new(output).read_line(&mut ready).expect("read");
-    assert_eq!(ready, "ready\n");
-    let said = BufReader::new(child.stderr.take().expect("a pipe"));
-    (child, said)
-}
-
 #[test]
 fn a_signal_waits_until_nothing_is_over_a_mount() {
     if !can_mount("a_signal_waits_until_nothing_is_over_a_mount") {
         return;
     }
-    let bench = Bench::with_pool("4M");
-    let dir = bench.join("mnt");
-    std::fs::create_dir(&dir).expect("made");
-    let mounted = Mounted { bench, dir };
+    let mounted = Mounted::not_yet(Bench::with_pool("4M"));
     let line = |said: &mut BufReader<ChildStderr>| {
         let mut line = String::new();
         said.read_line(&mut line).expect("read");
         line
     };
     let says = "(tmpfs from t) is mounted over it";
-    let (mut child, mut said) = said_by(&mounted);
+    let (mut child, mut said) = foreground_with_log(&mounted);
     let over = Stranger::over(&mounted.dir);
     signal(&child, Signal::TERM);
     let told = line(&mut said);
@@ -231,7 +208,7 @@ fn a_signal_waits_until_nothing_is_over_a_mount() {
     mounted.bench.sound();
 
     // Who does not wait for that is told what was left.
-    let (mut child, mut said) = said_by(&mounted);
+    let (mut child, mut said) = foreground_with_log(&mounted);
     let over = Stranger::over(&mounted.dir);
     signal(&child, Signal::TERM);
     assert!(line(&mut said).contains(says));

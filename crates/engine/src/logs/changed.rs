@@ -94,7 +94,7 @@ pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()>
 
 /// Lets all blocks count as changed, durably: for what changes bytes of the pool in another way
 /// than the file system does.
-pub(crate) fn forget<P: Persistent>(pool: &P, superblock: &Superblock) {
+pub(crate) fn forget_replica<P: Persistent>(pool: &P, superblock: &Superblock) {
     if superblock.changed_at != 0 {
         set_since(pool, superblock.changed_at, 0);
     }

@@ -13,7 +13,7 @@ use crate::devices::medium::{find_data, find_media, name, places_of, tell_place}
 use crate::devices::session::{self, Failed, Heads};
 use crate::devices::superblock::read_superblock;
 use crate::error::{Error, MediumError, Place, Result};
-use crate::logs::changed::forget as forget_replica;
+use crate::logs::changed::forget_replica;
 
 /// The pool at `path`, before its image has begun, and its data media, if it has some, are about to
 /// be used in a session of their own ([`session`]). The pool remembers where they are now.

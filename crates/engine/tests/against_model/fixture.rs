@@ -179,17 +179,23 @@ impl Backend for SimulatedLogged {
     }
 }
 
-/// A pool with a log whose data have another simulated disk.
+/// A pool whose data have a simulated disk of their own, and whose metadata have a log on another
+/// one, or else lie in simulated persistent memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SimulatedApart;
+pub(crate) struct SimulatedData<const IS_LOGGED: bool>;
 
-impl Memories for SimulatedApart {
+/// With a log.
+pub(crate) type SimulatedApart = SimulatedData<true>;
+/// In persistent memory.
+pub(crate) type SimulatedSplit = SimulatedData<false>;
+
+impl<const IS_LOGGED: bool> Memories for SimulatedData<IS_LOGGED> {
     type Pool = SimLogged;
     type Arena = HeapMemory;
 }
 
-impl Backend for SimulatedApart {
-    const IS_LOGGED: bool = true;
+impl<const IS_LOGGED: bool> Backend for SimulatedData<IS_LOGGED> {
+    const IS_LOGGED: bool = IS_LOGGED;
     const HAS_APART: bool = true;
 
     fn pool(len: u64) -> SimLogged {
@@ -197,28 +203,7 @@ impl Backend for SimulatedApart {
     }
 
     fn arena(len: u64) -> Result<HeapMemory> {
-        Ok(HeapMemory::new(len))
-    }
-}
-
-/// A pool in simulated persistent memory whose data have a simulated disk.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SimulatedSplit;
-
-impl Memories for SimulatedSplit {
-    type Pool = SimLogged;
-    type Arena = HeapMemory;
-}
-
-impl Backend for SimulatedSplit {
-    const HAS_APART: bool = true;
-
-    fn pool(len: u64) -> SimLogged {
-        SimulatedLogged::pool(len)
-    }
-
-    fn arena(len: u64) -> Result<HeapMemory> {
-        Ok(HeapMemory::new(len))
+        SimulatedLogged::arena(len)
     }
 }
 

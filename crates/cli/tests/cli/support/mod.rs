@@ -117,11 +117,16 @@ impl Mounted {
 
     /// The pool of a bench.
     pub(crate) fn of(bench: Bench, options: &[&str]) -> Self {
-        let dir = bench.join("mnt");
-        std::fs::create_dir(&dir).expect("made");
-        let mounted = Self { bench, dir };
+        let mounted = Self::not_yet(bench);
         mounted.mount(options);
         mounted
+    }
+
+    /// The pool of a bench, not mounted yet, and the directory to mount it on.
+    pub(crate) fn not_yet(bench: Bench) -> Self {
+        let dir = bench.join("mnt");
+        std::fs::create_dir(&dir).expect("made");
+        Self { bench, dir }
     }
 
     pub(crate) fn mount(&self, options: &[&str]) {

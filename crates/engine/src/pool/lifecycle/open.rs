@@ -27,7 +27,7 @@ use crate::error::MediumError;
 use crate::error::{Error, Place, Result};
 use crate::fs::Fs;
 use crate::logs::Commits;
-use crate::logs::changed::forget as forget_replica;
+use crate::logs::changed::forget_replica;
 use crate::logs::redo::{self, FoundImage, ImagePlace, Loading};
 use crate::logs::undo;
 use crate::mapping::timed::{MappingTimer, Timed};

@@ -105,6 +105,11 @@ impl ReadDir {
         }
     }
 
+    /// The directory.
+    pub(super) fn node(&self) -> &Node<Real> {
+        &self.dir.node
+    }
+
     /// Reads the next entries, as many as are held at once.
     fn read_on(&mut self) -> Result<Vec<DirEntry>> {
         let mut batch = Vec::with_capacity(LIST_BATCH);
@@ -183,7 +188,8 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(entry) = self.next.take() {
             let Listed { volume, node, .. } = &*entry.dir;
-            match volume.list_dir(node, &entry.name, &entry.path()) {
+            let found = volume.fs.lookup(&volume.cred, node, &entry.name);
+            match found.and_then(|found| volume.list(found, &entry.path())) {
                 Ok(listing) => self.open.push(listing),
                 // Somebody has removed it meanwhile.
                 Err(Error::NotFound) => {}

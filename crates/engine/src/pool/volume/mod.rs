@@ -79,6 +79,15 @@ impl Volume {
     }
 
     fn parent_and_name<'p>(&self, path: &'p Path) -> Result<(Node<Real>, &'p [u8])> {
+        self.parent_and_name_from(&self.fs.root(), path)
+    }
+
+    /// The directory that a path's last name is in, by a path that begins in `start`, and the name.
+    fn parent_and_name_from<'p>(
+        &self,
+        start: &Node<Real>,
+        path: &'p Path,
+    ) -> Result<(Node<Real>, &'p [u8])> {
         let bytes = bytes_of(path);
         let end = bytes
             .iter()
@@ -88,11 +97,11 @@ impl Volume {
             .iter()
             .rposition(|&b| b == b'/')
             .map_or(0, |at| at + 1);
-        let dir = if cut == 0 { &b"/"[..] } else { &bytes[..cut] };
+        let dir = if cut == 0 { &b"."[..] } else { &bytes[..cut] };
         match &bytes[cut..end] {
             b"" if bytes.is_empty() => Err(Error::NotFound),
             b"" => Err(Error::Busy),
-            name => Ok((self.fs.find(&self.cred, &self.fs.root(), dir, true)?, name)),
+            name => Ok((self.fs.find(&self.cred, start, dir, true)?, name)),
         }
     }
 
@@ -101,11 +110,10 @@ impl Volume {
         self.fs.find(&self.cred, &self.fs.root(), path, follow)
     }
 
-    /// Lists the directory `name` of `dir`, which is called `path`.
-    fn list_dir(&self, dir: &Node<Real>, name: &[u8], path: &Path) -> Result<ReadDir> {
-        let node = self.fs.lookup(&self.cred, dir, name)?;
-        self.fs.access(&self.cred, &node, Access::READ)?;
-        Ok(ReadDir::new(self, node, path))
+    /// Lists a directory, which is called `path`.
+    fn list(&self, dir: Node<Real>, path: &Path) -> Result<ReadDir> {
+        self.fs.access(&self.cred, &dir, Access::READ)?;
+        Ok(ReadDir::new(self, dir, path))
     }
 
     /// Opens a file as `options` say; the umask masks the mode of a new file.

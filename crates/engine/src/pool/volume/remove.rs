@@ -9,11 +9,10 @@ use vellum_media::Real;
 
 use super::{ReadDir, Volume};
 use crate::error::{Error, Result};
-use crate::fs::{Access, Node};
+use crate::fs::Node;
 
 /// A directory that is being emptied.
 struct Emptied {
-    node: Node<Real>,
     /// Its name in the one above.
     name: OsString,
     listing: ReadDir,
@@ -46,7 +45,10 @@ fn empty(volume: &Volume, top: Node<Real>) -> Result<()> {
         match dir.listing.next().transpose()? {
             Some(entry) if entry.file_type()?.is_dir() => {
                 let name = entry.file_name();
-                match volume.fs.lookup(&volume.cred, &dir.node, name.as_bytes()) {
+                match volume
+                    .fs
+                    .lookup(&volume.cred, dir.listing.node(), name.as_bytes())
+                {
                     Ok(node) => open.push(enter(volume, node, name)?),
                     Err(Error::NotFound) => {}
                     Err(error) => return Err(error),
@@ -54,12 +56,15 @@ fn empty(volume: &Volume, top: Node<Real>) -> Result<()> {
             }
             Some(entry) => {
                 let name = entry.name().as_bytes();
-                gone(volume.fs.unlink(&volume.cred, &dir.node, name))?;
+                gone(volume.fs.unlink(&volume.cred, dir.listing.node(), name))?;
             }
             None => {
                 let done = open.pop().map(|dir| dir.name).unwrap_or_default();
                 if let Some(above) = open.last() {
-                    let removed = volume.fs.rmdir(&volume.cred, &above.node, done.as_bytes());
+                    let removed =
+                        volume
+                            .fs
+                            .rmdir(&volume.cred, above.listing.node(), done.as_bytes());
                     gone(removed)?;
                 }
             }
@@ -68,14 +73,9 @@ fn empty(volume: &Volume, top: Node<Real>) -> Result<()> {
     Ok(())
 }
 
-fn enter(volume: &Volume, node: Node<Real>, name: OsString) -> Result<Emptied> {
-    volume.fs.access(&volume.cred, &node, Access::READ)?;
-    let listing = ReadDir::new(volume, node.clone(), Path::new(""));
-    Ok(Emptied {
-        node,
-        name,
-        listing,
-    })
+fn enter(volume: &Volume, dir: Node<Real>, name: OsString) -> Result<Emptied> {
+    let listing = volume.list(dir, Path::new(""))?;
+    Ok(Emptied { name, listing })
 }
 
 fn gone(removed: Result<()>) -> Result<()> {
