@@ -5,7 +5,7 @@ set -euo pipefail
 export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 
 while ((SECONDS < 420)); do
-    for medium in logged apart split; do
+    for medium in logged external split; do
         VELLUM_COMBINATION="extent direct $medium" VELLUM_ROUNDS=8 tests/mount/70-kill.sh
     done
 done

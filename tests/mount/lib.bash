@@ -27,13 +27,13 @@ declare -rA POOLS=(
     [damage]="hashfs direct file"
     [unasked]="extent direct logged"
     [image]="extent direct logged"
-    [apart]="extent direct apart"
+    [external]="extent direct external"
     [model]="hashfs direct split"
     [model-tree]="radix tree memory"
     [model-adaptive]="extent adaptive logged"
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
-readonly MEDIA=(file memory logged uncached apart split grown)
+readonly MEDIA=(file memory logged uncached external split grown)
 # Mappings of pools that media can be added to.
 readonly GROWING=" hashfs radix extent extent-cached "
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
@@ -154,13 +154,13 @@ choose_pool() {
 # make_pool SIZE
 make_pool() {
     choose_pool
-    [[ "$MEDIUM" != grown || "$GROWING" == *" $MAPPING "* ]] || MEDIUM=apart
+    [[ "$MEDIUM" != grown || "$GROWING" == *" $MAPPING "* ]] || MEDIUM=external
     say "mapping $MAPPING, namespace $NAMESPACE, pool in $WORK"
     local media=(--size "$1") bytes
     case "$MEDIUM" in
         file) media=(--medium disk --durability none --size "$1") ;;
         logged | uncached) media=(--medium disk --size "$1") ;;
-        apart) media=(--data "$WORK/data.img" --data-size "$1") ;;
+        external) media=(--data "$WORK/data.img" --data-size "$1") ;;
         grown)
             bytes="$(numfmt --from=iec "$1")"
             media=(--data "$WORK/data.img" --data-size "$((bytes / 64))" -O metadata="$((bytes / 64))")

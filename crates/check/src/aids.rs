@@ -28,7 +28,7 @@ struct Table {
 impl Table {
     /// What the trees say.
     fn of_trees(geometry: &Geometry, trees: &Trees) -> Self {
-        let blocks = geometry.zone_blocks;
+        let blocks = geometry.segment_blocks;
         let mut free: Vec<_> = (0..blocks.div_ceil(64))
             .map(|index| u64::MAX >> (64 - (blocks - index * 64).min(64)))
             .collect();
@@ -45,7 +45,7 @@ impl Table {
     }
 
     fn read(view: &View, geometry: &Geometry, homes: &Homes) -> Self {
-        let (blocks, lines) = (geometry.zone_blocks, geometry.table_lines());
+        let (blocks, lines) = (geometry.segment_blocks, geometry.table_lines());
         let map = vec![0u64; blocks.div_ceil(64) as usize];
         let mut table = Self {
             used: 0,

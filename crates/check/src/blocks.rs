@@ -166,21 +166,21 @@ fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
             sink.damage(Class::Size, place, detail);
         }
         let root = MapRoot(node.root);
-        let Some((zone, id)) = root.get() else {
+        let Some((segment, id)) = root.get() else {
             if node.root != 0 {
                 let detail = format_args!("{:#x} is no root", node.root);
-                sink.damage(Class::MapZone, place, detail);
+                sink.damage(Class::MapSegment, place, detail);
             }
             continue;
         };
-        if zone != 0 || MapRoot::new(zone, id).0 != root.0 & !MapRoot::BEYOND {
-            let detail = format_args!("{:#x} is in no zone of the pool", node.root);
-            sink.damage(Class::MapZone, place, detail);
+        if segment != 0 || MapRoot::new(segment, id).0 != root.0 & !MapRoot::BEYOND {
+            let detail = format_args!("{:#x} is in no segment of the pool", node.root);
+            sink.damage(Class::MapSegment, place, detail);
             continue;
         }
         if geometry.mapping.has_trees() && id != MapRoot::id_of(node.slot) {
             let detail = format_args!("id {id} is of another inode's tree");
-            sink.damage(Class::MapZone, place, detail);
+            sink.damage(Class::MapSegment, place, detail);
             continue;
         }
         let blocks = node.size.min(SIZE_MAX).div_ceil(BLOCK_BYTES);

@@ -60,7 +60,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
         }
     };
     let geometry = best.geometry();
-    let data_end = match geometry.apart {
+    let data_end = match geometry.external {
         Some(_) => geometry.data_at + geometry.data_bytes(),
         None => best.pool_bytes,
     };
@@ -75,13 +75,13 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
     let mut stale = Vec::new();
     for (name, at, copy) in decoded {
         // The last copy lies where the pool ends, which need not be where the image ends.
-        if at > BLOCK_BYTES && at != best.replica_at {
+        if at > BLOCK_BYTES && at != best.last_copy_at {
             continue;
         }
         stale.extend(judge_copy(name, copy, &best, sink));
     }
-    if best.replica_at != last && !truncated {
-        let copy = read_copy(view, best.replica_at);
+    if best.last_copy_at != last && !truncated {
+        let copy = read_copy(view, best.last_copy_at);
         stale.extend(judge_copy("last copy", copy, &best, sink));
     }
     if truncated {
@@ -103,7 +103,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
 /// The copies that differ, if a change of the table that was cut short may have left them so.
 fn left_by_cut(view: &View, best: &Superblock) -> Option<Vec<&'static str>> {
     let block = |at| view.bytes::<{ BLOCK_BYTES as usize }>(at);
-    let copies = [0, BLOCK_BYTES, best.replica_at].map(block);
+    let copies = [0, BLOCK_BYTES, best.last_copy_at].map(block);
     let found = copies.each_ref().map(|copy| &copy[..]);
     let named = ["first copy", "second copy", "last copy"]
         .into_iter()
@@ -125,11 +125,11 @@ pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
 fn last_copy_at(view: &View) -> u64 {
     let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
-        Ok(copy) => copy.replica_at.min(own_last),
+        Ok(copy) => copy.last_copy_at.min(own_last),
         Err(_) if read_copy(view, own_last).is_ok() => own_last,
         Err(_) => {
             let found = last_copy_before_parts(view.own_len(), |at| Some(view.bytes(at)));
-            found.map_or(own_last, |copy| copy.replica_at)
+            found.map_or(own_last, |copy| copy.last_copy_at)
         }
     }
 }
@@ -143,7 +143,7 @@ fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
     }
     let copy = Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))?;
     // That of a file system behind the pool is none of it.
-    match at > BLOCK_BYTES && copy.replica_at != at {
+    match at > BLOCK_BYTES && copy.last_copy_at != at {
         true => Err(SuperblockError::NotVellum),
         false => Ok(copy),
     }
@@ -235,7 +235,7 @@ impl Chunks {
                 "no chunk, or more than one, has part {} of the words of its blocks",
                 missing.part
             );
-            sink.damage(Class::ChunkWord, Place::Zone(missing.zone), detail);
+            sink.damage(Class::ChunkWord, Place::Segment(missing.segment), detail);
         }
         Self {
             kinds,

@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         let last = u64::from(run.block) + (run.until - run.logical);
         if run.until > LOGICAL_END || last > self.geometry.blocks() {
             let detail = format!(
-                "the extent from block {} of the file on lies outside the zone",
+                "the extent from block {} of the file on lies outside the segment",
                 run.logical
             );
             return self.say(file, detail);

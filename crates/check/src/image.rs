@@ -18,7 +18,8 @@ pub trait Image {
     /// Bytes of the image.
     fn len(&self) -> u64;
 
-    /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
+    /// Bytes of the pool itself: those behind them, if there are any, lie on an external data
+    /// device.
     fn own_len(&self) -> u64 {
         self.len()
     }
@@ -153,7 +154,7 @@ impl<'a> View<'a> {
         self.image.len()
     }
 
-    /// Bytes of the pool itself, without those of a data medium.
+    /// Bytes of the pool itself, without those of an external data device.
     pub(crate) fn own_len(&self) -> u64 {
         self.image.own_len()
     }

@@ -150,13 +150,13 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
         out.add(&name, format_args!("{} chunks", pool.chunks.count(kind)));
     }
     out.add(
-        "zone 0",
+        "segment 0",
         format_args!(
             "{} blocks, table at {}, saved aids at {}, data at {}",
-            g.zone_blocks, g.table_at, g.aids_at, g.data_at
+            g.segment_blocks, g.table_at, g.aids_at, g.data_at
         ),
     )
-    .add("last copy at", g.replica_at);
+    .add("last copy at", g.last_copy_at);
     let word = |offset| pool.view.word(g.state_at + offset);
     match StateWord(word(PoolState::WORD)).get() {
         Some((PoolPhase::Clean, epoch)) => {
@@ -247,8 +247,8 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
                 Err(why) => out.add("target", why),
             };
         }
-        (_, Some((zone, id))) => {
-            out.add("mapping", format_args!("zone {zone}, id {id}"));
+        (_, Some((segment, id))) => {
+            out.add("mapping", format_args!("segment {segment}, id {id}"));
         }
         (_, None) if inode.root == 0 => {
             out.add("mapping", "none");

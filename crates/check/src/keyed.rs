@@ -43,14 +43,14 @@ impl Row {
 
     fn is_sound(&self, geometry: &Geometry) -> bool {
         let last = self.block() + u64::from(self.place.following());
-        self.place.is_of(self.word.0) && last < geometry.zone_blocks
+        self.place.is_of(self.word.0) && last < geometry.segment_blocks
     }
 }
 
 /// Reads the table of a pool that has one.
 pub(crate) fn read(view: &View, geometry: &Geometry, seed: u64) -> Option<Table> {
     let word = |at| view.word(geometry.table_at + at);
-    let plan = KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, word)?;
+    let plan = KeyedPlan::read(geometry.mapping, geometry.segment_blocks, seed, word)?;
     let mut rows = Vec::new();
     for lines in plan.parts() {
         read_lines(view, geometry, lines, &mut rows);

@@ -223,7 +223,8 @@ fn judge_saved(
 ) {
     let geometry = &superblock.geometry();
     let sound = sink.is_sound_inside();
-    // There is room for those of zone 0 alone: where zones were added, what is there is of before.
+    // There is room for those of segment 0 alone: where segments were added, what is there is of
+    // before.
     if sound && geometry.added.is_empty() {
         aids::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
     }

@@ -77,8 +77,8 @@ impl<'a> Locator<'a> {
                     self.owner(found, block)
                 )
             }
-            _ if at >= g.replica_at => format!("last superblock, line {}", line(g.replica_at)),
-            _ if g.apart.is_some_and(|apart| at >= apart.places_at) => {
+            _ if at >= g.last_copy_at => format!("last superblock, line {}", line(g.last_copy_at)),
+            _ if g.external.is_some_and(|external| at >= external.places_at) => {
                 format!("places of media, line {}", line(at - at % BLOCK_BYTES))
             }
             _ if g.changed_at != 0 && at >= g.changed_at => {

@@ -122,8 +122,8 @@ classes! {
     DirectoryTimes = "stale directory times",
     /// A symlink's text is unsound, or lies nowhere.
     TextUnsound = "unsound symlink text",
-    /// A mapping root that names a zone that does not exist.
-    MapZone = "mapping root out of range",
+    /// A mapping root that names a segment that does not exist.
+    MapSegment = "mapping root out of range",
     /// Two inodes with one mapping id.
     MapShared = "mapping id of two inodes",
     /// A free table entry that is not zero.
@@ -425,7 +425,7 @@ pub(crate) enum Place {
     Slot(u64),
     Block(u64),
     Area(u32),
-    Zone(u32),
+    Segment(u32),
     Offset(u64),
     LiveMap,
     Aids,
@@ -443,7 +443,7 @@ impl fmt::Display for Place {
             Self::Slot(n) => write!(f, "slot {n}"),
             Self::Block(n) => write!(f, "block {n}"),
             Self::Area(n) => write!(f, "area {n}"),
-            Self::Zone(n) => write!(f, "zone {n}"),
+            Self::Segment(n) => write!(f, "segment {n}"),
             Self::Offset(n) => write!(f, "offset {n}"),
             Self::LiveMap => f.write_str("live map"),
             Self::Aids => f.write_str("saved aids"),

@@ -271,7 +271,8 @@ fn listed(areas: &Areas) -> String {
         let (label, size) = (label.as_deref().unwrap_or("-"), units::size(*bytes));
         let [formed, had] = area.formed();
         text += &format!(
-            "{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {formed:19}  {had:26}  {path}\n"
+            "{number:>8}  {above:>8}  {label:5}  {names:>10}  {size:>10}  {formed:19}  {had:26}  \
+             {path}\n"
         );
     }
     if !areas.merged.is_empty() {
@@ -361,7 +362,8 @@ fn text(pool: &str, evolved: &Evolved) -> String {
     for told in &evolved.decisions {
         let gone = || format!("inode {}", told.inode);
         text += &format!(
-            "round {}: {} {} (area {}; {} of names, read {} times with an average of {}, not renamed for {} rounds): {}\n",
+            "round {}: {} {} (area {}; {} of names, read {} times with an average of {}, not \
+             renamed for {} rounds): {}\n",
             told.round,
             told.what,
             told.path.clone().unwrap_or_else(gone),
@@ -380,7 +382,8 @@ fn text(pool: &str, evolved: &Evolved) -> String {
     let [split, merged, inherited] =
         [Evolution::Split, Evolution::Merge, Evolution::Inherit].map(done);
     text + &format!(
-        "{pool}: {split} split, {merged} merged, {inherited} inherited in {} rounds; areas now: {}\n",
+        "{pool}: {split} split, {merged} merged, {inherited} inherited in {} rounds; areas now: \
+         {}\n",
         evolved.rounds, evolved.areas
     )
 }

@@ -52,7 +52,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         what: FileSystems,
     },
-    /// Add data media to a pool
+    /// Add external data devices to a pool
     Data {
         /// What to do
         #[command(subcommand)]

@@ -54,7 +54,8 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         let missing = report.of(Class::FileSystem).count() as u64;
         if missing > 0 {
             warn_line!(
-                "`vellum fs remove --force {pool} NAME` takes a file system that is missing out of the table"
+                "`vellum fs remove --force {pool} NAME` takes a file system that is missing out of \
+                 the table"
             );
         }
         if report.damage > missing {
@@ -74,10 +75,12 @@ fn tell_left(left: &Left) {
     match left {
         Left::Nothing => {}
         Left::Gone => say!(
-            "a process was killed, and what it had in memory is gone: the pool is as of its last commit"
+            "a process was killed, and what it had in memory is gone: the pool is as of its last \
+             commit"
         ),
         Left::Alive(_) => say!(
-            "a process was killed; what it left in memory, which the next opening takes, is looked at, too"
+            "a process was killed; what it left in memory, which the next opening takes, is looked \
+             at, too"
         ),
     }
 }

@@ -83,11 +83,12 @@ fn refused(args: &Convert, error: &ConvertError) -> Failure {
     let pool = quoted(&args.pool);
     match error {
         ConvertError::NoRoom { .. } => failure.advise(format!(
-            "nothing was changed; remove files, or export {pool}:/ and import it into a pool with more -O metadata=SIZE"
+            "nothing was changed; remove files, or export {pool}:/ and import it into a pool with \
+             more -O metadata=SIZE"
         )),
-        ConvertError::Unsound { .. } => {
-            failure.advise(format!("nothing was changed; `vellum repair {pool}` mends damage"))
-        }
+        ConvertError::Unsound { .. } => failure.advise(format!(
+            "nothing was changed; `vellum repair {pool}` mends damage"
+        )),
         _ => failure,
     }
 }

@@ -1,4 +1,4 @@
-//! `vellum data`: the data media of a pool.
+//! `vellum data`: the external data devices of a pool.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::mkfs;
 use crate::place;
 use crate::units::{parse_size, size};
 
-/// What to do with the data media of a pool.
+/// What to do with the external data devices of a pool.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataMedia {
     /// Add a file or device to those that have the data of a pool
@@ -76,7 +76,7 @@ fn add(args: &Add) -> Outcome {
     let (pool, asked) = (args.pool.display(), (args.size, args.force));
     let word = quoted(&args.pool);
     let hint = |medium: &Path| format!("vellum data add {word} {} --size 100G", quoted(medium));
-    let data = mkfs::apart(&PoolPath::of(&args.pool).pool, &args.device, asked, hint)?;
+    let data = mkfs::external(&PoolPath::of(&args.pool).pool, &args.device, asked, hint)?;
     let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
     let added = added.map_err(|error| place::refused(&args.pool, &error))?;
     let data_bytes = added.blocks * 4096;

@@ -322,8 +322,8 @@ impl Found {
                 );
                 let pool = quoted(pool);
                 Err(failed(why).advise(format!(
-                    "`vellum repair --discard-image {pool}` gives up what it has that was not synced; \
-                     {force_it}"
+                    "`vellum repair --discard-image {pool}` gives up what it has that was not \
+                     synced; {force_it}"
                 )))
             }
             State::Later(pool) => {
@@ -367,7 +367,8 @@ impl Line {
                 None,
                 format!(
                     "does not fit: it is of a later time than the pool's file, which is not opened \
-                     so; put the right file back, or `vellum repair --discard-image {}` gives it up",
+                     so; put the right file back, or `vellum repair --discard-image {}` gives it \
+                     up",
                     quoted(pool)
                 ),
             ),

@@ -120,22 +120,22 @@ pub(crate) struct DataPart {
     /// Whether it alone has everything, by the copy of the metadata that it carries; nothing, if it
     /// carries none.
     #[serde(default)]
-    pub(crate) carries_all: Option<bool>,
+    pub(crate) has_all: Option<bool>,
 }
 
 impl DataPart {
     /// All of them, in the order of their blocks.
     fn all(fs: &RealFs) -> Vec<Self> {
         let geometry = fs.superblock().geometry();
-        let first = geometry.apart.map(|apart| apart.id);
-        let added = geometry.added.iter().map(|(_, zone)| zone.id);
+        let first = geometry.external.map(|external| external.id);
+        let added = geometry.added.iter().map(|(_, segment)| segment.id);
         let ids: Vec<[u8; 16]> = first.into_iter().chain(added).collect();
         let found = fs.data_media().zip(ids);
         let media = found.map(|((path, bytes), id)| Self {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             bytes,
             id: uuid_text(&id),
-            carries_all: fs.is_carried(),
+            has_all: fs.has_replica(),
         });
         media.collect()
     }
@@ -443,7 +443,8 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
         return named.to_owned();
     };
     warn_line!(
-        "vellum: {}: the process that had it mounted on {} has ended; `vellum umount {}` clears the directory, and so does mounting there",
+        "vellum: {}: the process that had it mounted on {} has ended; `vellum umount {}` clears \
+         the directory, and so does mounting there",
         mounted.pool.display(),
         mounted.dir.display(),
         quoted(&mounted.dir)

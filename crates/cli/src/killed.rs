@@ -130,7 +130,8 @@ fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         return failure;
     }
     failure.advise(format!(
-        "a process that had {} open was killed; `vellum repair --discard-image {}` discards what it had not synced",
+        "a process that had {} open was killed; `vellum repair --discard-image {}` discards what \
+         it had not synced",
         pool.display(),
         quoted(pool)
     ))

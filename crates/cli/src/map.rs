@@ -87,8 +87,9 @@ pub(crate) fn run(args: &Map) -> Outcome {
 fn drawn(pool: &str, areas: &Areas) -> String {
     let Areas { areas, merged } = areas;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 {WIDTH} {0}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n<title>Areas of {1}</title>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{0}\" viewBox=\"0 0 \
+         {WIDTH} {0}\" font-family=\"sans-serif\" font-size=\"12\">\n<title>Areas of \
+         {1}</title>\n",
         HEIGHT + LEGEND,
         escaped(pool)
     );
@@ -210,8 +211,9 @@ impl Picture<'_> {
         // Writing to a string does not fail.
         let _ = writeln!(
             svg,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\" {border}>\
-             <title>{path}: area {}, {label}, {} names; formed {formed} with {had}{}</title></rect>",
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             fill=\"{colour}\" {border}><title>{path}: area {}, {label}, {} names; formed {formed} \
+             with {had}{}</title></rect>",
             area.number,
             area.names,
             self.taken_in(area)

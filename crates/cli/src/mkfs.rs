@@ -124,7 +124,7 @@ impl Plan {
         }
         let data = making.data.as_deref();
         let hint = |data: &Path| format!("--data {} --data-size 100G", quoted(data));
-        let data = data.map(|data| apart(pool, data, (making.data_size, force), hint));
+        let data = data.map(|data| external(pool, data, (making.data_size, force), hint));
         Ok(Self {
             media,
             tuning,
@@ -151,11 +151,11 @@ impl Plan {
             .fragmentation(tuning.fragmentation)
             .media(self.media)
             .data(self.data.clone())
-            .carries(!tuning.has_no_replica)
+            .has_replica(!tuning.has_no_replica)
     }
 
-    /// Tables take memory on a logged pool, and room for undo records where data lie apart; trees
-    /// none. Who says how hashfs is to place blocks means hashfs.
+    /// Tables take memory on a logged pool, and room for undo records where there is an external
+    /// data device; trees none. Who says how hashfs is to place blocks means hashfs.
     fn mapping(&self) -> Mapping {
         let Tuning {
             run_blocks,
@@ -172,7 +172,7 @@ impl Plan {
         mapping.unwrap_or(usual)
     }
 
-    /// Removes the data medium of what was not made, if that was not there before.
+    /// Removes the external data device of what was not made, if that was not there before.
     pub(crate) fn forget_data(&self) {
         if let Some(data) = self.data.as_ref().filter(|data| !data.overwrite) {
             // It is ours and useless; whether it goes cannot change the answer.
@@ -189,7 +189,8 @@ impl Plan {
         );
         match self.media {
             MediaChoice::Logged if is_full => failure.advise(
-                "their log takes as much again: ask for a larger --size, for less -O metadata=SIZE, or for a pool without a log, --durability none",
+                "their log takes as much again: ask for a larger --size, for less -O \
+                 metadata=SIZE, or for a pool without a log, --durability none",
             ),
             _ => failure,
         }
@@ -198,9 +199,9 @@ impl Plan {
 
 /// What the pool is to lie on.
 fn media(making: &Making, pool: &Path) -> Outcome<MediaChoice> {
-    let has_data_apart = making.data.is_some();
-    match media_of_new_pool(pool, making.choice()?, has_data_apart) {
-        MediaChoice::File if has_data_apart => Err(Failure::usage(
+    let has_external_data = making.data.is_some();
+    match media_of_new_pool(pool, making.choice()?, has_external_data) {
+        MediaChoice::File if has_external_data => Err(Failure::usage(
             "only a pool with a log, or in memory, can have its data on another file or device",
         )
         .advise("leave out --durability none; or say --medium pmem on persistent memory")),
@@ -209,7 +210,7 @@ fn media(making: &Making, pool: &Path) -> Outcome<MediaChoice> {
 }
 
 /// The medium of the data.
-pub(crate) fn apart(
+pub(crate) fn external(
     pool: &Path,
     path: &Path,
     (size, force): (Option<u64>, bool),

@@ -352,7 +352,9 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     for (path, dir, pool) in open(args, &config)? {
         if !pool.fs().has_barriers() {
             warn_line!(
-                "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a power cut may take anything that is written before it is unmounted, and the pool with it",
+                "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a \
+                 power cut may take anything that is written before it is unmounted, and the pool \
+                 with it",
                 path.display()
             );
         }

@@ -179,8 +179,8 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             failure.advise(match *why {
                 ANOTHERS => format!("it belongs to {}", owner_of(path)),
                 _ => format!(
-                    "`vellum repair --discard-image {word}`, or `vellum mount --discard-image {word} \
-                     DIR`, discards it, and what was not synced with it"
+                    "`vellum repair --discard-image {word}`, or `vellum mount --discard-image \
+                     {word} DIR`, discards it, and what was not synced with it"
                 ),
             })
         }
@@ -218,15 +218,17 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                 }
                 // Files and block devices can be mapped in any way; this is a device-DAX node.
                 io::ErrorKind::InvalidInput if *action == "map" && is_node(path) => failure.advise(
-                    "a device-DAX node cannot be mapped beside other bytes, or for reading only, as it has to be where a pool has its data \
-                     elsewhere: make the pool in a file of a file system on that memory (mounted with -o dax)",
+                    "a device-DAX node cannot be mapped beside other bytes, or for reading only, \
+                     as it has to be where a pool has its data elsewhere: make the pool in a file \
+                     of a file system on that memory (mounted with -o dax)",
                 ),
                 _ => failure,
             }
         }
         vellum::Error::Medium(MediumError::Short { path, expected, .. }) if path.is_file() => {
             Failure::new(format!("{place}: {error}")).advise(format!(
-                "put back a copy of it; or `truncate -s {expected} {}` gives it its length again, with zeros for what is gone",
+                "put back a copy of it; or `truncate -s {expected} {}` gives it its length again, \
+                 with zeros for what is gone",
                 quoted(path)
             ))
         }
@@ -302,12 +304,12 @@ pub(crate) fn refuse_empty_device(path: &Path) -> Outcome {
     }
 }
 
-/// A data medium that was taken for the pool.
+/// An external data device that was taken for the pool.
 fn data_medium(path: &Path) -> Failure {
     let place = path.display();
     let pool = pool_of_data(path).map_or_else(|| "unknown".into(), |pool| uuid_text(&pool));
     Failure::new(format!(
-        "{place} is the data medium of the pool {pool}, not a pool"
+        "{place} is the external data device of the pool {pool}, not a pool"
     ))
     .advise(
         "name the file or device of that pool, which finds its data by itself; `vellum \
@@ -355,17 +357,23 @@ pub(crate) fn advice_for(pool: &Path, why: &SuperblockError) -> String {
     let is_file = std::fs::metadata(pool).is_ok_and(|found| found.is_file());
     match why {
         SuperblockError::NotVellum => {
-            "if it was a pool, every copy of its superblock is lost, and only a copy of the pool helps".into()
+            "if it was a pool, every copy of its superblock is lost, and only a copy of the pool \
+             helps"
+                .into()
         }
         SuperblockError::Truncated { expected, .. } if is_file => format!(
-            "put back a copy of it; or `truncate -s {expected} {place}` gives it its length again, with zeros for what is gone, and then \
-             `vellum repair {place}` mends what it can of the rest"
+            "put back a copy of it; or `truncate -s {expected} {place}` gives it its length again, \
+             with zeros for what is gone, and then `vellum repair {place}` mends what it can of \
+             the rest"
         ),
         SuperblockError::Truncated { .. } => "only a copy of all of it helps".into(),
         SuperblockError::Version(_) | SuperblockError::Features(_) => {
             "use the release of Vellum that made it, or a later one".into()
         }
-        SuperblockError::ReadOnlyFeatures(_) => format!("`vellum mount -o ro {place} DIR` reads it"),
+        SuperblockError::ReadOnlyFeatures(_) => format!(
+            "`vellum mount -o ro {place} DIR` reads \
+             it"
+        ),
         SuperblockError::Damaged | SuperblockError::Field(_) => {
             format!("`vellum repair --dry-run {place}` says whether it can be mended")
         }
@@ -476,14 +484,15 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
             found.dir.display()
         ))
         .advise(format!(
-            "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a file system that is not open can be looked at \
-             meanwhile (check, info, ls, cat, export)",
+            "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a \
+             file system that is not open can be looked at meanwhile (check, info, ls, cat, \
+             export)",
             quoted(&own.pool)
         )),
         None => match served::unseen(pool) {
             Some(failure) => failure,
             None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
-            .advise("a pool has one user at a time: close it there first"),
+                .advise("a pool has one user at a time: close it there first"),
         },
     };
     failure.with_status(status::BUSY)

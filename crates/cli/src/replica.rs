@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use vellum::{AttachOptions, Carried, MediumError, Pool};
+use vellum::{AttachOptions, ExportedReplica, MediumError, Pool};
 use vellum_terminal::output::{print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
@@ -114,20 +114,20 @@ pub(crate) fn run(what: &Replica) -> Outcome {
 /// Completes the replica of a pool.
 fn export(args: &Export) -> Outcome {
     let hidden = args.printing.hides_progress();
-    let carried = make_whole(&args.pool, &args.opening, args.all, hidden)?
+    let replica = make_whole(&args.pool, &args.opening, args.all, hidden)?
         .ok_or_else(|| carries_none(&args.pool))?;
     if args.printing.json {
         return print_json(&Exported {
             pool: args.pool.display().to_string(),
-            metadata_blocks: carried.blocks,
-            blocks_changed: carried.changed,
-            blocks_written: carried.written,
-            sum_blocks_written: carried.sums_written,
-            number: carried.number,
+            metadata_blocks: replica.blocks,
+            blocks_changed: replica.changed,
+            blocks_written: replica.written,
+            sum_blocks_written: replica.sums_written,
+            number: replica.number,
         });
     }
     if args.printing.has_summary() {
-        tell(&args.pool, &carried);
+        tell(&args.pool, &replica);
     }
     Ok(())
 }
@@ -139,15 +139,15 @@ pub(crate) fn make_whole(
     opening: &Opening,
     all: bool,
     hidden: bool,
-) -> Outcome<Option<Carried>> {
+) -> Outcome<Option<ExportedReplica>> {
     let opened = place::open(pool, opening, false)?;
     let superblock = opened.superblock();
     if superblock.changed_at == 0 {
         place::close(opened, pool)?;
         return Ok(None);
     }
-    let carried = check::writing(hidden, |tell| opened.close_and_carry(all, tell));
-    carried.map(Some).map_err(|error| {
+    let replica = check::writing(hidden, |tell| opened.close_and_export(all, tell));
+    replica.map(Some).map_err(|error| {
         failed(pool, &error).advise(
             "nothing is lost where the pool is; the medium alone is nothing until this succeeds",
         )
@@ -156,19 +156,19 @@ pub(crate) fn make_whole(
 
 /// Why a pool without a replica exports none.
 pub(crate) fn carries_none(pool: &Path) -> Failure {
-    failed(pool, &MediumError::CarriesNone.into())
+    failed(pool, &MediumError::NoReplica.into())
 }
 
 /// Says what was done.
-pub(crate) fn tell(pool: &Path, carried: &Carried) {
-    let changed = match carried.changed {
-        all if all == carried.blocks => "all blocks".to_owned(),
-        changed => format!("{changed} of {} blocks", carried.blocks),
+pub(crate) fn tell(pool: &Path, replica: &ExportedReplica) {
+    let changed = match replica.changed {
+        all if all == replica.blocks => "all blocks".to_owned(),
+        changed => format!("{changed} of {} blocks", replica.blocks),
     };
     say!(
         "{}: its data device has everything now; {changed} of metadata looked at, {} written",
         pool.display(),
-        size(carried.written * BLOCK_BYTES)
+        size(replica.written * BLOCK_BYTES)
     );
     say!("elsewhere:  vellum replica import POOL --data DEVICE");
 }
@@ -211,11 +211,11 @@ fn refused(args: &Import, error: &vellum::Error) -> Failure {
     let failure = place::refused(&args.pool, error);
     match error {
         vellum::Error::Medium(MediumError::Stale { .. }) => failure.advise(
-            "where its pool is: `vellum replica export POOL`, or `vellum umount --export-replica DIR`; then take the device along",
+            "where its pool is: `vellum replica export POOL`, or `vellum umount --export-replica \
+             DIR`; then take the device along",
         ),
-        vellum::Error::Medium(MediumError::CarriedDamaged { .. }) => failure.advise(
-            "where its pool is: `vellum replica export --all POOL` writes all of it again",
-        ),
+        vellum::Error::Medium(MediumError::ReplicaDamaged { .. }) => failure
+            .advise("where its pool is: `vellum replica export --all POOL` writes all of it again"),
         vellum::Error::Medium(MediumError::Unordered { .. }) => {
             failure.advise(place::TRY_IN_MEMORY)
         }

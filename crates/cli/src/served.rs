@@ -73,7 +73,8 @@ pub(crate) fn advice(pool: &Path) -> String {
 /// What can be done about a process that was told to end and has not yet.
 pub(crate) fn while_it_lasts(pid: u32) -> String {
     format!(
-        "{} is writing it back, has opened it since, or hangs; `kill -9 {pid}` ends it, and costs what any kill costs",
+        "{} is writing it back, has opened it since, or hangs; `kill -9 {pid}` ends it, and costs \
+         what any kill costs",
         process(pid)
     )
 }

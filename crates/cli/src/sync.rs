@@ -38,7 +38,8 @@ fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
     match mounted.is_dead() {
         _ if Others::of(error).is_some() => umount::in_the_way(failure, error),
         true => failure.advise(format!(
-            "the process that served it has ended: mount {} again; `vellum info` of it says what survives a killed process",
+            "the process that served it has ended: mount {} again; `vellum info` of it says what \
+             survives a killed process",
             mounted.pool.display()
         )),
         false => failure,

@@ -211,10 +211,11 @@ impl Umount {
 /// Completes the metadata replica. A pool that has none is passed over, unless it is the only one.
 fn export(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     match replica::make_whole(pool, opening, false, false)? {
-        Some(carried) => replica::tell(pool, &carried),
+        Some(replica) => replica::tell(pool, &replica),
         None if is_only => return Err(replica::carries_none(pool)),
         None => warn_line!(
-            "vellum: {}: nothing exported: it has no external data device with a replica of its metadata",
+            "vellum: {}: nothing exported: it has no external data device with a replica of its \
+             metadata",
             pool.display()
         ),
     }

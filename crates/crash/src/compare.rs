@@ -6,10 +6,10 @@ use std::slice;
 
 use vellum_model::{NodeSnapshot, Op, Snapshot, SnapshotBody, Times, diff};
 
-use crate::carried::carries_whole;
 use crate::closed::is_left_open;
 use crate::memories::Shared;
 use crate::oracle::{Oracle, Stage};
+use crate::replica::has_whole_replica;
 use crate::report::Kind;
 use crate::space::judge_space;
 use crate::tree::Tree;
@@ -174,10 +174,10 @@ impl Oracle for Expected {
     fn broken_promise(&self, stage: Stage, image: &[u8]) -> Option<(Kind, String)> {
         let last = returned_at(stage).checked_sub(1);
         let wrong = match last.and_then(|last| self.explored.get(last))? {
-            Step::Close | Step::Carry if is_left_open(image) => {
+            Step::Close | Step::ExportReplica if is_left_open(image) => {
                 "a close has returned, but the pool does not say so"
             }
-            Step::Carry if !carries_whole(&Shared::of(image.to_vec())) => {
+            Step::ExportReplica if !has_whole_replica(&Shared::of(image.to_vec())) => {
                 "the copy was made whole, but does not say so"
             }
             _ => return None,

@@ -54,7 +54,7 @@ pub(crate) fn explore_ignored_flushes(
 ) -> WorkloadReport {
     let log = subject.change.of(subject.log);
     let skip = subject.change.of(&subject.log[..subject.skip]).len();
-    let is_apart = is_apart(&subject.base);
+    let is_external = is_external(&subject.base);
     let begins = syncs(&log).into_iter().map(|at| begin(&log, at));
     let numbers = begins.enumerate().filter(|&(_, begin)| begin > Some(skip));
     let numbers = numbers.map(|(number, _)| number).collect();
@@ -63,7 +63,7 @@ pub(crate) fn explore_ignored_flushes(
     let subject = oracle.subject(subject);
     let mut explorer = Explorer::new(&subject, options, progress);
     for number in numbers {
-        if let Some(ignored) = IgnoredFlush::of(&log, is_apart, number) {
+        if let Some(ignored) = IgnoredFlush::of(&log, is_external, number) {
             let name = format!("{}!{number}", subject.name);
             explorer.explore_changed(&name, &ignored.log, ignored.from);
         }
@@ -82,14 +82,14 @@ pub(crate) fn replay_ignored_flush(
     number: usize,
 ) -> Result<Replay, ReplayError> {
     let log = subject.change.of(subject.log);
-    let ignored = IgnoredFlush::of(&log, is_apart(&subject.base), number);
+    let ignored = IgnoredFlush::of(&log, is_external(&subject.base), number);
     let ignored = ignored.ok_or(ReplayError::NoSuchPoint(number))?;
     replay_log(&Ignoring { expected }.subject(subject), &ignored.log, id)
 }
 
 /// Whether the bytes of files have a disk of their own.
-fn is_apart(base: &[u8]) -> bool {
-    geometry(base).is_some_and(|geometry| geometry.apart.is_some())
+fn is_external(base: &[u8]) -> bool {
+    geometry(base).is_some_and(|geometry| geometry.external.is_some())
 }
 
 /// A run in which a sync does nothing.
@@ -104,11 +104,11 @@ struct IgnoredFlush {
 impl IgnoredFlush {
     /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it
     /// to do.
-    fn of(log: &[Event], is_apart: bool, number: usize) -> Option<Self> {
+    fn of(log: &[Event], is_external: bool, number: usize) -> Option<Self> {
         let syncs = syncs(log);
         let &at = syncs.get(number)?;
         let from = begin(log, at)?;
-        let is_of_data = |at: usize| is_apart && OF_DATA.contains(&log[at].site);
+        let is_of_data = |at: usize| is_external && OF_DATA.contains(&log[at].site);
         let mut later = syncs[number + 1..].iter();
         let next = later.find(|&&next| is_of_data(next) == is_of_data(at));
         let until = next.map_or(log.len(), |&next| next);
@@ -228,9 +228,9 @@ mod tests {
             "logged-several-before-a-sync",
             "logged-checkpoint-before-more",
             "logged-closed-and-opened",
-            "apart-append-many",
-            "apart-rides-of-several-syncs",
-            "apart-checkpoints-between-rides",
+            "external-append-many",
+            "external-rides-of-several-syncs",
+            "external-checkpoints-between-rides",
             "split-append-many",
             "split-killed-and-closed",
         ];
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn files_may_hold_anything_and_names_may_not() {
-        let recorded = recorded("apart-append-many");
+        let recorded = recorded("external-append-many");
         let expected = &recorded.expected;
         let stage = expected.all_of(Stage(2));
         let mut tree = expected.trees[1].clone();

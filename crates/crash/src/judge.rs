@@ -8,10 +8,10 @@ use vellum_check::{MemoryImage, Options as CheckOptions, Severity, check};
 use vellum_media::{Event, HeapMemory, Memory};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::carried::{carried_tree, carries};
 use crate::exercise::exercise;
 use crate::memories::{Explored, Shared};
 use crate::name::Names;
+use crate::replica::{has_replica, replica_tree};
 use crate::report::Kind;
 use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, Result, mount, mount_with_arena};
 use crate::tree::{Tree, read_tree};
@@ -78,7 +78,7 @@ impl Judge {
         if let Err(wrong) = check_sound(&self.pool, Kind::Damage, false) {
             judged.verdict.failures.push(wrong);
         }
-        if let Err(wrong) = self.check_carried() {
+        if let Err(wrong) = self.check_replica() {
             judged.verdict.failures.push(wrong);
         }
         self.pool.0.start_recording();
@@ -145,16 +145,16 @@ impl Judge {
         self.pool.0.lines_read().into_iter().collect()
     }
 
-    /// A data medium that says that it has all has the tree that recovery finds.
-    fn check_carried(&self) -> std::result::Result<(), Wrong> {
-        let read = || carried_tree(&self.pool, self.cache_entries);
-        let Some(carried) = catch_unwind(AssertUnwindSafe(read))
+    /// An external data device that says that it has all has the tree that recovery finds.
+    fn check_replica(&self) -> std::result::Result<(), Wrong> {
+        let read = || replica_tree(&self.pool, self.cache_entries);
+        let Some(replica) = catch_unwind(AssertUnwindSafe(read))
             .map_err(|panic| (Kind::Panic, text_of(&*panic)))?
         else {
             return Ok(());
         };
         match self.recovered_tree() {
-            Some(tree) => expect_same(&tree, carried, Kind::Carried, "on the medium alone"),
+            Some(tree) => expect_same(&tree, replica, Kind::Replica, "on the medium alone"),
             // Recovery says what is wrong.
             None => Ok(()),
         }
@@ -179,7 +179,7 @@ impl Judge {
                 let used = trial.use_up(fs, tree);
                 self.pool.0.revert();
                 self.pool.0.remember();
-                if let Err((kind, what)) = used.and_then(|()| trial.carry(tree)) {
+                if let Err((kind, what)) = used.and_then(|()| trial.export_replica(tree)) {
                     verdict.fail(kind, what);
                 }
             }
@@ -262,20 +262,20 @@ impl Trial<'_> {
 }
 
 impl Trial<'_> {
-    /// Recovers again, and makes the copy whole that the data medium carries, if it does: that has
-    /// the tree, too.
-    fn carry(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
-        if !carries(self.pool) {
+    /// Recovers again, and makes the copy whole that the external data device carries, if it does:
+    /// that has the tree, too.
+    fn export_replica(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
+        if !has_replica(self.pool) {
             return Ok(());
         }
-        let failed = |error: vellum::Error| (Kind::Carried, error.to_string());
+        let failed = |error: vellum::Error| (Kind::Replica, error.to_string());
         let fs = mount::<Explored>(self.pool, self.cache_entries, later(1)).map_err(failed)?;
-        fs.close_and_carry(false, &|_, _| {}).map_err(failed)?;
+        fs.close_and_export(false, &|_, _| {}).map_err(failed)?;
         drop(fs);
-        let carried = carried_tree(self.pool, self.cache_entries);
-        let none = || (Kind::Carried, "nothing was carried".to_owned());
-        let carried = carried.ok_or_else(none)?;
-        expect_same(tree, carried, Kind::Carried, "on the medium alone")
+        let replica = replica_tree(self.pool, self.cache_entries);
+        let none = || (Kind::Replica, "nothing was carried".to_owned());
+        let replica = replica.ok_or_else(none)?;
+        expect_same(tree, replica, Kind::Replica, "on the medium alone")
     }
 }
 

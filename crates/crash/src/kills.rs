@@ -297,8 +297,8 @@ struct NextProcess<'a> {
 
 /// The lines of a disk for the data, if there is one, that were written.
 fn unsynced(base: &[u8], log: &[Event]) -> BTreeSet<u64> {
-    let apart = geometry(base).filter(|geometry| geometry.apart.is_some());
-    let data_at = apart.map_or(u64::MAX, |geometry| geometry.data_at);
+    let external = geometry(base).filter(|geometry| geometry.external.is_some());
+    let data_at = external.map_or(u64::MAX, |geometry| geometry.data_at);
     let lines = log.iter().filter_map(|event| match event.op {
         Op::Store { at, .. } => Some(at - at % LINE_BYTES).filter(|&line| line >= data_at),
         _ => None,

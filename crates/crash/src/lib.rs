@@ -25,7 +25,6 @@
 #![forbid(unsafe_code)]
 
 mod budget;
-mod carried;
 mod closed;
 mod compare;
 mod diagnose;
@@ -49,8 +48,11 @@ mod plan;
 mod record;
 mod reduce;
 mod replay;
+mod replica;
 mod report;
 mod run;
+#[cfg(test)]
+mod segments;
 mod session;
 mod shrink;
 mod space;
@@ -60,8 +62,6 @@ mod tracked;
 mod tree;
 mod workload;
 mod workloads;
-#[cfg(test)]
-mod zones;
 
 pub use budget::{Budget, Part, all_workloads};
 pub use id::Mode;

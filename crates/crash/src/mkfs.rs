@@ -23,7 +23,7 @@ use crate::replay::{Replay, ReplayError, crash_at, events_around};
 use crate::report::{Counts, Kind, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 use crate::session::{
-    CLOCK_AFTER, CLOCK_START, DATA_APART, POOL_BYTES, Result, Session, blank_image, mount,
+    CLOCK_AFTER, CLOCK_START, EXTERNAL_DATA, POOL_BYTES, Result, Session, blank_image, mount,
 };
 use crate::tree::{Tree, read_tree};
 use crate::workload::{Ground, Step};
@@ -39,7 +39,7 @@ pub const MAKINGS: [(&str, &str); 7] = [
     ("mkfs/over-logged-pool", "a pool with a log that was closed"),
     ("mkfs/with-level-table", "zeros"),
     ("mkfs/with-areas", "zeros"),
-    ("mkfs/with-data-apart", "zeros"),
+    ("mkfs/with-external-data", "zeros"),
 ];
 /// What is in flight in all of them.
 const OPERATION: &str = "mkfs";
@@ -93,7 +93,7 @@ fn making(name: &'static str) -> Result<Making> {
                 ..usual()
             },
         ),
-        "mkfs/with-data-apart" => Making::record(
+        "mkfs/with-external-data" => Making::record(
             name,
             vec![0; Ground::Split.pool_bytes() as usize],
             Choice {
@@ -288,7 +288,7 @@ impl Making {
             namespace: choice.namespace,
             mapping: choice.mapping,
             is_logged: choice.ground.is_logged(),
-            apart: choice.ground.is_apart().then_some(DATA_APART),
+            external: choice.ground.is_external().then_some(EXTERNAL_DATA),
             metadata_bytes: choice.ground.metadata_bytes(),
             ..FormatOptions::default()
         };

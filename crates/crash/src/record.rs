@@ -338,7 +338,7 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
                 .next()
                 .unwrap_or(Outcome::Ok(vellum_model::Payload::Done))
         }
-        Step::Close | Step::Carry | Step::Recover => {
+        Step::Close | Step::ExportReplica | Step::Recover => {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)
         }

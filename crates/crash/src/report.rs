@@ -31,8 +31,8 @@ pub enum Kind {
     Close,
     /// The checker finds something after the close.
     Unclean,
-    /// The data medium alone has another tree, or none, though it says that it has all.
-    Carried,
+    /// The external data device alone has another tree, or none, though it says that it has all.
+    Replica,
     /// A crash of recovery leads to another tree than recovery does.
     Nested,
     /// The engine failed an assertion, or reached outside the pool.
@@ -55,7 +55,7 @@ impl fmt::Display for Kind {
             Self::Use => "cannot be used",
             Self::Close => "cannot be closed",
             Self::Unclean => "unclean after closing",
-            Self::Carried => "the data medium alone is something else",
+            Self::Replica => "the external data device alone is something else",
             Self::Nested => "recovery is not repeatable",
             Self::Panic => "panic",
             Self::Outcome => "disagrees with the model without a crash",
@@ -508,7 +508,8 @@ impl fmt::Display for Report {
             };
             writeln!(
                 f,
-                "{mode} {workload}: {} points, {} states ({how}), {} distinct, {} meanings, {:.2} s",
+                "{mode} {workload}: {} points, {} states ({how}), {} distinct, {} meanings, {:.2} \
+                 s",
                 counts.points, counts.generated, counts.distinct, counts.meanings, counts.seconds,
             )?;
             report
@@ -559,7 +560,8 @@ impl fmt::Display for Summary {
         } = self.totals;
         writeln!(
             f,
-            "points: {points_exhaustive} exhaustive, {points_tracked} tracked, {points_sampled} sampled"
+            "points: {points_exhaustive} exhaustive, {points_tracked} tracked, {points_sampled} \
+             sampled"
         )?;
         writeln!(
             f,

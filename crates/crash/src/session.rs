@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::experiments::{MappingAlone, set_table_aside, settle, write_table};
 use vellum::{
-    Clock, Cred, DataApart, Error, FormatOptions, Fs, ImagePlace, MappingKind, MountOptions,
+    Clock, Cred, Error, ExternalData, FormatOptions, Fs, ImagePlace, MappingKind, MountOptions,
     NamespaceKind, OpenOptions, attach, format, prefer_thread_slot,
 };
 use vellum_driver::Driver;
-use vellum_layout::{AddedZone, BLOCK_BYTES, table_chunks};
+use vellum_layout::{AddedSegment, BLOCK_BYTES, table_chunks};
 use vellum_media::{SimImages, SimPool};
 use vellum_model::Payload;
 
@@ -19,20 +19,20 @@ use crate::workload::{BlocksAlone, Ground, Step, Workload};
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
 /// The part of a pool that is the data's, where these have a disk of their own.
-pub(crate) const DATA_APART: DataApart = DataApart {
+pub(crate) const EXTERNAL_DATA: ExternalData = ExternalData {
     id: [9; 16],
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
-    carried_bytes: 0,
+    replica_bytes: 0,
 };
-/// The zone that is added to those that grow.
-const ADDED: AddedZone = AddedZone {
+/// The segment that is added to those that grow.
+const ADDED: AddedSegment = AddedSegment {
     id: [10; 16],
     at: BLOCK_BYTES,
     blocks: 64,
 };
 /// Bytes behind them for a copy of the metadata, where there is one.
-const CARRIED_BYTES: u64 = POOL_BYTES / 2;
+const REPLICA_BYTES: u64 = POOL_BYTES / 2;
 /// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
 /// How much later the clock starts at each opening.
@@ -72,7 +72,7 @@ impl Ground {
     pub(crate) fn pool_bytes(self) -> u64 {
         match self {
             Self::Memory => POOL_BYTES,
-            Self::Logged | Self::Apart | Self::Grown => 2 * POOL_BYTES,
+            Self::Logged | Self::External | Self::Grown => 2 * POOL_BYTES,
             Self::Split => 5 * POOL_BYTES / 2,
         }
     }
@@ -89,9 +89,13 @@ impl Ground {
 
 /// The pool that a workload begins with.
 pub(crate) fn image_of(workload: &Workload) -> Vec<u8> {
-    let carried_bytes = if workload.carries() { CARRIED_BYTES } else { 0 };
+    let replica_bytes = if workload.has_replica() {
+        REPLICA_BYTES
+    } else {
+        0
+    };
     let (mapping, namespace) = (workload.mapping, workload.namespace);
-    blank_image_with(carried_bytes, 2, (mapping, namespace), workload.ground)
+    blank_image_with(replica_bytes, 2, (mapping, namespace), workload.ground)
 }
 
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
@@ -106,12 +110,12 @@ pub(crate) fn blank_image(
 
 /// The same with so many bytes for a copy of the metadata.
 fn blank_image_with(
-    carried_bytes: u64,
+    replica_bytes: u64,
     thread_slots: u32,
     (mapping, namespace): (MappingKind, NamespaceKind),
     ground: Ground,
 ) -> Vec<u8> {
-    let bytes = ground.pool_bytes() + carried_bytes;
+    let bytes = ground.pool_bytes() + replica_bytes;
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
@@ -122,9 +126,9 @@ fn blank_image_with(
         namespace,
         metadata_bytes: ground.metadata_bytes(),
         is_logged: ground.is_logged(),
-        apart: ground.is_apart().then_some(DataApart {
-            carried_bytes,
-            ..DATA_APART
+        external: ground.is_external().then_some(ExternalData {
+            replica_bytes,
+            ..EXTERNAL_DATA
         }),
         uuid: [7; 16],
         hash_seed: 0x5EED,
@@ -134,12 +138,12 @@ fn blank_image_with(
     };
     format(&pool, &options).expect("the smallest pool can be made");
     match ground {
-        Ground::Grown => grown(&pool.image()).expect("a new pool has room for one more zone"),
+        Ground::Grown => grown(&pool.image()).expect("a new pool has room for one more segment"),
         _ => pool.image(),
     }
 }
 
-/// The pool with one more zone, behind its bytes.
+/// The pool with one more segment, behind its bytes.
 fn grown(image: &[u8]) -> Result<Vec<u8>> {
     let pool = Shared::of(image.to_vec());
     let mut session: Session = Session::new(pool.clone(), 64);
@@ -150,7 +154,7 @@ fn grown(image: &[u8]) -> Result<Vec<u8>> {
     assert!(set_table_aside(&fs, 1, chunks)?, "room for {chunks} chunks");
     let larger = fs
         .superblock()
-        .with_zone(ADDED)
+        .with_segment(ADDED)
         .expect("the second of eight");
     drop(fs);
     session.step(&Step::parse("close-pool"))?;
@@ -262,8 +266,8 @@ impl<M: Backend> Session<M> {
             }
             Step::Checkpoint => self.open_fs()?.checkpoint().map(drop),
             Step::Close => self.take_fs().map_or(Ok(()), |fs| fs.close()),
-            Step::Carry => {
-                let close = |fs: Arc<Fs<M>>| fs.close_and_carry(false, &|_, _| {}).map(drop);
+            Step::ExportReplica => {
+                let close = |fs: Arc<Fs<M>>| fs.close_and_export(false, &|_, _| {}).map(drop);
                 self.take_fs().map_or(Ok(()), close)
             }
             Step::Open => self.open(),

@@ -131,7 +131,7 @@ impl Aftermath {
     /// That of an explored step, which left `image`.
     fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
         Some(match recorded.workload.explored.get(number - 1)? {
-            Step::Open | Step::Close | Step::Carry | Step::Recover => {
+            Step::Open | Step::Close | Step::ExportReplica | Step::Recover => {
                 Self::State(state_line(image)?)
             }
             Step::Maintain | Step::Split(_) | Step::Merge(_) | Step::Evolve(_) => {

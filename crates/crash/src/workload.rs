@@ -34,8 +34,9 @@ pub enum Step {
     Checkpoint,
     /// A close in order; handles that are open are closed first.
     Close,
-    /// The pool is closed, and the copy of the metadata that its data medium carries is made whole.
-    Carry,
+    /// The pool is closed, and the copy of the metadata that its external data device carries is
+    /// made whole.
+    ExportReplica,
     /// Opening a pool that was closed.
     Open,
     /// The process ends without a close, and the pool is opened again.
@@ -83,7 +84,7 @@ impl Step {
             Self::Evolve(_) => "evolve",
             Self::Checkpoint => "checkpoint",
             Self::Close => "closing",
-            Self::Carry => "carrying",
+            Self::ExportReplica => "carrying",
             Self::Open => "opening",
             Self::Recover => "recovery",
             Self::Together(_) => "attributes",
@@ -147,7 +148,7 @@ impl Step {
         matches!(
             self,
             Self::Close
-                | Self::Carry
+                | Self::ExportReplica
                 | Self::Open
                 | Self::Recover
                 | Self::Op(Op::Sync | Op::Fsync { .. } | Op::FsyncSlot { .. })
@@ -180,8 +181,8 @@ impl Step {
 pub struct StepError(String);
 
 /// Reads `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
-/// `carry-pool`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the model
-/// writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind
+/// `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the
+/// model writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind
 /// `together: `.
 impl FromStr for Step {
     type Err = StepError;
@@ -196,7 +197,7 @@ impl FromStr for Step {
             ("maintain", "") => Self::Maintain,
             ("checkpoint", "") => Self::Checkpoint,
             ("close-pool", "") => Self::Close,
-            ("carry-pool", "") => Self::Carry,
+            ("export-replica", "") => Self::ExportReplica,
             ("open-pool", "") => Self::Open,
             ("recover", "") => Self::Recover,
             ("blocks", rest) => Self::Blocks(rest.parse()?),
@@ -249,7 +250,7 @@ impl fmt::Display for Step {
             Self::Evolve(rounds) => write!(f, "evolve {rounds}"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Close => f.write_str("close-pool"),
-            Self::Carry => f.write_str("carry-pool"),
+            Self::ExportReplica => f.write_str("export-replica"),
             Self::Open => f.write_str("open-pool"),
             Self::Recover => f.write_str("recover"),
             Self::User(op) => write!(f, "user: {op}"),
@@ -296,10 +297,10 @@ pub enum Ground {
     /// and some of what came next.
     Logged,
     /// The same with another disk for the data.
-    Apart,
+    External,
     /// Persistent memory, with a disk for the data.
     Split,
-    /// As [`Self::Apart`], with a third disk that was added for more data.
+    /// As [`Self::External`], with a third disk that was added for more data.
     Grown,
 }
 
@@ -308,21 +309,21 @@ impl Ground {
     pub(crate) const ALL: [Self; 5] = [
         Self::Memory,
         Self::Logged,
-        Self::Apart,
+        Self::External,
         Self::Split,
         Self::Grown,
     ];
 
     /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs
     /// from the second in where blocks and their words lie alone, and has fewer workloads.
-    pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::Apart, Self::Split];
+    pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::External, Self::Split];
 
     /// What the names of workloads on it begin with.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Logged => "logged",
-            Self::Apart => "apart",
+            Self::External => "external",
             Self::Split => "split",
             Self::Grown => "grown",
         }
@@ -341,7 +342,7 @@ impl Ground {
 
     /// Whether the pool has a log.
     pub fn is_logged(self) -> bool {
-        matches!(self, Self::Logged | Self::Apart | Self::Grown)
+        matches!(self, Self::Logged | Self::External | Self::Grown)
     }
 
     /// Whether only what syncs makes anything durable.
@@ -367,8 +368,8 @@ impl Ground {
     }
 
     /// Whether the data have a disk of their own.
-    pub fn is_apart(self) -> bool {
-        matches!(self, Self::Apart | Self::Split | Self::Grown)
+    pub fn is_external(self) -> bool {
+        matches!(self, Self::External | Self::Split | Self::Grown)
     }
 }
 
@@ -433,16 +434,16 @@ impl Workload {
     pub fn logged(mut self, ground: Ground) -> Self {
         self.name = format!("{}-{}", ground.name(), self.name);
         self.ground = ground;
-        if !matches!(self.setup.last(), Some(Step::Close | Step::Carry)) {
+        if !matches!(self.setup.last(), Some(Step::Close | Step::ExportReplica)) {
             self.setup.push(Step::parse("sync"));
         }
         self
     }
 
-    /// Whether the data medium of its pool carries a copy of the metadata.
-    pub fn carries(&self) -> bool {
+    /// Whether the external data device of its pool carries a copy of the metadata.
+    pub fn has_replica(&self) -> bool {
         let mut steps = self.setup.iter().chain(&self.explored);
-        steps.any(|step| *step == Step::Carry)
+        steps.any(|step| *step == Step::ExportReplica)
     }
 
     /// Whether what is explored has to do with names.

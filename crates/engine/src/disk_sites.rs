@@ -54,8 +54,8 @@ vellum_media::sites! {
     VERSIONS_TAKEN_BACK = "versions/taken-back",
     /// Before their versions are void.
     VERSIONS_TAKEN_BACK_DURABLE = "versions/taken-back-durable",
-    /// Which blocks of metadata the copy on the data medium lacks, before the transaction that
-    /// changed them is committed.
+    /// Which blocks of metadata the copy on the external data device lacks, before the transaction
+    /// that changed them is committed.
     CARRIED_CHANGED = "carried/changed",
     /// The same, before a store to a piece that is not kept.
     CARRIED_CHANGED_DURABLE = "carried/changed-durable",
@@ -82,8 +82,8 @@ vellum_media::sites! {
     ATTACH_MEDIUM_DURABLE = "attach/medium-durable",
     /// That copy.
     ATTACH_MEDIUM_COPY_DURABLE = "attach/medium-copy-durable",
-    /// Of which session a data medium is: in the copy of its head, before the head is written, and
-    /// in the head, before the pool says so.
+    /// Of which session an external data device is: in the copy of its head, before the head is
+    /// written, and in the head, before the pool says so.
     SESSION_MEDIUM_DURABLE = "session/medium-durable",
     /// A superblock whose table has a file system more, or less.
     PARTS_TABLE = "parts/table",

@@ -76,10 +76,10 @@ pub use crate::core::Clock;
 pub use crate::core::access_times::{AccessPolicy, AccessTimes};
 pub use crate::core::limits::LINK_MAX;
 pub use crate::core::slots::prefer_thread_slot;
-pub use devices::medium::{DataApart, find_data, pool_of_data};
-pub use devices::replica::{AttachOptions, Carried};
+pub use devices::medium::{ExternalData, find_data, pool_of_data};
+pub use devices::replica::{AttachOptions, ExportedReplica};
 pub use durability::commit::Durability;
-pub use error::{Error, MediumError, PartError, Place, Result, ZoneError};
+pub use error::{Error, MediumError, PartError, Place, Result, SegmentError};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,

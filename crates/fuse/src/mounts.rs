@@ -547,7 +547,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_table() {
-        let line = b"36 25 0:41 / /mnt/a\\040b rw,nosuid shared:9 - fuse.vellum /srv/p\\134.img rw,user_id=0";
+        let line = b"36 25 0:41 / /mnt/a\\040b rw,nosuid shared:9 - fuse.vellum /srv/p\\134.img \
+             rw,user_id=0";
         let expected = Mounted {
             dir: "/mnt/a b".into(),
             pool: "/srv/p\\.img".into(),

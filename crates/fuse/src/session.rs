@@ -40,10 +40,14 @@ pub enum Error {
         source: io::Error,
     },
     /// The directory is one that every process needs, the mount's own too.
-    #[error("cannot mount on {}: the process behind a mount needs what is there itself, and all others do: choose another directory", .0.display())]
+    #[error("cannot mount on {}: the process behind a mount needs what is there itself, and all \
+         others do: choose another directory", .0.display())]
     Needed(PathBuf),
     /// A pool is mounted there.
-    #[error("{} is mounted on {} already: unmount it first, or choose another directory", pool.display(), dir.display())]
+    #[error(
+        "{} is mounted on {} already: unmount it first, or choose another directory",
+        pool.display(), dir.display()
+    )]
     Mounted {
         /// The directory.
         dir: PathBuf,
@@ -51,7 +55,10 @@ pub enum Error {
         pool: PathBuf,
     },
     /// A mount is there whose process has ended, and it cannot be taken away.
-    #[error("the mount on {} is dead, its process has ended, and it cannot be cleared: {}", dir.display(), plain(source))]
+    #[error(
+        "the mount on {} is dead, its process has ended, and it cannot be cleared: {}",
+        dir.display(), plain(source)
+    )]
     Dead {
         /// The directory.
         dir: PathBuf,
@@ -257,7 +264,8 @@ fn clear(dir: &Path) -> Result<(), Error> {
             dir: dir.to_owned(),
             source,
         })?;
-        tracing::warn!(dir = %dir.display(), pool = %pool.display(), "a mount whose process had ended was cleared");
+        tracing::warn!(dir = %dir.display(), pool = %pool.display(), "a mount whose process had \
+             ended was cleared");
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
 //! Every decoder of the format, on bytes as they come.
 
 use vellum_layout::{
-    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, CARRIED_MAGIC, CarriedHead,
-    CarriedPlan, ChunkWord, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot,
-    ExtentSeal, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner,
-    LogPlace, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead,
-    MediumPlaces, MoveListHead, NAME_MAX, NameRecord, PART_ALIGN, PATH_ENTRY_MAX_BYTES,
-    PathEntryHead, PathSeal, PlaceWord, RECORD_MAX_BYTES, StateMapWord, StateWord, Superblock,
+    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
+    ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MEDIUM_MAGIC,
+    MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces, MoveListHead, NAME_MAX,
+    NameRecord, PART_ALIGN, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
+    RECORD_MAX_BYTES, REPLICA_MAGIC, ReplicaHead, ReplicaPlan, StateMapWord, StateWord, Superblock,
     TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -32,10 +32,10 @@ pub fn decode(part: Part, bytes: &[u8]) {
         Part::Journal => decode_journal(bytes),
         Part::Chunk => {
             for index in [0, 1, u64::MAX] {
-                if let Some((kind, zone)) = ChunkWord(word).decode(index) {
+                if let Some((kind, segment)) = ChunkWord(word).decode(index) {
                     let again = match ChunkWord(word).table_part(index) {
-                        Some((zone, part)) => ChunkWord::of_table(index, zone, part),
-                        None => ChunkWord::new(index, kind, zone),
+                        Some((segment, part)) => ChunkWord::of_table(index, segment, part),
+                        None => ChunkWord::new(index, kind, segment),
                     };
                     assert_eq!(again.0, word);
                 }
@@ -46,7 +46,11 @@ pub fn decode(part: Part, bytes: &[u8]) {
             let sound = inode.is_sound(5);
             assert!(!sound || inode.checksum == inode.expected_checksum(5));
             if MapRoot(inode.root).is_sound() {
-                assert!(MapRoot(inode.root).get().is_some_and(|(zone, _)| zone == 0));
+                assert!(
+                    MapRoot(inode.root)
+                        .get()
+                        .is_some_and(|(segment, _)| segment == 0)
+                );
             }
         }
         Part::Entry => {
@@ -140,7 +144,7 @@ fn decode_superblock(bytes: &[u8]) {
         if sealed.check_readable().is_ok() {
             assert!(geometry.is_sound());
             let end = geometry.data_at + geometry.data_bytes();
-            assert_eq!(end > sealed.pool_bytes, geometry.apart.is_some());
+            assert_eq!(end > sealed.pool_bytes, geometry.external.is_some());
             change_table(&sealed);
         }
         let _ = sealed.check_writable();
@@ -173,11 +177,11 @@ fn decode_medium(bytes: &[u8]) {
     head.seal();
     let found = MediumHead::unseal(head.as_bytes()).filter(|found| found.magic == MEDIUM_MAGIC);
     assert!(found.is_none_or(|found| found == head && found.copy_at() <= found.bytes));
-    let mut carried: CarriedHead = padded(bytes);
-    carried.magic = CARRIED_MAGIC;
-    let found = CarriedHead::unseal(carried.stale().as_bytes(), head.pool);
+    let mut replica: ReplicaHead = padded(bytes);
+    replica.magic = REPLICA_MAGIC;
+    let found = ReplicaHead::unseal(replica.stale().as_bytes(), head.pool);
     if let Some(blocks) = found.map(|found| found.blocks) {
-        let plan = CarriedPlan { at: 0, blocks };
+        let plan = ReplicaPlan { at: 0, blocks };
         assert_eq!(plan.block_at(blocks), plan.bytes());
     }
     let mut places: MediumPlaces = padded(bytes);

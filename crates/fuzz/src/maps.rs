@@ -32,7 +32,7 @@ fn in_table(sample: &Sample) -> Vec<Place> {
         bytes: WORD,
         number,
     };
-    let places = (0..sample.geometry.zone_blocks).map(place);
+    let places = (0..sample.geometry.segment_blocks).map(place);
     let chosen = |place: &Place| {
         place.number < 16 || MapWord(sample.word(place.at)).state() != MapState::Free
     };
@@ -43,7 +43,7 @@ fn in_entries(sample: &Sample) -> Vec<Place> {
     let table = sample
         .geometry
         .mapping
-        .table_bytes(sample.geometry.zone_blocks);
+        .table_bytes(sample.geometry.segment_blocks);
     let place = |number| Place {
         at: sample.geometry.table_at + ENTRY * number,
         bytes: ENTRY,

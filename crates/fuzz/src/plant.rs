@@ -101,7 +101,7 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
             geometry.table_at,
             geometry.data_at,
             geometry.pool_bytes,
-            geometry.zone_blocks,
+            geometry.segment_blocks,
         ]),
         _ => input.u64(),
     }
@@ -149,7 +149,7 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
     }
     if part == Part::Superblock {
         let block = sample.bytes(0, BLOCK_BYTES).to_vec();
-        for at in [BLOCK_BYTES, sample.geometry.replica_at] {
+        for at in [BLOCK_BYTES, sample.geometry.last_copy_at] {
             sample.bytes_mut(at, BLOCK_BYTES).copy_from_slice(&block);
         }
     }

@@ -1,24 +1,24 @@
-//! Zones that a pool came to have after it was made: more blocks for data, each on a medium of its
-//! own.
+//! Segments that a pool came to have after it was made: more blocks for data, each on a medium of
+//! its own.
 //!
-//! Blocks are numbered on from zone to zone, and lie behind the pool's own bytes in that order:
-//! where a block lies follows from its number alone. Where the mapping has a table of blocks
+//! Blocks are numbered on from segment to segment, and lie behind the pool's own bytes in that
+//! order: where a block lies follows from its number alone. Where the mapping has a table of blocks
 //! (HashFS), the words of added ones lie in metadata chunks of their own
-//! ([`crate::ChunkKind::Table`]): as many for each zone as it has words, in the order of their
+//! ([`crate::ChunkKind::Table`]): as many for each segment as it has words, in the order of their
 //! numbers.
 
 use std::collections::BTreeMap;
 
 use crate::{BLOCK_BYTES, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
 
-/// Zones that a pool of this version can have, the first one among them.
-pub const ZONES_MAX: usize = 8;
+/// Segments that a pool of this version can have, the first one among them.
+pub const SEGMENTS_MAX: usize = 8;
 /// Blocks that they can have together: as many as words of the format can name.
 pub const BLOCKS_MAX: u64 = 1 << 30;
 
-/// A zone behind the first one.
+/// A segment behind the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AddedZone {
+pub struct AddedSegment {
     /// Identity of its medium.
     pub id: [u8; 16],
     /// Where on it the data begin.
@@ -27,14 +27,14 @@ pub struct AddedZone {
     pub blocks: u64,
 }
 
-/// The zones behind the first one, from zone 1 on.
+/// The segments behind the first one, from segment 1 on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AddedZones(pub [AddedZone; ZONES_MAX - 1]);
+pub struct AddedSegments(pub [AddedSegment; SEGMENTS_MAX - 1]);
 
-impl AddedZones {
+impl AddedSegments {
     /// Those that there are, with their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedZone)> {
-        let there = self.0.iter().take_while(|zone| zone.blocks != 0);
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedSegment)> {
+        let there = self.0.iter().take_while(|segment| segment.blocks != 0);
         (1..).zip(there)
     }
 
@@ -45,26 +45,26 @@ impl AddedZones {
 
     /// Their blocks.
     pub fn blocks(&self) -> u64 {
-        self.iter().map(|(_, zone)| zone.blocks).sum()
+        self.iter().map(|(_, segment)| segment.blocks).sum()
     }
 
-    /// Whether there can be such zones behind one of `first` blocks.
+    /// Whether there can be such segments behind one of `first` blocks.
     pub(crate) fn is_sound(&self, first: u64) -> bool {
         let there = self.iter().count();
-        let fits = |zone: &AddedZone| {
-            zone.blocks <= BLOCKS_MAX
-                && zone.blocks.is_multiple_of(LINE_ENTRIES)
-                && zone.at >= BLOCK_BYTES
-                && zone.at.is_multiple_of(BLOCK_BYTES)
-                && zone
+        let fits = |segment: &AddedSegment| {
+            segment.blocks <= BLOCKS_MAX
+                && segment.blocks.is_multiple_of(LINE_ENTRIES)
+                && segment.at >= BLOCK_BYTES
+                && segment.at.is_multiple_of(BLOCK_BYTES)
+                && segment
                     .at
-                    .checked_add((zone.blocks + 1) * BLOCK_BYTES)
+                    .checked_add((segment.blocks + 1) * BLOCK_BYTES)
                     .is_some()
         };
         self.0[there..]
             .iter()
-            .all(|zone| *zone == AddedZone::default())
-            && self.iter().all(|(_, zone)| fits(zone))
+            .all(|segment| *segment == AddedSegment::default())
+            && self.iter().all(|(_, segment)| fits(segment))
             && first + self.blocks() <= BLOCKS_MAX
     }
 }
@@ -88,11 +88,11 @@ pub struct TablePiece {
     pub at: u64,
 }
 
-/// A part of the words of an added zone: what one chunk has.
+/// A part of the words of an added segment: what one chunk has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TablePart {
-    /// The zone.
-    pub zone: u32,
+    /// The segment.
+    pub segment: u32,
     /// Which part of its words, from 0 on.
     pub part: u64,
     first: u64,
@@ -100,16 +100,16 @@ pub struct TablePart {
 }
 
 impl TablePart {
-    /// All that the added zones of a pool have, in the order of their blocks.
+    /// All that the added segments of a pool have, in the order of their blocks.
     fn all(geometry: &Geometry) -> impl Iterator<Item = Self> {
         let words = geometry.chunk_bytes / 8;
-        let mut first = geometry.zone_blocks;
-        geometry.added.iter().flat_map(move |(zone, added)| {
+        let mut first = geometry.segment_blocks;
+        geometry.added.iter().flat_map(move |(segment, added)| {
             let begin = first;
             first += added.blocks;
             let parts = table_chunks(geometry.mapping, added.blocks, geometry.chunk_bytes);
             (0..parts).map(move |part| Self {
-                zone,
+                segment,
                 part,
                 first: begin + part * words,
                 blocks: words.min(added.blocks - part * words),
@@ -126,8 +126,8 @@ impl TablePart {
     }
 }
 
-/// The chunks that say that they have words of a zone, with zone and part; `load` loads words of
-/// the chunk table by their pool offset.
+/// The chunks that say that they have words of a segment, with segment and part; `load` loads words
+/// of the chunk table by their pool offset.
 pub fn table_parts(
     geometry: &Geometry,
     load: impl Fn(u64) -> u64,
@@ -138,8 +138,8 @@ pub fn table_parts(
     })
 }
 
-/// Where the words of the table of blocks lie: those of zone 0 together, those of added zones in
-/// chunks of their own. Mappings without such a table have none.
+/// Where the words of the table of blocks lie: those of segment 0 together, those of added segments
+/// in chunks of their own. Mappings without such a table have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
     pieces: Vec<TablePiece>,
@@ -155,7 +155,7 @@ impl TablePlan {
         let mut plan = Self {
             pieces: vec![TablePiece {
                 first: 0,
-                blocks: geometry.zone_blocks,
+                blocks: geometry.segment_blocks,
                 at: geometry.table_at,
             }],
             missing: Vec::new(),
@@ -169,7 +169,7 @@ impl TablePlan {
         }
         for part in TablePart::all(geometry) {
             // Of two that say that they are the same nobody knows which is.
-            match chunks.get(&(part.zone, part.part)).map(Vec::as_slice) {
+            match chunks.get(&(part.segment, part.part)).map(Vec::as_slice) {
                 Some(&[chunk]) => {
                     let at = geometry.meta_at + chunk * geometry.chunk_bytes;
                     plan.pieces.push(part.at(at));
@@ -185,7 +185,7 @@ impl TablePlan {
         &self.pieces
     }
 
-    /// The parts of the words of zones that no chunk has, or more than one.
+    /// The parts of the words of segments that no chunk has, or more than one.
     pub fn missing(&self) -> &[TablePart] {
         &self.missing
     }
@@ -225,83 +225,101 @@ impl TablePlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApartRequest, GeometryRequest};
+    use crate::{ExternalRequest, GeometryRequest};
 
-    fn zones(of: &[AddedZone]) -> AddedZones {
-        let mut zones = AddedZones::default();
-        zones.0[..of.len()].copy_from_slice(of);
-        zones
+    fn segments(of: &[AddedSegment]) -> AddedSegments {
+        let mut segments = AddedSegments::default();
+        segments.0[..of.len()].copy_from_slice(of);
+        segments
     }
 
-    const ZONE: AddedZone = AddedZone {
+    const SEGMENT: AddedSegment = AddedSegment {
         id: [7; 16],
         at: 1 << 20,
         blocks: 64,
     };
 
     #[test]
-    fn zones_follow_each_other_without_gaps() {
-        assert!(zones(&[]).is_sound(64) && zones(&[]).is_empty());
-        let two = zones(&[ZONE, AddedZone { blocks: 8, ..ZONE }]);
+    fn segments_follow_each_other_without_gaps() {
+        assert!(segments(&[]).is_sound(64) && segments(&[]).is_empty());
+        let two = segments(&[
+            SEGMENT,
+            AddedSegment {
+                blocks: 8,
+                ..SEGMENT
+            },
+        ]);
         assert!(two.is_sound(64));
         assert_eq!(two.blocks(), 72);
         let numbers: Vec<u32> = two.iter().map(|(number, _)| number).collect();
         assert_eq!(numbers, [1, 2]);
-        assert!(!zones(&[AddedZone::default(), ZONE]).is_sound(64));
+        assert!(!segments(&[AddedSegment::default(), SEGMENT]).is_sound(64));
     }
 
     #[test]
-    fn impossible_zones_are_refused() {
+    fn impossible_segments_are_refused() {
         for bad in [
-            AddedZone { blocks: 7, ..ZONE },
-            AddedZone { at: 0, ..ZONE },
-            AddedZone { at: 4097, ..ZONE },
-            AddedZone {
-                at: u64::MAX - 4095,
-                ..ZONE
+            AddedSegment {
+                blocks: 7,
+                ..SEGMENT
             },
-            AddedZone {
+            AddedSegment { at: 0, ..SEGMENT },
+            AddedSegment {
+                at: 4097,
+                ..SEGMENT
+            },
+            AddedSegment {
+                at: u64::MAX - 4095,
+                ..SEGMENT
+            },
+            AddedSegment {
                 blocks: BLOCKS_MAX + 8,
-                ..ZONE
+                ..SEGMENT
             },
         ] {
-            assert!(!zones(&[bad]).is_sound(64), "{bad:?}");
+            assert!(!segments(&[bad]).is_sound(64), "{bad:?}");
         }
-        let half = AddedZone {
+        let half = AddedSegment {
             blocks: BLOCKS_MAX / 2,
-            ..ZONE
+            ..SEGMENT
         };
-        assert!(zones(&[half]).is_sound(BLOCKS_MAX / 2));
-        assert!(!zones(&[half, half]).is_sound(8));
+        assert!(segments(&[half]).is_sound(BLOCKS_MAX / 2));
+        assert!(!segments(&[half, half]).is_sound(8));
     }
 
     #[test]
-    fn words_lie_in_the_chunks_of_their_zone() {
+    fn words_lie_in_the_chunks_of_their_segment() {
         let request = GeometryRequest {
             is_logged: true,
-            apart: Some(ApartRequest {
+            external: Some(ExternalRequest {
                 id: [9; 16],
                 at: 1 << 20,
                 data_bytes: 8 << 20,
-                carries: false,
+                has_replica: false,
             }),
             ..Default::default()
         };
         let mut geometry = Geometry::plan(&request).unwrap();
         let words = geometry.chunk_bytes / 8;
-        let zone = AddedZone {
+        let segment = AddedSegment {
             blocks: words + 8,
-            ..ZONE
+            ..SEGMENT
         };
-        geometry.added = zones(&[zone, AddedZone { blocks: 8, ..ZONE }]);
+        geometry.added = segments(&[
+            segment,
+            AddedSegment {
+                blocks: 8,
+                ..SEGMENT
+            },
+        ]);
         let kinds = |of: &[(u64, u32, u64)]| {
             let of = of.to_vec();
             let table_at = geometry.chunk_table_at;
             move |at: u64| {
                 let chunk = (at - table_at) / 8;
                 let part = of.iter().find(|(number, ..)| *number == chunk);
-                part.map_or(0, |&(_, zone, part)| {
-                    ChunkWord::of_table(chunk, zone, part).0
+                part.map_or(0, |&(_, segment, part)| {
+                    ChunkWord::of_table(chunk, segment, part).0
                 })
             }
         };
@@ -311,7 +329,7 @@ mod tests {
         );
         assert!(plan.missing().is_empty());
         let chunk_at = |chunk| geometry.meta_at + chunk * geometry.chunk_bytes;
-        let first = geometry.zone_blocks;
+        let first = geometry.segment_blocks;
         for (block, at) in [
             (0, geometry.table_at),
             (first - 1, geometry.table_at + (first - 1) * 8),
@@ -335,7 +353,7 @@ mod tests {
         );
         assert_eq!(twice.word_at(first), None);
         assert_eq!(twice.word_at(first + words), Some(chunk_at(6)));
-        let missing = twice.missing().iter().map(|part| (part.zone, part.part));
+        let missing = twice.missing().iter().map(|part| (part.segment, part.part));
         assert_eq!(missing.collect::<Vec<_>>(), [(1, 0)]);
     }
 
@@ -346,7 +364,7 @@ mod tests {
         assert_eq!(table_chunks(MappingKind::Extent, 520, 4096), 0);
         let can: Vec<&str> = MappingKind::ALL
             .into_iter()
-            .filter(|kind| kind.takes_zones())
+            .filter(|kind| kind.takes_segments())
             .map(MappingKind::name)
             .collect();
         assert_eq!(can, ["hashfs", "radix", "extent", "extent-cached"]);

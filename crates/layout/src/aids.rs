@@ -1,4 +1,4 @@
-//! The aids of a zone's mapping, as a close in order saves them behind the mapping table: what
+//! The aids of a segment's mapping, as a close in order saves them behind the mapping table: what
 //! would have to be learnt by reading the whole table. Never a second truth: they mean something
 //! only while the pool is closed, at the epoch in which they were saved, and the table says the
 //! same.
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::BLOCK_BYTES;
 use crate::checksum::checksum_words;
-use crate::zone::chain_count;
+use crate::segment::chain_count;
 
 /// The head of saved aids.
 #[derive(
@@ -87,7 +87,7 @@ impl ChainLink {
 pub struct AidsPlan {
     /// The head.
     pub at: u64,
-    /// Data blocks in the zone.
+    /// Data blocks in the segment.
     pub blocks: u64,
     /// Home lines in its mapping table; 0 where the mapping has none, and nothing follows the free
     /// bitmap.

@@ -17,7 +17,7 @@ pub enum ChunkKind {
     Blocks = 3,
     /// Extents of areas, with entries of the namespace *adaptive*.
     Areas = 4,
-    /// Words of the blocks of an added zone ([`crate::AddedZones`]), and no slots.
+    /// Words of the blocks of an added segment ([`crate::AddedSegments`]), and no slots.
     Table = 5,
 }
 
@@ -28,25 +28,25 @@ impl ChunkKind {
     }
 }
 
-/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the zone in
-/// 8..16 and which part of its words in 16..32; check in 32..64.
+/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the segment
+/// in 8..16 and which part of its words in 16..32; check in 32..64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
 impl ChunkWord {
     /// The word of chunk `index` when it holds `kind`, and the first part of the words of this
-    /// added zone, or of none (0). Free chunks are zero.
-    pub fn new(index: u64, kind: ChunkKind, zone: u8) -> Self {
+    /// added segment, or of none (0). Free chunks are zero.
+    pub fn new(index: u64, kind: ChunkKind, segment: u8) -> Self {
         match kind {
             ChunkKind::Free => Self(0),
-            _ => Self::sealed(index, kind as u64 | u64::from(zone) << 8),
+            _ => Self::sealed(index, kind as u64 | u64::from(segment) << 8),
         }
     }
 
     /// The word of chunk `index` when it holds this part, counted from 0, of the words of an added
-    /// zone.
-    pub fn of_table(index: u64, zone: u32, part: u64) -> Self {
-        let low = ChunkKind::Table as u64 | u64::from(zone & 0xFF) << 8 | (part & 0xFFFF) << 16;
+    /// segment.
+    pub fn of_table(index: u64, segment: u32, part: u64) -> Self {
+        let low = ChunkKind::Table as u64 | u64::from(segment & 0xFF) << 8 | (part & 0xFFFF) << 16;
         Self::sealed(index, low)
     }
 
@@ -54,15 +54,15 @@ impl ChunkWord {
         Self(low | u64::from(checksum_words(&[index, low])) << 32)
     }
 
-    /// Added zone and part of its words, if the word is sound for chunk `index` and says that it
+    /// Added segment and part of its words, if the word is sound for chunk `index` and says that it
     /// holds some.
     pub fn table_part(self, index: u64) -> Option<(u32, u64)> {
-        let (zone, part) = ((self.0 >> 8) as u8, self.0 >> 16 & 0xFFFF);
-        let is_its = zone != 0 && Self::of_table(index, zone.into(), part) == self;
-        is_its.then_some((zone.into(), part))
+        let (segment, part) = ((self.0 >> 8) as u8, self.0 >> 16 & 0xFFFF);
+        let is_its = segment != 0 && Self::of_table(index, segment.into(), part) == self;
+        is_its.then_some((segment.into(), part))
     }
 
-    /// The kind and the added zone, if the word is sound for chunk `index`.
+    /// The kind and the added segment, if the word is sound for chunk `index`.
     pub fn decode(self, index: u64) -> Option<(ChunkKind, u8)> {
         let kind = match self.0 & 0xFF {
             0 => ChunkKind::Free,
@@ -74,7 +74,9 @@ impl ChunkWord {
             _ => return None,
         };
         match kind {
-            ChunkKind::Table => self.table_part(index).map(|(zone, _)| (kind, zone as u8)),
+            ChunkKind::Table => self
+                .table_part(index)
+                .map(|(segment, _)| (kind, segment as u8)),
             kind => (Self::new(index, kind, 0) == self).then_some((kind, 0)),
         }
     }

@@ -1,5 +1,5 @@
-//! The cuckoo table of a zone: a file's block is found in one of two lines. Behind the lines lies
-//! the *stash*, for keys that found no way into either of them.
+//! The cuckoo table of a segment: a file's block is found in one of two lines. Behind the lines
+//! lies the *stash*, for keys that found no way into either of them.
 
 use crate::keyed::{LINE_BYTES, PAIRS_PER_LINE, STASH_LINES, hashes, scale};
 
@@ -11,9 +11,9 @@ pub struct CuckooPlan {
 }
 
 impl CuckooPlan {
-    /// The table of a zone: with every block in use, four in five entries are.
-    pub fn new(zone_blocks: u64) -> Self {
-        let entries = zone_blocks * 5 / 4;
+    /// The table of a segment: with every block in use, four in five entries are.
+    pub fn new(segment_blocks: u64) -> Self {
+        let entries = segment_blocks * 5 / 4;
         Self {
             lines: entries.div_ceil(PAIRS_PER_LINE).max(2),
         }

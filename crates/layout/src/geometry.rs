@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use crate::aids::AidsPlan;
 use crate::{
-    AddedZones, AreaPlan, BLOCK_BYTES, CarriedPlan, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
-    MappingKind, NamespaceKind, RUN_BLOCKS, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
+    AddedSegments, AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
+    MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
     changed_bytes_for, log_bytes_for, versions_bytes_for,
 };
 
@@ -26,7 +26,7 @@ pub struct GeometryRequest {
     pub thread_slots: Option<u32>,
     /// How names are kept.
     pub namespace: NamespaceKind,
-    /// File mapping of the zone.
+    /// File mapping of the segment.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
@@ -39,12 +39,12 @@ pub struct GeometryRequest {
     pub is_logged: bool,
     /// Data on a medium of its own; without a log, versions of the metadata keep these in order
     /// with the data. The pool is then as large as it has to be, if `pool_bytes` is 0.
-    pub apart: Option<ApartRequest>,
+    pub external: Option<ExternalRequest>,
 }
 
 /// A medium for the data of a new pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApartRequest {
+pub struct ExternalRequest {
     /// Its identity.
     pub id: [u8; 16],
     /// Where on it the data begin.
@@ -52,12 +52,12 @@ pub struct ApartRequest {
     /// Bytes for data.
     pub data_bytes: u64,
     /// It also carries a copy of metadata that versions keep in order with the data.
-    pub carries: bool,
+    pub has_replica: bool,
 }
 
 /// Data on a medium of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Apart {
+pub struct External {
     /// Identity of the medium.
     pub id: [u8; 16],
     /// Where on it the data begin.
@@ -87,7 +87,8 @@ pub enum GeometryError {
     MetadataTooLarge(u64),
     /// Metadata, log or versions, and all do not fit the pool, whose data lie elsewhere.
     #[error(
-        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and what keeps them in order; it needs {needed_bytes}"
+        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and what \
+         keeps them in order; it needs {needed_bytes}"
     )]
     NoRoomForMetadata {
         /// Bytes of metadata.
@@ -97,9 +98,9 @@ pub enum GeometryError {
         /// Bytes that it needs.
         needed_bytes: u64,
     },
-    /// The data would not fit one zone.
-    #[error("a zone holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
-    ZoneTooLarge(u64),
+    /// The data would not fit one segment.
+    #[error("a segment holds at most 2^30 blocks (4 TiB); a pool of {0} bytes needs more")]
+    SegmentTooLarge(u64),
     /// Thread slots out of range.
     #[error("thread slots must be between 2 and 1024, not {0}")]
     ThreadSlots(u32),
@@ -108,7 +109,8 @@ pub enum GeometryError {
     RunBlocks(u32),
     /// Spans of a length that is none.
     #[error(
-        "runs of 8 blocks are placed on 1, 2, 4 and so on up to 256 lines side by side, runs of 1 on one; not on {0}"
+        "runs of 8 blocks are placed on 1, 2, 4 and so on up to 256 lines side by side, runs of 1 \
+         on one; not on {0}"
     )]
     SpanLines(u16),
     /// Runs or spans of a mapping that has none.
@@ -143,9 +145,9 @@ pub struct Geometry {
     pub meta_at: u64,
     /// Chunks in the metadata region.
     pub meta_chunks: u64,
-    /// The mapping table of zone 0.
+    /// The mapping table of segment 0.
     pub table_at: u64,
-    /// What a clean close saves of zone 0's mapping; see [`AidsPlan`].
+    /// What a clean close saves of segment 0's mapping; see [`AidsPlan`].
     pub aids_at: u64,
     /// The log of a logged pool, which all that lies before it is the image of; 0: none.
     pub log_at: u64,
@@ -156,19 +158,20 @@ pub struct Geometry {
     pub versions_at: u64,
     /// Bytes of the versions.
     pub versions_bytes: u64,
-    /// The data blocks of zone 0. Those on a medium of its own count as what lies behind the pool.
+    /// The data blocks of segment 0. Those on a medium of its own count as what lies behind the
+    /// pool.
     pub data_at: u64,
-    /// Data blocks in zone 0, a multiple of [`LINE_ENTRIES`].
-    pub zone_blocks: u64,
-    /// The zones behind it. Their blocks lie behind its own, in the order of their numbers.
-    pub added: AddedZones,
+    /// Data blocks in segment 0, a multiple of [`LINE_ENTRIES`].
+    pub segment_blocks: u64,
+    /// The segments behind it. Their blocks lie behind its own, in the order of their numbers.
+    pub added: AddedSegments,
     /// The last replica of the superblock.
-    pub replica_at: u64,
+    pub last_copy_at: u64,
     /// How names are kept.
     pub namespace: NamespaceKind,
     /// Where areas are, with the namespace that has them.
     pub areas: AreaPlan,
-    /// File mapping of zone 0.
+    /// File mapping of segment 0.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
     pub run_blocks: u32,
@@ -178,9 +181,9 @@ pub struct Geometry {
     /// less the layout score that files are to have. 0: nobody wants any.
     pub fragmentation: u16,
     /// Where the data are, if they have a medium of their own.
-    pub apart: Option<Apart>,
-    /// The map of blocks of metadata that changed since the data medium got a copy of them
-    /// ([`crate::CarriedPlan`]); 0: it carries none.
+    pub external: Option<External>,
+    /// The map of blocks of metadata that changed since the external data device got a copy of them
+    /// ([`crate::ReplicaPlan`]); 0: it carries none.
     pub changed_at: u64,
 }
 
@@ -192,8 +195,8 @@ impl Geometry {
     pub fn plan(request: &GeometryRequest) -> Result<Self, GeometryError> {
         let pool_bytes = request.pool_bytes / BLOCK_BYTES * BLOCK_BYTES;
         // What the pool is for tells how large its parts are.
-        let (asked, sized_by) = match request.apart {
-            Some(apart) => (apart.data_bytes, apart.data_bytes),
+        let (asked, sized_by) = match request.external {
+            Some(external) => (external.data_bytes, external.data_bytes),
             None => (request.pool_bytes, pool_bytes),
         };
         if sized_by < POOL_MIN_BYTES {
@@ -243,8 +246,8 @@ impl Geometry {
         }
         let meta_chunks = (metadata_bytes / chunk_bytes).max(8);
         let front = Front::plan(thread_slots, meta_chunks, chunk_bytes);
-        let parts = match request.apart {
-            Some(apart) => front.with_data_apart(request, pool_bytes, apart)?,
+        let parts = match request.external {
+            Some(external) => front.with_external_data(request, pool_bytes, external)?,
             None => front.with_data(request, pool_bytes)?,
         };
         let Parts {
@@ -252,17 +255,17 @@ impl Geometry {
             aids_at,
             image_end,
             data_at,
-            zone_blocks,
+            segment_blocks,
         } = parts;
         let no_room = GeometryError::NoRoomForData {
             metadata_bytes: front.meta_bytes,
             pool_bytes,
         };
-        if zone_blocks < 2 * LINE_ENTRIES {
+        if segment_blocks < 2 * LINE_ENTRIES {
             return Err(no_room);
         }
-        if zone_blocks > 1 << 30 {
-            return Err(GeometryError::ZoneTooLarge(sized_by));
+        if segment_blocks > 1 << 30 {
+            return Err(GeometryError::SegmentTooLarge(sized_by));
         }
         if request.is_logged && image_end > IMAGE_MAX_BYTES {
             return Err(GeometryError::MetadataTooLarge(front.meta_bytes));
@@ -292,9 +295,9 @@ impl Geometry {
                 0
             },
             data_at,
-            zone_blocks,
-            added: AddedZones::default(),
-            replica_at: pool_bytes - BLOCK_BYTES,
+            segment_blocks,
+            added: AddedSegments::default(),
+            last_copy_at: pool_bytes - BLOCK_BYTES,
             namespace: request.namespace,
             areas: match request.namespace {
                 NamespaceKind::Adaptive => AreaPlan::usual(chunk_bytes),
@@ -304,12 +307,12 @@ impl Geometry {
             run_blocks,
             span_lines,
             fragmentation: request.fragmentation,
-            apart: request.apart.map(|apart| Apart {
-                id: apart.id,
-                at: apart.at,
+            external: request.external.map(|external| External {
+                id: external.id,
+                at: external.at,
                 places_at: pool_bytes - 2 * BLOCK_BYTES,
             }),
-            changed_at: if request.is_carried() {
+            changed_at: if request.has_replica() {
                 image_end + behind_bytes(request, image_end)
             } else {
                 0
@@ -320,17 +323,17 @@ impl Geometry {
     /// Whether every part lies inside the pool, in order and without overlap.
     pub fn is_sound(&self) -> bool {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
-        let plannable = self.zone_blocks <= 1 << 30 && self.aids_at <= self.pool_bytes;
+        let plannable = self.segment_blocks <= 1 << 30 && self.aids_at <= self.pool_bytes;
         let aids_bytes = plannable.then(|| self.aids().bytes());
-        let data = (self.data_at, self.zone_blocks.checked_mul(BLOCK_BYTES));
-        let last = [(self.replica_at, Some(BLOCK_BYTES))];
+        let data = (self.data_at, self.segment_blocks.checked_mul(BLOCK_BYTES));
+        let last = [(self.last_copy_at, Some(BLOCK_BYTES))];
         let changed = match self.changed_at {
             0 => None,
             at => Some((at, Some(changed_bytes_for(self.image_end())))),
         };
-        let behind_log = match self.apart {
+        let behind_log = match self.external {
             None => [data, last[0]],
-            Some(apart) => [(apart.places_at, Some(BLOCK_BYTES)), last[0]],
+            Some(external) => [(external.places_at, Some(BLOCK_BYTES)), last[0]],
         };
         let parts = [
             (0, Some(2 * BLOCK_BYTES)),
@@ -367,48 +370,48 @@ impl Geometry {
             && self.chunk_bytes >= BLOCK_BYTES
             && (2..=1024).contains(&self.thread_slots)
             && (1..1 << 48).contains(&self.meta_slots())
-            && self.zone_blocks.is_multiple_of(LINE_ENTRIES)
+            && self.segment_blocks.is_multiple_of(LINE_ENTRIES)
             && Homes::is_run(self.run_blocks)
             && Homes::is_span(self.span_lines, self.run_blocks)
             && self.fragmentation <= FRAGMENTATION_MAX
-            && (1..=1 << 30).contains(&self.zone_blocks)
+            && (1..=1 << 30).contains(&self.segment_blocks)
             && self.has_sound_log()
             && self.has_sound_versions()
             && self.has_sound_medium(data)
             && self.has_sound_areas()
-            && self.has_sound_zones()
+            && self.has_sound_segments()
     }
 
     /// What was added has media of its own, and the first medium nothing behind its data.
-    fn has_sound_zones(&self) -> bool {
-        self.added.is_sound(self.zone_blocks)
+    fn has_sound_segments(&self) -> bool {
+        self.added.is_sound(self.segment_blocks)
             && self.data_at.checked_add(self.data_bytes()).is_some()
             && (self.added.is_empty()
-                || self.mapping.takes_zones() && self.apart.is_some() && self.changed_at == 0)
+                || self.mapping.takes_segments() && self.external.is_some() && self.changed_at == 0)
     }
 
     /// What lies on a medium of its own counts as what lies behind the pool.
     fn has_sound_medium(&self, (data_at, data_bytes): (u64, Option<u64>)) -> bool {
-        let Some(apart) = self.apart else {
+        let Some(external) = self.external else {
             return self.changed_at == 0;
         };
-        let carried_bytes = match self.changed_at {
+        let replica_bytes = match self.changed_at {
             0 => 0,
             _ if !self.has_versions() => return false,
             // Versions end at less than 2^60.
-            _ => CarriedPlan {
+            _ => ReplicaPlan {
                 at: 0,
                 blocks: self.image_end() / BLOCK_BYTES,
             }
             .bytes(),
         };
-        let bytes = data_bytes.and_then(|bytes| bytes.checked_add(carried_bytes));
-        let ends = [data_at, apart.at].map(|at| at.checked_add(bytes?));
+        let bytes = data_bytes.and_then(|bytes| bytes.checked_add(replica_bytes));
+        let ends = [data_at, external.at].map(|at| at.checked_add(bytes?));
         (self.is_logged() || self.has_versions())
             && data_at == self.pool_bytes
             && data_at.is_multiple_of(BLOCK_BYTES)
-            && apart.at.is_multiple_of(BLOCK_BYTES)
-            && apart.at >= BLOCK_BYTES
+            && external.at.is_multiple_of(BLOCK_BYTES)
+            && external.at >= BLOCK_BYTES
             && ends.iter().all(Option::is_some)
     }
 
@@ -434,7 +437,7 @@ impl Geometry {
         match self.versions_bytes {
             0 => self.versions_at == 0,
             bytes => {
-                self.apart.is_some()
+                self.external.is_some()
                     && !self.is_logged()
                     && self.versions_at <= 1 << 60
                     && bytes >= versions_bytes_for(self.versions_at)
@@ -464,16 +467,16 @@ impl Geometry {
         }
     }
 
-    /// Where the saved aids of zone 0 lie.
+    /// Where the saved aids of segment 0 lie.
     pub fn aids(&self) -> AidsPlan {
-        aids_plan(self.mapping, self.aids_at, self.zone_blocks)
+        aids_plan(self.mapping, self.aids_at, self.segment_blocks)
     }
 
-    /// Where HashFS looks for the blocks of zone 0, with hashes of this seed.
+    /// Where HashFS looks for the blocks of segment 0, with hashes of this seed.
     pub fn homes(&self, seed: u64) -> Homes {
         Homes {
             seed,
-            blocks: self.zone_blocks,
+            blocks: self.segment_blocks,
             run_blocks: self.run_blocks,
             span_lines: self.span_lines,
         }
@@ -514,9 +517,9 @@ impl Geometry {
         (self.data_at..self.data_at + self.data_bytes()).contains(&at)
     }
 
-    /// Data blocks of all zones.
+    /// Data blocks of all segments.
     pub fn blocks(&self) -> u64 {
-        self.zone_blocks + self.added.blocks()
+        self.segment_blocks + self.added.blocks()
     }
 
     /// Their bytes.
@@ -524,12 +527,12 @@ impl Geometry {
         self.blocks() * BLOCK_BYTES
     }
 
-    /// Bytes of the mapping table of zone 0.
+    /// Bytes of the mapping table of segment 0.
     pub fn table_bytes(&self) -> u64 {
-        self.mapping.table_bytes(self.zone_blocks)
+        self.mapping.table_bytes(self.segment_blocks)
     }
 
-    /// Cache lines in HashFS's mapping table, of all zones.
+    /// Cache lines in HashFS's mapping table, of all segments.
     pub fn table_lines(&self) -> u64 {
         self.blocks() / LINE_ENTRIES
     }
@@ -554,7 +557,7 @@ struct Parts {
     aids_at: u64,
     image_end: u64,
     data_at: u64,
-    zone_blocks: u64,
+    segment_blocks: u64,
 }
 
 fn block_up(at: u64) -> u64 {
@@ -564,12 +567,12 @@ fn block_up(at: u64) -> u64 {
 impl GeometryRequest {
     /// Whether metadata and data are kept in order by versions.
     fn has_versions(&self) -> bool {
-        self.apart.is_some() && !self.is_logged
+        self.external.is_some() && !self.is_logged
     }
 
-    /// Whether the data medium carries a copy of the metadata.
-    fn is_carried(&self) -> bool {
-        self.has_versions() && self.apart.is_some_and(|apart| apart.carries)
+    /// Whether the external data device carries a copy of the metadata.
+    fn has_replica(&self) -> bool {
+        self.has_versions() && self.external.is_some_and(|external| external.has_replica)
     }
 }
 
@@ -607,10 +610,10 @@ impl Front {
 
     /// Where aids of so many blocks lie, where the metadata end, and where what keeps them in order
     /// does.
-    fn behind(&self, request: &GeometryRequest, zone_blocks: u64) -> (u64, u64, u64) {
-        let table_bytes = request.mapping.table_bytes(zone_blocks);
+    fn behind(&self, request: &GeometryRequest, segment_blocks: u64) -> (u64, u64, u64) {
+        let table_bytes = request.mapping.table_bytes(segment_blocks);
         let at = block_up(self.table_at + table_bytes);
-        let aids = aids_plan(request.mapping, at, zone_blocks);
+        let aids = aids_plan(request.mapping, at, segment_blocks);
         let image_end = block_up(aids.at + aids.bytes());
         (
             aids.at,
@@ -631,8 +634,8 @@ impl Front {
         };
         let large = self.large.min(pool_bytes / 64).max(BLOCK_BYTES);
         let large = 1 << large.ilog2();
-        let replica_at = pool_bytes - BLOCK_BYTES;
-        let room = replica_at
+        let last_copy_at = pool_bytes - BLOCK_BYTES;
+        let room = last_copy_at
             .checked_sub(self.table_at + behind_bytes(request, self.table_at))
             .ok_or(no_room)?;
         // What a block takes of a table, and of a HashFS table's saved aids.
@@ -647,36 +650,36 @@ impl Front {
         } else {
             beside
         };
-        let mut zone_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
+        let mut segment_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
         loop {
-            let (aids_at, image_end, end) = self.behind(request, zone_blocks);
+            let (aids_at, image_end, end) = self.behind(request, segment_blocks);
             let data_at = end.next_multiple_of(large);
-            if data_at + zone_blocks * BLOCK_BYTES <= replica_at {
+            if data_at + segment_blocks * BLOCK_BYTES <= last_copy_at {
                 return Ok(Parts {
                     pool_bytes,
                     aids_at,
                     image_end,
                     data_at,
-                    zone_blocks,
+                    segment_blocks,
                 });
             }
-            zone_blocks = zone_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
+            segment_blocks = segment_blocks.checked_sub(LINE_ENTRIES).ok_or(no_room)?;
         }
     }
 
     /// The data have a medium of their own. A pool without a size is as large as it has to be.
-    fn with_data_apart(
+    fn with_external_data(
         &self,
         request: &GeometryRequest,
         pool_bytes: u64,
-        apart: ApartRequest,
+        external: ExternalRequest,
     ) -> Result<Parts, GeometryError> {
-        let zone_blocks = apart.data_bytes / BLOCK_BYTES / LINE_ENTRIES * LINE_ENTRIES;
-        if zone_blocks > 1 << 30 {
-            return Err(GeometryError::ZoneTooLarge(apart.data_bytes));
+        let segment_blocks = external.data_bytes / BLOCK_BYTES / LINE_ENTRIES * LINE_ENTRIES;
+        if segment_blocks > 1 << 30 {
+            return Err(GeometryError::SegmentTooLarge(external.data_bytes));
         }
-        let (aids_at, image_end, end) = self.behind(request, zone_blocks);
-        let changed_bytes = if request.is_carried() {
+        let (aids_at, image_end, end) = self.behind(request, segment_blocks);
+        let changed_bytes = if request.has_replica() {
             changed_bytes_for(image_end)
         } else {
             0
@@ -698,7 +701,7 @@ impl Front {
             aids_at,
             image_end,
             data_at: pool_bytes,
-            zone_blocks,
+            segment_blocks,
         })
     }
 }
@@ -730,7 +733,7 @@ mod tests {
         let small = plan(1 << 20);
         assert!(small.is_sound());
         assert_eq!(small.chunk_bytes, 4096);
-        assert!(small.zone_blocks >= 128, "{small:?}");
+        assert!(small.segment_blocks >= 128, "{small:?}");
         assert!(small.meta_slots() >= 1024);
     }
 
@@ -761,7 +764,7 @@ mod tests {
         ));
         assert!(matches!(
             ask(1 << 43, Some(1 << 30)),
-            Err(GeometryError::ZoneTooLarge(_))
+            Err(GeometryError::SegmentTooLarge(_))
         ));
     }
 
@@ -773,15 +776,15 @@ mod tests {
         }
 
         #[test]
-        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42), carries: bool) {
+        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42), has_replica: bool) {
             for mapping in MappingKind::ALL {
-                let apart = Some(ApartRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes, carries });
-                let request = GeometryRequest { mapping, apart, ..Default::default() };
+                let external = Some(ExternalRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes, has_replica });
+                let request = GeometryRequest { mapping, external, ..Default::default() };
                 let geometry = Geometry::plan(&request).unwrap();
                 prop_assert!(geometry.is_sound(), "{:?}", geometry);
                 prop_assert!(geometry.has_versions() && geometry.versions_at < geometry.data_at);
                 prop_assert_eq!(geometry.image_end(), geometry.versions_at);
-                prop_assert_eq!(geometry.changed_at != 0, carries);
+                prop_assert_eq!(geometry.changed_at != 0, has_replica);
             }
         }
 

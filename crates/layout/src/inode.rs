@@ -97,7 +97,7 @@ pub struct Inode {
     pub root: u64,
     /// Symlinks: [`crate::text_check`] of the target. Files, where the mapping has trees:
     /// [`crate::TreeWord`], the top of the tree. Else reserved for further mapping roots (files of
-    /// several zones) and the redirect table; 0.
+    /// several segments) and the redirect table; 0.
     pub detail: u64,
     /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
     /// meaning: stale unless the epoch is the present one.
@@ -285,8 +285,8 @@ impl LinksWord {
     }
 }
 
-/// A file's mapping: id (bits 0..30), zone (32..48), blocks beyond the end (62), valid (63). Zero:
-/// no block was ever mapped.
+/// A file's mapping: id (bits 0..30), segment (32..48), blocks beyond the end (62), valid (63).
+/// Zero: no block was ever mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRoot(pub u64);
 
@@ -294,9 +294,9 @@ impl MapRoot {
     /// Flag: preallocated blocks may lie beyond the end of file. While it is clear there are none.
     pub const BEYOND: u64 = 1 << 62;
 
-    /// A root in `zone` under `id` (30 bits).
-    pub fn new(zone: u16, id: u32) -> Self {
-        Self(1 << 63 | u64::from(zone) << 32 | u64::from(id & 0x3FFF_FFFF))
+    /// A root in `segment` under `id` (30 bits).
+    pub fn new(segment: u16, id: u32) -> Self {
+        Self(1 << 63 | u64::from(segment) << 32 | u64::from(id & 0x3FFF_FFFF))
     }
 
     /// The id that this version gives the blocks of the file with this inode number.
@@ -304,15 +304,16 @@ impl MapRoot {
         ino as u32 & 0x3FFF_FFFF
     }
 
-    /// Zone and mapping id, if there is a mapping.
+    /// Segment and mapping id, if there is a mapping.
     pub fn get(self) -> Option<(u16, u32)> {
         (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))
     }
 
-    /// Whether this is a root that this version writes: of zone 0, without reserved bits.
+    /// Whether this is a root that this version writes: of segment 0, without reserved bits.
     pub fn is_sound(self) -> bool {
-        self.get()
-            .is_some_and(|(zone, id)| zone == 0 && self.0 & !Self::BEYOND == Self::new(zone, id).0)
+        self.get().is_some_and(|(segment, id)| {
+            segment == 0 && self.0 & !Self::BEYOND == Self::new(segment, id).0
+        })
     }
 
     /// Whether blocks may lie beyond the end of file.

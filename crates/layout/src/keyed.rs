@@ -93,14 +93,14 @@ impl KeyedPlan {
     /// levels tells.
     pub fn read(
         mapping: MappingKind,
-        zone_blocks: u64,
+        segment_blocks: u64,
         seed: u64,
         word: impl Fn(u64) -> u64,
     ) -> Option<Self> {
         match mapping {
-            MappingKind::Cuckoo => Some(Self::Cuckoo(CuckooPlan::new(zone_blocks))),
+            MappingKind::Cuckoo => Some(Self::Cuckoo(CuckooPlan::new(segment_blocks))),
             MappingKind::Level => {
-                let plan = LevelPlan::new(zone_blocks);
+                let plan = LevelPlan::new(segment_blocks);
                 let root = LevelRoot(word(LevelRoot::WORD));
                 let root = if root.is_sound(&plan) {
                     root

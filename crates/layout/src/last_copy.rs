@@ -65,14 +65,14 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
         let last = blocks.saturating_sub(PART_ALIGN / BLOCK_BYTES)..blocks;
         last.rev().map(|block| block * BLOCK_BYTES).any(|at| {
             let copy = self.sealed(at);
-            copy.is_ok_and(|copy| copy.replica_at > 0 && copy.replica_at < at)
+            copy.is_ok_and(|copy| copy.last_copy_at > 0 && copy.last_copy_at < at)
         })
     }
 
     /// The last copy of a pool at this place, whether it has parts or not.
     fn last_copy(&self, at: u64) -> Option<Superblock> {
         let copy = self.sealed(at).ok()?;
-        (copy.replica_at == at && copy.check_readable().is_ok()).then_some(copy)
+        (copy.last_copy_at == at && copy.check_readable().is_ok()).then_some(copy)
     }
 
     /// Whether the table of a pool fits into the file, and any of its parts is there.
@@ -127,14 +127,14 @@ mod tests {
             let pool = pool.with_part("one", at, bytes, [1; 16]).unwrap();
             let mut file = Self {
                 len: at + bytes,
-                copies: vec![(pool.replica_at, pool.clone())],
+                copies: vec![(pool.last_copy_at, pool.clone())],
             };
             file.add_all(at, &part);
             (file, pool)
         }
 
         fn add_all(&mut self, at: u64, part: &Superblock) {
-            let places = [0, BLOCK_BYTES, part.replica_at];
+            let places = [0, BLOCK_BYTES, part.last_copy_at];
             let copies = places.map(|place| (at + place, part.clone()));
             self.copies.extend(copies);
         }
@@ -169,14 +169,14 @@ mod tests {
         // One of a pool whose parts are not there.
         let other = own(4 << 20, 9).with_part("one", 8 << 20, 2 << 20, [3; 16]);
         file.copies
-            .push((other.as_ref().unwrap().replica_at, other.unwrap()));
+            .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));
         assert_eq!(file.found(), None);
         file.copies.push(own_copy);
         assert_eq!(file.found(), Some(pool));
         // One of a pool that could have been there, too.
         let other = own(4 << 20, 9).with_part("one", 8 << 20, 4 << 20, [1; 16]);
         file.copies
-            .push((other.as_ref().unwrap().replica_at, other.unwrap()));
+            .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));
         assert_eq!(file.found(), None);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let (mut file, pool) = File::new(8 << 20);
         let later = |created| {
             let pool = made(4 << 20, 9, created);
-            (pool.replica_at, pool)
+            (pool.last_copy_at, pool)
         };
         file.copies.push(later(2));
         assert_eq!(file.found(), Some(pool));

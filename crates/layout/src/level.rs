@@ -1,5 +1,5 @@
-//! The level table of a zone: level hashing's two levels of lines, of which the bottom one has half
-//! as many as the top one, and which grows by a new top level.
+//! The level table of a segment: level hashing's two levels of lines, of which the bottom one has
+//! half as many as the top one, and which grows by a new top level.
 //!
 //! Every level that the table will ever have has a place of its own, one behind the other, each
 //! twice as long as the one before. Which of them are in use the *root* says, one word at the
@@ -26,10 +26,10 @@ pub struct LevelPlan {
 }
 
 impl LevelPlan {
-    /// The table of a zone: at its largest it has room for every block.
-    pub fn new(zone_blocks: u64) -> Self {
+    /// The table of a segment: at its largest it has room for every block.
+    pub fn new(segment_blocks: u64) -> Self {
         // The top level has two in three of the entries.
-        let entries = (zone_blocks * 100).div_ceil(LOAD_MAX_PERCENT);
+        let entries = (segment_blocks * 100).div_ceil(LOAD_MAX_PERCENT);
         let top = (entries * 2)
             .div_ceil(3 * PAIRS_PER_LINE)
             .max(2 * FIRST_MIN);

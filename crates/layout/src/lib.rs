@@ -14,7 +14,6 @@ compile_error!("Vellum's media format is little-endian and read in place");
 mod added;
 mod aids;
 mod area;
-mod carried;
 mod checksum;
 mod chunk;
 mod cuckoo;
@@ -36,26 +35,23 @@ mod parts;
 mod path_entry;
 mod path_table;
 mod pending;
+mod replica;
+mod segment;
 mod state;
 mod superblock;
 mod text;
 mod tree;
 mod tree_log;
 mod version;
-mod zone;
 
 pub use added::{
-    AddedZone, AddedZones, BLOCKS_MAX, TablePart, TablePiece, TablePlan, ZONES_MAX, table_chunks,
-    table_parts,
+    AddedSegment, AddedSegments, BLOCKS_MAX, SEGMENTS_MAX, TablePart, TablePiece, TablePlan,
+    table_chunks, table_parts,
 };
 pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
     AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, Formed, ROOT_AREA, StateMapWord,
-};
-pub use carried::{
-    CARRIED_HEAD_BYTES, CARRIED_MAGIC, CARRIED_SUM_BYTES, CHANGED_HEAD_BYTES, CarriedHead,
-    CarriedPlan, ChangedMap, changed_bytes_for,
 };
 pub use checksum::{Summing, checksum, checksum_words, long_name_hash, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
@@ -67,7 +63,7 @@ pub use extent::{
     ExtentNodeHead, ExtentRoot, ExtentSeal,
 };
 pub use geometry::{
-    Apart, ApartRequest, Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES,
+    External, ExternalRequest, Geometry, GeometryError, GeometryRequest, METADATA_MAX_BYTES,
     POOL_MIN_BYTES,
 };
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
@@ -96,10 +92,18 @@ pub use path_table::{
     TABLE_BLOCK_LINES, TABLE_LEVEL_MAX, TABLE_LINE_WORDS, TableHead, TableRoot, TableWord, path_tag,
 };
 pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
+pub use replica::{
+    CHANGED_HEAD_BYTES, ChangedMap, REPLICA_HEAD_BYTES, REPLICA_MAGIC, REPLICA_SUM_BYTES,
+    ReplicaHead, ReplicaPlan, changed_bytes_for,
+};
+pub use segment::{
+    Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
+    home_line,
+};
 pub use state::{PoolPhase, PoolState, StateWord};
 pub use superblock::{
     FS_MAX, FsRecord, MAGIC, MAIN, MappingKind, NamespaceKind, REGION_MAX, RegionRecord,
-    Superblock, SuperblockError, VERSION, ZONE_MAX, ZoneRecord, features, uuid_text,
+    SEGMENT_MAX, SegmentRecord, Superblock, SuperblockError, VERSION, features, uuid_text,
 };
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};
@@ -110,10 +114,6 @@ pub use vellum_media::mix;
 pub use version::{
     CommittedWord, ENTRANCE_BYTES, Entrance, PIECE_BYTES, VERSION_BYTES, Version, VersionsPlan,
     versions_bytes_for,
-};
-pub use zone::{
-    Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
-    home_line,
 };
 
 /// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.

@@ -1,12 +1,12 @@
-//! The head of a data medium, by which the pool whose data it has knows it, and where the pool says
-//! that media were last found.
+//! The head of an external data device, by which the pool whose data it has knows it, and where the
+//! pool says that media were last found.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::superblock::Superblock;
-use crate::{AddedZone, BLOCK_BYTES, CarriedPlan};
+use crate::{AddedSegment, BLOCK_BYTES, ReplicaPlan};
 
-/// First eight bytes of a data medium.
+/// First eight bytes of an external data device.
 pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
 /// Where on a new medium the data begin: what maps large pages maps them there.
 pub const MEDIUM_DATA_AT: u64 = 2 << 20;
@@ -15,7 +15,7 @@ pub const MEDIUM_PATH_MAX: usize = 232;
 /// Media that a pool can tell the places of.
 const PLACES: usize = 15;
 
-/// What a data medium begins with, and, in its last block, ends with.
+/// What an external data device begins with, and, in its last block, ends with.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct MediumHead {
@@ -25,20 +25,20 @@ pub struct MediumHead {
     pub id: [u8; 16],
     /// The pool whose data it has.
     pub pool: [u8; 16],
-    /// The zone of the pool.
-    pub zone: u32,
+    /// The segment of the pool.
+    pub segment: u32,
     /// Reserved, zero.
-    pub reserved_zone: u32,
+    pub reserved_segment: u32,
     /// Where the data begin.
     pub data_at: u64,
     /// Blocks of data.
     pub blocks: u64,
     /// Bytes of the medium, up to the end of the head's copy.
     pub bytes: u64,
-    /// Where a copy of the metadata lies ([`crate::CarriedHead`]); 0: the medium carries none.
-    pub carried_at: u64,
+    /// Where a copy of the metadata lies ([`crate::ReplicaHead`]); 0: the medium carries none.
+    pub replica_at: u64,
     /// Bytes of that copy.
-    pub carried_bytes: u64,
+    pub replica_bytes: u64,
     /// Drawn when the pool was last opened for writing; 0: it never was.
     pub session: u64,
     /// Reserved, zero.
@@ -53,47 +53,52 @@ pub const MEDIUM_HEAD_BYTES: usize = size_of::<MediumHead>();
 const _: () = assert!(MEDIUM_HEAD_BYTES == 512);
 
 impl MediumHead {
-    /// The head of the medium that a sound superblock says has the data of zone 0; `None` if the
+    /// The head of the medium that a sound superblock says has the data of segment 0; `None` if the
     /// pool has them itself.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
-        let apart = geometry.apart?;
-        let zone = AddedZone {
-            id: apart.id,
-            at: apart.at,
-            blocks: geometry.zone_blocks,
+        let external = geometry.external?;
+        let segment = AddedSegment {
+            id: external.id,
+            at: external.at,
+            blocks: geometry.segment_blocks,
         };
-        let carried = CarriedPlan::of(&geometry);
-        let carried_bytes = carried.map_or(0, |plan| plan.bytes());
-        Some(Self::sealed(superblock, 0, &zone, carried_bytes))
+        let replica = ReplicaPlan::of(&geometry);
+        let replica_bytes = replica.map_or(0, |plan| plan.bytes());
+        Some(Self::sealed(superblock, 0, &segment, replica_bytes))
     }
 
-    /// The heads of all media that a sound superblock says have its data, that of zone 0 first;
+    /// The heads of all media that a sound superblock says have its data, that of segment 0 first;
     /// none if the pool has them itself.
     pub fn all(superblock: &Superblock) -> Vec<Self> {
         let added = superblock.geometry().added;
         let of_added = added
             .iter()
-            .map(|(number, zone)| Self::sealed(superblock, number, zone, 0));
+            .map(|(number, segment)| Self::sealed(superblock, number, segment, 0));
         Self::of(superblock).into_iter().chain(of_added).collect()
     }
 
-    /// The head of the medium of a zone, behind whose data a copy of the metadata of so many bytes
-    /// follows.
-    fn sealed(superblock: &Superblock, number: u32, zone: &AddedZone, carried_bytes: u64) -> Self {
-        let data_end = zone.at + zone.blocks * BLOCK_BYTES;
+    /// The head of the medium of a segment, behind whose data a copy of the metadata of so many
+    /// bytes follows.
+    fn sealed(
+        superblock: &Superblock,
+        number: u32,
+        segment: &AddedSegment,
+        replica_bytes: u64,
+    ) -> Self {
+        let data_end = segment.at + segment.blocks * BLOCK_BYTES;
         let mut new = Self {
             magic: MEDIUM_MAGIC,
-            id: zone.id,
+            id: segment.id,
             pool: superblock.uuid,
-            zone: number,
-            data_at: zone.at,
-            blocks: zone.blocks,
+            segment: number,
+            data_at: segment.at,
+            blocks: segment.blocks,
             bytes: data_end
-                .saturating_add(carried_bytes)
+                .saturating_add(replica_bytes)
                 .saturating_add(BLOCK_BYTES),
-            carried_at: if carried_bytes > 0 { data_end } else { 0 },
-            carried_bytes,
+            replica_at: if replica_bytes > 0 { data_end } else { 0 },
+            replica_bytes,
             ..Self::new_zeroed()
         };
         new.seal();
@@ -157,7 +162,7 @@ pub struct MediumPlaces {
     pub places: [MediumPlace; PLACES],
     /// XXH3-64 of the places.
     pub check: u64,
-    /// The session of the data medium that is to be there ([`MediumHead::session`]).
+    /// The session of the external data device that is to be there ([`MediumHead::session`]).
     pub session: u64,
     /// The session that was drawn last: the medium may be of that one already.
     pub next: u64,
@@ -167,7 +172,7 @@ pub struct MediumPlaces {
 
 const _: () = assert!(size_of::<MediumPlaces>() as u64 == BLOCK_BYTES);
 
-/// [`MediumPlace::kind`] of a data medium.
+/// [`MediumPlace::kind`] of an external data device.
 const KIND_DATA: u16 = 1;
 
 impl MediumPlaces {
@@ -209,8 +214,8 @@ impl MediumPlaces {
         self.check = self.expected_check();
     }
 
-    /// Where the data medium of this identity was last found, by the bytes of the block; `None` if
-    /// they do not say.
+    /// Where the external data device of this identity was last found, by the bytes of the block;
+    /// `None` if they do not say.
     pub fn find(bytes: &[u8], id: [u8; 16]) -> Option<Vec<u8>> {
         let places = Self::sound(bytes)?;
         let found = places.places.iter();
@@ -240,17 +245,18 @@ impl MediumPlaces {
 mod tests {
     use super::*;
     use crate::{
-        AddedZone, ApartRequest, Geometry, GeometryRequest, NamespaceKind, ZONES_MAX, features,
+        AddedSegment, ExternalRequest, Geometry, GeometryRequest, NamespaceKind, SEGMENTS_MAX,
+        features,
     };
 
     fn sample_superblock() -> Superblock {
         let request = GeometryRequest {
             is_logged: true,
-            apart: Some(ApartRequest {
+            external: Some(ExternalRequest {
                 id: [9; 16],
                 at: MEDIUM_DATA_AT,
                 data_bytes: 8 << 20,
-                carries: false,
+                has_replica: false,
             }),
             ..Default::default()
         };
@@ -309,14 +315,14 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_was_added_has_a_head_of_its_own() {
+    fn a_segment_that_was_added_has_a_head_of_its_own() {
         let superblock = sample_superblock();
-        let zone = AddedZone {
+        let segment = AddedSegment {
             id: [8; 16],
             at: MEDIUM_DATA_AT,
             blocks: 64,
         };
-        let larger = superblock.with_zone(zone).unwrap();
+        let larger = superblock.with_segment(segment).unwrap();
         larger.check_readable().unwrap();
         assert_eq!(
             larger.geometry().blocks(),
@@ -324,18 +330,18 @@ mod tests {
         );
         let heads = MediumHead::all(&larger);
         assert_eq!(heads[..1], MediumHead::all(&superblock));
-        assert_eq!((heads[1].id, heads[1].zone), ([8; 16], 1));
+        assert_eq!((heads[1].id, heads[1].segment), ([8; 16], 1));
         assert_eq!(heads[1].copy_at(), MEDIUM_DATA_AT + 64 * BLOCK_BYTES);
         let mut full = superblock;
-        while let Some(more) = full.with_zone(zone) {
+        while let Some(more) = full.with_segment(segment) {
             full = more;
         }
-        assert_eq!(MediumHead::all(&full).len(), ZONES_MAX);
+        assert_eq!(MediumHead::all(&full).len(), SEGMENTS_MAX);
         for change in [
-            |bad: &mut Superblock| bad.incompatible ^= features::ZONES,
-            |bad: &mut Superblock| bad.zones[1].aids_at = 4096,
-            |bad: &mut Superblock| bad.zones[1].blocks = 7,
-            |bad: &mut Superblock| bad.zones[3].table_at = 1,
+            |bad: &mut Superblock| bad.incompatible ^= features::SEGMENTS,
+            |bad: &mut Superblock| bad.segments[1].aids_at = 4096,
+            |bad: &mut Superblock| bad.segments[1].blocks = 7,
+            |bad: &mut Superblock| bad.segments[3].table_at = 1,
         ] {
             let mut bad = larger.clone();
             change(&mut bad);

@@ -197,16 +197,16 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is that before or after a change of one record, of a file system or a zone,
-    /// or torn between it and this.
+    /// Whether a copy is that before or after a change of one record, of a file system or a
+    /// segment, or torn between it and this.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
         };
         let records = found.file_systems.iter().zip(&self.file_systems);
         let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
-        let zones = found.zones[1..].iter().zip(&self.zones[1..]);
-        let added: Vec<_> = zones.filter(|(of, own)| of != own).collect();
+        let segments = found.segments[1..].iter().zip(&self.segments[1..]);
+        let added: Vec<_> = segments.filter(|(of, own)| of != own).collect();
         let count = changed.len() + added.len();
         let is_one = match Self::unseal(copy) {
             Ok(_) => count == 1,
@@ -220,8 +220,8 @@ impl Superblock {
             && found.sequence <= self.sequence.saturating_add(1)
             && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
             && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0
-            && (found.incompatible ^ self.incompatible) & !features::ZONES == 0;
-        found.zones[1..].copy_from_slice(&self.zones[1..]);
+            && (found.incompatible ^ self.incompatible) & !features::SEGMENTS == 0;
+        found.segments[1..].copy_from_slice(&self.segments[1..]);
         found.incompatible = self.incompatible;
         found.file_systems[1..].copy_from_slice(&self.file_systems[1..]);
         found.read_only_compatible = self.read_only_compatible;
@@ -250,7 +250,7 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AddedZone, FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
+    use crate::{AddedSegment, FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
 
     const UNIT: u64 = PART_ALIGN;
 
@@ -350,12 +350,12 @@ mod tests {
             (|sb| sb.uuid[0] ^= 1) as fn(&mut Superblock),
             |sb| sb.sequence += 3,
             |sb| sb.label[0] ^= 1,
-            |sb| sb.read_only_compatible ^= features::CARRIED,
+            |sb| sb.read_only_compatible ^= features::REPLICA,
             |sb| sb.file_systems[0].root += 1,
             |sb| sb.file_systems[1].at += 1,
             |sb| sb.file_systems[1].in_use = 2,
             |sb| sb.file_systems[2].name[0] = b'x',
-            |sb| sb.zones[0].blocks += 1,
+            |sb| sb.segments[0].blocks += 1,
             |sb| sb.reserved_tail[0] = 1,
         ] {
             let mut other = old.clone();
@@ -372,14 +372,14 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_that_was_being_added_is_no_damage() {
+    fn a_segment_that_was_being_added_is_no_damage() {
         let old = pool();
-        let zone = AddedZone {
+        let segment = AddedSegment {
             id: [9; 16],
             at: 1 << 20,
             blocks: 64,
         };
-        let new = old.with_zone(zone).unwrap();
+        let new = old.with_segment(segment).unwrap();
         let (was, is) = (old.as_bytes(), new.as_bytes());
         assert_eq!(new.sequence, old.sequence + 1);
         // Features, sequence, the record's fields, and the checksum.
@@ -391,8 +391,8 @@ mod tests {
         }
         assert!(new.is_left_by_cut([was, is, is]));
         for change in [
-            (|sb| sb.zones[1].aids_at = 1) as fn(&mut Superblock),
-            |sb| sb.zones[2].run_blocks = 8,
+            (|sb| sb.segments[1].aids_at = 1) as fn(&mut Superblock),
+            |sb| sb.segments[2].run_blocks = 8,
             |sb| sb.incompatible ^= features::LOGGED,
         ] {
             let mut other = new.clone();

@@ -1,15 +1,15 @@
 //! The superblock: the fixed entrance to a pool (blocks 0 and 1, and a copy in the last block).
 //!
 //! It is written by mkfs and changed only offline; what changes while mounted is in the state
-//! block. The tables of metadata regions, zones and file systems have room to grow.
+//! block. The tables of metadata regions, segments and file systems have room to grow.
 
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
-use crate::added::{AddedZone, AddedZones, ZONES_MAX};
+use crate::added::{AddedSegment, AddedSegments, SEGMENTS_MAX};
 use crate::checksum::checksum;
 use crate::cuckoo::CuckooPlan;
-use crate::geometry::{Apart, Geometry};
+use crate::geometry::{External, Geometry};
 use crate::level::{LevelPlan, LevelRoot};
 use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT, SPAN_LINES_MAX};
 
@@ -23,8 +23,8 @@ pub const REGION_MAX: usize = 8;
 pub const FS_MAX: usize = 8;
 /// Name of the file system that a pool is made with.
 pub const MAIN: &str = "main";
-/// Zones in a pool.
-pub const ZONE_MAX: usize = 32;
+/// Segments in a pool.
+pub const SEGMENT_MAX: usize = 32;
 
 /// Feature bits. An unknown incompatible bit refuses the pool, an unknown read-only-compatible one
 /// allows reading only.
@@ -32,10 +32,10 @@ pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
-    pub const READ_ONLY_COMPATIBLE: u64 = CARRIED | PARTS;
-    /// Read-only-compatible: the data medium carries a copy of the metadata, which whoever changes
-    /// the pool has to call stale.
-    pub const CARRIED: u64 = 1;
+    pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | PARTS;
+    /// Read-only-compatible: the external data device carries a copy of the metadata, which whoever
+    /// changes the pool has to call stale.
+    pub const REPLICA: u64 = 1;
     /// Read-only-compatible: further file systems lie behind the pool, and the table of file
     /// systems says where.
     pub const PARTS: u64 = 2;
@@ -43,15 +43,15 @@ pub mod features {
     pub const LOGGED: u64 = 1;
     /// Incompatible: home lines of consecutive runs of a file lie side by side.
     pub const SPANS: u64 = 2;
-    /// Incompatible: the data of a zone lie on a medium of their own.
-    pub const DATA_APART: u64 = 4;
+    /// Incompatible: the data of a segment lie on a medium of their own.
+    pub const EXTERNAL_DATA: u64 = 4;
     /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with
     /// data on a medium of their own.
     pub const VERSIONS: u64 = 8;
-    /// Incompatible: there are zones behind the first one.
-    pub const ZONES: u64 = 16;
+    /// Incompatible: there are segments behind the first one.
+    pub const SEGMENTS: u64 = 16;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | DATA_APART | VERSIONS | ZONES;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | VERSIONS | SEGMENTS;
 }
 
 /// Which namespace a file system has. The numbers are on the media.
@@ -86,7 +86,7 @@ impl NamespaceKind {
     }
 }
 
-/// Which file mapping a zone has. The numbers are on the media.
+/// Which file mapping a segment has. The numbers are on the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum MappingKind {
@@ -138,9 +138,9 @@ impl MappingKind {
         matches!(self, Self::HashFs)
     }
 
-    /// Whether pools with it can have added zones: the tables of the others are made for so many
+    /// Whether pools with it can have added segments: the tables of the others are made for so many
     /// blocks.
-    pub fn takes_zones(self) -> bool {
+    pub fn takes_segments(self) -> bool {
         self.has_home_lines() || self.has_trees()
     }
 
@@ -154,7 +154,7 @@ impl MappingKind {
         (self == Self::Level).then(|| LevelRoot::of_new().0)
     }
 
-    /// Bytes of the mapping table of a zone of so many blocks.
+    /// Bytes of the mapping table of a segment of so many blocks.
     pub fn table_bytes(self, blocks: u64) -> u64 {
         match self {
             Self::HashFs => blocks * 8,
@@ -207,10 +207,10 @@ pub struct RegionRecord {
     pub live_map_at: u64,
 }
 
-/// A zone: mapping table and data blocks.
+/// A segment: mapping table and data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct ZoneRecord {
+pub struct SegmentRecord {
     /// Pool offset of the mapping table.
     pub table_at: u64,
     /// Offset of the data on its medium.
@@ -235,8 +235,8 @@ pub struct ZoneRecord {
     pub medium_id: [u8; 16],
 }
 
-impl ZoneRecord {
-    /// Whether it has nothing but what an added zone may have, or some of it.
+impl SegmentRecord {
+    /// Whether it has nothing but what an added segment may have, or some of it.
     pub(crate) fn may_be_torn(&self) -> bool {
         let rest = Self {
             data_at: 0,
@@ -249,23 +249,23 @@ impl ZoneRecord {
         rest == Self::new_zeroed()
     }
 
-    /// What it says of an added zone.
-    fn as_added(&self) -> AddedZone {
-        AddedZone {
+    /// What it says of an added segment.
+    fn as_added(&self) -> AddedSegment {
+        AddedSegment {
             id: self.medium_id,
             at: self.data_at,
             blocks: self.blocks,
         }
     }
 
-    /// That of a zone which was added.
-    fn added(zone: AddedZone, mapping: u32) -> Self {
+    /// That of a segment which was added.
+    fn added(segment: AddedSegment, mapping: u32) -> Self {
         Self {
-            data_at: zone.at,
-            blocks: zone.blocks,
+            data_at: segment.at,
+            blocks: segment.blocks,
             mapping,
             medium: 1,
-            medium_id: zone.id,
+            medium_id: segment.id,
             ..Self::new_zeroed()
         }
     }
@@ -308,7 +308,7 @@ pub struct Superblock {
     /// Pool offset of the thread slots.
     pub slots_at: u64,
     /// Pool offset of the last replica.
-    pub replica_at: u64,
+    pub last_copy_at: u64,
     /// Label, zero-padded UTF-8.
     pub label: [u8; 64],
     /// Pool offset of the log ([`crate::Anchor`]); 0: none.
@@ -322,8 +322,8 @@ pub struct Superblock {
     /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]);
     /// 0: none.
     pub media_at: u64,
-    /// Pool offset of the map of blocks that changed since the data medium got a copy of them
-    /// ([`crate::ChangedMap`]); 0: it carries none.
+    /// Pool offset of the map of blocks that changed since the external data device got a copy of
+    /// them ([`crate::ChangedMap`]); 0: it carries none.
     pub changed_at: u64,
     /// Reserved, zero.
     pub reserved_head: [u64; 2],
@@ -331,8 +331,8 @@ pub struct Superblock {
     pub regions: [RegionRecord; REGION_MAX],
     /// File systems.
     pub file_systems: [FsRecord; FS_MAX],
-    /// Zones.
-    pub zones: [ZoneRecord; ZONE_MAX],
+    /// Segments.
+    pub segments: [SegmentRecord; SEGMENT_MAX],
     /// Reserved, zero.
     pub reserved_tail: [u64; 63],
     /// Reserved, zero.
@@ -344,10 +344,10 @@ pub struct Superblock {
 const _: () = assert!(size_of::<Superblock>() as u64 == BLOCK_BYTES);
 const _: () = assert!(size_of::<FsRecord>() == 128);
 const _: () = assert!(std::mem::offset_of!(FsRecord, at) == 96);
-const _: () = assert!(size_of::<ZoneRecord>() == 64);
+const _: () = assert!(size_of::<SegmentRecord>() == 64);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 256);
 const _: () = assert!(std::mem::offset_of!(Superblock, file_systems) == 512);
-const _: () = assert!(std::mem::offset_of!(Superblock, zones) == 1536);
+const _: () = assert!(std::mem::offset_of!(Superblock, segments) == 1536);
 
 /// Why a superblock is refused.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -383,7 +383,7 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// The superblock of a new pool with one file system in one zone.
+    /// The superblock of a new pool with one file system in one segment.
     pub fn new(
         geometry: &Geometry,
         uuid: [u8; 16],
@@ -405,7 +405,7 @@ impl Superblock {
         new.thread_slot_bytes = crate::THREAD_SLOT_BYTES as u32;
         new.state_at = geometry.state_at;
         new.slots_at = geometry.slots_at;
-        new.replica_at = geometry.replica_at;
+        new.last_copy_at = geometry.last_copy_at;
         new.log_at = geometry.log_at;
         new.log_bytes = geometry.log_bytes;
         if geometry.is_logged() {
@@ -438,26 +438,28 @@ impl Superblock {
         new.file_systems[0].area_table = geometry.areas.table;
         new.file_systems[0].area_bytes = geometry.areas.bytes;
         new.file_systems[0].size_max = geometry.areas.size_max;
-        if let Some(apart) = geometry.apart {
-            new.incompatible |= features::DATA_APART;
-            new.media_at = apart.places_at;
+        if let Some(external) = geometry.external {
+            new.incompatible |= features::EXTERNAL_DATA;
+            new.media_at = external.places_at;
         }
         new.changed_at = geometry.changed_at;
         if geometry.changed_at != 0 {
-            new.read_only_compatible |= features::CARRIED;
+            new.read_only_compatible |= features::REPLICA;
         }
-        new.zones[0] = ZoneRecord {
+        new.segments[0] = SegmentRecord {
             table_at: geometry.table_at,
-            data_at: geometry.apart.map_or(geometry.data_at, |apart| apart.at),
-            blocks: geometry.zone_blocks,
+            data_at: geometry
+                .external
+                .map_or(geometry.data_at, |external| external.at),
+            blocks: geometry.segment_blocks,
             mapping: geometry.mapping as u32,
-            medium: geometry.apart.is_some().into(),
+            medium: geometry.external.is_some().into(),
             fs: 0,
             run_blocks: geometry.run_blocks,
             fragmentation: geometry.fragmentation,
             span_lines,
             aids_at: geometry.aids_at,
-            medium_id: geometry.apart.map_or([0; 16], |apart| apart.id),
+            medium_id: geometry.external.map_or([0; 16], |external| external.id),
         };
         new.seal();
         new
@@ -554,23 +556,26 @@ impl Superblock {
             self.regions[1..].iter().all(|region| region.chunks == 0),
             "region table",
         )?;
-        field(self.has_sound_zones(), "zone table")?;
+        field(self.has_sound_segments(), "segment table")?;
         field(
-            MappingKind::from_number(self.zones[0].mapping).is_some(),
+            MappingKind::from_number(self.segments[0].mapping).is_some(),
             "mapping",
         )?;
-        let is_apart = self.incompatible & features::DATA_APART != 0;
+        let is_external = self.incompatible & features::EXTERNAL_DATA != 0;
         field(
-            self.zones[0].medium == is_apart.into() && is_apart == (self.media_at != 0),
+            self.segments[0].medium == is_external.into() && is_external == (self.media_at != 0),
             "medium of data",
         )?;
-        field(self.zones[0].fs == 0, "file system of zone 0")?;
-        field(Homes::is_run(self.zones[0].run_blocks), "run length")?;
+        field(self.segments[0].fs == 0, "file system of segment 0")?;
+        field(Homes::is_run(self.segments[0].run_blocks), "run length")?;
         let has_spans = self.incompatible & features::SPANS != 0;
         let span_lines = if has_spans { 2..=SPAN_LINES_MAX } else { 0..=0 };
         field(
-            span_lines.contains(&self.zones[0].span_lines)
-                && Homes::is_span(self.zones[0].span_lines.max(1), self.zones[0].run_blocks),
+            span_lines.contains(&self.segments[0].span_lines)
+                && Homes::is_span(
+                    self.segments[0].span_lines.max(1),
+                    self.segments[0].run_blocks,
+                ),
             "span length",
         )?;
         field(self.file_systems[0].in_use == 1, "file system table")?;
@@ -584,8 +589,8 @@ impl Superblock {
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_versions = self.incompatible & features::VERSIONS != 0;
         field(has_versions == (self.versions_bytes != 0), "versions")?;
-        let is_carried = self.read_only_compatible & features::CARRIED != 0;
-        field(is_carried == (self.changed_at != 0), "changed map")?;
+        let has_replica = self.read_only_compatible & features::REPLICA != 0;
+        field(has_replica == (self.changed_at != 0), "changed map")?;
         field(self.geometry().is_sound(), "geometry")
     }
 
@@ -606,68 +611,68 @@ impl Superblock {
             live_map_at: self.regions[0].live_map_at,
             meta_at: self.regions[0].at,
             meta_chunks: self.regions[0].chunks,
-            table_at: self.zones[0].table_at,
-            aids_at: self.zones[0].aids_at,
+            table_at: self.segments[0].table_at,
+            aids_at: self.segments[0].aids_at,
             log_at: self.log_at,
             log_bytes: self.log_bytes,
             versions_at: self.versions_at,
             versions_bytes: self.versions_bytes,
-            data_at: match self.zones[0].medium {
-                0 => self.zones[0].data_at,
+            data_at: match self.segments[0].medium {
+                0 => self.segments[0].data_at,
                 _ => self.pool_bytes,
             },
-            zone_blocks: self.zones[0].blocks,
+            segment_blocks: self.segments[0].blocks,
             added: self.added(),
-            replica_at: self.replica_at,
+            last_copy_at: self.last_copy_at,
             namespace: self.namespace(),
             areas: AreaPlan {
                 table: self.file_systems[0].area_table,
                 bytes: self.file_systems[0].area_bytes,
                 size_max: self.file_systems[0].size_max,
             },
-            mapping: MappingKind::from_number(self.zones[0].mapping).unwrap_or_default(),
-            run_blocks: self.zones[0].run_blocks,
-            span_lines: self.zones[0].span_lines.max(1),
-            fragmentation: self.zones[0].fragmentation,
-            apart: (self.zones[0].medium != 0).then(|| Apart {
-                id: self.zones[0].medium_id,
-                at: self.zones[0].data_at,
+            mapping: MappingKind::from_number(self.segments[0].mapping).unwrap_or_default(),
+            run_blocks: self.segments[0].run_blocks,
+            span_lines: self.segments[0].span_lines.max(1),
+            fragmentation: self.segments[0].fragmentation,
+            external: (self.segments[0].medium != 0).then(|| External {
+                id: self.segments[0].medium_id,
+                at: self.segments[0].data_at,
                 places_at: self.media_at,
             }),
             changed_at: self.changed_at,
         }
     }
 
-    /// The zones behind the first one.
-    fn added(&self) -> AddedZones {
-        let mut added = AddedZones::default();
-        for (zone, record) in added.0.iter_mut().zip(&self.zones[1..]) {
-            *zone = record.as_added();
+    /// The segments behind the first one.
+    fn added(&self) -> AddedSegments {
+        let mut added = AddedSegments::default();
+        for (segment, record) in added.0.iter_mut().zip(&self.segments[1..]) {
+            *segment = record.as_added();
         }
         added
     }
 
-    /// Whether the records of added zones say what this version can say of them.
-    fn has_sound_zones(&self) -> bool {
-        let can_be = |record: &ZoneRecord| {
-            *record == ZoneRecord::added(record.as_added(), self.zones[0].mapping)
+    /// Whether the records of added segments say what this version can say of them.
+    fn has_sound_segments(&self) -> bool {
+        let can_be = |record: &SegmentRecord| {
+            *record == SegmentRecord::added(record.as_added(), self.segments[0].mapping)
         };
         let there = self.added().iter().count();
-        let is_none = |record: &ZoneRecord| *record == ZoneRecord::new_zeroed();
-        let has_some = self.incompatible & features::ZONES != 0;
+        let is_none = |record: &SegmentRecord| *record == SegmentRecord::new_zeroed();
+        let has_some = self.incompatible & features::SEGMENTS != 0;
         has_some == (there > 0)
-            && self.zones[1..=there].iter().all(can_be)
-            && self.zones[1 + there..].iter().all(is_none)
+            && self.segments[1..=there].iter().all(can_be)
+            && self.segments[1 + there..].iter().all(is_none)
     }
 
-    /// The superblock of the same pool with one more zone, as its next rewrite; `None` if it can
+    /// The superblock of the same pool with one more segment, as its next rewrite; `None` if it can
     /// have no more.
-    pub fn with_zone(&self, zone: AddedZone) -> Option<Self> {
+    pub fn with_segment(&self, segment: AddedSegment) -> Option<Self> {
         let mut new = self.clone();
         let number = 1 + self.added().iter().count();
-        (number < ZONES_MAX).then_some(())?;
-        new.zones[number] = ZoneRecord::added(zone, self.zones[0].mapping);
-        new.incompatible |= features::ZONES;
+        (number < SEGMENTS_MAX).then_some(())?;
+        new.segments[number] = SegmentRecord::added(segment, self.segments[0].mapping);
+        new.incompatible |= features::SEGMENTS;
         Some(new.rewritten())
     }
 

@@ -149,7 +149,7 @@ pub fn versions_bytes_for(end: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApartRequest, GeometryRequest};
+    use crate::{ExternalRequest, GeometryRequest};
 
     #[test]
     fn what_was_sealed_is_read_and_nothing_else() {
@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn every_piece_has_room_for_two_versions() {
         let request = GeometryRequest {
-            apart: Some(ApartRequest {
+            external: Some(ExternalRequest {
                 id: [9; 16],
                 at: 2 << 20,
                 data_bytes: 8 << 20,
-                carries: false,
+                has_replica: false,
             }),
             ..Default::default()
         };

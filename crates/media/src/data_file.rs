@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// An open, locked data medium.
+/// An open, locked external data device.
 pub struct DataFile {
     pub(crate) backing: Backing,
 }

@@ -88,5 +88,5 @@ pub struct Split {
     /// Where the blocks of files begin, which are written by calls.
     pub data_at: u64,
     /// Whether these lie on a medium of their own.
-    pub is_apart: bool,
+    pub is_external: bool,
 }

@@ -19,13 +19,19 @@ pub enum MediaError {
         owner_pid: Option<u32>,
     },
     /// A new pool was asked for and the file is there already.
-    #[error("{} exists already: choose another name, or ask for it to be overwritten", path.display())]
+    #[error(
+        "{} exists already: choose another name, or ask for it to be overwritten",
+        path.display()
+    )]
     Exists {
         /// The file.
         path: PathBuf,
     },
     /// Neither a regular file, nor a block device, nor a device-DAX node.
-    #[error("{} is a {found}: a pool is a regular file, a block device or a device-DAX node", path.display())]
+    #[error(
+        "{} is a {found}: a pool is a regular file, a block device or a device-DAX node",
+        path.display()
+    )]
     NotAPool {
         /// The file.
         path: PathBuf,
@@ -49,7 +55,10 @@ pub enum MediaError {
         path: PathBuf,
     },
     /// The file system of the pool is full.
-    #[error("no space for the {len_bytes} bytes of {}: free some space, or choose a smaller pool", path.display())]
+    #[error(
+        "no space for the {len_bytes} bytes of {}: free some space, or choose a smaller pool",
+        path.display()
+    )]
     NoSpace {
         /// The file.
         path: PathBuf,
@@ -57,7 +66,9 @@ pub enum MediaError {
         len_bytes: u64,
     },
     /// A device ends behind the pool on it, or too soon behind it.
-    #[error("{} has {available_bytes} bytes behind what is in use of it, and {len_bytes} are needed: a device has room for further file systems only if its pool was made with a --size smaller than it", path.display())]
+    #[error("{} has {available_bytes} bytes behind what is in use of it, and {len_bytes} are \
+         needed: a device has room for further file systems only if its pool was made with a \
+         --size smaller than it", path.display())]
     NoRoomBehind {
         /// The device.
         path: PathBuf,
@@ -67,13 +78,16 @@ pub enum MediaError {
         available_bytes: u64,
     },
     /// DAX was required and the medium has none.
-    #[error("{} is not on persistent memory (MAP_SYNC is refused): mount its file system with -o dax, or do not ask for dax", path.display())]
+    #[error("{} is not on persistent memory (MAP_SYNC is refused): mount its file system with -o \
+         dax, or do not ask for dax", path.display())]
     NotDax {
         /// The file.
         path: PathBuf,
     },
     /// Direct I/O was asked for and is not to be had.
-    #[error("{} cannot be read past the page cache ({source}): its file system or device has no direct I/O in blocks of 4096 bytes; open the pool without --direct, or put the data where there is", path.display())]
+    #[error("{} cannot be read past the page cache ({source}): its file system or device has no \
+         direct I/O in blocks of 4096 bytes; open the pool without --direct, or put the data where \
+         there is", path.display())]
     NotDirect {
         /// The file or device with the data.
         path: PathBuf,
@@ -81,7 +95,10 @@ pub enum MediaError {
         source: io::Error,
     },
     /// A device-DAX node cannot be mapped copy-on-write.
-    #[error("{} is a device-DAX node, which cannot be opened read-only: open it read-write", path.display())]
+    #[error(
+        "{} is a device-DAX node, which cannot be opened read-only: open it read-write",
+        path.display()
+    )]
     ReadOnlyDevice {
         /// The node.
         path: PathBuf,
@@ -94,7 +111,8 @@ pub enum MediaError {
     },
     /// Anonymous memory could not be had.
     #[error(
-        "cannot get {len_bytes} bytes of shared memory: {source}; ask for less, or raise the memory limit"
+        "cannot get {len_bytes} bytes of shared memory: {source}; ask for less, or raise the \
+         memory limit"
     )]
     OutOfMemory {
         /// Bytes asked for.

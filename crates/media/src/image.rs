@@ -581,7 +581,8 @@ impl Left {
         }
         if !is_known {
             return Err(self.unusable(
-                "was left by another release of Vellum, which has to open the pool; or remove it: what was not synced is lost then",
+                "was left by another release of Vellum, which has to open the pool; or remove it: \
+                 what was not synced is lost then",
             ));
         }
         let is_alive = word(field::PHASE) == ALIVE;

@@ -59,8 +59,8 @@ pub struct MappedPool {
     logged: OnceLock<Logged>,
 }
 
-/// A data medium of a pool: its bytes count as what lies behind the pool's own, and behind those of
-/// the media before it.
+/// An external data device of a pool: its bytes count as what lies behind the pool's own, and
+/// behind those of the media before it.
 #[derive(Debug)]
 pub struct DataPart {
     /// The medium.
@@ -119,13 +119,13 @@ impl MappedPool {
             len: data.first().map_or(self.mapping.len(), |first| first.at),
             flags: sharing(self.read_only, self.kind == MediaKind::Dax),
         };
-        let apart = data.iter().map(|data| Part {
+        let external = data.iter().map(|data| Part {
             fd: data.file.backing.fd.as_fd(),
             from: data.from,
             len: data.len,
             flags: sharing(self.read_only, false),
         });
-        let parts: Vec<Part<'_>> = [own].into_iter().chain(apart).collect();
+        let parts: Vec<Part<'_>> = [own].into_iter().chain(external).collect();
         let path = data.first().map_or(Path::new(""), |data| data.file.path());
         let mapping = Mapping::joined(&parts, self.mapping.page_bytes())
             .map_err(|error| not_mapped(error, path))?;
@@ -141,15 +141,16 @@ impl MappedPool {
         self.mapping.page_bytes()
     }
 
-    /// The data media, in the order of their blocks; none if the pool has its data itself.
+    /// The external data devices, in the order of their blocks; none if the pool has its data
+    /// itself.
     pub fn data(&self) -> impl Iterator<Item = &DataFile> {
         self.data.iter().map(|data| &data.file)
     }
 
-    /// `len` bytes of this pool's file, which is mapped whole and without a data medium, from
-    /// `start` on as a pool of its own under the name `path`. The lock on the file is held until
-    /// both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever this
-    /// one is.
+    /// `len` bytes of this pool's file, which is mapped whole and without an external data device,
+    /// from `start` on as a pool of its own under the name `path`. The lock on the file is held
+    /// until both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever
+    /// this one is.
     ///
     /// # Errors
     /// The bytes are not all inside the file, or do not begin where a page can, or what the
@@ -409,8 +410,8 @@ impl MappedPool {
     }
 
     /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its
-    /// data medium is not synced: what that says is for whoever takes over what a killed process
-    /// wrote.
+    /// external data device is not synced: what that says is for whoever takes over what a killed
+    /// process wrote.
     ///
     /// # Errors
     /// What the operating system said.

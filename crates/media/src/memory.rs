@@ -254,7 +254,8 @@ pub trait Persistent: Memory {
     /// everybody who used it, too.
     fn unlock(&self) {}
 
-    /// Bytes of the pool itself: those behind them, if there are any, lie on a data medium.
+    /// Bytes of the pool itself: those behind them, if there are any, lie on an external data
+    /// device.
     fn own_bytes(&self) -> u64 {
         self.len()
     }

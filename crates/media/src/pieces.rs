@@ -480,7 +480,7 @@ mod tests {
         let split = Split {
             image_bytes: 4096,
             data_at: 8192,
-            is_apart: true,
+            is_external: true,
         };
         let originals = Arc::clone(&kept) as Arc<dyn Originals>;
         pool.begin_transactions(split, originals).unwrap();

@@ -6,8 +6,8 @@
 //! 64-byte lines, each with any prefix of its words: more than a disk can that writes sectors of
 //! 512 bytes, each as a whole.
 //!
-//! A data medium is another disk, behind the first one in the same pool: a sync of either flushes
-//! the lines of its own.
+//! An external data device is another disk, behind the first one in the same pool: a sync of either
+//! flushes the lines of its own.
 
 use crate::MediaError;
 use crate::disk::{Disk, Split};
@@ -536,8 +536,8 @@ impl SimLogged {
 
     /// Where the disk of the pool itself ends; beyond everything, if it is the only one.
     fn own_end(&self) -> u64 {
-        let apart = self.split().filter(|split| split.is_apart);
-        apart.map_or(u64::MAX, |split| split.data_at)
+        let external = self.split().filter(|split| split.is_external);
+        external.map_or(u64::MAX, |split| split.data_at)
     }
 
     /// A sync of the disk that has this range.

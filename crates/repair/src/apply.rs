@@ -18,8 +18,10 @@ pub enum ApplyError {
     Io(#[from] std::io::Error),
     /// A block can neither be read nor written.
     #[error(
-        "the block at pool offset {at:#x} cannot be read, and not be written either ({source}){}: copy what can be read to a sound \
-         medium, and repair the copy", if *.changed { "; the pool is left under repair" } else { "; nothing was changed" }
+        "the block at pool offset {at:#x} cannot be read, and not be written either ({source}){}: \
+         copy what can be read to a sound medium, and repair the copy", if *.changed { "; the pool \
+              is left under repair" } else { "; \
+              nothing was changed" }
     )]
     Unwritable {
         /// Pool offset of the block.

@@ -99,12 +99,12 @@ pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
             let class = match root.get() {
                 _ if node.root == 0 => None,
                 Some((_, id)) if has_trees && id != MapRoot::id_of(node.slot) => {
-                    Some(Class::MapZone)
+                    Some(Class::MapSegment)
                 }
                 Some((_, id)) if root.is_sound() => {
                     (owners[&id] != node.slot).then_some(Class::MapShared)
                 }
-                _ => Some(Class::MapZone),
+                _ => Some(Class::MapSegment),
             };
             (class.is_some() || node.size > SIZE_MAX).then_some((*node, class))
         })

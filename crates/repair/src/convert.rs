@@ -62,7 +62,8 @@ pub enum ConvertError {
     },
     /// The old and the new do not fit beside each other.
     #[error(
-        "there is no room for the names of both namespaces beside each other: {free} of {of} metadata slots are free"
+        "there is no room for the names of both namespaces beside each other: {free} of {of} \
+         metadata slots are free"
     )]
     NoRoom {
         /// Metadata slots that nothing uses.
@@ -413,7 +414,7 @@ impl<'a> Making<'a> {
         fs.size_max = self.areas.size_max;
         superblock.sequence += 1;
         superblock.seal();
-        for at in [0, BLOCK_BYTES, superblock.replica_at] {
+        for at in [0, BLOCK_BYTES, superblock.last_copy_at] {
             self.overlay.set_bytes(at, superblock.as_bytes());
         }
         let geometry = self.survey.geometry;

@@ -17,7 +17,7 @@ use crate::draft::Draft;
 /// Lays the superblock that counts over every copy.
 pub(crate) fn superblocks(draft: &mut Draft) {
     let bytes = draft.superblock.as_bytes().to_vec();
-    let last = draft.superblock.replica_at;
+    let last = draft.superblock.last_copy_at;
     for (name, at) in [
         ("first copy", 0),
         ("second copy", BLOCK_BYTES),
@@ -113,11 +113,11 @@ pub(crate) fn journals(draft: &mut Draft, replay: bool) {
 /// believed in their own epoch.
 pub(crate) fn unused_epoch(draft: &Draft) -> u32 {
     let survey = Survey::of(draft.overlay, draft.superblock);
-    let carried = survey.nodes.list.iter().map(|node| {
+    let replica = survey.nodes.list.iter().map(|node| {
         let word = draft.word(draft.field(node.slot, Inode::CACHELET));
         (word >> 40) as u32
     });
-    let epochs: Vec<u32> = carried.collect::<BTreeSet<_>>().into_iter().collect();
+    let epochs: Vec<u32> = replica.collect::<BTreeSet<_>>().into_iter().collect();
     let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else {
         return 0;
     };
@@ -170,15 +170,21 @@ fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
     set_chunk_word(draft, chunk, ChunkWord::new(chunk, kind, 0), what);
 }
 
-/// A chunk in which nothing vouches for itself is free, unless it has something, and an added zone
-/// lacks a part of its words: then it is that, if it can be no other one, and no other chunk says
-/// that it is.
+/// A chunk in which nothing vouches for itself is free, unless it has something, and an added
+/// segment lacks a part of its words: then it is that, if it can be no other one, and no other
+/// chunk says that it is.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     match *draft.table_plan().missing() {
-        [TablePart { zone, part, .. }] if !is_claimed(draft, (zone, part)) => {
-            let what =
-                format!("holds part {part} of the words of blocks of zone {zone}, which lacks it");
-            set_chunk_word(draft, chunk, ChunkWord::of_table(chunk, zone, part), what);
+        [TablePart { segment, part, .. }] if !is_claimed(draft, (segment, part)) => {
+            let what = format!(
+                "holds part {part} of the words of blocks of segment {segment}, which lacks it"
+            );
+            set_chunk_word(
+                draft,
+                chunk,
+                ChunkWord::of_table(chunk, segment, part),
+                what,
+            );
         }
         [] => set_chunk(draft, chunk, ChunkKind::Free),
         _ if is_blank(draft, chunk) => set_chunk(draft, chunk, ChunkKind::Free),
@@ -187,7 +193,7 @@ fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     }
 }
 
-/// Whether a chunk says that it has this part of the words of an added zone. Where several do,
+/// Whether a chunk says that it has this part of the words of an added segment. Where several do,
 /// nobody knows which it is.
 fn is_claimed(draft: &Draft, part: (u32, u64)) -> bool {
     table_parts(&draft.geometry, |at| draft.word(at)).any(|(of, _)| of == part)

@@ -37,7 +37,7 @@ impl Row {
         let last = self.block() + u64::from(self.place.following());
         let mut homes = plan.homes(draft.superblock.hash_seed, self.key());
         self.place.is_of(self.word.0)
-            && last < draft.geometry.zone_blocks
+            && last < draft.geometry.segment_blocks
             && (plan.is_stash(self.line) || homes.any(|home| home == self.line))
     }
 
@@ -53,7 +53,7 @@ fn plan(draft: &Draft) -> Option<KeyedPlan> {
     let geometry = &draft.geometry;
     let word = |at| draft.word(geometry.table_at + at);
     let seed = draft.superblock.hash_seed;
-    KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, word)
+    KeyedPlan::read(geometry.mapping, geometry.segment_blocks, seed, word)
 }
 
 /// Every entry in these lines that is not free.

@@ -72,19 +72,19 @@ pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
 pub(crate) fn give_up(draft: &mut Draft, lost: &BTreeSet<u64>) {
     let table = draft.table_plan();
     for &at in lost {
-        let what = held(&draft.geometry, &table, draft.superblock.replica_at, at);
+        let what = held(&draft.geometry, &table, draft.superblock.last_copy_at, at);
         let what = format!("given zeros: {what} cannot be read");
         // Whoever declines this has no plan.
         let _ = draft.give_up(Class::Unreadable, format_args!("offset {at:#x}"), what);
     }
 }
 
-/// What lies in the block at `at` of a pool whose superblock's copy is at `replica_at`.
-fn held(geometry: &Geometry, table: &TablePlan, replica_at: u64, at: u64) -> String {
+/// What lies in the block at `at` of a pool whose superblock's copy is at `last_copy_at`.
+fn held(geometry: &Geometry, table: &TablePlan, last_copy_at: u64, at: u64) -> String {
     let blocks: Vec<u64> = table.blocks_in(at, BLOCK_BYTES).collect();
     match at {
         _ if at == geometry.state_at / BLOCK_BYTES * BLOCK_BYTES => "the state block".to_owned(),
-        _ if at < 2 * BLOCK_BYTES || at == replica_at => "a copy of the superblock".to_owned(),
+        _ if at < 2 * BLOCK_BYTES || at == last_copy_at => "a copy of the superblock".to_owned(),
         _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => "a journal".to_owned(),
         _ if (geometry.chunk_table_at..geometry.live_map_at).contains(&at) => {
             "a part of the chunk table".to_owned()
@@ -138,7 +138,8 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
     });
     for node in doubtful.take(TOLD_MAX) {
         let what = format!(
-            "{}: bytes that were written shortly before the crash may not be there; others may lie in their place",
+            "{}: bytes that were written shortly before the crash may not be there; others may lie \
+             in their place",
             files.path(node)
         );
         // Nothing is stored for it.
@@ -146,13 +147,13 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
     }
 }
 
-/// The lines of the mapping table that are lost. Where one of an added zone is, a block of any home
-/// line may have been there.
+/// The lines of the mapping table that are lost. Where one of an added segment is, a block of any
+/// home line may have been there.
 fn lost_lines(draft: &Draft, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
     let (geometry, plan) = (&draft.geometry, draft.table_plan());
     let blocks = lost.iter().flat_map(|&at| plan.blocks_in(at, BLOCK_BYTES));
     let lines: BTreeSet<u64> = blocks.map(|block| block / LINE_ENTRIES).collect();
-    let homes = geometry.zone_blocks / LINE_ENTRIES;
+    let homes = geometry.segment_blocks / LINE_ENTRIES;
     match lines.last() {
         Some(last) if *last >= homes => (0..homes).collect(),
         _ => lines,

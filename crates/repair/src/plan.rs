@@ -217,24 +217,28 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
 }
 
 /// Why nothing is done while what was not committed stands in the metadata.
-const AHEAD: &str = "its metadata were not committed with their data, and are taken back first; nothing was changed: \
-                     repair it without --dry-run, or open it once";
+const AHEAD: &str = "its metadata were not committed with their data, and are taken back first; \
+                     nothing was changed: repair it without --dry-run, or open it once";
 
 /// What is advised where a medium cannot be relied on.
 const COPY: &str = "copy what can be read to a sound medium, and repair the copy";
 
 /// Why nothing is done where nobody knows what a log says.
-pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was committed last; mount it with -o ro to copy what can be read";
+pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was \
+     committed last; mount it with -o ro to copy what can be read";
 
 /// The same where nothing leads to what can be read, either.
-const NO_LOG_AND_ROOT: &str = "both anchors of its log are unsound, and its root directory is lost: only a copy of the pool helps";
+const NO_LOG_AND_ROOT: &str = "both anchors of its log are unsound, and its root directory is \
+     lost: only a copy of the pool helps";
 
 /// Why nothing is done where home is not to be taken for what was written.
-const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended takes it for that";
+const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended \
+     takes it for that";
 
 /// Why nothing is done where something would have no place.
-const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name it in lost+found; \
-                       nothing was changed: what can be read still can be, from a mount for reading only";
+const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name \
+                       it in lost+found; nothing was changed: what can be read still can be, from \
+                       a mount for reading only";
 
 impl<'a> Options<'a> {
     fn checking(self, strict_clean: bool) -> vellum_check::Options<'a> {
@@ -611,7 +615,7 @@ pub(crate) fn in_metadata(geometry: &Geometry, at: u64) -> bool {
 
 /// Which copy of the superblock pool offset `at` lies in.
 pub(crate) fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
-    let copies = [0, BLOCK_BYTES, superblock.replica_at];
+    let copies = [0, BLOCK_BYTES, superblock.last_copy_at];
     let inside = |&copy: &u64| (copy..copy + BLOCK_BYTES).contains(&at);
     copies.iter().position(inside)
 }

@@ -45,7 +45,8 @@ pub enum UndoError {
     OtherPool,
     /// The pool was changed after the repair.
     #[error(
-        "the pool was changed since the repair (at offset {0:#x}): what was there before the repair no longer fits it"
+        "the pool was changed since the repair (at offset {0:#x}): what was there before the \
+         repair no longer fits it"
     )]
     Changed(u64),
     /// The medium failed.

@@ -126,8 +126,8 @@ pub fn check_crates(metadata: &Value, root: &Path, read: impl Fn(&Path) -> Strin
             report(
                 name,
                 format!(
-                    "`{name}` isn't in the plan: give it a row in crates/repo-lints/src/plan.rs and \
-                     a decision record"
+                    "`{name}` isn't in the plan: give it a row in crates/repo-lints/src/plan.rs \
+                     and a decision record"
                 ),
             );
             continue;

@@ -41,11 +41,11 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let sheet = Sheet {
         name: "fs-mark",
         title: "Files made, written and synced",
-        claim: "FSMAC, Fig 10: creation and fsync are faster than ext4's, up to 34 times where each file is synced; \
-                writing takes as long.",
+        claim: "FSMAC, Fig 10: creation and fsync are faster than ext4's, up to 34 times where \
+                each file is synced; writing takes as long.",
         note: format!(
-            "Files of 4 KiB: {} that are not synced, {} that are synced before they are closed, by all threads together; as \
-             many appends of 4 KiB to one file, each synced.",
+            "Files of 4 KiB: {} that are not synced, {} that are synced before they are closed, by \
+             all threads together; as many appends of 4 KiB to one file, each synced.",
             options.files,
             SYNCED * options.synced()
         ),

@@ -27,7 +27,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let sheet = Sheet {
         name: "fsync-interval",
         title: "Appends of 8 KiB, of which some are synced",
-        claim: "FSMAC, Fig 12: ext4 gets slower about as often as it is asked to sync, FSMAC does not as much.",
+        claim: "FSMAC, Fig 12: ext4 gets slower about as often as it is asked to sync, FSMAC does \
+             not as much.",
         note: format!(
             "{} appends to one file, whatever the interval.",
             work.appends

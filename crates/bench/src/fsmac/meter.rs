@@ -76,8 +76,9 @@ impl Grids {
                 .of(Axis::of("of an operation", unit, Scale::Linear))
                 .claim(sheet.claim)
                 .note(
-                    "What the whole device was asked for, by others too, until all that had been done was durable. What a \
-                     log or a journal leaves to be taken home later is in no figure.",
+                    "What the whole device was asked for, by others too, until all that had been \
+                     done was durable. What a log or a journal leaves to be taken home later is in \
+                     no figure.",
                 )
         });
         Self {

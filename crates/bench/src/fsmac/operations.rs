@@ -44,8 +44,8 @@ pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'
         title: "Making, renaming and removing names",
         claim,
         note: format!(
-            "{files} empty files in one directory, made, renamed there, and removed in another order; as many \
-             directories. Nothing is synced before it is over."
+            "{files} empty files in one directory, made, renamed there, and removed in another \
+             order; as many directories. Nothing is synced before it is over."
         ),
         x: None,
         labels: LABELS.map(String::from).into(),

@@ -40,8 +40,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         title: "A file larger than memory, in requests of 1 MiB, and of 4 KiB",
         claim: "Bytes of files take the same way to the disk on both.",
         note: format!(
-            "{} MiB, written to a new file and synced, then read, by small requests at random last; this process, with all that the kernel caches for it, has {} MiB \
-             of memory. The loop device passes the cache of the file under it, which would be the machine's.",
+            "{} MiB, written to a new file and synced, then read, by small requests at random \
+             last; this process, with all that the kernel caches for it, has {} MiB of memory. The \
+             loop device passes the cache of the file under it, which would be the machine's.",
             bytes >> 20,
             memory >> 20
         ),

@@ -76,8 +76,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
             )
             .sides(&subjects)
             .claim(
-                "Fig 10: with more threads on one file, latency grows slightly (up to 13 % from one to eight), \
-                 and the ranking of mappings stays.",
+                "Fig 10: with more threads on one file, latency grows slightly (up to 13 % from \
+                 one to eight), and the ranking of mappings stays.",
             )
             .note("Time of an operation of each thread, without what it waited for a processor.");
             for round in setting.rounds() {

@@ -34,8 +34,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         Grid::lines(name, title, x, labels)
             .sides(&subjects)
             .claim(
-                "Fig 7: trees get deeper as files grow (up to 34 % slower random reads from 4 KB to 4 GB, less \
-                 than 10 % for sequential ones); hash tables do not change.",
+                "Fig 7: trees get deeper as files grow (up to 34 % slower random reads from 4 KB \
+                 to 4 GB, less than 10 % for sequential ones); hash tables do not change.",
             )
             .note("Small files are several, of 64 blocks together at least.")
     };

@@ -26,9 +26,9 @@ const BYTES_PART: u64 = 16;
 const BYTES_MAX: u64 = 32 << 20;
 
 /// What the paper says.
-const CLAIM: &str = "Fig 8: mapping takes a smaller part of larger requests (3 % of reading 1 MB with a radix \
-                     tree). HashFS is cheaper than cuckoo hashing for all sizes, and has the lowest \
-                     insertion time.";
+const CLAIM: &str = "Fig 8: mapping takes a smaller part of larger requests (3 % of reading 1 MB \
+                     with a radix tree). HashFS is cheaper than cuckoo hashing for all sizes, and \
+                     has the lowest insertion time.";
 
 /// A figure for each caches: what sixteen blocks cost.
 struct Sixteen {

@@ -36,14 +36,14 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         Grid::bars(name, title, "access", &LABELS)
             .sides(&subjects)
             .note(format!(
-                "Cold: medians of {} operations, each after the structure's lines were flushed; swept: of \
-                 {SWEPT_OPS}, each after more was read than the caches hold.",
+                "Cold: medians of {} operations, each after the structure's lines were flushed; \
+                 swept: of {SWEPT_OPS}, each after more was read than the caches hold.",
                 setting.options.cold_ops
             ))
     };
     let mut lookups = grid("locality-lookup", "Access pattern and lookups").claim(
-        "Fig 5: on a file of 1 GB, hot lookups are fast on all mappings; cold, global mappings are up to \
-         15 times faster than trees of files.",
+        "Fig 5: on a file of 1 GB, hot lookups are fast on all mappings; cold, global mappings are \
+         up to 15 times faster than trees of files.",
     );
     let mut inserts = grid("locality-insert", "Access pattern and inserts")
         .claim(

@@ -218,8 +218,8 @@ fn filling(
     )
     .sides(subjects)
     .claim(
-        "Fig 9: trees do not change as the file system gets full. HashFS is as fast as cuckoo hashing at 80 % \
-         and 12 to 14 % slower for reads at 95 %; both stay faster than trees.",
+        "Fig 9: trees do not change as the file system gets full. HashFS is as fast as cuckoo \
+         hashing at 80 % and 12 to 14 % slower for reads at 95 %; both stay faster than trees.",
     );
     for (label, &load) in LOADS.iter().enumerate() {
         for churned in &mut *churned {
@@ -254,8 +254,8 @@ fn churning(
         Grid::lines(name, title, x, labels)
             .sides(subjects)
             .claim(
-                "The published artifact keeps tombstones for ever, so that misses lengthen with churn, and does \
-                 not end in a table without an empty entry.",
+                "The published artifact keeps tombstones for ever, so that misses lengthen with \
+                 churn, and does not end in a table without an empty entry.",
             )
             .note("At 95 %. Every block was claimed by itself, at a random place of its file.")
     };
@@ -305,8 +305,7 @@ fn targets(subjects: &[Subject], churning: &[Figure]) -> Vec<Target> {
 
 /// Inserts into full pools: percentiles of times and of probes.
 fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[Figure; 2]> {
-    let figure = |name: &str, title: &str, y: Axis| {
-        Figure {
+    let figure = |name: &str, title: &str, y: Axis| Figure {
         name: name.into(),
         title: title.into(),
         claim: "At 95 % HashFS inserts as fast as cuckoo hashing (4.5).".into(),
@@ -317,11 +316,10 @@ fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[F
         series: Vec::new(),
         marks: Vec::new(),
         notes: vec![
-            "Single inserts, by the clock on the wall: the most that some take is the time in which others had \
-             the processor."
+            "Single inserts, by the clock on the wall: the most that some take is the time in \
+             which others had the processor."
                 .into(),
         ],
-    }
     };
     let mut times = figure(
         "utilisation-insert",

@@ -124,8 +124,8 @@ fn figure(isas: &[Isa], taken: &[Vec<Vec<f64>>]) -> Figure {
     Figure {
         name: "vectors".into(),
         title: "The steps of a hot lookup by instruction set".into(),
-        claim: "HashFS, 3.2.2: hashing and comparing many blocks at once, with AVX-512, pays for requests of several \
-                blocks."
+        claim: "HashFS, 3.2.2: hashing and comparing many blocks at once, with AVX-512, pays for \
+                requests of several blocks."
             .into(),
         found: found.collect(),
         x: Axis::labels("Step"),

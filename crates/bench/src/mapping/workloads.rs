@@ -88,7 +88,8 @@ fn gains(rows: &[WorkloadRow]) -> Vec<Target> {
         let (share, own_share) = (base.mapping_share()?, own.mapping_share()?);
         let allowed = allowed_gain(share, own_share, own.over_first);
         let what = format!(
-            "{} {}, {} over {}, where mapping takes {:.1} % and {:.1} % of the time, which allows {}",
+            "{} {}, {} over {}, where mapping takes {:.1} % and {:.1} % of the time, which allows \
+             {}",
             own.figure,
             own.workload,
             DEFAULT.name(),

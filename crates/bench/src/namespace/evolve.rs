@@ -126,8 +126,9 @@ impl Figures {
     fn new(subjects: &[Subject], plan: &Plan, every: Duration) -> Self {
         let (least, most, names) = (plan.least, plan.most, names_of(subjects));
         let note = format!(
-            "{DIRS} directories, one in use after the other: it is filled from {least} names to {most}, renamed once in {MIX} operations, \
-             and emptied again; all other operations are stat of whole paths, most of them in it. Areas evolve every {} ms.",
+            "{DIRS} directories, one in use after the other: it is filled from {least} names to \
+             {most}, renamed once in {MIX} operations, and emptied again; all other operations are \
+             stat of whole paths, most of them in it. Areas evolve every {} ms.",
             every.as_millis()
         );
         let claim = "Section 3.4: areas follow how directories are used, in the background.";
@@ -138,11 +139,22 @@ impl Figures {
             .claim(claim)
             .note(note.clone());
         let title = "What evolving costs those who look things up";
-        let late = Grid::bars("evolve-latency", title, "operations", &PERCENTILES.map(|it| it.0))
-            .named(names, DEFAULT, BASELINE)
-            .claim("The paper says nothing of it. Asked for: a 99.9th percentile of at most twice what it is without evolving.")
-            .note(note)
-            .note("All operations but renames: what these have to move does not wait for evolving.");
+        let late = Grid::bars(
+            "evolve-latency",
+            title,
+            "operations",
+            &PERCENTILES.map(|it| it.0),
+        )
+        .named(names, DEFAULT, BASELINE)
+        .claim(
+            "The paper says nothing of it. Asked for: a 99.9th percentile of at most twice \
+                 what it is without evolving.",
+        )
+        .note(note)
+        .note(
+            "All operations but renames: what these have to move does not wait for \
+                 evolving.",
+        );
         let title = "What the evolving thread takes of a core";
         let y = Axis::of("part of a core", "", Scale::Linear);
         let share = Grid::bars("evolve-share", title, "pool", &[QUIET, BUSY])
@@ -150,8 +162,9 @@ impl Figures {
             .named(vec![ADAM.into()], ADAM, BASELINE)
             .claim("Section 3.4: evolving runs in the background, every five seconds.")
             .note(format!(
-                "Quiet: a pool that was used as in the other figures, and in which nothing happens any more; areas evolve as often as they do for \
-                 users. Busy: while it is used, and they evolve every {} ms.",
+                "Quiet: a pool that was used as in the other figures, and in which nothing happens \
+                 any more; areas evolve as often as they do for users. Busy: while it is used, and \
+                 they evolve every {} ms.",
                 every.as_millis()
             ));
         Self {

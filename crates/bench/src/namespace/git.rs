@@ -54,14 +54,23 @@ enum Place {
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let options = setting.options;
     let tree = Tree::of(options)?;
-    let grid = Grid::bars("git", "Two commits of a tree of sources", "command", &LABELS)
-        .of(Axis::of("time of a command", "ms", Scale::Linear))
-        .claim("The paper measures none; names that come and go all over a tree are what areas are for.")
-        .note(tree.note(options))
-        .note(format!(
-            "`git checkout` of one branch and of the other, which differ in every {CHANGED_PART}th file and in the name of a directory; \
-             `git status` behind each. Through mounts, the peers' by the kernel itself."
-        ));
+    let grid = Grid::bars(
+        "git",
+        "Two commits of a tree of sources",
+        "command",
+        &LABELS,
+    )
+    .of(Axis::of("time of a command", "ms", Scale::Linear))
+    .claim(
+        "The paper measures none; names that come and go all over a tree are what areas are \
+             for.",
+    )
+    .note(tree.note(options))
+    .note(format!(
+        "`git checkout` of one branch and of the other, which differ in every {CHANGED_PART}th \
+             file and in the name of a directory; `git status` behind each. Through mounts, the \
+             peers' by the kernel itself."
+    ));
     if let Some(why) = missing() {
         let mut figure = grid.figure();
         figure.notes.push(format!("Left out: {why}."));

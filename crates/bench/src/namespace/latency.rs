@@ -75,11 +75,13 @@ fn grid(operation: &str, pools: &[Slow], files: usize) -> Grid {
     Grid::lines(&name, &title, x, labels)
         .named(sides.collect(), DEFAULT, BASELINE)
         .claim(
-            "Fig 7: with 1000 ns more for each flush NOVA slows down by 57 to 291 %, ADAM by 7 to 65 %. These are times of system calls; \
-             through the library an operation begins at a tenth of them, so that lines weigh more.",
+            "Fig 7: with 1000 ns more for each flush NOVA slows down by 57 to 291 %, ADAM by 7 to \
+             65 %. These are times of system calls; through the library an operation begins at a \
+             tenth of them, so that lines weigh more.",
         )
         .note(format!(
-            "{files} names in one directory; the thread waits where a line is flushed or written past the cache, once for each."
+            "{files} names in one directory; the thread waits where a line is flushed or written \
+             past the cache, once for each."
         ))
 }
 
@@ -95,7 +97,8 @@ fn cost(side: &str, operation: &str, grid: &Grid) -> Option<Target> {
 fn growth(operation: &str, grid: &Grid) -> Option<Target> {
     let ratio = grid.last_over_first(BASELINE)? / grid.last_over_first(ADAM)?;
     let what = format!(
-        "{ADAM}, {operation}: how many times as fast as {BASELINE} with 1000 ns a line, over without"
+        "{ADAM}, {operation}: how many times as fast as {BASELINE} with 1000 ns a line, over \
+         without"
     );
     Some(Target::at_least(what, ratio, 1.0))
 }

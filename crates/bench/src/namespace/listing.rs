@@ -32,9 +32,16 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let x = Axis::of("threads", "", Scale::Linear);
     let labels = threads.iter().map(usize::to_string).collect();
     let mut grid = Grid::lines("listdirs", "Listing directories", x, labels)
-        .of(Axis::of("time of a listing, all threads together", "ns", Scale::Linear))
+        .of(Axis::of(
+            "time of a listing, all threads together",
+            "ns",
+            Scale::Linear,
+        ))
         .named(names_of(&subjects), DEFAULT, BASELINE)
-        .claim("Fig 5: ADAM lists directories faster than the others, and gains with threads up to the processors.")
+        .claim(
+            "Fig 5: ADAM lists directories faster than the others, and gains with threads up to \
+             the processors.",
+        )
         .note(format!(
             "{DIRS} directories of {files} files; each thread lists all of them {PASSES} times."
         ));

@@ -38,12 +38,13 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let mut grid = Grid::lines("rename", "Renaming a directory", x, labels)
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim(
-            "Fig 6: where names are full paths, a rename rewrites all of them; once a directory is the root of an \
-             area it takes as long as with one name.",
+            "Fig 6: where names are full paths, a rename rewrites all of them; once a directory is \
+             the root of an area it takes as long as with one name.",
         )
         .note(format!(
-            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to another name and back; empty files. In the pool called \"{STILL}\" \
-             no directory gets an area of its own."
+            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to \
+             another name and back; empty files. In the pool called \"{STILL}\" no directory gets \
+             an area of its own."
         ));
     setting.measure(&mut grid, &subjects, &Renames { children })?;
     let targets = subjects.iter().filter_map(|subject| {

@@ -28,16 +28,21 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let subjects = setting.subjects(room, &PoolKind::each())?;
     let mut grid = Grid::bars("source-tree", "A tree of sources", "what is done", &LABELS)
         .named(names_of(&subjects), DEFAULT, BASELINE)
-        .claim("The paper measures none; by its section 3 what lies together in a tree lies together in an area.")
+        .claim(
+            "The paper measures none; by its section 3 what lies together in a tree lies \
+             together in an area.",
+        )
         .note(tree.note(options))
         .note(format!(
-            "The time of a name: unpacked with its bytes, listed, listed and asked for its size, removed; of renaming the whole tree, that of the first \
-             rename, and of one of {RENAMES} behind it. Nothing is synced."
+            "The time of a name: unpacked with its bytes, listed, listed and asked for its size, \
+             removed; of renaming the whole tree, that of the first rename, and of one of \
+             {RENAMES} behind it. Nothing is synced."
         ));
     setting.measure(&mut grid, &subjects, &Sources(tree))?;
     let mut figure = grid.figure();
     figure.notes.push(format!(
-        "A rename of the whole tree is one of a large directory, which {ADAM} makes the root of an area when it is first renamed."
+        "A rename of the whole tree is one of a large directory, which {ADAM} makes the root of an \
+         area when it is first renamed."
     ));
     Ok(Outcome::new(vec![figure], Vec::new()))
 }

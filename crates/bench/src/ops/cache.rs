@@ -25,9 +25,9 @@ const FULL: (u64, u64) = (3, 4);
 const DIRECTORIES: usize = 10;
 
 /// How it was measured, for whoever reads the result.
-const NOTE: &str = "bytes a file: (memory in use with every file in the cache - the same before the \
-    first was looked at) / files, in pages of 4 KiB; ordinary runs take the arena in pages of 2 MiB where \
-    the kernel has them, which rounds it up as a whole";
+const NOTE: &str = "bytes a file: (memory in use with every file in the cache - the same before \
+    the first was looked at) / files, in pages of 4 KiB; ordinary runs take the arena in pages of \
+    2 MiB where the kernel has them, which rounds it up as a whole";
 
 /// Fills a pool with files, reopens it, visits every file, and looks at what is in memory.
 pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {

@@ -263,8 +263,8 @@ impl CacheReport {
     fn write(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "\nDRAM of {} cached files: {:.1} bytes a file (max {}): {}; beside {} KiB however many there \
-             are; {} names, {} buckets",
+            "\nDRAM of {} cached files: {:.1} bytes a file (max {}): {}; beside {} KiB however \
+             many there are; {} names, {} buckets",
             self.files,
             self.dram_bytes_per_file,
             self.budget_bytes_per_file,

@@ -190,12 +190,12 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
         marks: Vec::new(),
         notes: vec![
             format!(
-                "A file of {} that stays open, read through before until its page table is there; the places of a \
-                 round are read once before they are timed.",
+                "A file of {} that stays open, read through before until its page table is there; \
+                 the places of a round are read once before they are timed.",
                 bytes(file)
             ),
-            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory, on large pages and on \
-             pages of 4 KiB."
+            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory, on \
+             large pages and on pages of 4 KiB."
                 .into(),
         ],
     })
@@ -213,8 +213,8 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     Some(figure::Figure {
         name: name("file-size", variant),
         title: format!("Reading a file again against its size, {}", variant.label()),
-        claim: "AFPT, Fig 10: every size of file gains once its page table is there, large files most; \
-                at most 7874 MB/s (NOVA) and 7709 MB/s (PMFS)."
+        claim: "AFPT, Fig 10: every size of file gains once its page table is there, large files \
+                most; at most 7874 MB/s (NOVA) and 7709 MB/s (PMFS)."
             .into(),
         found,
         x: Axis::labels("Bytes of the file"),
@@ -223,7 +223,8 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         series: by_side(rows, |row| bytes(row.file_bytes)),
         marks: Vec::new(),
         notes: vec![format!(
-            "In requests of {}, one after the other; each file is read through before until its page table is there.",
+            "In requests of {}, one after the other; each file is read through before until its \
+             page table is there.",
             bytes(request)
         )],
     })
@@ -268,9 +269,9 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
         series: series.collect(),
         marks: Vec::new(),
         notes: vec![
-            "The better road is the faster of search and a page table at once, after as many readings in the \
-             same round; what page tables cost is part of all times. Other sizes are among the numbers that \
-             `--json` prints."
+            "The better road is the faster of search and a page table at once, after as many \
+             readings in the same round; what page tables cost is part of all times. Other sizes \
+             are among the numbers that `--json` prints."
                 .into(),
         ],
     })
@@ -350,8 +351,8 @@ fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
         title: format!("Search on each kind of pool, {order}"),
         claim:
             "HashFS, Sections 4.1, 4.2 and 4.4: hot sequential reads cost about the same on every \
-             mapping; extent trees suffer from fragmentation, hash tables do not; the longer requests \
-             are, the closer mappings come to each other."
+             mapping; extent trees suffer from fragmentation, hash tables do not; the longer \
+             requests are, the closer mappings come to each other."
                 .into(),
         found: found.collect(),
         x: Axis::labels("Bytes of a request"),
@@ -408,8 +409,8 @@ fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figur
             None => "competitive-paper".into(),
         },
         title: format!("What the rules pay over the best, {whose}"),
-        claim: "AFPT, Section III-D: the threshold pays at most 1.38 times the best, where the best is \
-                taken to build the page table whenever more than T pages are read."
+        claim: "AFPT, Section III-D: the threshold pays at most 1.38 times the best, where the \
+                best is taken to build the page table whenever more than T pages are read."
             .into(),
         found: vec![
             format!(
@@ -428,6 +429,8 @@ fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figur
             series("layout", "default rule, mean", |row| row.mean_ratio),
         ],
         marks: Vec::new(),
-        notes: vec!["Simulated on drawn traces: nothing varies from run to run but the costs.".into()],
+        notes: vec![
+            "Simulated on drawn traces: nothing varies from run to run but the costs.".into(),
+        ],
     }
 }

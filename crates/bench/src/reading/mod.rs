@@ -199,8 +199,8 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     let figures = figures::draw(&report);
     let page = Page {
         title: "Vellum: reading by search and by page table",
-        introduction: "The figures of AFPT (adaptive file page table), measured on this machine. Every \
-                       side reads the same places in the same round; ratios are of one run.",
+        introduction: "The figures of AFPT (adaptive file page table), measured on this machine. \
+                       Every side reads the same places in the same round; ratios are of one run.",
         machine: &report.machine,
         settings: report.settings.clone(),
         figures: &figures,

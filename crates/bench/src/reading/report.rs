@@ -355,7 +355,8 @@ impl fmt::Display for Report {
         for row in &self.competitive {
             writeln!(
                 f,
-                "competitive {:<6} {:<13} {:<10} {:<10} worst {:>9.3}, of the avoidable {:>9.3}, mean {:>8.3}",
+                "competitive {:<6} {:<13} {:<10} {:<10} worst {:>9.3}, of the avoidable {:>9.3}, \
+                 mean {:>8.3}",
                 row.machine,
                 row.pool.map_or(String::new(), Variant::label),
                 row.layout,

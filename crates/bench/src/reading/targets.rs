@@ -102,7 +102,8 @@ pub(super) fn file_size(rows: &[&Row]) -> Vec<Target> {
 pub(super) fn from_opening(openings: &[&Opening]) -> Option<Target> {
     let (ratio, opening) = worst(openings, Rule::Layout)?;
     let what = format!(
-        "{}, the default rule over the better road from the opening on, at worst ({} readings of {})",
+        "{}, the default rule over the better road from the opening on, at worst ({} readings of \
+         {})",
         opening.variant.label(),
         opening.readings,
         bytes(opening.file_bytes)

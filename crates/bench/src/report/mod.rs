@@ -170,7 +170,8 @@ fn section(out: &mut String, figure: &Figure) -> Result<()> {
 fn numbers(out: &mut String, figure: &Figure) {
     let _ = write!(
         out,
-        "<details><summary>Numbers: {}</summary>\n<div class=\"wide\"><table>\n<thead><tr><th>{}</th>",
+        "<details><summary>Numbers: {}</summary>\n<div \
+         class=\"wide\"><table>\n<thead><tr><th>{}</th>",
         escaped(&figure.y.caption()),
         escaped(&figure.x.caption())
     );

@@ -18,29 +18,32 @@ const POOL_LEAST_BYTES: u64 = 64 << 20;
 pub(crate) const OF_READING: About = About {
     name: NAME,
     title: "Filebench's personalities, by reading rule",
-    claim: "AFPT, Fig 7: page tables gain up to 41.78 % (PMFS) and 55.62 % (NOVA) on personalities that \
-            read (webserver, webproxy), up to 25.12 % on those that write, more with large requests.",
-    note: "Sizes as in AFPT's Table I, numbers of files and threads smaller; every operation opens its \
-           file and closes it again.",
+    claim: "AFPT, Fig 7: page tables gain up to 41.78 % (PMFS) and 55.62 % (NOVA) on personalities \
+            that read (webserver, webproxy), up to 25.12 % on those that write, more with large \
+            requests.",
+    note: "Sizes as in AFPT's Table I, numbers of files and threads smaller; every operation opens \
+           its file and closes it again.",
 };
 
 /// What HashFS says of them.
 pub(crate) const OF_MAPPING: About = About {
     name: NAME,
     title: "Filebench's personalities, by mapping",
-    claim: "HashFS, Fig 12: in fileserver, HashFS does 26 % more than the page-cached extent tree and a \
-            radix tree 10 % less; in webproxy all are within 2 %. Level hashing (4.9) is behind HashFS in all of \
-            them, and in fileserver behind the page-cached extent tree.",
-    note: "Sizes of the variant `hashfs` as in that paper's Table 2; every operation opens its file and \
-           closes it again.",
+    claim: "HashFS, Fig 12: in fileserver, HashFS does 26 % more than the page-cached extent tree \
+            and a radix tree 10 % less; in webproxy all are within 2 %. Level hashing (4.9) is \
+            behind HashFS in all of them, and in fileserver behind the page-cached extent tree.",
+    note: "Sizes of the variant `hashfs` as in that paper's Table 2; every operation opens its \
+           file and closes it again.",
 };
 
 /// What FSMAC says of them.
 pub(crate) const OF_DISKS: About = About {
     name: NAME,
     title: "Filebench's personalities on a disk",
-    claim: "FSMAC, Fig 6: on an SSD 1.38 times as fast as ext4 in varmail; in all workloads 5.4 % to 147.4 % faster.",
-    note: "Numbers of files and threads smaller than in the paper; every operation opens its file and closes it again.",
+    claim: "FSMAC, Fig 6: on an SSD 1.38 times as fast as ext4 in varmail; in all workloads 5.4 % \
+         to 147.4 % faster.",
+    note: "Numbers of files and threads smaller than in the paper; every operation opens its file \
+         and closes it again.",
 };
 
 /// What to run.

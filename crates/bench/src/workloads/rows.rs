@@ -191,7 +191,8 @@ fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
     let gave_up = rows.iter().filter(|row| row.page_table_gave_up);
     found.extend(gave_up.map(|row| {
         format!(
-            "{}, {}: a page table gave up, the process had no areas left; the rest was searched for.",
+            "{}, {}: a page table gave up, the process had no areas left; the rest was searched \
+             for.",
             row.side, row.workload
         )
     }));

@@ -42,9 +42,9 @@ const POOL_LEAST_BYTES: u64 = 64 << 20;
 pub(crate) const ABOUT: About = About {
     name: NAME,
     title: "YCSB over a key-value store, by mapping",
-    claim: "HashFS, Figs 13 and 14: with LevelDB on Strata, HashFS does up to 45 % more operations than the \
-            page-cached extent tree (workload F, 4 threads; 23 % with one); A and E are within 3 %. There, \
-            mapping takes 70 % of the file I/O path.",
+    claim: "HashFS, Figs 13 and 14: with LevelDB on Strata, HashFS does up to 45 % more operations \
+            than the page-cached extent tree (workload F, 4 threads; 23 % with one); A and E are \
+            within 3 %. There, mapping takes 70 % of the file I/O path.",
     note: "redb 4 instead of LevelDB; every change is durable before it returns.",
 };
 

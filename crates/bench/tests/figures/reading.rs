@@ -153,9 +153,9 @@ fn personalities_run_by_every_rule_beside_the_peer() {
 fn a_workload_of_the_users_own_runs_and_a_wrong_one_says_where() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.toml");
-    let text = "name = \"mine\"\n[files]\ncount = 20\na_directory = 5\n\
-                [[steps]]\ndo = \"read\"\ntimes = 3\n\
-                [[variants]]\nname = \"tiny\"\nfile = 5000\nread = 4096\nwrite = 4096\nappend = 1\n";
+    let text = "name = \"mine\"\n[files]\ncount = 20\na_directory = 5\n[[steps]]\ndo = \
+                \"read\"\ntimes = 3\n[[variants]]\nname = \"tiny\"\nfile = 5000\nread = \
+                4096\nwrite = 4096\nappend = 1\n";
     std::fs::write(&file, text).unwrap();
     let mut options = options(dir.path());
     options.figure = vec![Figure::Filebench];

@@ -177,7 +177,7 @@ fn bad_superblock_copy() {
         }
     });
     for mut sample in [sample(), closed()] {
-        let at = sample.image.geometry.replica_at;
+        let at = sample.image.geometry.last_copy_at;
         flip(&mut sample, at + 40, 1);
         let report = checked(&sample.image.bytes);
         assert_found(&report, Class::SuperblockCopy, place, Severity::Damage);
@@ -200,7 +200,7 @@ fn missing_file_system() {
     let uuid = [0xA5; 16];
     let table = sample.image.superblock.with_part("more", at, unit, uuid);
     let table = table.unwrap();
-    for copy in [0, 4096, table.replica_at] {
+    for copy in [0, 4096, table.last_copy_at] {
         sample.image.set_bytes(copy, table.as_bytes());
     }
     // The file system itself is a pool of its own.
@@ -542,7 +542,7 @@ fn unsound_symlink_text() {
 
 #[test]
 fn mapping_root_out_of_range() {
-    found(Class::MapZone, "inode 3", |s| {
+    found(Class::MapSegment, "inode 3", |s| {
         let root = MapRoot::new(1, 3).0;
         s.image.edit_inode(3, |inode| inode.root = root);
     });

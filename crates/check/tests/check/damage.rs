@@ -49,14 +49,14 @@ fn superblock_copies() {
         s.image.bytes[5000] ^= 1
     });
     damaged_only(Class::SuperblockCopy, "superblock, last copy", |s| {
-        let at = s.image.geometry.replica_at as usize;
+        let at = s.image.geometry.last_copy_at as usize;
         s.image.bytes[at + 40] ^= 1;
     });
     damaged_only(Class::SuperblockCopy, "superblock, last copy", |s| {
         let mut copy = s.image.superblock.clone();
         copy.uuid[0] ^= 1;
         copy.seal();
-        let at = s.image.geometry.replica_at;
+        let at = s.image.geometry.last_copy_at;
         s.image.set_bytes(at, copy.as_bytes());
     });
 }
@@ -106,8 +106,8 @@ fn pools_of_later_releases_are_refused_with_the_reason() {
     assert!(
         refused(|sb| sb.incompatible = 1 << 40).contains("incompatible features 0x10000000000")
     );
-    assert!(refused(|sb| sb.zones[0].medium = 1).contains("medium of data"));
-    assert!(refused(|sb| sb.zones[0].fs = 1).contains("file system of zone 0"));
+    assert!(refused(|sb| sb.segments[0].medium = 1).contains("medium of data"));
+    assert!(refused(|sb| sb.segments[0].fs = 1).contains("file system of segment 0"));
     let mut newer = sample();
     newer.image.superblock.read_only_compatible = 8;
     newer.image.superblock.seal();
@@ -444,14 +444,14 @@ fn texts() {
 
 #[test]
 fn mappings() {
-    damaged(Class::MapZone, "inode 3", |s| {
+    damaged(Class::MapSegment, "inode 3", |s| {
         s.image
             .edit_inode(3, |inode| inode.root = MapRoot::new(1, 3).0);
     });
-    damaged(Class::MapZone, "inode 3", |s| {
+    damaged(Class::MapSegment, "inode 3", |s| {
         s.image.edit_inode(3, |inode| inode.root = 77);
     });
-    damaged(Class::MapZone, "inode 3", |s| {
+    damaged(Class::MapSegment, "inode 3", |s| {
         s.image.edit_inode(3, |inode| inode.root |= 1 << 31);
     });
     let other = sample().other;

@@ -21,7 +21,7 @@ fn structures_are_shown() {
     );
     assert_shows(
         &inspect::inode(bytes, s.file).unwrap(),
-        &["live", "File", "0600", "zone 0, id 3", "fits"],
+        &["live", "File", "0600", "segment 0, id 3", "fits"],
     );
     assert_shows(
         &inspect::inode(bytes, s.short).unwrap(),

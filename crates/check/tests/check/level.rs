@@ -14,7 +14,7 @@ fn open() -> Sample {
     let mut sample = keyed_sample(MappingKind::Level);
     let image = &mut sample.image;
     image.set_word(image.geometry.table_at, LevelRoot::new(2, true).0);
-    let plan = LevelPlan::new(image.geometry.zone_blocks);
+    let plan = LevelPlan::new(image.geometry.segment_blocks);
     for (at, word, place) in image.entries().into_iter().take(2) {
         let below = plan.homes(0x5EED, word.0, 0)[0];
         image.set_word(at, 0);
@@ -30,7 +30,7 @@ fn closed() -> Sample {
 }
 
 fn levels(s: &Sample) -> LevelPlan {
-    LevelPlan::new(s.image.geometry.zone_blocks)
+    LevelPlan::new(s.image.geometry.segment_blocks)
 }
 
 #[test]

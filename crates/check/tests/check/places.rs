@@ -31,12 +31,12 @@ fn structures_have_names() {
             "mapping table, words 16 to 23".to_owned(),
         ),
         (geometry.aids_at, "saved aids, line 0".to_owned()),
-        (geometry.replica_at, "last superblock, line 0".to_owned()),
+        (geometry.last_copy_at, "last superblock, line 0".to_owned()),
     ] {
         assert_eq!(locator.name(at), name, "{at:#x}");
     }
-    let free = geometry.data_at + (geometry.zone_blocks - 1) * 4096 + 64;
-    let name = format!("data block {}, line 1 (free)", geometry.zone_blocks - 1);
+    let free = geometry.data_at + (geometry.segment_blocks - 1) * 4096 + 64;
+    let name = format!("data block {}, line 1 (free)", geometry.segment_blocks - 1);
     assert_eq!(locator.name(free), name);
     let lines = (geometry.meta_at..geometry.table_at).step_by(64);
     let logs = lines

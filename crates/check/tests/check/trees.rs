@@ -110,10 +110,10 @@ fn a_node_that_is_not_sound() {
 }
 
 #[test]
-fn a_word_that_leads_out_of_the_zone() {
+fn a_word_that_leads_out_of_the_segment() {
     for beyond in [0, 1 << 20] {
         found(Class::MapWord, Severity::Damage, small, |s| {
-            let block = s.image.geometry.zone_blocks as u32 + beyond;
+            let block = s.image.geometry.segment_blocks as u32 + beyond;
             point(s, block);
         });
     }
@@ -150,7 +150,7 @@ fn a_node_of_two_files() {
 
 #[test]
 fn a_root_that_names_another_inode() {
-    found(Class::MapZone, Severity::Damage, small, |s| {
+    found(Class::MapSegment, Severity::Damage, small, |s| {
         let (ino, other) = (s.small.ino, s.scattered.ino as u32);
         let root = MapRoot::new(0, other).0;
         s.image.edit_inode(ino, |inode| inode.root = root);

@@ -8,12 +8,12 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, ApartRequest, BLOCK_BYTES, ChainLink, ChunkKind,
-    ChunkWord, CommittedWord, Entry, EntryHead, Expected, FileKind, Geometry, GeometryRequest,
-    IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan, LifeWord, LinksWord,
-    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind, NamespaceKind,
-    PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock, TargetWord, checksum,
-    checksum_words, line_sum, name_hash, seal_record, text_check, text_home,
+    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
+    CommittedWord, Entry, EntryHead, Expected, ExternalRequest, FileKind, Geometry,
+    GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan,
+    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
+    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
+    TargetWord, checksum, checksum_words, line_sum, name_hash, seal_record, text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -110,17 +110,17 @@ impl TestImage {
     pub(crate) fn split() -> Self {
         let mut new = Self::planned(&GeometryRequest {
             metadata_bytes: Some(1 << 18),
-            apart: Some(ApartRequest {
+            external: Some(ExternalRequest {
                 id: [7; 16],
                 at: BLOCK_BYTES,
                 data_bytes: 1 << 20,
-                carries: false,
+                has_replica: false,
             }),
             mapping: MappingKind::Extent,
             ..GeometryRequest::default()
         });
         let geometry = new.geometry;
-        let end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+        let end = geometry.data_at + geometry.segment_blocks * BLOCK_BYTES;
         new.bytes.resize(end as usize, 0);
         new.set_word(geometry.versions_at, CommittedWord::new(0).0);
         new
@@ -152,7 +152,7 @@ impl TestImage {
             .into_iter()
             .map(|at| (at as u64, self.bytes[at..at + 64].try_into().unwrap()))
             .collect();
-        let data_end = geometry.data_at + geometry.zone_blocks * BLOCK_BYTES;
+        let data_end = geometry.data_at + geometry.segment_blocks * BLOCK_BYTES;
         let blocks = changed(geometry.data_at..data_end, BLOCK_BYTES as usize);
         let number = |at: usize| (at as u64 - geometry.data_at) / BLOCK_BYTES;
         let rides: Vec<(u64, &[u8])> = blocks
@@ -208,7 +208,7 @@ impl TestImage {
     /// Writes every copy of the superblock.
     pub(crate) fn write_superblocks(&mut self) {
         let copy = self.superblock.clone();
-        for at in [0, BLOCK_BYTES, self.geometry.replica_at] {
+        for at in [0, BLOCK_BYTES, self.geometry.last_copy_at] {
             self.set_bytes(at, copy.as_bytes());
         }
     }
@@ -447,7 +447,7 @@ impl TestImage {
     pub(crate) fn plan(&self) -> Option<KeyedPlan> {
         let geometry = &self.geometry;
         let word = |at| self.word(geometry.table_at + at);
-        KeyedPlan::read(geometry.mapping, geometry.zone_blocks, SEED, word)
+        KeyedPlan::read(geometry.mapping, geometry.segment_blocks, SEED, word)
     }
 
     /// The entries of a table of keys that are not free, and where they are.

@@ -85,7 +85,8 @@ impl VersionsPart {
 
     pub(super) fn line(&self) -> String {
         format!(
-            "{}; {} commits, {} of them with data, for {} calls of fsync and the like: {} originals",
+            "{}; {} commits, {} of them with data, for {} calls of fsync and the like: {} \
+             originals",
             size(self.bytes),
             self.commits,
             self.data_syncs,

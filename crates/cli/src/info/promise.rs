@@ -37,13 +37,15 @@ impl<'a> Image<'a> {
 }
 
 /// What is left of a pool whose commits do not wait for the caches of devices.
-const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what was in their caches, whatever fsync said (--no-barrier): \
-                                files may have other bytes than were written to them, and the pool may be as it was before, or be refused as damaged";
+const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what \
+                                was in their caches, whatever fsync said (--no-barrier): files may \
+                                have other bytes than were written to them, and the pool may be as \
+                                it was before, or be refused as damaged";
 
 /// What makes durable what was done before, when it has returned: of a mount, of the commands, and
 /// of the library.
-const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, unmounting, or Volume::sync, File::sync_all or Pool::close of \
-                      the library";
+const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, \
+                      unmounting, or Volume::sync, File::sync_all or Pool::close of the library";
 
 /// What a pool was told to promise.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +85,8 @@ impl Promise {
                 seconds => format!("{seconds} seconds"),
             };
             words += &format!(
-                "without them: all but the last {last} and what a commit takes (sync(2) and syncfs(2) do not reach a mount); "
+                "without them: all but the last {last} and what a commit takes (sync(2) and \
+                 syncfs(2) do not reach a mount); "
             );
         }
         words + "the tree is always one of an instant between operations"
@@ -110,15 +113,17 @@ impl Promise {
             MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
             MediaKind::File => {
                 let written_back = format!(
-                    "what {SYNCED} wrote back, and perhaps newer changes in no promised order (sync(2) and syncfs(2) do not reach a \
-                     mount); the pool is checked as a whole before it is opened for writing, and refused if damaged"
+                    "what {SYNCED} wrote back, and perhaps newer changes in no promised order \
+                     (sync(2) and syncfs(2) do not reach a mount); the pool is checked as a whole \
+                     before it is opened for writing, and refused if damaged"
                 );
                 words(nothing_lost, &written_back, &written_back)
             }
             MediaKind::Logged => {
                 let killed = match image {
                     Image::NotYet => format!(
-                        "{nothing_lost}, if /dev/shm has room for the metadata when the pool is opened"
+                        "{nothing_lost}, if /dev/shm has room for the metadata when the pool is \
+                         opened"
                     ),
                     Image::In(dir) => {
                         format!("{nothing_lost}: the metadata are in {}", dir.display())

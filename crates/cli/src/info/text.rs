@@ -94,7 +94,7 @@ impl Lines {
             self.add("", format_args!("in {path} ({bytes}), medium {}", data.id));
             self.add(
                 "",
-                match data.carries_all {
+                match data.has_all {
                     Some(true) => {
                         "which alone has everything: `vellum replica import` makes a pool of it \
                          elsewhere"

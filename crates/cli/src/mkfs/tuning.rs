@@ -41,9 +41,9 @@ const KEYS: [Key; 9] = [
     Key {
         name: "namespace",
         value: "direct|adaptive|tree",
-        meaning: "How names are kept: a log for each directory and one index of all names (direct), \
-                  whole paths in areas as ADAM has them, or a log and a radix tree for each \
-                  directory as NOVA has them; the last two to compare with",
+        meaning: "How names are kept: a log for each directory and one index of all names \
+                  (direct), whole paths in areas as ADAM has them, or a log and a radix tree for \
+                  each directory as NOVA has them; the last two to compare with",
         default: "direct",
         set: |tuning, value| {
             Ok(Tuning {

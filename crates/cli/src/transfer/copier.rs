@@ -10,7 +10,7 @@ use vellum::FileKind;
 
 use super::progress::Progress;
 use super::tree::{Done, Meta, Tree, Trouble, Writer};
-use super::{Carried, Losses};
+use super::{Copied, Losses};
 use crate::files::PIECE_BYTES;
 
 /// What becomes of a file that is there already.
@@ -57,7 +57,7 @@ pub(super) struct Copier<'a, S: Tree, T: Tree> {
     target: &'a T,
     rules: Rules,
     progress: &'a Progress,
-    carried: &'a mut Carried,
+    copied: &'a mut Copied,
     losses: &'a mut Losses,
     /// Files with several names that were copied.
     known: HashMap<(u64, u64), T::Node>,
@@ -85,14 +85,14 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         (source, target): (&'a S, &'a T),
         rules: Rules,
         progress: &'a Progress,
-        (carried, losses): (&'a mut Carried, &'a mut Losses),
+        (copied, losses): (&'a mut Copied, &'a mut Losses),
     ) -> Self {
         Self {
             source,
             target,
             rules,
             progress,
-            carried,
+            copied,
             losses,
             known: HashMap::new(),
             buffer: vec![0; PIECE_BYTES],
@@ -118,7 +118,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             Ok(None) => {}
             Err(trouble) => self.lose(&shown, trouble),
         }
-        self.progress.show(*self.carried);
+        self.progress.show(*self.copied);
     }
 
     fn walk(&mut self, first: Step<S, T>) {
@@ -169,7 +169,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
                 Ok(step) => below.extend(step),
                 Err(trouble) => self.lose(&shown, trouble),
             }
-            self.progress.show(*self.carried);
+            self.progress.show(*self.copied);
         }
         below
     }
@@ -199,7 +199,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         let is_linked = self.rules.keeps_hard_links && meta.links > 1;
         if is_linked && let Some(known) = self.known.get(&meta.identity) {
             self.target.link(known, to.0, to.1)?;
-            self.carried.files += 1;
+            self.copied.files += 1;
             return Ok(None);
         }
         let is_new = there.is_none();
@@ -208,7 +208,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             self.known.insert(meta.identity, made.clone());
         }
         self.attributes(&from, (&made, is_new), &meta, shown);
-        self.carried.files += 1;
+        self.copied.files += 1;
         Ok(None)
     }
 
@@ -216,7 +216,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
     fn directory(&mut self, (dir, name): (&T::Node, &[u8])) -> Done<(T::Node, bool)> {
         match self.target.lookup(dir, name)? {
             None => {
-                self.carried.files += 1;
+                self.copied.files += 1;
                 Ok((self.target.make_dir(dir, name)?, true))
             }
             Some(there) if self.target.meta(&there)?.is_dir() => Ok((there, false)),
@@ -291,8 +291,8 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
                 }
                 to.write_at(at, &self.buffer[..len])?;
                 at += len as u64;
-                self.carried.bytes += len as u64;
-                self.progress.show(*self.carried);
+                self.copied.bytes += len as u64;
+                self.progress.show(*self.copied);
             }
         }
         to.set_len(size.max(at))

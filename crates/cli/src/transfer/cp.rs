@@ -13,7 +13,7 @@ use super::host::{self, Host};
 use super::pool::PoolTree;
 use super::progress::Progress;
 use super::tree::Tree;
-use super::{Carried, Losses};
+use super::{Copied, Losses};
 use crate::args::Cp;
 use crate::files::umask;
 use crate::place::{self, Place};
@@ -78,9 +78,9 @@ pub(crate) fn run(args: &Cp) -> Outcome {
     let done = copy(args, &pools, &progress);
     progress.finish();
     let closed = pools.close();
-    let (carried, losses) = done?;
+    let (copied, losses) = done?;
     closed?;
-    progress.report(carried, losses)
+    progress.report(copied, losses)
 }
 
 /// The pools that are copied from or to, each once.
@@ -204,11 +204,11 @@ impl Cp {
 struct Run<'a> {
     args: &'a Cp,
     progress: &'a Progress,
-    carried: Carried,
+    copied: Copied,
     losses: Losses,
 }
 
-fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Carried, Losses)> {
+fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Copied, Losses)> {
     if is_wanted(args.printing.hides_progress()) {
         let bytes = |end: &End| match pools.tree(end) {
             Some(tree) => tree.bytes_used(),
@@ -219,7 +219,7 @@ fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Carried, Loss
     let mut run = Run {
         args,
         progress,
-        carried: Carried::default(),
+        copied: Copied::default(),
         losses: Losses::default(),
     };
     let host = Host::new();
@@ -240,7 +240,7 @@ fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Carried, Loss
             ),
         }
     }
-    Ok((run.carried, run.losses))
+    Ok((run.copied, run.losses))
 }
 
 impl Run<'_> {
@@ -255,7 +255,7 @@ impl Run<'_> {
         let rules = self.args.rules();
         let target = Target::of(trees.1, self.args)?;
         let mut refused = Vec::new();
-        let outcome = (&mut self.carried, &mut self.losses);
+        let outcome = (&mut self.copied, &mut self.losses);
         let mut copier = Copier::new(trees, rules, self.progress, outcome);
         for end in sources {
             let found = trees.0.find(end.path(), !rules.is_recursive);

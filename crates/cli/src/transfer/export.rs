@@ -8,7 +8,7 @@ use super::host::Host;
 use super::pool::PoolTree;
 use super::progress::Progress;
 use super::tree::{Tree, Trouble};
-use super::{Carried, Losses};
+use super::{Copied, Losses};
 use crate::args::Export;
 use crate::place;
 
@@ -18,12 +18,12 @@ pub(crate) fn run(args: &Export) -> Outcome {
     let progress = Progress::new(args.printing, "exported");
     let done = export(args, &PoolTree::new(pool.fs()), &progress);
     let closed = place::close(pool, &args.place.pool);
-    let (carried, losses) = done?;
+    let (copied, losses) = done?;
     closed?;
-    progress.report(carried, losses)
+    progress.report(copied, losses)
 }
 
-fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Carried, Losses)> {
+fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Copied, Losses)> {
     let place = &args.place;
     let failed = |trouble: Trouble| Failure::new(format!("{place}: {trouble}"));
     let from = pool.find(&place.path, true).map_err(failed)?;
@@ -39,14 +39,14 @@ fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Carri
     let target = host.find(&args.dir, true);
     let target = target.map_err(|t| Failure::new(format!("{}: {t}", args.dir.display())))?;
     progress.begin(pool.bytes_used());
-    let (mut carried, mut losses) = (Carried::default(), Losses::default());
+    let (mut copied, mut losses) = (Copied::default(), Losses::default());
     let existing = match args.overwrite {
         true => Existing::Goes,
         false => Existing::Stays,
     };
-    let outcome = (&mut carried, &mut losses);
+    let outcome = (&mut copied, &mut losses);
     let mut copier = Copier::new((pool, &host), Rules::all(existing), progress, outcome);
     copier.contents(from, target, place.shown());
     progress.finish();
-    Ok((carried, losses))
+    Ok((copied, losses))
 }

@@ -8,7 +8,7 @@ use super::host::{self, Host};
 use super::pool::PoolTree;
 use super::progress::Progress;
 use super::tree::Tree;
-use super::{Carried, Losses};
+use super::{Copied, Losses};
 use crate::args::Import;
 use crate::place;
 
@@ -29,12 +29,12 @@ pub(crate) fn run(args: &Import) -> Outcome {
     let progress = Progress::new(args.printing, "imported");
     let done = import(args, &PoolTree::new(pool.fs()), &progress);
     let closed = place::close(pool, &args.place.pool);
-    let (carried, losses) = done?;
+    let (copied, losses) = done?;
     closed?;
-    progress.report(carried, losses)
+    progress.report(copied, losses)
 }
 
-fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Carried, Losses)> {
+fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Copied, Losses)> {
     if is_wanted(args.printing.hides_progress()) {
         progress.begin(host::bytes_below(&args.dir));
     }
@@ -46,14 +46,14 @@ fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Carri
     let target = pool
         .make_all(&args.place.path)
         .map_err(|e| args.place.failed(&e))?;
-    let (mut carried, mut losses) = (Carried::default(), Losses::default());
+    let (mut copied, mut losses) = (Copied::default(), Losses::default());
     let existing = match args.overwrite {
         true => Existing::Goes,
         false => Existing::Stays,
     };
-    let outcome = (&mut carried, &mut losses);
+    let outcome = (&mut copied, &mut losses);
     let mut copier = Copier::new((&host, pool), Rules::all(existing), progress, outcome);
     copier.contents(from, target, args.dir.clone());
     progress.finish();
-    Ok((carried, losses))
+    Ok((copied, losses))
 }

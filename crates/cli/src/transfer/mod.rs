@@ -57,7 +57,7 @@ impl Losses {
 
 /// What was carried.
 #[derive(Clone, Copy, Debug, Default)]
-struct Carried {
+struct Copied {
     files: u64,
     bytes: u64,
 }

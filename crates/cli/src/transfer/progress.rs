@@ -8,7 +8,7 @@ use vellum_terminal::output::{print_json, say};
 use vellum_terminal::progress::ticking_bar;
 use vellum_terminal::{Outcome, Printing};
 
-use super::{Carried, Losses};
+use super::{Copied, Losses};
 use crate::units::size;
 
 /// Shows how far a transfer is.
@@ -49,10 +49,10 @@ impl Progress {
         self.bar.set_length(total_bytes);
     }
 
-    pub(super) fn show(&self, carried: Carried) {
-        self.bar.set_position(carried.bytes);
-        if carried.files.is_multiple_of(64) {
-            self.bar.set_message(format!("{} files", carried.files));
+    pub(super) fn show(&self, copied: Copied) {
+        self.bar.set_position(copied.bytes);
+        if copied.files.is_multiple_of(64) {
+            self.bar.set_message(format!("{} files", copied.files));
         }
     }
 
@@ -62,8 +62,8 @@ impl Progress {
     }
 
     /// Prints what was done; it is a failure if something was lost.
-    pub(super) fn report(&self, carried: Carried, losses: Losses) -> Outcome {
-        let Carried { files, bytes } = carried;
+    pub(super) fn report(&self, copied: Copied, losses: Losses) -> Outcome {
+        let Copied { files, bytes } = copied;
         let seconds = self.began.elapsed().as_secs_f64();
         if self.printing.json {
             print_json(&Summary {

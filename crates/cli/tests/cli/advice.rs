@@ -400,7 +400,7 @@ fn a_data_medium_is_no_damaged_pool() {
     let info = bench.run(&["info", "--json", "p.img"]).ok().out;
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
     let what = format!(
-        "data.img is the data medium of the pool {}",
+        "data.img is the external data device of the pool {}",
         info["pool"]["uuid"].as_str().expect("text")
     );
     for command in [

@@ -10,8 +10,8 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A pool whose data medium is full of `/a`, and a second one with `/b`, which is of both; with the
-/// bytes of the two.
+/// A pool whose external data device is full of `/a`, and a second one with `/b`, which is of both;
+/// with the bytes of the two.
 fn grown(mapping: &str) -> (Bench, [Vec<u8>; 2]) {
     let bench = Bench::empty();
     let mkfs = [

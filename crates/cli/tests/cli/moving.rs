@@ -1,4 +1,4 @@
-//! Data media that are flushed here and attached there.
+//! External data devices that are flushed here and attached there.
 
 use crate::support::Bench;
 use serde_json::Value;
@@ -45,23 +45,23 @@ fn a_flushed_medium_is_attached_elsewhere() {
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
-    let carries_all = |pool: &str| {
+    let has_all = |pool: &str| {
         let info = json(&run(&["info", "--json", pool]).ok().out);
-        info["media"]["data"]["carries_all"].clone()
+        info["media"]["data"]["has_all"].clone()
     };
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
     let put = ["put", "-", "p.img:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
     let attach = ["replica", "import", "n.img", "--data", "d.img"];
     run(&attach).failed(1, &["d.img", "stale", "vellum replica export"]);
-    assert_eq!(carries_all("p.img"), false);
+    assert_eq!(has_all("p.img"), false);
     assert!(
         run(&["replica", "export", "p.img"])
             .ok()
             .out
             .contains("vellum replica import")
     );
-    assert_eq!(carries_all("p.img"), true);
+    assert_eq!(has_all("p.img"), true);
     let again = json(&run(&["replica", "export", "--json", "p.img"]).ok().out);
     let number = |field: &str| again[field].as_u64().expect("a number");
     assert_eq!(number("number"), 2);
@@ -112,7 +112,7 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
                 .ok()
                 .out,
         );
-        assert!(info["media"]["data"]["carries_all"].is_null());
+        assert!(info["media"]["data"]["has_all"].is_null());
         assert_eq!(info["opened"]["was_clean"], true);
     }
     bench

@@ -224,8 +224,8 @@ fn what_cannot_be_is_refused() {
         add(name).ok();
     }
     add("h").failed(1, &["at most 8"]);
-    let apart = ["--data", "d.img", "--data-size", "8M"];
-    let taken = [&["fs", "add", "p.img", "a"][..], &apart].concat();
+    let external = ["--data", "d.img", "--data-size", "8M"];
+    let taken = [&["fs", "add", "p.img", "a"][..], &external].concat();
     bench.run(&taken).failed(1, &["already"]);
     assert!(!bench.join("d.img").exists());
     assert_eq!(names(&bench, "p.img").len(), 8);
@@ -307,15 +307,15 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
 
 /// Those that carry no copy do not keep the others from being flushed.
 #[test]
-fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
+fn all_replicas_are_exported_when_all_are_unmounted() {
     if !has_fuse("all_that_carry_a_copy_are_flushed_when_all_are_unmounted") {
         return;
     }
     let bench = Bench::empty();
     let run = |args: &[&str]| bench.run(&[args, &["--medium", "memory"]].concat());
     run(&["mkfs", "p.img", "--size", "4M"]).ok();
-    let apart = ["--data", "d.img", "--data-size", "16M"];
-    run(&[&["fs", "add", "p.img", "x"], &apart[..]].concat()).ok();
+    let external = ["--data", "d.img", "--data-size", "16M"];
+    run(&[&["fs", "add", "p.img", "x"], &external[..]].concat()).ok();
     std::fs::create_dir(bench.join("mnt")).expect("made");
     let _below = Below(&bench);
     run(&["mount", "--all", "p.img", "mnt"]).ok();
@@ -337,7 +337,7 @@ fn all_that_carry_a_copy_are_flushed_when_all_are_unmounted() {
 /// The medium of the first file system carries its superblock, with the table; other file systems
 /// do not come along.
 #[test]
-fn what_a_medium_carries_has_no_other_file_systems() {
+fn a_replica_has_no_other_datasets() {
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());

@@ -23,7 +23,7 @@ const MEDIA: [MediaKind; 5] = [
 /// A pool with a log whose data pass the page cache.
 const UNCACHED: &str = "uncached";
 /// A pool with a log whose data lie on another file.
-const APART: &str = "apart";
+const EXTERNAL: &str = "external";
 /// The same, with most of them on a third file that was added.
 const GROWN: &str = "grown";
 /// A pool in memory whose data lie on another file.
@@ -81,7 +81,7 @@ fn all_pairs() -> BTreeSet<Pair> {
     let media = MEDIA.into_iter().filter(|medium| is_for_suites(*medium));
     let media: Vec<&str> = media
         .map(MediaKind::name)
-        .chain([UNCACHED, APART, SPLIT, GROWN])
+        .chain([UNCACHED, EXTERNAL, SPLIT, GROWN])
         .collect();
     let mut all = BTreeSet::new();
     let mut cross = |these: &[&str], those: &[&str]| {
@@ -94,7 +94,7 @@ fn all_pairs() -> BTreeSet<Pair> {
     cross(&namespaces, &media);
     cross(&mappings, &media);
     let fixed = MappingKind::ALL.into_iter();
-    for mapping in fixed.filter(|kind| !kind.takes_zones()) {
+    for mapping in fixed.filter(|kind| !kind.takes_segments()) {
         all.remove(&(mapping.name().to_owned(), GROWN.to_owned()));
     }
     all

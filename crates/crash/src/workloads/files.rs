@@ -160,7 +160,7 @@ pub(super) fn split() -> Vec<Workload> {
 /// them.
 pub(super) fn room(medium: Ground) -> (usize, u64) {
     let image = blank_image(2, MappingKind::default(), Default::default(), medium);
-    let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().zone_blocks);
+    let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().segment_blocks);
     let (log_bytes, blocks) = Superblock::unseal(&image).map_or((0, 0), of);
     let records = log_bytes.saturating_sub(ANCHORS_BYTES) / BLOCK_BYTES;
     (records as usize, blocks)

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn the_same_with_data_on_another_disk() {
         for name in NAMES {
-            let name = name.replace("logged-", "apart-");
+            let name = name.replace("logged-", "external-");
             let report = explored(&name, Change::None);
             assert_eq!(
                 report.counts.violations, 0,
@@ -136,16 +136,19 @@ mod tests {
     fn every_sync_of_a_commit_and_of_a_checkpoint_is_needed() {
         for (site, name) in [
             (disk_sites::LOG_DATA_DURABLE, "logged-append-many"),
-            (disk_sites::LOG_DATA_DURABLE, "apart-append-many"),
+            (disk_sites::LOG_DATA_DURABLE, "external-append-many"),
             (disk_sites::LOG_DATA_DURABLE, "logged-overwrite-many"),
-            (disk_sites::LOG_DATA_DURABLE, "apart-overwrite-many"),
-            (disk_sites::LOG_RIDES_DURABLE, "apart-checkpoint-of-a-ride"),
+            (disk_sites::LOG_DATA_DURABLE, "external-overwrite-many"),
             (
                 disk_sites::LOG_RIDES_DURABLE,
-                "apart-checkpoints-between-rides",
+                "external-checkpoint-of-a-ride",
+            ),
+            (
+                disk_sites::LOG_RIDES_DURABLE,
+                "external-checkpoints-between-rides",
             ),
             (disk_sites::LOG_RIDES_DURABLE, "logged-checkpoint-of-a-ride"),
-            (disk_sites::LOG_RECORD_DURABLE, "apart-create-second"),
+            (disk_sites::LOG_RECORD_DURABLE, "external-create-second"),
             (disk_sites::LOG_RECORD_DURABLE, "logged-create-second"),
             (disk_sites::LOG_TARGET_DURABLE, "logged-checkpoint"),
             (disk_sites::LOG_HOME_DURABLE, "logged-checkpoint"),
@@ -351,7 +354,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            Ground::Apart,
+            Ground::External,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();

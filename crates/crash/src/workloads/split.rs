@@ -109,42 +109,42 @@ fn every_step_of_a_transaction_is_needed() {
     }
 }
 
-const CARRIED: [&str; 3] = [
-    "split-carried",
-    "split-carried-with-new-names",
-    "split-carried-after-a-kill",
+const REPLICA: [&str; 3] = [
+    "split-replica",
+    "split-replica-with-new-names",
+    "split-replica-after-a-kill",
 ];
 
 /// Each step by which the medium alone has everything, or says that it has not; but for the
 /// fence behind which other threads may rely on a mark, and what the next copy is the smaller
 /// for.
 #[test]
-fn every_step_of_a_carried_copy_is_needed() {
+fn every_step_of_a_replica_is_needed() {
     for site in [
         disk_sites::CARRIED_STALE_DURABLE,
         disk_sites::CARRIED_BLOCKS_DURABLE,
         disk_sites::CARRIED_WHOLE_DURABLE,
     ] {
-        let report = explored(CARRIED[0], Change::By(&without(site)));
+        let report = explored(REPLICA[0], Change::By(&without(site)));
         let site = disk_sites::name(site);
         assert!(report.counts.violations > 0, "without {site}");
         let wrong = &report.violations[0];
-        let is_of_copy = matches!(wrong.kind, Kind::Carried | Kind::Unclean);
+        let is_of_copy = matches!(wrong.kind, Kind::Replica | Kind::Unclean);
         assert!(is_of_copy, "without {site}: {wrong:?}");
     }
     let omitted = Mutant::Omit(disk_sites::CARRIED_CHANGED.into());
     let is_caught = |name: &str| {
         let report = explored(name, Change::Mutant(&omitted));
         let mut kinds = report.violations.iter().map(|wrong| wrong.kind);
-        kinds.any(|kind| kind == Kind::Carried)
+        kinds.any(|kind| kind == Kind::Replica)
     };
-    assert!(CARRIED.into_iter().any(is_caught), "without marks");
+    assert!(REPLICA.into_iter().any(is_caught), "without marks");
 }
 
 /// A disk that ignores syncs of data does not let a stale copy pass for a whole one.
 #[test]
 fn copies_survive_ignored_flushes() {
-    for name in CARRIED {
+    for name in REPLICA {
         let report = explored_as(Mode::IgnoredFlushes, name, Change::None);
         let wrong = &report.violations;
         assert_eq!(report.counts.violations, 0, "{name}: {wrong:?}");
@@ -154,7 +154,7 @@ fn copies_survive_ignored_flushes() {
 /// A copy is made of what is listed: otherwise nothing above would be found.
 #[test]
 fn copies_are_made_of_what_changed() {
-    let log = record(&named(CARRIED[0])).unwrap();
+    let log = record(&named(REPLICA[0])).unwrap();
     let stores = |of: &[Event]| {
         let is_copied = |event: &&Event| {
             let end = Ground::Split.pool_bytes();

@@ -23,7 +23,7 @@
 //! | `thread STEPS` | instead: what one of several threads does, which are explored together |
 //! | `cut done SITE: STEP` | behind the setup the power fails in this step, behind its last fence of that name; recovery finds the step done, or `undone` |
 //! | `mapping NAME`, `namespace NAME` | how the pool keeps blocks, and names |
-//! | `medium NAME` | what the pool lies on: `memory`, `logged`, `apart`, `split` or `grown` |
+//! | `medium NAME` | what the pool lies on: `memory`, `logged`, `external`, `split` or `grown` |
 //! | `arena small` | the arena is too small for the tree |
 //! | `close` | of threads: the pool is closed in the end |
 //! | `slots all` | of threads: the pool has a slot for each, and no more |

@@ -68,7 +68,7 @@ fn totals_are_the_sums_of_the_operations() {
         names.filter(|name| name.contains("create-second") || name.contains("rename-over-file"));
     // On disks lies, and without a log kills; in memory all the others.
     let modes = |name: String| match name.split('-').next() {
-        Some("logged" | "apart") => 2,
+        Some("logged" | "external") => 2,
         Some("split") => 3,
         _ => 4,
     };

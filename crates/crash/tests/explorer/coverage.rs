@@ -21,7 +21,7 @@ const PLAIN: &[&str] = &[
     "AttachOptions",
     "Attr",
     "CacheUsage",
-    "Carried",
+    "ExportedReplica",
     "Clock",
     "Costs",
     "Cred",
@@ -78,7 +78,7 @@ const PLAIN: &[&str] = &[
     "SuperblockError",
     "VersionCounts",
     "ViewPlace",
-    "ZoneError",
+    "SegmentError",
     "media",
     "prefer_thread_slot",
     "simulate",
@@ -120,7 +120,7 @@ const ASKS: &[&str] = &[
     "Fs::has_lost_image",
     "Fs::image",
     "Fs::image_dir",
-    "Fs::is_carried",
+    "Fs::has_replica",
     "Fs::is_damaged",
     "Fs::is_direct",
     "Fs::is_log_half_full",
@@ -239,7 +239,7 @@ const THROUGH: &[(&str, &[&str])] = &[
     ("File::write_at", &["Handle::write_at"]),
     ("Pool as Drop::drop", &["Fs::close"]),
     ("Pool::close", &["Fs::close"]),
-    ("Pool::close_and_carry", &["Fs::close_and_carry"]),
+    ("Pool::close_and_export", &["Fs::close_and_carry"]),
     (
         "Pool::create",
         &[
@@ -375,7 +375,7 @@ fn every_operation_of_the_engine_is_explored() {
         "crash/src/session",
         "driver/src/lib",
         "driver/src/paths",
-        "crash/src/carried",
+        "crash/src/replica",
         "crash/src/parts",
     ]
     .map(|module| source(&format!("crates/{module}.rs")));
@@ -388,7 +388,8 @@ fn every_operation_of_the_engine_is_explored() {
         let called = other.map_or(name.rsplit(':').next(), |(_, other)| Some(*other));
         assert!(
             called.is_some_and(|called| is_called(&session, called)),
-            "`{name}`: let sessions do it and workloads explore it, or say that it asks, or to what it comes"
+            "`{name}`: let sessions do it and workloads explore it, or say that it asks, or to \
+             what it comes"
         );
     }
     let others: Vec<&str> = OTHER_WAYS.iter().map(|(name, _)| *name).collect();

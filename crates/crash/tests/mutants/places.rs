@@ -168,7 +168,9 @@ fn calls(text: &str) -> impl Iterator<Item = Call<'_>> {
 
 #[test]
 fn a_call_that_is_passed_on_is_its_callers() {
-    let text = "    #[track_caller]\n    fn a(&self) {\n        self.pool\n            .flush(x);\n    }\n    fn b() { self.a(); other.flush(1); self.a::<S>(x) }";
+    let text = "    #[track_caller]\n    fn a(&self) \
+         {\n        self.pool\n            .flush(x);\n    }\n    fn b() \
+         { self.a(); other.flush(1); self.a::<S>(x) }";
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let source = Source {
         path: String::new(),

@@ -19,7 +19,7 @@ struct Crowd {
 impl Crowd {
     fn of(stage: &Stage) -> Self {
         let core = stage.core();
-        let plan = CuckooPlan::new(core.geometry.zone_blocks);
+        let plan = CuckooPlan::new(core.geometry.segment_blocks);
         let homes = |id: u32| plan.homes(core.seed, MapWord::key(id, 0));
         let comes = 100;
         let full = homes(comes);

@@ -16,7 +16,7 @@ fn explore(kernel: impl Fn(Stage) + Send + Sync + 'static) {
 }
 
 fn plan(stage: &Stage) -> LevelPlan {
-    LevelPlan::new(stage.core().geometry.zone_blocks)
+    LevelPlan::new(stage.core().geometry.segment_blocks)
 }
 
 fn homes(stage: &Stage, id: u32, level: u32) -> [u64; 2] {

@@ -278,10 +278,11 @@ impl<M: Memories> Core<M> {
         self.take_chunk_as(kind, |chunk| ChunkWord::new(chunk, kind, 0))
     }
 
-    /// Makes a free chunk this part of the words of an added zone, durably; whether there was one.
-    pub(crate) fn take_table_chunk(&self, zone: u32, part: u64) -> bool {
+    /// Makes a free chunk this part of the words of an added segment, durably; whether there was
+    /// one.
+    pub(crate) fn take_table_chunk(&self, segment: u32, part: u64) -> bool {
         self.take_chunk_as(ChunkKind::Table, |chunk| {
-            ChunkWord::of_table(chunk, zone, part)
+            ChunkWord::of_table(chunk, segment, part)
         })
     }
 

@@ -58,7 +58,8 @@ impl<M: Memories> Core<M> {
         if let (Err(error), false) = (&prepared, was_refused) {
             tracing::warn!(
                 %error,
-                "{} is full: once the metadata that have their memory are used, no file can be made; remove what fills it, or mount with --image DIR",
+                "{} is full: once the metadata that have their memory are used, no file can be \
+                 made; remove what fills it, or mount with --image DIR",
                 image.dir().display()
             );
         }

@@ -331,7 +331,7 @@ impl<M: Memories> Core<M> {
             _ if geometry.is_of_file(at) => {
                 return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
             }
-            _ if at >= geometry.replica_at || at < geometry.state_at => "superblock",
+            _ if at >= geometry.last_copy_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
             _ if geometry.has_versions() && at >= geometry.versions_at => "versions",
             _ if at >= geometry.aids_at => "saved aids",

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, CarriedPlan, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES,
-    MEDIUM_PATH_MAX, MediumHead, MediumPlaces, Superblock, uuid_text,
+    BLOCK_BYTES, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_PATH_MAX,
+    MediumHead, MediumPlaces, ReplicaPlan, Superblock, uuid_text,
 };
 use vellum_media::{DataFile, DataPart, MappedPool, MediaError, Memory};
 use zerocopy::{FromZeros, IntoBytes};
@@ -17,9 +17,9 @@ use crate::error::{Error, MediumError, Result};
 /// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
 const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
 
-/// A data medium of a new pool.
+/// An external data device of a new pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataApart {
+pub struct ExternalData {
     /// Its identity.
     pub id: [u8; 16],
     /// Where on it the data begin.
@@ -28,24 +28,29 @@ pub struct DataApart {
     pub data_bytes: u64,
     /// Bytes behind them for a copy of metadata that versions keep in order with the data; 0: the
     /// medium carries none.
-    pub carried_bytes: u64,
+    pub replica_bytes: u64,
 }
 
-/// What a medium of so many bytes has room for, with `carried_bytes` of it for a copy of the
+/// What a medium of so many bytes has room for, with `replica_bytes` of it for a copy of the
 /// metadata.
-pub(crate) fn room(path: &Path, bytes: u64, id: [u8; 16], carried_bytes: u64) -> Result<DataApart> {
+pub(crate) fn room(
+    path: &Path,
+    bytes: u64,
+    id: [u8; 16],
+    replica_bytes: u64,
+) -> Result<ExternalData> {
     let line = LINE_ENTRIES * BLOCK_BYTES;
-    let beside = BESIDE_BYTES.saturating_add(carried_bytes);
+    let beside = BESIDE_BYTES.saturating_add(replica_bytes);
     let room = bytes.saturating_sub(beside) / line * line;
     if room < 1 << 20 {
         let path = path.to_owned();
         return Err(MediumError::TooSmall { path, bytes }.into());
     }
-    Ok(DataApart {
+    Ok(ExternalData {
         id,
         at: MEDIUM_DATA_AT,
         data_bytes: room,
-        carried_bytes,
+        replica_bytes,
     })
 }
 
@@ -54,15 +59,15 @@ pub(crate) fn room(path: &Path, bytes: u64, id: [u8; 16], carried_bytes: u64) ->
 pub(crate) fn room_beside_copy(
     file: &DataFile,
     id: [u8; 16],
-    plan: impl Fn(DataApart) -> Result<Geometry>,
-) -> Result<DataApart> {
+    plan: impl Fn(ExternalData) -> Result<Geometry>,
+) -> Result<ExternalData> {
     // As if there were a copy: how large it is is not known yet.
-    let mut carried_bytes = BLOCK_BYTES;
+    let mut replica_bytes = BLOCK_BYTES;
     loop {
-        let apart = room(file.path(), file.len(), id, carried_bytes)?;
-        match CarriedPlan::of(&plan(apart)?).map(|plan| plan.bytes()) {
-            Some(needed) if needed > carried_bytes => carried_bytes = needed,
-            Some(_) => return Ok(apart),
+        let external = room(file.path(), file.len(), id, replica_bytes)?;
+        match ReplicaPlan::of(&plan(external)?).map(|plan| plan.bytes()) {
+            Some(needed) if needed > replica_bytes => replica_bytes = needed,
+            Some(_) => return Ok(external),
             None => return room(file.path(), file.len(), id, 0),
         }
     }
@@ -124,9 +129,9 @@ pub(crate) fn last_place(places: &[u8], id: [u8; 16], path: &Path) -> Option<Pat
 /// # Errors
 /// What the operating system said.
 pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
-    if let Some(apart) = superblock.geometry().apart {
-        let places = MediumPlaces::of_data(apart.id, name);
-        pool.write_own(apart.places_at, places.as_bytes())?;
+    if let Some(external) = superblock.geometry().external {
+        let places = MediumPlaces::of_data(external.id, name);
+        pool.write_own(external.places_at, places.as_bytes())?;
     }
     Ok(())
 }
@@ -173,10 +178,10 @@ pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
     Some(MediumHead::unseal(&head)?.pool)
 }
 
-/// Finds the data media of the pool at `path`, in the order of their blocks: those that are `asked`
-/// for, in any order, and the others where the pool says that they were last (in `places`, the
-/// block at `media_at`). They are known by their heads, and that they are no old copies by their
-/// session. None: the pool has its data itself.
+/// Finds the external data devices of the pool at `path`, in the order of their blocks: those that
+/// are `asked` for, in any order, and the others where the pool says that they were last (in
+/// `places`, the block at `media_at`). They are known by their heads, and that they are no old
+/// copies by their session. None: the pool has its data itself.
 ///
 /// # Errors
 /// Missing, in use, cut short, something else's, of another session.
@@ -198,7 +203,7 @@ pub fn find_data(
             file,
             at,
             from: expected.data_at,
-            len: expected.blocks * BLOCK_BYTES + expected.carried_bytes,
+            len: expected.blocks * BLOCK_BYTES + expected.replica_bytes,
         };
         at += part.len;
         Ok(part)
@@ -219,13 +224,13 @@ pub(crate) fn find_media(
 ) -> Result<Vec<FoundMedium>> {
     let expected = MediumHead::all(superblock);
     if expected.is_empty() && !asked.is_empty() {
-        return Err(MediumError::NotApart.into());
+        return Err(MediumError::NoExternalData.into());
     }
     let mut named: Vec<Option<(DataFile, MediumHead)>> = expected.iter().map(|_| None).collect();
     for place in asked {
         let file = open_medium(place, read_only)?;
-        let (zone, head) = know_one(&file, &expected)?;
-        named[zone] = Some((file, head));
+        let (segment, head) = know_one(&file, &expected)?;
+        named[segment] = Some((file, head));
     }
     let found = expected.into_iter().zip(named).map(|(expected, named)| {
         let (file, head) = match named {
@@ -245,9 +250,9 @@ pub(crate) fn find_media(
 /// Which of the media that are expected this is, and its head.
 fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHead)> {
     let mut why = None;
-    for (zone, expected) in expected.iter().enumerate() {
+    for (segment, expected) in expected.iter().enumerate() {
         match know(file, expected) {
-            Ok(head) => return Ok((zone, head)),
+            Ok(head) => return Ok((segment, head)),
             // What is wrong with the right one tells more than that it is none of the others.
             Err(error @ Error::Medium(MediumError::Foreign { .. })) => {
                 why = why.or(Some(error));
@@ -255,10 +260,10 @@ fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHe
             Err(error) => return Err(error),
         }
     }
-    Err(why.unwrap_or(MediumError::NotApart.into()))
+    Err(why.unwrap_or(MediumError::NoExternalData.into()))
 }
 
-/// Opens what is expected to be a data medium.
+/// Opens what is expected to be an external data device.
 fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
     DataFile::open(place, read_only).map_err(|error| match error {
         // It is no pool that could be made.
@@ -289,13 +294,13 @@ fn know(file: &DataFile, expected: &MediumHead) -> Result<MediumHead> {
         (
             found.id,
             found.pool,
-            found.zone,
+            found.segment,
             found.data_at,
             found.blocks,
         ) == (
             expected.id,
             expected.pool,
-            expected.zone,
+            expected.segment,
             expected.data_at,
             expected.blocks,
         )

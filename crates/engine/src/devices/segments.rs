@@ -14,7 +14,7 @@ impl<M: Memories> Core<M> {
     /// does without those that no chunk has: their blocks are nobody's to him.
     ///
     /// # Errors
-    /// An added zone lacks some of its words.
+    /// An added segment lacks some of its words.
     pub(crate) fn table_plan(&self) -> Result<TablePlan> {
         let plan = TablePlan::of(&self.geometry, |at| self.word(at));
         if plan.missing().is_empty() {
@@ -32,15 +32,15 @@ impl<M: Memories> Core<M> {
             }
             _ => {
                 let place = Place::Offset(self.geometry.chunk_table_at);
-                Err(Error::damaged("table of an added zone", place))
+                Err(Error::damaged("table of an added segment", place))
             }
         }
     }
 
-    /// The parts of the words of added zone `zone` that have a chunk.
-    pub(crate) fn table_parts(&self, zone: u32) -> BTreeSet<u64> {
+    /// The parts of the words of added segment `segment` that have a chunk.
+    pub(crate) fn table_parts(&self, segment: u32) -> BTreeSet<u64> {
         let all = table_parts(&self.geometry, |at| self.word(at));
-        let its = all.filter(|((of, _), _)| *of == zone);
+        let its = all.filter(|((of, _), _)| *of == segment);
         its.map(|((_, part), _)| part).collect()
     }
 }

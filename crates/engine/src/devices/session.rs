@@ -1,5 +1,5 @@
-//! In which session a pool and its data medium were last used together, so that an old copy of one
-//! is not taken for what belongs to the other.
+//! In which session a pool and its external data device were last used together, so that an old
+//! copy of one is not taken for what belongs to the other.
 //!
 //! An opening for writing draws a new session. The pool says first that the medium may be of it
 //! (`next`), then the medium becomes of it, its copy of the head before its head, then the pool
@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 
-/// A data medium by its heads.
+/// An external data device by its heads.
 pub(crate) struct Heads<'a> {
     disk: &'a dyn Disk,
     /// The head that counts.

@@ -25,7 +25,7 @@ pub(crate) fn superblock_in(
     let copy = |at| {
         let copy = Superblock::unseal(&block(at).ok_or(SuperblockError::NotVellum)?)?;
         // That of a file system behind the pool is none of it.
-        if at > BLOCK_BYTES && copy.replica_at != at {
+        if at > BLOCK_BYTES && copy.last_copy_at != at {
             return Err(SuperblockError::NotVellum);
         }
         Ok(copy)
@@ -34,7 +34,7 @@ pub(crate) fn superblock_in(
     let own_last = (own_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let last = match &first {
         // What lies last may be a block of a file, or another file system's.
-        Ok(copy) => copy.replica_at.min(own_last),
+        Ok(copy) => copy.last_copy_at.min(own_last),
         Err(_) => own_last,
     };
     let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))

@@ -9,7 +9,11 @@ use vellum_layout::{FS_MAX, FsNameError, MAIN};
 #[derive(Debug, Error)]
 pub enum PartError {
     /// The table has no such name.
-    #[error("{}: there is no file system `{name}` in it; it has {}", pool.display(), names.join(", "))]
+    #[error(
+        "{}: there is no dataset `{name}` in it; it has {}",
+        pool.display(),
+        names.join(", ")
+    )]
     Unknown {
         /// The pool.
         pool: PathBuf,
@@ -43,8 +47,11 @@ pub enum PartError {
         /// What is there.
         what: String,
     },
-    /// The data medium of a file system of the same pool.
-    #[error("{}: this has the data of file system `{name}` of the same pool; nothing was changed", path.display())]
+    /// The external data device of a file system of the same pool.
+    #[error(
+        "{}: this has the data of file system `{name}` of the same pool; nothing was changed",
+        path.display()
+    )]
     DataTaken {
         /// The medium.
         path: PathBuf,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use thiserror::Error;
-use vellum_layout::{MEDIUM_PATH_MAX, ZONES_MAX};
+use vellum_layout::{MEDIUM_PATH_MAX, SEGMENTS_MAX};
 use vellum_media::MediaError;
 
 /// Why the data of a pool are not to be had. The message begins with the path that was tried.
@@ -11,11 +11,13 @@ use vellum_media::MediaError;
 pub enum MediumError {
     /// The pool does not say where it is, nor does the caller.
     #[error(
-        "the pool's data lie in another file or device, and it does not say where: name it with --data"
+        "the pool's data lie in another file or device, and it does not say where: name it with \
+         --data"
     )]
     Unknown,
     /// It is not where it was last found.
-    #[error("{}: the data of the pool are not there ({source}); if they have been moved, name the place with --data", path.display())]
+    #[error("{}: the data of the pool are not there ({source}); if they have been moved, name the \
+         place with --data", path.display())]
     Missing {
         /// Where it was looked for.
         path: PathBuf,
@@ -23,7 +25,8 @@ pub enum MediumError {
         source: Box<MediaError>,
     },
     /// It has another size.
-    #[error("{}: the data of the pool need {expected} bytes, and this has {actual}: it was cut short; nothing was changed", path.display())]
+    #[error("{}: the data of the pool need {expected} bytes, and this has {actual}: it was cut \
+         short; nothing was changed", path.display())]
     Short {
         /// What was found.
         path: PathBuf,
@@ -33,7 +36,8 @@ pub enum MediumError {
         actual: u64,
     },
     /// It is something else.
-    #[error("{}: {found}, not the data of {expected}; name the right one with --data; nothing was changed", path.display())]
+    #[error("{}: {found}, not the data of {expected}; name the right one with --data; nothing was \
+         changed", path.display())]
     Foreign {
         /// What was found.
         path: PathBuf,
@@ -54,13 +58,19 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// A path for which the pool has no room.
-    #[error("{}: the path of a data medium has at most {MEDIUM_PATH_MAX} bytes", path.display())]
+    #[error(
+        "{}: the path of an external data device has at most {MEDIUM_PATH_MAX} bytes",
+        path.display()
+    )]
     LongPath {
         /// The path.
         path: PathBuf,
     },
     /// Less than a pool can do with.
-    #[error("{}: a data medium of {bytes} bytes is too small; it needs 3 MiB and more", path.display())]
+    #[error(
+        "{}: an external data device of {bytes} bytes is too small; it needs 3 MiB and more",
+        path.display()
+    )]
     TooSmall {
         /// The medium.
         path: PathBuf,
@@ -69,18 +79,20 @@ pub enum MediumError {
     },
     /// The pool's own medium writes back in any order.
     #[error(
-        "{}: metadata in an ordinary file cannot be kept in order with data elsewhere: put the pool into persistent memory, or make it with a log (logged)", path.display()
+        "{}: metadata in an ordinary file cannot be kept in order with data elsewhere: put the \
+         pool into persistent memory, or make it with a log (logged)", path.display()
     )]
     Unordered {
         /// The pool.
         path: PathBuf,
     },
-    /// The data medium has no room for a copy of the metadata.
+    /// The external data device has no room for a copy of the metadata.
     #[error(
-        "the data medium of the pool carries no copy of its metadata: mkfs reserves room for one \
-         where metadata lie in memory (`--medium pmem --data FILE`), unless it is told `-O replica=off`"
+        "the external data device of the pool carries no copy of its metadata: mkfs reserves room \
+         for one where metadata lie in memory (`--medium pmem --data FILE`), unless it is told `-O \
+         replica=off`"
     )]
-    CarriesNone,
+    NoReplica,
     /// Something else than the data of a pool.
     #[error("{}: this holds no data of any pool; nothing was changed", path.display())]
     NoMedium {
@@ -88,20 +100,23 @@ pub enum MediumError {
         path: PathBuf,
     },
     /// A medium without a copy of the metadata.
-    #[error("{}: this has the data of a pool, and no copy of its metadata: only that pool can use it; nothing was changed", path.display())]
-    NotCarried {
+    #[error("{}: this has the data of a pool, and no copy of its metadata: only that pool can use \
+         it; nothing was changed", path.display())]
+    NotAReplica {
         /// The medium.
         path: PathBuf,
     },
     /// A medium whose copy of the metadata is not as new as its data.
-    #[error("{}: the replica of the metadata on it is stale: the pool has been used since it was exported, or it never was; nothing was changed", path.display())]
+    #[error("{}: the replica of the metadata on it is stale: the pool has been used since it was \
+         exported, or it never was; nothing was changed", path.display())]
     Stale {
         /// The medium.
         path: PathBuf,
     },
     /// A medium whose copy of the metadata is not what was written.
-    #[error("{}: {what} of the copy on it is not what was written, or cannot be read; the medium was not changed", path.display())]
-    CarriedDamaged {
+    #[error("{}: {what} of the copy on it is not what was written, or cannot be read; the medium \
+         was not changed", path.display())]
+    ReplicaDamaged {
         /// The medium.
         path: PathBuf,
         /// What is wrong.
@@ -109,56 +124,69 @@ pub enum MediumError {
     },
     /// Data that nobody reads or writes by calls.
     #[error(
-        "{}: there is nothing that --direct could pass by: the data of this pool are reached in memory; it is for pools with a log (`vellum mkfs --medium disk`) and for those whose data lie on another file or device (`vellum mkfs --data`)", path.display()
+        "{}: there is nothing that --direct could pass by: the data of this pool are reached in \
+         memory; it is for pools with a log (`vellum mkfs --medium disk`) and for those whose data \
+         lie on another file or device (`vellum mkfs --data`)", path.display()
     )]
     NoCalls {
         /// The pool.
         path: PathBuf,
     },
-    /// A data medium of a pool that has none.
+    /// An external data device of a pool that has none.
     #[error(
         "the pool has its data itself, not on a medium of their own: do not name one with --data"
     )]
-    NotApart,
+    NoExternalData,
 }
 
-/// Why a pool gets no further data medium.
+/// Why a pool gets no further external data device.
 #[derive(Debug, Error)]
-pub enum ZoneError {
+pub enum SegmentError {
     /// Its data are not on media of their own.
-    #[error("{}: its data lie in the pool itself; further data media are for pools whose data have one already (`vellum mkfs --data`)", pool.display())]
-    NotApart {
+    #[error("{}: its data lie in the pool itself; further external data devices are for pools \
+         whose data have one already (`vellum mkfs --data`)", pool.display())]
+    NoExternalData {
         /// The pool.
         pool: PathBuf,
     },
     /// Its mapping has a table of one size.
-    #[error("{}: the table of its file mapping, {mapping}, is made for the blocks that there are: data media can be added with hashfs, radix, extent and extent-cached", pool.display())]
+    #[error(
+        "{}: the table of its file mapping, {mapping}, is made for the blocks that there are: \
+         external data devices can be added with hashfs, radix, extent and extent-cached",
+        pool.display()
+    )]
     Mapping {
         /// The pool.
         pool: PathBuf,
         /// Its mapping.
         mapping: &'static str,
     },
-    /// Its data medium carries a copy of its metadata.
-    #[error("{}: its data medium carries a copy of its metadata, to be a file system alone, which it would not be with a second one: data media can be added to pools that were made with -O replica=off", pool.display())]
-    Carried {
+    /// Its external data device carries a copy of its metadata.
+    #[error("{}: its external data device carries a copy of its metadata, to be a file system \
+         alone, which it would not be with a second one: external data devices can be added to \
+         pools that were made with -O replica=off", pool.display())]
+    HasReplica {
         /// The pool.
         pool: PathBuf,
     },
     /// It has as many as it can.
-    #[error("{}: a pool has at most {ZONES_MAX} data media", pool.display())]
+    #[error("{}: a pool has at most {SEGMENTS_MAX} external data devices", pool.display())]
     Full {
         /// The pool.
         pool: PathBuf,
     },
     /// More blocks than can be named.
-    #[error("{}: the data media of a pool have at most 4 TiB together", pool.display())]
+    #[error("{}: the external data devices of a pool have at most 4 TiB together", pool.display())]
     TooLarge {
         /// The pool.
         pool: PathBuf,
     },
     /// The metadata are full.
-    #[error("{}: the metadata have no room for the table of {bytes} bytes of data, which takes {chunks} free chunks of {chunk_bytes} bytes; remove files, or add a smaller medium", pool.display())]
+    #[error(
+        "{}: the metadata have no room for the table of {bytes} bytes of data, which takes \
+         {chunks} free chunks of {chunk_bytes} bytes; remove files, or add a smaller medium",
+        pool.display()
+    )]
     NoRoom {
         /// The pool.
         pool: PathBuf,
@@ -170,7 +198,8 @@ pub enum ZoneError {
         chunk_bytes: u64,
     },
     /// The pool is mapped in pages that the data do not fill.
-    #[error("{}: it is mapped in pages of {page_bytes} bytes, and its data do not end with one: nothing can follow them", pool.display())]
+    #[error("{}: it is mapped in pages of {page_bytes} bytes, and its data do not end with one: \
+         nothing can follow them", pool.display())]
     Pages {
         /// The pool.
         pool: PathBuf,

@@ -10,7 +10,7 @@ use vellum_layout::{GeometryError, SuperblockError};
 use vellum_media::MediaError;
 
 pub use dataset::PartError;
-pub use device::{MediumError, ZoneError};
+pub use device::{MediumError, SegmentError};
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -119,7 +119,8 @@ pub enum Error {
     Unreadable(Place),
     /// Damage was found since the opening.
     #[error(
-        "the pool is damaged: nothing more is written until it is closed; then `vellum check` tells what it is, and `vellum repair` mends it"
+        "the pool is damaged: nothing more is written until it is closed; then `vellum check` \
+         tells what it is, and `vellum repair` mends it"
     )]
     WritingOff,
     /// This process was forked off the one that has the pool open, which alone may use it.
@@ -147,7 +148,8 @@ pub enum Error {
     },
     /// The pool is damaged and cannot be opened for writing.
     #[error(
-        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
+        "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and \
+         examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
     )]
     Refused {
         /// The pool.
@@ -175,9 +177,9 @@ pub enum Error {
     /// There is no such file system in the pool, or none can be added.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// A pool gets no further data medium.
+    /// A pool gets no further external data device.
     #[error(transparent)]
-    Zone(#[from] ZoneError),
+    Segment(#[from] SegmentError),
     /// The medium failed.
     #[error(transparent)]
     Media(#[from] MediaError),
@@ -222,7 +224,8 @@ impl Error {
     pub const SHARED_MEMORY_FULL: &str =
         "/dev/shm, where its metadata are worked on, is full: remove what fills it";
     /// The same for an image in another directory.
-    pub const IMAGE_MEMORY_FULL: &str = "the directory in memory that its metadata are worked on in, which `vellum info` names, is full: remove what fills it";
+    pub const IMAGE_MEMORY_FULL: &str = "the directory in memory that its metadata are worked on \
+         in, which `vellum info` names, is full: remove what fills it";
 
     /// Damage of `what` at `place`.
     pub(crate) fn damaged(what: &'static str, place: Place) -> Self {
@@ -286,8 +289,8 @@ impl Error {
             Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
             Self::Medium(_) => libc::EINVAL,
             Self::Part(error) => error.errno(),
-            Self::Zone(ZoneError::NoRoom { .. }) => libc::ENOSPC,
-            Self::Zone(_) => libc::EINVAL,
+            Self::Segment(SegmentError::NoRoom { .. }) => libc::ENOSPC,
+            Self::Segment(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
         }
@@ -312,7 +315,7 @@ impl From<Error> for std::io::Error {
             | Error::Geometry(_)
             | Error::Medium(_)
             | Error::Part(_)
-            | Error::Zone(_)
+            | Error::Segment(_)
             | Error::Media(_)
             | Error::Io(_) => tracing::warn!(%error, errno, "told by its errno alone"),
             _ => {}

@@ -360,7 +360,7 @@ impl Fs<Real> {
     }
 
     /// Where the data are, and the bytes of these files or devices, if they have media of their
-    /// own: in the order of zones.
+    /// own: in the order of segments.
     pub fn data_media(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
@@ -402,9 +402,9 @@ impl Fs<Real> {
         committed.and(flushed)
     }
 
-    /// Whether the copy of the metadata that the data medium carries is whole, so that the medium
-    /// alone has everything; `None` if it carries none.
-    pub fn is_carried(&self) -> Option<bool> {
+    /// Whether the copy of the metadata that the external data device carries is whole, so that the
+    /// medium alone has everything; `None` if it carries none.
+    pub fn has_replica(&self) -> Option<bool> {
         replica::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    BLOCK_BYTES, CARRIED_HEAD_BYTES, CHANGED_HEAD_BYTES, CarriedHead, CarriedPlan, ChangedMap,
+    BLOCK_BYTES, CHANGED_HEAD_BYTES, ChangedMap, REPLICA_HEAD_BYTES, ReplicaHead, ReplicaPlan,
     Superblock,
 };
 use vellum_media::{Disk, Persistent};
@@ -65,12 +65,12 @@ impl ChangedBlocks {
 /// read, or is of something else.
 pub(crate) fn head_of(
     disk: &dyn Disk,
-    plan: &CarriedPlan,
+    plan: &ReplicaPlan,
     superblock: &Superblock,
-) -> Option<CarriedHead> {
-    let mut sector = [0; CARRIED_HEAD_BYTES];
+) -> Option<ReplicaHead> {
+    let mut sector = [0; REPLICA_HEAD_BYTES];
     disk.read(plan.at, &mut sector).ok()?;
-    let head = CarriedHead::unseal(&sector, superblock.uuid);
+    let head = ReplicaHead::unseal(&sector, superblock.uuid);
     head.filter(|head| head.blocks == plan.blocks)
 }
 
@@ -80,13 +80,13 @@ pub(crate) fn head_of(
 /// # Errors
 /// What the medium said.
 pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
-    let Some(plan) = CarriedPlan::of(&superblock.geometry()) else {
+    let Some(plan) = ReplicaPlan::of(&superblock.geometry()) else {
         return Ok(());
     };
     let head = head_of(disk, &plan, superblock);
-    if head.as_ref().is_none_or(CarriedHead::is_whole) {
+    if head.as_ref().is_none_or(ReplicaHead::is_whole) {
         // One that nobody can read is replaced by one that no map is about.
-        let head = head.unwrap_or_else(|| CarriedHead::whole(superblock.uuid, 0, plan.blocks, 0));
+        let head = head.unwrap_or_else(|| ReplicaHead::whole(superblock.uuid, 0, plan.blocks, 0));
         disk.write(plan.at, head.stale().as_bytes())?;
     }
     Ok(disk.sync_data(disk_sites::CARRIED_STALE_DURABLE)?)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    CarriedPlan, CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, StateWord, Superblock,
+    CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, ReplicaPlan, StateWord, Superblock,
     Version, VersionsPlan,
 };
 use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
@@ -43,7 +43,7 @@ pub struct VersionCounts {
 struct Ring {
     plan: VersionsPlan,
     seed: u64,
-    /// What the data medium's copy of the metadata lacks, if it carries one.
+    /// What the external data device's copy of the metadata lacks, if it carries one.
     changed: Option<ChangedBlocks>,
     /// How many were written.
     written: AtomicU64,
@@ -325,8 +325,8 @@ pub(crate) fn open<P: Persistent>(
 ) -> Result<(Versions, u64)> {
     let geometry = superblock.geometry();
     let plan = VersionsPlan::of(&geometry).ok_or(Error::Unsupported("a pool without versions"))?;
-    let changed = CarriedPlan::of(&geometry)
-        .map(|carried| ChangedBlocks::new(geometry.changed_at, carried.blocks));
+    let changed = ReplicaPlan::of(&geometry)
+        .map(|replica| ChangedBlocks::new(geometry.changed_at, replica.blocks));
     let versions = Versions::new(plan, superblock.hash_seed, changed);
     if !read_only {
         if pool.kind() == MediaKind::File {
@@ -337,7 +337,7 @@ pub(crate) fn open<P: Persistent>(
         let split = Split {
             image_bytes: plan.end,
             data_at: geometry.data_at,
-            is_apart: true,
+            is_external: true,
         };
         pool.begin_transactions(split, Arc::clone(&versions.ring) as Arc<dyn Originals>)?;
         begin_data(disk_of(pool)?, superblock).inspect_err(|_| versions.fail(pool))?;
@@ -372,9 +372,9 @@ pub(crate) fn open<P: Persistent>(
     Ok((versions, taken_back))
 }
 
-/// Makes the data medium one that is written to: the copy of the metadata that it carries is stale
-/// from here on. Where it is written past the page cache, nothing that an earlier session left
-/// there may be newer.
+/// Makes the external data device one that is written to: the copy of the metadata that it carries
+/// is stale from here on. Where it is written past the page cache, nothing that an earlier session
+/// left there may be newer.
 fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     if disk.is_direct() {
         sync_data(disk)?;

@@ -1,5 +1,5 @@
 //! The free bitmap: which data blocks are free, with summaries above it, so that the next free
-//! block is found in a few loads however full the zone is.
+//! block is found in a few loads however full the segment is.
 //!
 //! When nothing is under way:
 //! * a FREE block's bit in level 0 is set. Under HashFS, whose table is the truth, a taken block's
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_media::Memory;
 
-/// Levels at most: 64^5 is the largest zone, 2^30 blocks.
+/// Levels at most: 64^5 is the largest segment, 2^30 blocks.
 const LEVELS: usize = 5;
 
 /// Where the levels lie in the arena.

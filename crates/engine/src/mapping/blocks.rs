@@ -61,7 +61,7 @@ enum Cursor {
 /// Behind the cursors in a slot's line: see [`FirstWrites::due`].
 const SETTLED_AT: u64 = 16;
 
-/// The data blocks of zone 0.
+/// The data blocks of segment 0.
 #[derive(Debug)]
 pub(super) struct Blocks {
     data_at: u64,
@@ -193,7 +193,7 @@ impl Blocks {
         let Some(disk) = core.pool.disk() else {
             return;
         };
-        // While they are written nobody else may take them, nor find the zone full.
+        // While they are written nobody else may take them, nor find the segment full.
         if self.space.free(core) < len * MUCH_FREE {
             return;
         }
@@ -283,7 +283,7 @@ impl Blocks {
         }
     }
 
-    /// Whether a large page of the pool begins with a block, and lies in the zone.
+    /// Whether a large page of the pool begins with a block, and lies in the segment.
     fn is_large(&self, block: u64) -> bool {
         let begins = block.checked_sub(self.first_large);
         begins.is_some_and(|behind| behind.is_multiple_of(LARGE_BLOCKS))
@@ -434,7 +434,7 @@ impl Blocks {
     pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         if !core.geometry.added.is_empty() {
-            // There is room for those of zone 0 alone: the next opening reads the trees.
+            // There is room for those of segment 0 alone: the next opening reads the trees.
             return Ok(());
         }
         let used = self.blocks - self.space.free(core);
@@ -471,7 +471,10 @@ impl Blocks {
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, block: BlockNo) -> Result<()> {
         let place = Place::Block(block.0.into());
         if !self.has(block.0) {
-            return Err(Error::damaged("a block that the zone does not have", place));
+            return Err(Error::damaged(
+                "a block that the segment does not have",
+                place,
+            ));
         }
         let (first, bit) = (
             u64::from(block.0) / WORD_BLOCKS * WORD_BLOCKS,

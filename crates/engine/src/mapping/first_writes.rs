@@ -16,7 +16,7 @@ use crate::core::{Core, header};
 /// Blocks of a group, at most: a MiB, for which a disk needs hardly longer than for its first
 /// block.
 const GROUP_MAX: u64 = 256;
-/// A group is such a part of the zone at most, so that a small pool is not written as a whole.
+/// A group is such a part of the segment at most, so that a small pool is not written as a whole.
 const GROUP_PART: u64 = 1024;
 const GROUP_MIN: u64 = 8;
 
@@ -31,7 +31,7 @@ pub(super) struct FirstWrites {
 }
 
 impl FirstWrites {
-    /// Of a zone of so many blocks; `at` is where its part of the arena, zeros at first, begins.
+    /// Of a segment of so many blocks; `at` is where its part of the arena, zeros at first, begins.
     pub(super) fn new(at: u64, blocks: u64) -> Self {
         let part = (blocks / GROUP_PART).clamp(GROUP_MIN, GROUP_MAX);
         let group_blocks = 1 << part.ilog2();

@@ -1,5 +1,5 @@
 //! Limbo: blocks that were given up and may still be read by operations that found them before.
-//! Data blocks of a zone, or metadata blocks that tree nodes lie in.
+//! Data blocks of a segment, or metadata blocks that tree nodes lie in.
 //!
 //! Four lists, chosen by the epoch in which blocks were given up. A list's tag is the latest epoch
 //! of any block on it, so that an old list that is reused waits a little longer, never too short.
@@ -44,7 +44,7 @@ impl Links for LinkWords {
     }
 }
 
-/// A head: the first block plus one in the low 31 bits (a zone has 2^30 blocks), the tag above.
+/// A head: the first block plus one in the low 31 bits (a segment has 2^30 blocks), the tag above.
 const BLOCK_BITS: u32 = 31;
 const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 const TAG_MASK: u64 = u64::MAX >> BLOCK_BITS;

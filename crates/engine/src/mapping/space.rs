@@ -1,5 +1,5 @@
-//! How many blocks of a zone are free, reserved and in limbo: the counts, and the lists of limbo,
-//! that every mapping has, however it finds out *which* blocks are free.
+//! How many blocks of a segment are free, reserved and in limbo: the counts, and the lists of
+//! limbo, that every mapping has, however it finds out *which* blocks are free.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// Blocks in limbo from which on giving up more also looks whether some have become free.
 const LIMBO_MANY: u64 = 4096;
 
-/// The blocks of zone 0, counted.
+/// The blocks of segment 0, counted.
 #[derive(Debug)]
 pub(super) struct Space {
     blocks: u64,
@@ -30,7 +30,7 @@ impl Space {
     /// Bytes of the arena that it takes, whole lines.
     pub(super) const BYTES: u64 = 2 * LINE_BYTES + LIMBO_BYTES;
 
-    /// The counts of a zone of `blocks`, at arena offset `at`.
+    /// The counts of a segment of `blocks`, at arena offset `at`.
     pub(super) fn new(at: u64, blocks: u64) -> Self {
         let limbo_at = at + 2 * LINE_BYTES;
         Self {

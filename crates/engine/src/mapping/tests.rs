@@ -136,7 +136,7 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
     for id in FILES {
         h.make_file(id.into());
     }
-    let zone_blocks = h.core.geometry.zone_blocks;
+    let segment_blocks = h.core.geometry.segment_blocks;
     let mut model: HashMap<(u32, u32), MapState> = HashMap::new();
     for step in steps {
         match step {
@@ -152,7 +152,8 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
                     MapState::Unwritten
                 };
                 for logical in first..=first.saturating_add(blocks - 1) {
-                    if !model.contains_key(&(id, logical)) && (model.len() as u64) < zone_blocks {
+                    if !model.contains_key(&(id, logical)) && (model.len() as u64) < segment_blocks
+                    {
                         h.settle();
                         claim(h, id, logical, 1, state);
                         model.insert((id, logical), state);
@@ -242,7 +243,7 @@ proptest! {
         let h = Harness::of(kind, MIB);
         let blocks = behave(&h, steps)?.len() as u64;
         let h = h.reattach();
-        prop_assert_eq!(h.free(), h.core.geometry.zone_blocks - blocks);
+        prop_assert_eq!(h.free(), h.core.geometry.segment_blocks - blocks);
     }
 }
 
@@ -354,15 +355,15 @@ fn a_fragmented_pool_is_filled_to_the_last_block() {
     for mapping in MappingKind::ALL {
         let h = Harness::of(mapping, 8 * MIB);
         (5..7).for_each(|ino| _ = h.make_file(ino));
-        let zone = h.core.geometry.zone_blocks;
-        for first in (0..zone).step_by(100) {
-            let blocks = (zone - first).min(100) as usize;
+        let segment = h.core.geometry.segment_blocks;
+        for first in (0..segment).step_by(100) {
+            let blocks = (segment - first).min(100) as usize;
             claim(&h, 5, first as u32, blocks, MapState::Mapped);
         }
         assert_eq!(h.free(), 0);
         // Everywhere a third, and one large page whole.
         let page = h.core.geometry.data_at.next_multiple_of(2 * MIB);
-        let found = find(&h, 5, 0, zone as usize);
+        let found = find(&h, 5, 0, segment as usize);
         for (first, found) in (0..).zip(found) {
             let at = h.map.data_at(found.block().unwrap());
             if first % 3 == 0 || (page..page + 2 * MIB).contains(&at) {
@@ -370,7 +371,7 @@ fn a_fragmented_pool_is_filled_to_the_last_block() {
             }
         }
         h.settle();
-        assert!(h.free() > zone / 2 && h.free() < zone, "{mapping:?}");
+        assert!(h.free() > segment / 2 && h.free() < segment, "{mapping:?}");
         let mut end = 0;
         while h.free() > 0 {
             let blocks = h.free().min(256);
@@ -381,10 +382,14 @@ fn a_fragmented_pool_is_filled_to_the_last_block() {
             assert!(is_large(&h, 6, 0), "{mapping:?}");
         }
         let mut seen = HashSet::new();
-        let found = [find(&h, 5, 0, zone as usize), find(&h, 6, 0, end as usize)].concat();
+        let found = [
+            find(&h, 5, 0, segment as usize),
+            find(&h, 6, 0, end as usize),
+        ]
+        .concat();
         for block in found.into_iter().filter_map(Found::block) {
             assert!(seen.insert(block), "{mapping:?}: {block:?} twice");
         }
-        assert_eq!(seen.len() as u64, zone, "{mapping:?}");
+        assert_eq!(seen.len() as u64, segment, "{mapping:?}");
     }
 }

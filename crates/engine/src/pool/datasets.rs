@@ -263,7 +263,7 @@ pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<
 /// # Errors
 /// What the medium said. What did not arrive leaves the copy in front of the pool as it was.
 pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
-    write_copies(pool, superblock, &[superblock.replica_at, BLOCK_BYTES])?;
+    write_copies(pool, superblock, &[superblock.last_copy_at, BLOCK_BYTES])?;
     write_copies(pool, superblock, &[0])
 }
 
@@ -280,7 +280,7 @@ fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]
 
 /// Where the copies of a superblock are.
 fn copies(superblock: &Superblock) -> [u64; 3] {
-    [0, BLOCK_BYTES, superblock.replica_at]
+    [0, BLOCK_BYTES, superblock.last_copy_at]
 }
 
 fn has_copy<P: Persistent>(pool: &P, superblock: &Superblock, at: u64) -> bool {
@@ -606,7 +606,7 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
     let data_of = |start: u64, own: &Superblock| {
         let mut places = [0; BLOCK_BYTES as usize];
         read(start + own.media_at, &mut places).ok()?;
-        medium::last_place(&places, own.geometry().apart?.id, path)
+        medium::last_place(&places, own.geometry().external?.id, path)
     };
     let mut found = vec![FileSystem {
         name: MAIN.to_owned(),

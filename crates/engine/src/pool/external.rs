@@ -15,15 +15,16 @@ use crate::devices::superblock::read_superblock;
 use crate::error::{Error, MediumError, Place, Result};
 use crate::logs::changed::forget_replica;
 
-/// The pool at `path`, before its image has begun, and its data media, if it has some, are about to
-/// be used in a session of their own ([`session`]). The pool remembers where they are now.
+/// The pool at `path`, before its image has begun, and its external data devices, if it has some,
+/// are about to be used in a session of their own ([`session`]). The pool remembers where they are
+/// now.
 ///
 /// # Errors
 /// The path of a medium is too long; what the operating system said.
 pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let superblock = read_superblock(pool)?;
     let geometry = superblock.geometry();
-    let Some(apart) = geometry.apart.filter(|_| pool.data().next().is_some()) else {
+    let Some(external) = geometry.external.filter(|_| pool.data().next().is_some()) else {
         return Ok(());
     };
     let is_unordered = geometry.has_versions() && pool.kind() == MediaKind::File;
@@ -42,7 +43,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let mut new = [0; 8];
     fill_random(&mut new)?;
     let set = |at, value: u64| {
-        pool.write_own(apart.places_at + at, &value.to_le_bytes())?;
+        pool.write_own(external.places_at + at, &value.to_le_bytes())?;
         // The kernel gives other memory for a page that cannot be read, and takes what is stored to
         // it.
         pool.damaged().map_or(Ok(()), |_| Err(Errno::IO.into()))
@@ -88,8 +89,8 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
     failed.into()
 }
 
-/// Has the pool at `path`, or the part that it names, take its data media as of its own session,
-/// whenever they are from.
+/// Has the pool at `path`, or the part that it names, take its external data devices as of its own
+/// session, whenever they are from.
 ///
 /// # Errors
 /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or
@@ -100,7 +101,7 @@ pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     let places = places_of(&pool, &superblock);
     let several = !superblock.geometry().added.is_empty();
     let media = find_media(&superblock, &places, path, asked, !several)?;
-    let (_, _, head) = media.first().ok_or(MediumError::NotApart)?;
+    let (_, _, head) = media.first().ok_or(MediumError::NoExternalData)?;
     for (expected, file, other) in &media[1..] {
         // A session is one of all media.
         let heads = Heads::find(file, Some(expected)).filter(|_| other.session != head.session);
@@ -146,7 +147,7 @@ pub fn open_bytes(path: &Path, mode: OpenMode, data: &[PathBuf]) -> Result<Mappe
 /// said.
 pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
     let geometry = read_superblock(&pool)?.geometry();
-    if !geometry.is_logged() && geometry.apart.is_none() {
+    if !geometry.is_logged() && geometry.external.is_none() {
         let path = pool.path().unwrap_or(Path::new("")).to_owned();
         return Err(MediumError::NoCalls { path }.into());
     }

@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    AddedZone, ChunkKind, MediumHead, MediumPlaces, PoolPhase, Superblock, ZONES_MAX, table_chunks,
+    AddedSegment, ChunkKind, MediumHead, MediumPlaces, PoolPhase, SEGMENTS_MAX, Superblock,
+    table_chunks,
 };
 use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
 
@@ -18,27 +19,27 @@ use super::lifecycle::check_at_rest;
 use super::{DataOptions, Pool, PoolOptions, fill_random};
 use crate::devices::medium;
 use crate::devices::superblock::read_superblock;
-use crate::error::{Result, ZoneError};
+use crate::error::{Result, SegmentError};
 use crate::fs::Fs;
 
-/// Has a file system set chunks aside for the words of a zone that is to be added, one for each of
-/// `parts`; whether there are as many. If not, it sets none aside, nor all but the last free one,
-/// which names may need.
+/// Has a file system set chunks aside for the words of a segment that is to be added, one for each
+/// of `parts`; whether there are as many. If not, it sets none aside, nor all but the last free
+/// one, which names may need.
 ///
 /// # Errors
 /// Read only, damaged.
-pub fn set_table_aside<M: Memories>(fs: &Fs<M>, zone: u32, parts: u64) -> Result<bool> {
+pub fn set_table_aside<M: Memories>(fs: &Fs<M>, segment: u32, parts: u64) -> Result<bool> {
     fs.with_op(|op| {
         let core = op.core;
-        let has = core.table_parts(zone);
+        let has = core.table_parts(segment);
         let mut lacks = (0..parts).filter(|part| !has.contains(part));
         let is_room =
             lacks.clone().count() as u64 <= core.free_slots_of(ChunkKind::Free).saturating_sub(1);
-        Ok(is_room && lacks.all(|part| core.take_table_chunk(zone, part)))
+        Ok(is_room && lacks.all(|part| core.take_table_chunk(segment, part)))
     })
 }
 
-/// What a pool says that is to get one more zone.
+/// What a pool says that is to get one more segment.
 struct Plan {
     pool: PathBuf,
     superblock: Superblock,
@@ -47,22 +48,22 @@ struct Plan {
 
 impl Plan {
     /// # Errors
-    /// It can have no further zone.
-    fn of(pool: &Path, superblock: Superblock) -> std::result::Result<Self, ZoneError> {
+    /// It can have no further segment.
+    fn of(pool: &Path, superblock: Superblock) -> std::result::Result<Self, SegmentError> {
         let (pool, geometry) = (pool.to_owned(), superblock.geometry());
-        if geometry.apart.is_none() {
-            return Err(ZoneError::NotApart { pool });
+        if geometry.external.is_none() {
+            return Err(SegmentError::NoExternalData { pool });
         }
-        if !geometry.mapping.takes_zones() {
+        if !geometry.mapping.takes_segments() {
             let mapping = geometry.mapping.name();
-            return Err(ZoneError::Mapping { pool, mapping });
+            return Err(SegmentError::Mapping { pool, mapping });
         }
         if geometry.changed_at != 0 {
-            return Err(ZoneError::Carried { pool });
+            return Err(SegmentError::HasReplica { pool });
         }
         let number = 1 + geometry.added.iter().count();
-        if number >= ZONES_MAX {
-            return Err(ZoneError::Full { pool });
+        if number >= SEGMENTS_MAX {
+            return Err(SegmentError::Full { pool });
         }
         Ok(Self {
             pool,
@@ -71,27 +72,27 @@ impl Plan {
         })
     }
 
-    /// The superblock with this zone.
-    fn with(&self, zone: AddedZone) -> std::result::Result<Superblock, ZoneError> {
-        let larger = self.superblock.with_zone(zone);
+    /// The superblock with this segment.
+    fn with(&self, segment: AddedSegment) -> std::result::Result<Superblock, SegmentError> {
+        let larger = self.superblock.with_segment(segment);
         let sound = larger.filter(|larger| larger.check_readable().is_ok());
-        sound.ok_or_else(|| ZoneError::TooLarge {
+        sound.ok_or_else(|| SegmentError::TooLarge {
             pool: self.pool.clone(),
         })
     }
 
-    /// Has the pool set chunks aside for this zone.
-    fn set_aside(&self, zone: &AddedZone, options: &PoolOptions) -> Result<()> {
+    /// Has the pool set chunks aside for this segment.
+    fn set_aside(&self, segment: &AddedSegment, options: &PoolOptions) -> Result<()> {
         let geometry = self.superblock.geometry();
-        let chunks = table_chunks(geometry.mapping, zone.blocks, geometry.chunk_bytes);
+        let chunks = table_chunks(geometry.mapping, segment.blocks, geometry.chunk_bytes);
         let pool = options.open(&self.pool)?;
         let has_room = set_table_aside(&pool.fs(), self.number, chunks);
         pool.close()?;
         match has_room? {
             true => Ok(()),
-            false => Err(ZoneError::NoRoom {
+            false => Err(SegmentError::NoRoom {
                 pool: self.pool.clone(),
-                bytes: zone.blocks * vellum_layout::BLOCK_BYTES,
+                bytes: segment.blocks * vellum_layout::BLOCK_BYTES,
                 chunks,
                 chunk_bytes: geometry.chunk_bytes,
             }
@@ -99,20 +100,20 @@ impl Plan {
         }
     }
 
-    /// Makes the medium the zone's; gives the pool, locked, in which nothing says so yet.
+    /// Makes the medium the segment's; gives the pool, locked, in which nothing says so yet.
     fn make_medium(&self, file: &DataFile, larger: &Superblock) -> Result<MappedPool> {
         let pool = datasets::open_own(&PoolPath::of(&self.pool), OpenMode::default())?;
         let now = read_superblock(&pool)?;
         let page_bytes = pool.page_bytes() as u64;
         if !now.geometry().data_bytes().is_multiple_of(page_bytes) {
             let pool = self.pool.clone();
-            return Err(ZoneError::Pages { pool, page_bytes }.into());
+            return Err(SegmentError::Pages { pool, page_bytes }.into());
         }
         // What commits left is laid over the pool's bytes, in memory of ours.
         let view = pool.to_read(now.pool_bytes)?;
         if now != self.superblock || check_at_rest(&view)? != Some(PoolPhase::Clean) {
             let pool = self.pool.clone();
-            return Err(ZoneError::Used { pool }.into());
+            return Err(SegmentError::Used { pool }.into());
         }
         let places = medium::places_of(&pool, &now);
         let session = MediumPlaces::sessions(&places).map_or(0, |[session, _]| session);
@@ -120,7 +121,7 @@ impl Plan {
         let head = heads[self.number as usize].in_session(session);
         if file.len() < head.bytes {
             let pool = self.pool.clone();
-            return Err(ZoneError::Used { pool }.into());
+            return Err(SegmentError::Used { pool }.into());
         }
         medium::write_heads(file, &head)?;
         let name = medium::name(&self.pool, file.path())?;
@@ -131,19 +132,19 @@ impl Plan {
 }
 
 impl Pool {
-    /// Adds a data medium to the pool at `path`, or to the part that it names, which nobody uses:
-    /// as many more bytes for data. `options` are for the opening in which the pool sets room aside
-    /// for it.
+    /// Adds an external data device to the pool at `path`, or to the part that it names, which
+    /// nobody uses: as many more bytes for data. `options` are for the opening in which the pool
+    /// sets room aside for it.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or can have no further medium ([`ZoneError`]); the medium
+    /// The pool is in use, damaged, or can have no further medium ([`SegmentError`]); the medium
     /// exists, or is too small. The pool is as it was then. A medium that was made stays if it is
     /// the pool that could not be written.
     pub fn add_data(
         path: impl AsRef<Path>,
         data: &DataOptions,
         options: &PoolOptions,
-    ) -> Result<AddedZone> {
+    ) -> Result<AddedSegment> {
         let path = path.as_ref();
         let superblock = {
             let pool = datasets::open_own(&PoolPath::of(path), OpenMode::default())?;
@@ -152,9 +153,9 @@ impl Pool {
         let plan = Plan::of(path, superblock)?;
         plan.refuse_own_medium(&data.path)?;
         // Before anything is overwritten.
-        let zone = plan.zone_on(data)?;
-        let larger = plan.with(zone)?;
-        plan.set_aside(&zone, options)?;
+        let segment = plan.segment_on(data)?;
+        let larger = plan.with(segment)?;
+        plan.set_aside(&segment, options)?;
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let prepared = plan.make_medium(&file, &larger).inspect_err(|_| {
             // What had its bytes before has lost them; a file that was made is nobody's.
@@ -162,7 +163,7 @@ impl Pool {
         });
         // From here on it may be the pool's, also where that fails.
         datasets::write_table(&prepared?, &larger)?;
-        Ok(zone)
+        Ok(segment)
     }
 }
 
@@ -173,7 +174,7 @@ impl Plan {
         let pool = PoolPath::of(&self.pool).pool;
         let medium = path.to_owned();
         if node(path).is_ok_and(|medium| node(&pool).is_ok_and(|pool| pool == medium)) {
-            return Err(ZoneError::Taken { medium }.into());
+            return Err(SegmentError::Taken { medium }.into());
         }
         let Ok(file) = DataFile::open(path, true) else {
             // Who makes it says what is wrong.
@@ -181,13 +182,13 @@ impl Plan {
         };
         let all = Pool::file_systems(pool)?;
         match all.iter().any(|fs| fs.has_data_on(&file)) {
-            true => Err(ZoneError::Taken { medium }.into()),
+            true => Err(SegmentError::Taken { medium }.into()),
             false => Ok(()),
         }
     }
 
-    /// The zone that a medium has room for.
-    fn zone_on(&self, data: &DataOptions) -> Result<AddedZone> {
+    /// The segment that a medium has room for.
+    fn segment_on(&self, data: &DataOptions) -> Result<AddedSegment> {
         let bytes = match data.size_bytes {
             0 => DataFile::open(&data.path, true)?.len(),
             bytes => bytes,
@@ -195,7 +196,7 @@ impl Plan {
         let mut id = [0; 16];
         fill_random(&mut id)?;
         let room = medium::room(&data.path, bytes, id, 0)?;
-        Ok(AddedZone {
+        Ok(AddedSegment {
             id,
             at: room.at,
             blocks: room.data_bytes / vellum_layout::BLOCK_BYTES,

@@ -19,7 +19,7 @@ use vellum_media::{
 
 use crate::core::Clock;
 use crate::devices::medium;
-use crate::devices::replica::{AttachOptions, Carried, attach_medium};
+use crate::devices::replica::{AttachOptions, ExportedReplica, attach_medium};
 use crate::error::{Error, MediumError, Result};
 use crate::fs::Fs;
 use crate::logs::redo::FoundImage;
@@ -75,7 +75,7 @@ impl Pool {
     }
 
     fn create_as(path: &Path, options: &CreateOptions) -> Result<Self> {
-        // A refusal leaves no data medium behind.
+        // A refusal leaves no external data device behind.
         if !options.overwrite && path.symlink_metadata().is_ok() {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
@@ -105,7 +105,7 @@ impl Pool {
                 let path = path.to_owned();
                 return Err(MediumError::Unordered { path }.into());
             }
-            return Self::make_apart(path, (options, format_options), data, take);
+            return Self::make_external(path, (options, format_options), data, take);
         }
         let memory = take(options.size_bytes)?;
         let superblock = Self::format(&memory, &format_options)?;
@@ -114,7 +114,7 @@ impl Pool {
 
     /// Makes a pool and the medium of its data. The head of the medium comes behind all of the
     /// pool: what a crash leaves is refused.
-    fn make_apart(
+    fn make_external(
         path: &Path,
         (options, mut format_options): (&CreateOptions, FormatOptions),
         data: &DataOptions,
@@ -125,20 +125,20 @@ impl Pool {
         let size_bytes = options.size_bytes;
         let mut id = [0; 16];
         fill_random(&mut id)?;
-        let plan = |apart| {
+        let plan = |external| {
             let options = FormatOptions {
-                apart: Some(apart),
+                external: Some(external),
                 ..format_options.clone()
             };
             Ok(Geometry::plan(&options.request(size_bytes))?)
         };
-        let apart = if options.carries {
+        let external = if options.has_replica {
             medium::room_beside_copy(&file, id, plan)?
         } else {
             medium::room(file.path(), file.len(), id, 0)?
         };
-        let planned = plan(apart)?;
-        format_options.apart = Some(apart);
+        let planned = plan(external)?;
+        format_options.external = Some(external);
         let own_bytes = match size_bytes {
             // Large pages of the data are large pages behind the pool, too.
             0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
@@ -148,8 +148,8 @@ impl Pool {
         let memory = memory.with_data(vec![DataPart {
             file,
             at: own_bytes,
-            from: apart.at,
-            len: apart.data_bytes + apart.carried_bytes,
+            from: external.at,
+            len: external.data_bytes + external.replica_bytes,
         }])?;
         let superblock = Self::format(&memory, &format_options)?;
         medium::say_place(&memory, &superblock, &name)?;
@@ -202,7 +202,7 @@ impl Pool {
             now_ns: Clock::System.now(),
             owner: options.owner,
             is_logged: options.media == MediaChoice::Logged,
-            apart: None,
+            external: None,
             known_zero: false,
         })
     }
@@ -282,9 +282,9 @@ impl Pool {
         }
     }
 
-    /// Has the pool at `path`, or the part that it names, take its data medium as it is, although
-    /// it was last used with it in another session, so that one of the two is an old copy: files
-    /// have the bytes that the medium has of them, whenever they are from.
+    /// Has the pool at `path`, or the part that it names, take its external data device as it is,
+    /// although it was last used with it in another session, so that one of the two is an old copy:
+    /// files have the bytes that the medium has of them, whenever they are from.
     ///
     /// # Errors
     /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short
@@ -293,8 +293,8 @@ impl Pool {
         external::accept(path.as_ref(), data)
     }
 
-    /// Makes a pool at `path` of what a data medium carries, which was closed with
-    /// [`Self::close_and_carry`]. The pool that it was of knows the medium no more. What `tell` is
+    /// Makes a pool at `path` of what an external data device carries, which was closed with
+    /// [`Self::close_and_export`]. The pool that it was of knows the medium no more. What `tell` is
     /// told is how many blocks of metadata of how many are done.
     ///
     /// # Errors
@@ -413,16 +413,20 @@ impl Pool {
         self.shut()
     }
 
-    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
-    /// what changed since it last was, or of `all`. The medium can then be taken elsewhere
-    /// ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks of how
-    /// many are done.
+    /// Closes in order, and makes the copy of the metadata whole that the external data device
+    /// carries: of what changed since it last was, or of `all`. The medium can then be taken
+    /// elsewhere ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks
+    /// of how many are done.
     ///
     /// # Errors
     /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the
     /// pool is closed, and the copy is stale.
-    pub fn close_and_carry(mut self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
-        self.end_by(|fs| fs.close_and_carry(all, tell))
+    pub fn close_and_export(
+        mut self,
+        all: bool,
+        tell: &dyn Fn(u64, u64),
+    ) -> Result<ExportedReplica> {
+        self.end_by(|fs| fs.close_and_export(all, tell))
             .unwrap_or(Err(Error::Closed))
     }
 
@@ -470,7 +474,8 @@ impl Drop for Pool {
             // As it says.
             Ok(()) | Err(Error::Lent { .. }) => {}
             Err(error) => {
-                tracing::warn!(%error, "the pool could not be closed cleanly; the next opening recovers it");
+                tracing::warn!(%error, "the pool could not be closed cleanly; the next opening \
+                     recovers it");
             }
         }
     }

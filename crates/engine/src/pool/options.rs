@@ -50,9 +50,9 @@ pub struct CreateOptions {
     /// The data are to lie on another file or device. The pool, which has to be a logged one or to
     /// lie in persistent memory, is then as large as it has to be, if its size is 0.
     pub data: Option<DataOptions>,
-    /// The data medium is to have room for a copy of metadata in memory, so that it alone can be
-    /// made a pool of elsewhere ([`Pool::close_and_carry`]).
-    pub carries: bool,
+    /// The external data device is to have room for a copy of metadata in memory, so that it alone
+    /// can be made a pool of elsewhere ([`Pool::close_and_export`]).
+    pub has_replica: bool,
     /// Use a file or device that exists, whatever it holds.
     pub overwrite: bool,
     /// Owner of the root directory.
@@ -69,9 +69,9 @@ pub struct CreateOptions {
 /// nothing else is asked for: the best that survives a power cut there. An ordinary file does so
 /// with a log only; and data on a medium of their own need an order between the two, which a log
 /// keeps, or persistent memory, which needs none. What is asked for stays as it is.
-pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_data_apart: bool) -> MediaChoice {
+pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_external_data: bool) -> MediaChoice {
     let kind = || kind_at(pool);
-    match (asked, has_data_apart) {
+    match (asked, has_external_data) {
         (MediaChoice::Auto, false) if kind() == MediaKind::File => MediaChoice::Logged,
         (MediaChoice::Auto, true) if kind() == MediaKind::Dax => MediaChoice::Dax,
         (MediaChoice::Auto, true) => MediaChoice::Logged,
@@ -133,7 +133,7 @@ impl CreateOptions {
             fragmentation: 0,
             media: MediaChoice::Auto,
             data: None,
-            carries: true,
+            has_replica: true,
             overwrite: false,
             owner: (uid, gid),
             uuid: None,
@@ -194,7 +194,7 @@ setters!(CreateOptions:
     fragmentation: u16,
     media: MediaChoice,
     data: Option<DataOptions>,
-    carries: bool,
+    has_replica: bool,
     overwrite: bool,
     owner: (u32, u32),
     uuid: Option<[u8; 16]>,

@@ -8,8 +8,8 @@ use vellum::media::{
     SimLogged, SimPool, Simulated, SimulatedLogged, Site,
 };
 use vellum::{
-    Clock, DataApart, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened, Result,
-    attach, format,
+    Clock, ExternalData, FormatOptions, Fs, MappingKind, MountOptions, NamespaceKind, Opened,
+    Result, attach, format,
 };
 use vellum_check::{Image, Options, Severity};
 use vellum_layout::Superblock;
@@ -54,7 +54,7 @@ impl Shape {
         Self { namespace, ..self }
     }
 
-    fn format_options(&self, is_logged: bool, has_apart: bool) -> FormatOptions {
+    fn format_options(&self, is_logged: bool, has_external: bool) -> FormatOptions {
         let has_lines = self.mapping.has_home_lines();
         FormatOptions {
             metadata_bytes: self.metadata_bytes,
@@ -63,11 +63,11 @@ impl Shape {
             mapping: self.mapping,
             namespace: self.namespace,
             is_logged,
-            apart: has_apart.then_some(DataApart {
+            external: has_external.then_some(ExternalData {
                 id: [9; 16],
                 at: 4096,
                 data_bytes: self.pool_bytes,
-                carried_bytes: 0,
+                replica_bytes: 0,
             }),
             thread_slots: Some(self.thread_slots),
             label: "test".into(),
@@ -102,7 +102,7 @@ pub(crate) trait Backend: Memories + Sized {
     /// A log makes the metadata durable.
     const IS_LOGGED: bool = false;
     /// The data have a disk of their own.
-    const HAS_APART: bool = false;
+    const HAS_EXTERNAL: bool = false;
 
     /// A pool of zeros.
     fn pool(len: u64) -> Self::Pool;
@@ -113,14 +113,14 @@ pub(crate) trait Backend: Memories + Sized {
     /// A new file system.
     fn make(shape: &Shape) -> Arc<Fs<Self>> {
         // A log takes as much as the metadata, versions take three times as much.
-        let times = match (Self::IS_LOGGED, Self::HAS_APART) {
+        let times = match (Self::IS_LOGGED, Self::HAS_EXTERNAL) {
             (false, false) => 1,
             (true, _) => 2,
             (false, true) => 3,
         };
         let bytes = shape.pool_bytes * times;
         let pool = Self::pool(bytes);
-        let options = shape.format_options(Self::IS_LOGGED, Self::HAS_APART);
+        let options = shape.format_options(Self::IS_LOGGED, Self::HAS_EXTERNAL);
         format(&pool, &options).expect("the shape is possible");
         let (fs, opened) = Self::mount(pool, shape).expect("a new pool opens");
         assert_eq!((opened.records_applied, opened.orphans_freed), (0, 0));
@@ -185,7 +185,7 @@ impl Backend for SimulatedLogged {
 pub(crate) struct SimulatedData<const IS_LOGGED: bool>;
 
 /// With a log.
-pub(crate) type SimulatedApart = SimulatedData<true>;
+pub(crate) type SimulatedExternal = SimulatedData<true>;
 /// In persistent memory.
 pub(crate) type SimulatedSplit = SimulatedData<false>;
 
@@ -196,7 +196,7 @@ impl<const IS_LOGGED: bool> Memories for SimulatedData<IS_LOGGED> {
 
 impl<const IS_LOGGED: bool> Backend for SimulatedData<IS_LOGGED> {
     const IS_LOGGED: bool = IS_LOGGED;
-    const HAS_APART: bool = true;
+    const HAS_EXTERNAL: bool = true;
 
     fn pool(len: u64) -> SimLogged {
         SimulatedLogged::pool(len)

@@ -16,7 +16,7 @@ use vellum_model::{Cred, Errno, Model, Op, Outcome, Step, apply, strategy};
 
 use super::areas;
 use super::fixture::{
-    Backend, CLOCK_START, Direct, Shape, SimulatedApart, SimulatedSplit, Soundness, check,
+    Backend, CLOCK_START, Direct, Shape, SimulatedExternal, SimulatedSplit, Soundness, check,
     check_open,
 };
 use super::random::Random;
@@ -432,7 +432,7 @@ fn sequences_agree_on_a_logged_pool() {
 
 #[test]
 fn sequences_agree_on_a_logged_pool_with_its_data_on_another_disk() {
-    explore::<SimulatedApart>(60, 100);
+    explore::<SimulatedExternal>(60, 100);
 }
 
 #[test]

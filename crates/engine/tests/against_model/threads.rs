@@ -13,7 +13,7 @@ use vellum_model::{Model, Step, apply, strategy};
 
 use super::areas;
 use super::fixture::{
-    Backend, CLOCK_START, Shape, SimulatedApart, SimulatedSplit, Soundness, beside, check_open,
+    Backend, CLOCK_START, Shape, SimulatedExternal, SimulatedSplit, Soundness, beside, check_open,
     on_each_namespace,
 };
 use super::random::Random;
@@ -135,6 +135,6 @@ fn threads_on_a_logged_pool_agree_with_their_models() {
     let shape = Shape::new(48 << 20, 3, 1 << 20);
     (2000..2000 + u64::from(case_count(4)))
         .for_each(|round| one_round::<SimulatedLogged>(&shape, round));
-    one_round::<SimulatedApart>(&shape, 3000);
+    one_round::<SimulatedExternal>(&shape, 3000);
     one_round::<SimulatedSplit>(&shape, 3001);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::media::{HeapMemory, SimImages, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, DataApart, Error, FileKind, FormatOptions, FoundImage, Fs, ImagePlace,
+    Clock, Cred, Error, ExternalData, FileKind, FormatOptions, FoundImage, Fs, ImagePlace,
     MappingKind, MountOptions, Node, Result, attach, format,
 };
 use vellum_check::{Options, check};
@@ -19,16 +19,16 @@ const STEPS: usize = 12;
 
 /// A pool, the same with its data on another disk, and one that writes free blocks ahead.
 fn all() -> [Vec<u8>; 3] {
-    let apart = DataApart {
+    let external = ExternalData {
         id: [9; 16],
         at: 4096,
         data_bytes: 1 << 20,
-        carried_bytes: 0,
+        replica_bytes: 0,
     };
     let hashed = MappingKind::HashFs;
     [
         made_on(None, hashed),
-        made_on(Some(apart), hashed),
+        made_on(Some(external), hashed),
         made_on(None, MappingKind::Extent),
     ]
 }
@@ -37,14 +37,14 @@ fn made() -> Vec<u8> {
     made_on(None, MappingKind::HashFs)
 }
 
-fn made_on(apart: Option<DataApart>, mapping: MappingKind) -> Vec<u8> {
+fn made_on(external: Option<ExternalData>, mapping: MappingKind) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
         thread_slots: Some(2),
         mapping,
         metadata_bytes: Some(1 << 18),
         is_logged: true,
-        apart,
+        external,
         uuid: [7; 16],
         hash_seed: 0x5EED,
         known_zero: true,
@@ -361,7 +361,7 @@ fn what_comes_next_is_written_ahead() {
     let mut image = made_on(None, MappingKind::Extent);
     let geometry = Superblock::unseal(&image).unwrap().geometry();
     let data_at = geometry.data_at as usize;
-    let data = data_at..data_at + geometry.zone_blocks as usize * 4096;
+    let data = data_at..data_at + geometry.segment_blocks as usize * 4096;
     let log_at = geometry.log_at as usize;
     let log = log_at + ANCHORS_BYTES as usize..log_at + geometry.log_bytes as usize;
     image[data.clone()].fill(OLD);

@@ -288,8 +288,9 @@ fn parent(fs: &RealFs, path: &str) -> vellum::Result<vellum::Node<Real>> {
 }
 
 /// Of three slots, so that many entries take a chunk.
-const NAME: &str = "a name that is longer than others, so that entries which have it use up slots, log words and chunks the sooner, and \
-    files which have it meet more of the pages that are lost, one after the other, at last";
+const NAME: &str = "a name that is longer than others, so that entries which have it use up slots, \
+    log words and chunks the sooner, and files which have it meet more of the pages that are lost, \
+    one after the other, at last";
 
 /// Changes that use inodes, entries, logs, blocks and the mapping table, each as the first call on
 /// its pool.

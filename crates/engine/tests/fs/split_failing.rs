@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, DataApart, Error, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions,
+    Clock, Cred, Error, ExternalData, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions,
     Opened, Result, attach, format,
 };
 
@@ -19,18 +19,18 @@ fn made() -> Arc<SimPool> {
     made_with(0)
 }
 
-/// A pool whose data medium has so much room for a copy of the metadata.
-fn made_with(carried_bytes: u64) -> Arc<SimPool> {
-    let disk = Arc::new(SimPool::new((5 << 19) + carried_bytes));
+/// A pool whose external data device has so much room for a copy of the metadata.
+fn made_with(replica_bytes: u64) -> Arc<SimPool> {
+    let disk = Arc::new(SimPool::new((5 << 19) + replica_bytes));
     let options = FormatOptions {
         thread_slots: Some(2),
         mapping: MappingKind::Extent,
         metadata_bytes: Some(1 << 18),
-        apart: Some(DataApart {
+        external: Some(ExternalData {
             id: [9; 16],
             at: 4096,
             data_bytes: 1 << 20,
-            carried_bytes,
+            replica_bytes,
         }),
         hash_seed: 5,
         known_zero: true,
@@ -124,8 +124,8 @@ fn bytes_that_cannot_be_written_end_commits() {
 #[test]
 fn an_opening_that_cannot_sync_fails_and_the_next_takes_back() {
     // A medium that carries a copy is synced when that is called stale, and that sync is told.
-    for carried_bytes in [0, 1 << 20] {
-        let disk = made_with(carried_bytes);
+    for replica_bytes in [0, 1 << 20] {
+        let disk = made_with(replica_bytes);
         let (fs, _) = mount(&disk).unwrap();
         write(&fs, "a").unwrap();
         fs.sync().unwrap();

@@ -18,11 +18,11 @@ const DATA_BYTES: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Logged,
-    Apart,
+    External,
     Split,
 }
 
-const KINDS: [Kind; 3] = [Kind::Logged, Kind::Apart, Kind::Split];
+const KINDS: [Kind; 3] = [Kind::Logged, Kind::External, Kind::Split];
 
 /// Directories for a pool and for its data.
 struct Dirs {
@@ -53,7 +53,7 @@ impl Dirs {
                 _ => MediaChoice::Logged,
             })
             .mapping(MappingKind::Extent)
-            .fragmentation(if kind == Kind::Apart { 1000 } else { 0 })
+            .fragmentation(if kind == Kind::External { 1000 } else { 0 })
             .data((kind != Kind::Logged).then_some(data));
         let pool = options.create(self.path()).unwrap();
         pool.close().unwrap();
@@ -159,8 +159,8 @@ fn views_are_copies() {
 #[test]
 fn blocks_do_not_ride() {
     for direct in [false, true] {
-        let dirs = Dirs::new(Kind::Apart);
-        dirs.make(Kind::Apart);
+        let dirs = Dirs::new(Kind::External);
+        dirs.make(Kind::External);
         let pool = dirs.open(direct);
         let volume = pool.volume();
         volume.write("/f", b"a few bytes").unwrap();
@@ -176,7 +176,7 @@ fn blocks_do_not_ride() {
 /// synced.
 #[test]
 fn what_was_synced_survives_a_kill() {
-    for kind in [Kind::Logged, Kind::Apart] {
+    for kind in [Kind::Logged, Kind::External] {
         let dirs = Dirs::new(kind);
         dirs.make(kind);
         let pool = dirs.open(true);
@@ -193,7 +193,7 @@ fn what_was_synced_survives_a_kill() {
         let to = |name: &str| copy.path().join(name);
         std::fs::copy(dirs.path(), to("pool")).unwrap();
         let mut options = PoolOptions::new().direct(true);
-        if kind == Kind::Apart {
+        if kind == Kind::External {
             std::fs::copy(dirs.data.path().join("data"), to("data")).unwrap();
             options.data = vec![to("data")];
         }

@@ -160,7 +160,7 @@ fn small_writes_ride_in_the_log() {
     let copy = copy_of(&path, "copy");
     let mut bytes = std::fs::read(&copy).unwrap();
     // Not the superblock behind them, whose identity may have such bytes.
-    let data = geometry.data_at as usize..geometry.replica_at as usize;
+    let data = geometry.data_at as usize..geometry.last_copy_at as usize;
     let of_file = bytes[data].iter_mut().filter(|byte| **byte == 0xA7);
     assert_eq!(of_file.map(|byte| *byte = 0x11).count(), 9000);
     std::fs::write(&copy, &bytes).unwrap();

@@ -1,19 +1,19 @@
 //! The library as programs use it: pools on each medium, what a kill leaves of them, data that lie
 //! elsewhere, several file systems in one, and views of bytes.
 
-mod apart;
 mod as_std;
-mod carried;
 mod committing;
 mod direct;
 mod ending;
 mod experiments;
+mod external;
 mod fixture;
 mod full_memory;
 mod logged;
 mod opening;
 mod parts;
+mod replica;
+mod segments;
 mod sharing;
 mod split;
 mod views;
-mod zones;

@@ -133,7 +133,7 @@ fn each_has_a_data_medium_of_its_own() {
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
-        let apart = |name: &str| {
+        let external = |name: &str| {
             CreateOptions::new(0)
                 .data(Some(
                     DataOptions::new(dir.path().join(name)).size_bytes(8 << 20),
@@ -144,8 +144,12 @@ fn each_has_a_data_medium_of_its_own() {
             MediaChoice::Logged => MediaChoice::Auto,
             media => media,
         });
-        apart("main.data").create(&path).unwrap().close().unwrap();
-        add(&path, "x", &apart("x.data"));
+        external("main.data")
+            .create(&path)
+            .unwrap()
+            .close()
+            .unwrap();
+        add(&path, "x", &external("x.data"));
         let all = open_all(&path, &opening);
         for (place, pool) in &all {
             let text = vec![place.file_system().as_bytes()[0]; 100_000];
@@ -172,14 +176,14 @@ fn a_table_is_changed_without_the_data_of_main() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let data = dir.path().join("main.data");
-        let apart = CreateOptions::new(0)
+        let external = CreateOptions::new(0)
             .data(Some(DataOptions::new(data.clone()).size_bytes(8 << 20)))
             .media(media);
         let opening = PoolOptions::new().media(match media {
             MediaChoice::Logged => MediaChoice::Auto,
             media => media,
         });
-        let main = apart.create(&path).unwrap();
+        let main = external.create(&path).unwrap();
         main.volume().write("/f", [5; 100_000]).unwrap();
         main.fs().sync().unwrap();
         main.close().unwrap();
@@ -202,7 +206,7 @@ fn a_table_is_changed_without_the_data_of_main() {
 fn no_medium_of_the_same_pool_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
-    let apart = |name: &str, overwrite| {
+    let external = |name: &str, overwrite| {
         CreateOptions::new(0)
             .data(Some(
                 DataOptions::new(dir.path().join(name))
@@ -211,9 +215,9 @@ fn no_medium_of_the_same_pool_is_overwritten() {
             ))
             .media(MediaChoice::Logged)
     };
-    let made = apart("main.data", false).create(&path).unwrap();
+    let made = external("main.data", false).create(&path).unwrap();
     made.close().unwrap();
-    add(&path, "x", &apart("x.data", false));
+    add(&path, "x", &external("x.data", false));
     for is_damaged in [false, true] {
         for (medium, owner) in [("main.data", "main"), ("x.data", "x")] {
             let medium_path = dir.path().join(medium);
@@ -222,7 +226,7 @@ fn no_medium_of_the_same_pool_is_overwritten() {
                 file.write_all_at(&[0; 512], 0).unwrap();
             }
             let before = std::fs::read(&medium_path).unwrap();
-            match refused(Pool::add_file_system(&path, "y", &apart(medium, true))) {
+            match refused(Pool::add_file_system(&path, "y", &external(medium, true))) {
                 PartError::DataTaken { path, name } => {
                     assert_eq!((path, name.as_str()), (medium_path.clone(), owner));
                 }
@@ -232,7 +236,7 @@ fn no_medium_of_the_same_pool_is_overwritten() {
         }
     }
     Pool::remove_file_system(&path, "x").unwrap();
-    add(&path, "y", &apart("x.data", true));
+    add(&path, "y", &external("x.data", true));
 }
 
 #[test]

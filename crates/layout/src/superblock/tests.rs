@@ -37,28 +37,28 @@ fn a_logged_pool_says_where_its_log_is() {
 fn a_pool_with_data_apart_says_where_they_are() {
     let request = GeometryRequest {
         is_logged: true,
-        apart: Some(crate::ApartRequest {
+        external: Some(crate::ExternalRequest {
             id: [9; 16],
             at: 2 << 20,
             data_bytes: 8 << 20,
-            carries: false,
+            has_replica: false,
         }),
         ..Default::default()
     };
     let geometry = Geometry::plan(&request).unwrap();
     assert_eq!(geometry.data_at, geometry.pool_bytes);
-    assert_eq!(geometry.zone_blocks, 2048);
+    assert_eq!(geometry.segment_blocks, 2048);
     let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
     assert_eq!(made.check_readable(), Ok(()));
     assert_eq!(made.geometry(), geometry);
     for change in [
         (|sb| sb.media_at = 0) as fn(&mut Superblock),
         |sb| sb.incompatible = features::LOGGED,
-        |sb| sb.zones[0].medium = 0,
-        |sb| sb.zones[0].medium = 2,
+        |sb| sb.segments[0].medium = 0,
+        |sb| sb.segments[0].medium = 2,
         |sb| sb.media_at += 4096,
-        |sb| sb.zones[0].data_at = 100,
-        |sb| sb.zones[0].data_at = u64::MAX - 4095,
+        |sb| sb.segments[0].data_at = 100,
+        |sb| sb.segments[0].data_at = u64::MAX - 4095,
     ] {
         let mut changed = made.clone();
         change(&mut changed);
@@ -70,11 +70,11 @@ fn a_pool_with_data_apart_says_where_they_are() {
 #[test]
 fn a_split_pool_says_where_its_versions_are() {
     let request = GeometryRequest {
-        apart: Some(crate::ApartRequest {
+        external: Some(crate::ExternalRequest {
             id: [9; 16],
             at: 2 << 20,
             data_bytes: 8 << 20,
-            carries: true,
+            has_replica: true,
         }),
         ..Default::default()
     };
@@ -154,27 +154,27 @@ fn unknown_features_are_refused_by_name() {
     let newer = Err(SuperblockError::Version(2));
     assert_eq!(with(|sb| sb.version = 2), (newer, Ok(())));
     for change in [
-        (|sb| sb.zones[0].medium = 1) as fn(&mut Superblock),
-        |sb| sb.zones[0].fs = 1,
-        |sb| sb.zones[0].mapping = 99,
+        (|sb| sb.segments[0].medium = 1) as fn(&mut Superblock),
+        |sb| sb.segments[0].fs = 1,
+        |sb| sb.segments[0].mapping = 99,
         |sb| sb.file_systems[0].namespace = 4,
         |sb| sb.file_systems[0].namespace = 2,
         |sb| sb.file_systems[0].area_table = 32,
         |sb| sb.file_systems[0].area_bytes = 4096,
         |sb| sb.file_systems[0].size_max = 8,
-        |sb| sb.replica_at = 0,
+        |sb| sb.last_copy_at = 0,
         |sb| sb.incompatible = features::LOGGED,
-        |sb| sb.incompatible |= features::DATA_APART,
+        |sb| sb.incompatible |= features::EXTERNAL_DATA,
         |sb| sb.incompatible |= features::VERSIONS,
         |sb| sb.versions_bytes = 1 << 16,
         |sb| sb.media_at = 4096,
         |sb| sb.log_bytes = 1 << 16,
         |sb| sb.incompatible ^= features::SPANS,
-        |sb| sb.zones[0].span_lines = 0,
-        |sb| sb.zones[0].span_lines = 1,
-        |sb| sb.zones[0].span_lines = 3,
-        |sb| sb.zones[0].span_lines = SPAN_LINES_MAX * 2,
-        |sb| sb.zones[0].run_blocks = 1,
+        |sb| sb.segments[0].span_lines = 0,
+        |sb| sb.segments[0].span_lines = 1,
+        |sb| sb.segments[0].span_lines = 3,
+        |sb| sb.segments[0].span_lines = SPAN_LINES_MAX * 2,
+        |sb| sb.segments[0].run_blocks = 1,
     ] {
         assert!(matches!(with(change).0, Err(SuperblockError::Field(_))));
     }
@@ -189,7 +189,7 @@ fn a_pool_without_spans_is_as_it_was_before_there_were_any() {
     };
     let geometry = Geometry::plan(&request).unwrap();
     let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
-    assert_eq!((made.incompatible, made.zones[0].span_lines), (0, 0));
+    assert_eq!((made.incompatible, made.segments[0].span_lines), (0, 0));
     assert_eq!(made.check_readable(), Ok(()));
     assert_eq!(made.geometry(), geometry);
 }

@@ -90,7 +90,7 @@ proptest! {
             prop_assert!(geometry.is_sound());
             let end = geometry.meta_at + geometry.meta_slots() * SLOT_BYTES;
             prop_assert!(end <= geometry.table_at);
-            prop_assert!(geometry.replica_at + BLOCK_BYTES <= geometry.pool_bytes);
+            prop_assert!(geometry.last_copy_at + BLOCK_BYTES <= geometry.pool_bytes);
             let _ = (decoded.label_text(), decoded.uuid_text(), geometry.table_lines());
         }
     }
@@ -106,7 +106,7 @@ proptest! {
         span_lines in prop::option::of(prop_oneof![0u16..20, Just(256), Just(512)]),
         fragmentation in 0u16..1100,
         is_logged: bool,
-        apart in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
+        external in prop::option::of(prop_oneof![0u64..1 << 24, 0u64..1 << 43]),
     ) {
         let request =
             GeometryRequest {
@@ -118,11 +118,11 @@ proptest! {
                 span_lines,
                 fragmentation,
                 is_logged,
-                apart: apart.map(|data_bytes| ApartRequest {
+                external: external.map(|data_bytes| ExternalRequest {
                     id: [9; 16],
                     at: data_bytes / 3 / BLOCK_BYTES * BLOCK_BYTES,
                     data_bytes,
-                    carries: fragmentation % 2 == 1,
+                    has_replica: fragmentation % 2 == 1,
                 }),
             };
         if let Ok(geometry) = Geometry::plan(&request) {
@@ -134,10 +134,10 @@ proptest! {
 
     #[test]
     fn any_word(word: u64, index: u64) {
-        if let Some((kind, zone)) = ChunkWord(word).decode(index) {
+        if let Some((kind, segment)) = ChunkWord(word).decode(index) {
             let again = match ChunkWord(word).table_part(index) {
-                Some((zone, part)) => ChunkWord::of_table(index, zone, part),
-                None => ChunkWord::new(index, kind, zone),
+                Some((segment, part)) => ChunkWord::of_table(index, segment, part),
+                None => ChunkWord::new(index, kind, segment),
             };
             prop_assert_eq!(again, ChunkWord(word));
         }
@@ -181,8 +181,8 @@ proptest! {
         if map.state() != MapState::Free {
             prop_assert_eq!(MapWord::new(map.state(), map.id(), map.logical()), map);
         }
-        if let Some((zone, id)) = MapRoot(word).get() {
-            prop_assert_eq!(MapRoot::new(zone, id).get(), Some((zone, id)));
+        if let Some((segment, id)) = MapRoot(word).get() {
+            prop_assert_eq!(MapRoot::new(segment, id).get(), Some((segment, id)));
         }
         let head = JournalHead(word);
         let again = JournalHead::new(head.sequence(), head.count());

@@ -102,11 +102,11 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at replica_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
-        zones reserved_tail reserved_check checksum);
+        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
+        segments reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
-    assert_struct!(ZoneRecord: table_at data_at blocks mapping medium fs run_blocks
+    assert_struct!(SegmentRecord: table_at data_at blocks mapping medium fs run_blocks
         fragmentation span_lines aids_at medium_id);
     assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
     assert_struct!(PendingBlock: next count checksum reserved stores);
@@ -126,8 +126,8 @@ fn structs() {
         area);
     assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_middle flags
         image reserved check);
-    assert_struct!(MediumHead: magic id pool zone reserved_zone data_at blocks bytes carried_at carried_bytes session reserved check);
-    assert_struct!(CarriedHead: magic pool state number blocks sum reserved check);
+    assert_struct!(MediumHead: magic id pool segment reserved_segment data_at blocks bytes replica_at replica_bytes session reserved check);
+    assert_struct!(ReplicaHead: magic pool state number blocks sum reserved check);
     assert_struct!(MediumPlace: id kind length reserved path);
     assert_struct!(MediumPlaces: places check session next reserved);
     assert_struct!(Version: piece transaction check reserved original);
@@ -274,7 +274,7 @@ fn constants() {
     }
     #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
-        ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX ZONE_MAX NAME_MAX ENTRY_MAX_SLOTS
+        ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX SEGMENT_MAX NAME_MAX ENTRY_MAX_SLOTS
         DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
         TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX PART_ALIGN FS_NAME_MAX);
     let documented: Vec<_> = rows
@@ -486,7 +486,7 @@ fn enums() {
     });
     assert_enum("ExtentKind", |n| ExtentKind::from_number(n).map(debug));
     assert_enum("ChunkKind", |n| {
-        // Those with words of blocks are of a zone.
+        // Those with words of blocks are of a segment.
         let low = u64::from(n) | u64::from(u64::from(n) == ChunkKind::Table as u64) << 8;
         let check = u64::from(checksum_words(&[5, low])) << 32;
         let word = ChunkWord(if n == 0 { 0 } else { low | check });
@@ -627,7 +627,7 @@ fn values() {
         ("text_check(5, 7, \"target\")", text_check(5, 7, b"target")),
         (
             "carried_sum(7 * 16, 3, 5 * 4096)",
-            CarriedPlan::block_sum(&[7; 16], 3, &[5; BLOCK_BYTES as usize]),
+            ReplicaPlan::block_sum(&[7; 16], 3, &[5; BLOCK_BYTES as usize]),
         ),
     ];
     let expected = expected.map(|(text, value)| (text.to_owned(), format!("{value:#x}")));

@@ -74,7 +74,7 @@ fn words() {
         "ChunkWord",
         &[
             ("kind", byte(0)),
-            ("zone", byte(8)),
+            ("segment", byte(8)),
             ("part", 0xFFFF_0000),
             ("check", !0xFFFF_FFFF),
         ],
@@ -139,7 +139,7 @@ fn words() {
         "MapRoot",
         &[
             ("id", MapRoot::new(0, u32::MAX).0 ^ valid),
-            ("zone", MapRoot::new(u16::MAX, 0).0 ^ valid),
+            ("segment", MapRoot::new(u16::MAX, 0).0 ^ valid),
             ("beyond", MapRoot::BEYOND),
             ("valid", valid),
         ],

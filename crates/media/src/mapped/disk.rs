@@ -77,7 +77,7 @@ impl MappedPool {
         self.barriers.keep()
     }
 
-    /// Syncs each data medium.
+    /// Syncs each external data device.
     pub(super) fn sync_media(&self) -> io::Result<()> {
         self.data()
             .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
@@ -290,7 +290,7 @@ impl MappedPool {
         true
     }
 
-    /// The data medium on which `at` lies, if it is one.
+    /// The external data device on which `at` lies, if it is one.
     pub(super) fn data_at(&self, at: u64) -> Option<&DataPart> {
         self.data.iter().rev().find(|data| at >= data.at)
     }
@@ -431,7 +431,7 @@ mod tests {
         let split = Split {
             image_bytes: DATA_AT / 2,
             data_at: DATA_AT,
-            is_apart: false,
+            is_external: false,
         };
         pool.begin_image(split, None).unwrap();
         let disk = pool.disk().unwrap();

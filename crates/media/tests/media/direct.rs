@@ -22,11 +22,11 @@ fn made(path: &Path) -> MappedPool {
     begun(pool.with_direct(DATA_AT).unwrap(), false)
 }
 
-fn begun(pool: MappedPool, is_apart: bool) -> MappedPool {
+fn begun(pool: MappedPool, is_external: bool) -> MappedPool {
     let split = Split {
         image_bytes: DATA_AT / 2,
         data_at: DATA_AT,
-        is_apart,
+        is_external,
     };
     pool.begin_image(split, None).unwrap();
     pool

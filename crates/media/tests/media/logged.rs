@@ -29,7 +29,7 @@ fn much_of_a_file_is_read_by_calls_and_little_where_it_is_mapped() {
     let split = Split {
         image_bytes: DATA_AT / 2,
         data_at: DATA_AT,
-        is_apart: false,
+        is_external: false,
     };
     pool.begin_image(split, None).unwrap();
     let bytes: Vec<u8> = (0..POOL_BYTES - DATA_AT)

@@ -61,7 +61,7 @@ fn superblock_copies() {
         mended_in_place(Class::SuperblockCopy, |s| s.image.bytes[at] ^= 1);
     }
     mended_in_place(Class::SuperblockCopy, |s| {
-        let at = s.image.geometry.replica_at as usize;
+        let at = s.image.geometry.last_copy_at as usize;
         s.image.bytes[at + 40] ^= 1;
     });
 }
@@ -394,7 +394,7 @@ fn texts() {
 #[test]
 fn mappings() {
     for root in [MapRoot::new(1, 3).0, 77, MapRoot::new(0, 3).0 | 1 << 31] {
-        mended_in_place(Class::MapZone, |s| {
+        mended_in_place(Class::MapSegment, |s| {
             s.image.edit_inode(3, |inode| inode.root = root)
         });
     }

@@ -18,7 +18,7 @@ fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
 }
 
 fn levels(s: &Sample) -> LevelPlan {
-    LevelPlan::new(s.image.geometry.zone_blocks)
+    LevelPlan::new(s.image.geometry.segment_blocks)
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn holed(sound: &[u8], first: usize, last: usize) -> Vec<u8> {
 fn a_root_that_names_another_inode_is_the_files_own_again() {
     for other in [3, 0x80008] {
         mended(
-            Class::MapZone,
+            Class::MapSegment,
             |s| {
                 let ino = s.scattered.ino;
                 s.image

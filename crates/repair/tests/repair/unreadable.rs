@@ -95,7 +95,7 @@ fn block_of(at: u64) -> u64 {
 
 /// Every block that is no file's.
 fn outside_files(geometry: &Geometry) -> impl Iterator<Item = u64> {
-    let replica = std::iter::once(geometry.replica_at);
+    let replica = std::iter::once(geometry.last_copy_at);
     (0..geometry.data_at)
         .step_by(BLOCK_BYTES as usize)
         .chain(replica)
@@ -167,7 +167,8 @@ fn who_lost_bytes_by_a_node_is_told() {
         let told: Vec<String> = plan.lost.iter().map(ToString::to_string).collect();
         let ino = forest.small.ino;
         let expected = format!(
-            "/small (inode {ino}): bytes 0 to {} read as zeros, whatever was there: their places are lost",
+            "/small (inode {ino}): bytes 0 to {} read as zeros, whatever was there: their places \
+             are lost",
             4 * BLOCK_BYTES - 6
         );
         assert_eq!(told, [expected]);
@@ -237,7 +238,7 @@ fn files_that_lose_their_places_are_told() {
     for pool in pools() {
         let sound = pool.image.bytes.clone();
         let geometry = pool.image.geometry;
-        let table = (geometry.table_at..geometry.table_at + geometry.zone_blocks * 8)
+        let table = (geometry.table_at..geometry.table_at + geometry.segment_blocks * 8)
             .step_by(BLOCK_BYTES as usize);
         let mut met = 0;
         for at in table {
@@ -263,7 +264,7 @@ fn files_that_lose_their_places_are_told() {
 fn blocks_of_files_stay_and_their_files_are_told() {
     for pool in pools() {
         let geometry = pool.image.geometry;
-        let data = (0..geometry.zone_blocks).map(|block| geometry.data_at + block * BLOCK_BYTES);
+        let data = (0..geometry.segment_blocks).map(|block| geometry.data_at + block * BLOCK_BYTES);
         // A loss elsewhere shows that the medium is not what it was.
         let mut lost: Vec<u64> = data.collect();
         lost.push(0);

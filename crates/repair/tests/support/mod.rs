@@ -95,14 +95,14 @@ type Blocks = BTreeMap<(u32, u32), (usize, u64)>;
 fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     let mut found = Blocks::new();
     let read = |at| word(image, geometry.table_at + at);
-    let plan = KeyedPlan::read(geometry.mapping, geometry.zone_blocks, seed, read);
+    let plan = KeyedPlan::read(geometry.mapping, geometry.segment_blocks, seed, read);
     if let Some(plan) = plan {
         return blocks_by_key(image, geometry, seed, &plan);
     }
     if geometry.mapping.has_trees() {
         return blocks_in_trees(image);
     }
-    for block in 0..geometry.zone_blocks {
+    for block in 0..geometry.segment_blocks {
         let word = MapWord(word(image, geometry.table_at + 8 * block));
         if word.state() != MapState::Mapped {
             continue;
@@ -139,7 +139,7 @@ fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan)
             let mut homes = plan.homes(seed, key.0);
             let is_placed = plan.is_stash(line) || homes.any(|home| home == line);
             let last = block + u64::from(place.following());
-            let is_sound = is_placed && place.is_of(key.0) && last < geometry.zone_blocks;
+            let is_sound = is_placed && place.is_of(key.0) && last < geometry.segment_blocks;
             if key.state() == MapState::Mapped && is_sound {
                 let homes = plan.homes(seed, key.0);
                 let rank = (homes.take_while(|&home| home != line).count(), block);
@@ -171,7 +171,7 @@ pub(crate) fn word(image: &[u8], at: u64) -> u64 {
 
 /// Gives every data block bytes of its own.
 pub(crate) fn fill_blocks(image: &mut [u8], geometry: &Geometry) {
-    for block in 0..geometry.zone_blocks {
+    for block in 0..geometry.segment_blocks {
         let at = (geometry.data_at + block * BLOCK_BYTES) as usize;
         for (i, word) in image[at..at + BLOCK_BYTES as usize]
             .chunks_mut(8)

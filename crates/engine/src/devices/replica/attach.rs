@@ -1,4 +1,4 @@
-//! Making a pool of what a data medium carries.
+//! Making a pool of what an external data device carries.
 //!
 //! On the medium one thing changes, last and by one sector: its identity. Before that the pool that
 //! it came from has it, and the new one is refused; from then on it is the other way round. The
@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, CARRIED_HEAD_BYTES, CARRIED_SUM_BYTES, CarriedHead, CarriedPlan, ChangedMap,
-    CommittedWord, Entrance, Geometry, MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces, Superblock,
+    BLOCK_BYTES, ChangedMap, CommittedWord, Entrance, Geometry, MEDIUM_HEAD_BYTES, MediumHead,
+    MediumPlaces, REPLICA_HEAD_BYTES, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan, Superblock,
 };
 use vellum_media::{DataFile, Disk, MappedPool, MediaChoice, MediaError, MediaKind, Persistent};
 use zerocopy::IntoBytes;
@@ -22,7 +22,7 @@ use crate::error::Result;
 /// How a pool is to be made of a medium.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
-    /// The data medium.
+    /// The external data device.
     pub data: PathBuf,
     /// What the pool is to lie on: memory, or persistent memory.
     pub media: MediaChoice,
@@ -50,7 +50,7 @@ pub(crate) fn attach_medium(
     }
     let file = DataFile::open(&options.data, false)?;
     let name = medium::name(path, &options.data)?;
-    let copy = CarriedCopy::find(&file, file.path(), file.len())?;
+    let copy = ReplicaSource::find(&file, file.path(), file.len())?;
     let bytes = copy.superblock.pool_bytes;
     let make = if options.overwrite {
         MappedPool::overwrite
@@ -73,11 +73,11 @@ pub(crate) fn attach_medium(
 }
 
 /// A whole copy on a medium, which is reached by offsets of its own.
-pub(crate) struct CarriedCopy<'a> {
+pub(crate) struct ReplicaSource<'a> {
     disk: &'a dyn Disk,
     /// Where the medium is, told to people.
     path: &'a Path,
-    plan: CarriedPlan,
+    plan: ReplicaPlan,
     /// How often it was made whole.
     number: u64,
     /// The sums of blocks.
@@ -86,7 +86,7 @@ pub(crate) struct CarriedCopy<'a> {
     superblock: Superblock,
 }
 
-impl<'a> CarriedCopy<'a> {
+impl<'a> ReplicaSource<'a> {
     /// Finds the copy on a medium of `len` bytes.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl<'a> CarriedCopy<'a> {
         let medium = medium_head(disk).ok_or_else(|| MediumError::NoMedium {
             path: path.to_owned(),
         })?;
-        if medium.carried_at == 0 {
-            return Err(MediumError::NotCarried {
+        if medium.replica_at == 0 {
+            return Err(MediumError::NotAReplica {
                 path: path.to_owned(),
             }
             .into());
@@ -104,7 +104,7 @@ impl<'a> CarriedCopy<'a> {
         let (plan, head) = whole_copy(disk, path, &medium, len)?;
         let mut table = vec![0; plan.table_bytes() as usize];
         let read = disk.read(plan.table_at(), &mut table);
-        if read.is_err() || CarriedPlan::table_sum(&medium.pool, &table) != head.sum {
+        if read.is_err() || ReplicaPlan::table_sum(&medium.pool, &table) != head.sum {
             return Err(damaged(path, "the sums of the metadata").into());
         }
         let first = read_block(disk, &plan, &table, &medium.pool, 0);
@@ -159,7 +159,7 @@ impl<'a> CarriedCopy<'a> {
     ) -> Result<()> {
         let geometry = superblock.geometry();
         pool.zero_through(disk_sites::ATTACH_WIPE, 0, 2 * BLOCK_BYTES);
-        let last = geometry.replica_at;
+        let last = geometry.last_copy_at;
         pool.zero_through(disk_sites::ATTACH_WIPE, last, BLOCK_BYTES);
         pool.fence(disk_sites::ATTACH_WIPE_DURABLE);
         self.fill(pool, &geometry, known_zero, tell)?;
@@ -170,7 +170,7 @@ impl<'a> CarriedCopy<'a> {
         // The copy has all but the superblocks, which no map is about.
         let since = self.number.to_le_bytes();
         pool.write_through(site, superblock.changed_at + ChangedMap::SINCE, &since);
-        let places = MediumPlaces::of_data(superblock.zones[0].medium_id, name);
+        let places = MediumPlaces::of_data(superblock.segments[0].medium_id, name);
         pool.write_through(site, superblock.media_at, places.as_bytes());
         for at in [last, BLOCK_BYTES, 0] {
             pool.write_through(site, at, superblock.as_bytes());
@@ -203,7 +203,7 @@ impl<'a> CarriedCopy<'a> {
         }
         if !known_zero {
             let behind = geometry.image_end();
-            pool.zero_through(site, behind, geometry.replica_at - behind);
+            pool.zero_through(site, behind, geometry.last_copy_at - behind);
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ pub fn attach_copy<P: Persistent>(
     (pool, known_zero): (&P, bool),
     id: [u8; 16],
 ) -> Result<Superblock> {
-    let copy = CarriedCopy::find(disk, Path::new("the medium"), len)?;
+    let copy = ReplicaSource::find(disk, Path::new("the medium"), len)?;
     copy.attach(pool, id, b"data", known_zero, &|_, _| {})
 }
 
@@ -240,28 +240,28 @@ fn whole_copy(
     path: &Path,
     medium: &MediumHead,
     len: u64,
-) -> Result<(CarriedPlan, CarriedHead)> {
-    let mut sector = [0; CARRIED_HEAD_BYTES];
-    let head = disk.read(medium.carried_at, &mut sector).ok();
-    let head = head.and_then(|()| CarriedHead::unseal(&sector, medium.pool));
+) -> Result<(ReplicaPlan, ReplicaHead)> {
+    let mut sector = [0; REPLICA_HEAD_BYTES];
+    let head = disk.read(medium.replica_at, &mut sector).ok();
+    let head = head.and_then(|()| ReplicaHead::unseal(&sector, medium.pool));
     let head = head
-        .filter(CarriedHead::is_whole)
+        .filter(ReplicaHead::is_whole)
         .ok_or_else(|| MediumError::Stale {
             path: path.to_owned(),
         })?;
-    let plan = CarriedPlan {
-        at: medium.carried_at,
+    let plan = ReplicaPlan {
+        at: medium.replica_at,
         blocks: head.blocks,
     };
     let end = plan.at.checked_add(plan.bytes());
-    if plan.bytes() != medium.carried_bytes || end.is_none_or(|end| end > len) {
+    if plan.bytes() != medium.replica_bytes || end.is_none_or(|end| end > len) {
         return Err(damaged(path, "the size").into());
     }
     Ok((plan, head))
 }
 
 fn damaged(path: &Path, what: &'static str) -> MediumError {
-    MediumError::CarriedDamaged {
+    MediumError::ReplicaDamaged {
         path: path.to_owned(),
         what,
     }
@@ -271,7 +271,7 @@ fn damaged(path: &Path, what: &'static str) -> MediumError {
 fn head_with(superblock: &Superblock, id: [u8; 16]) -> (Superblock, Option<MediumHead>) {
     // Other file systems of that pool are not on the medium.
     let mut superblock = superblock.without_parts();
-    superblock.zones[0].medium_id = id;
+    superblock.segments[0].medium_id = id;
     superblock.seal();
     let head = MediumHead::of(&superblock);
     (superblock, head)
@@ -285,7 +285,7 @@ fn medium_head(disk: &dyn Disk) -> Option<MediumHead> {
 }
 
 fn sum_of(table: &[u8], number: u64) -> u64 {
-    let at = (number * CARRIED_SUM_BYTES) as usize;
+    let at = (number * REPLICA_SUM_BYTES) as usize;
     let sum = table.get(at..).and_then(|rest| rest.first_chunk());
     sum.map_or(0, |&sum| u64::from_le_bytes(sum))
 }
@@ -293,12 +293,12 @@ fn sum_of(table: &[u8], number: u64) -> u64 {
 /// A block of the copy, if it is what was written.
 fn read_block(
     disk: &dyn Disk,
-    plan: &CarriedPlan,
+    plan: &ReplicaPlan,
     table: &[u8],
     pool: &[u8; 16],
     number: u64,
 ) -> Option<[u8; BLOCK_BYTES as usize]> {
     let mut block = [0; BLOCK_BYTES as usize];
     disk.read(plan.block_at(number), &mut block).ok()?;
-    (CarriedPlan::block_sum(pool, number, &block) == sum_of(table, number)).then_some(block)
+    (ReplicaPlan::block_sum(pool, number, &block) == sum_of(table, number)).then_some(block)
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    BLOCK_BYTES, CARRIED_SUM_BYTES, CHANGED_HEAD_BYTES, CarriedHead, CarriedPlan, ChangedMap,
+    BLOCK_BYTES, CHANGED_HEAD_BYTES, ChangedMap, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan,
     Superblock,
 };
 use vellum_media::{Disk, Memories, Persistent};
@@ -18,7 +18,7 @@ use crate::logs::changed::{ChangedBlocks, head_of, set_since};
 
 /// What was done to make a copy whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct ExportedReplica {
     /// Blocks of metadata that there are.
     pub blocks: u64,
     /// Blocks that had changed, or may have, those of zeros among them.
@@ -41,9 +41,9 @@ pub(crate) fn make_whole<M: Memories>(
     superblock: &Superblock,
     all: bool,
     tell: &dyn Fn(u64, u64),
-) -> Result<Carried> {
-    let plan = CarriedPlan::of(&core.geometry).ok_or(MediumError::CarriesNone)?;
-    let disk = core.pool.disk().ok_or(MediumError::CarriesNone)?;
+) -> Result<ExportedReplica> {
+    let plan = ReplicaPlan::of(&core.geometry).ok_or(MediumError::NoReplica)?;
+    let disk = core.pool.disk().ok_or(MediumError::NoReplica)?;
     let number = head_of(disk, &plan, superblock).map_or(0, |head| head.number);
     let mut copy = Copy {
         pool: &core.pool,
@@ -64,7 +64,7 @@ pub(crate) fn make_whole<M: Memories>(
     };
     core.check_media()?;
     copy.finish(number + 1)?;
-    Ok(Carried {
+    Ok(ExportedReplica {
         blocks: plan.blocks,
         changed,
         written: copy.written,
@@ -77,7 +77,7 @@ pub(crate) fn make_whole<M: Memories>(
 struct Copy<'a, P> {
     pool: &'a P,
     disk: &'a dyn Disk,
-    plan: CarriedPlan,
+    plan: ReplicaPlan,
     superblock: &'a Superblock,
     /// The sums of blocks.
     table: Vec<u8>,
@@ -101,7 +101,7 @@ impl<P: Persistent> Copy<'_, P> {
             return None;
         }
         let read = self.disk.read(self.plan.table_at(), &mut self.table);
-        if read.is_err() || CarriedPlan::table_sum(&self.superblock.uuid, &self.table) != head.sum {
+        if read.is_err() || ReplicaPlan::table_sum(&self.superblock.uuid, &self.table) != head.sum {
             self.table.fill(0);
             return None;
         }
@@ -133,13 +133,13 @@ impl<P: Persistent> Copy<'_, P> {
     fn put(&mut self, number: u64) -> io::Result<()> {
         let mut block = [0; BLOCK_BYTES as usize];
         self.pool.read(number * BLOCK_BYTES, &mut block);
-        let sum = CarriedPlan::block_sum(&self.superblock.uuid, number, &block);
+        let sum = ReplicaPlan::block_sum(&self.superblock.uuid, number, &block);
         if sum != 0 {
             self.disk.write(self.plan.block_at(number), &block)?;
             self.written += 1;
         }
-        let at = number * CARRIED_SUM_BYTES;
-        self.table[at as usize..][..CARRIED_SUM_BYTES as usize].copy_from_slice(&sum.to_le_bytes());
+        let at = number * REPLICA_SUM_BYTES;
+        self.table[at as usize..][..REPLICA_SUM_BYTES as usize].copy_from_slice(&sum.to_le_bytes());
         self.dirty.insert(at / BLOCK_BYTES);
         Ok(())
     }
@@ -153,8 +153,8 @@ impl<P: Persistent> Copy<'_, P> {
         }
         self.disk.sync_data(disk_sites::CARRIED_BLOCKS_DURABLE)?;
         let uuid = self.superblock.uuid;
-        let sum = CarriedPlan::table_sum(&uuid, &self.table);
-        let head = CarriedHead::whole(uuid, number, self.plan.blocks, sum);
+        let sum = ReplicaPlan::table_sum(&uuid, &self.table);
+        let head = ReplicaHead::whole(uuid, number, self.plan.blocks, sum);
         self.disk.write(self.plan.at, head.as_bytes())?;
         self.disk.sync_data(disk_sites::CARRIED_WHOLE_DURABLE)?;
         self.clear_map(number);

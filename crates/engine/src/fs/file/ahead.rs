@@ -95,8 +95,8 @@ mod tests {
         let pool = Pool::open(&path).unwrap();
         let file = pool.volume().open("/f").unwrap();
         let core = &pool.fs().core;
-        let zone = (core.geometry.data_at, core.geometry.data_bytes());
-        core.pool.disk().unwrap().forget(zone.0, zone.1);
+        let segment = (core.geometry.data_at, core.geometry.data_bytes());
+        core.pool.disk().unwrap().forget(segment.0, segment.1);
         (pool, file)
     }
 

@@ -86,7 +86,7 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Fails if the holes of a long range are more than the space there is. A long range of holes
-    /// costs no more than the zone is large.
+    /// costs no more than the segment is large.
     fn check_room(&self, cachelet: Cachelet, first: u64, last: u64) -> Result<()> {
         let usage = self.mapping.usage(self.core);
         if last - first > usage.total {

@@ -143,7 +143,7 @@ fn check(h: &Harness, before: &[u8], after: &[u8], done: bool) {
     f.append(file, &t, &[1; 5000]).unwrap();
     f.truncate(file, 0).unwrap();
     h.settle();
-    assert_eq!(h.free(), h.core.geometry.zone_blocks, "no block is lost");
+    assert_eq!(h.free(), h.core.geometry.segment_blocks, "no block is lost");
     assert_eq!(f.blocks(file).unwrap(), 0);
 }
 

@@ -4,7 +4,7 @@
 //! a window in which they lie as in the file's page table. If the file is, the sample is larger
 //! than the caches next to a core and than what their translations cover, because a file that is
 //! read on and on mostly is. What runs and pages of a table cost is measured with runs drawn from
-//! the sample. Where no file is at hand, that is blocks of the data zone, whatever they hold,
+//! the sample. Where no file is at hand, that is blocks of the data segment, whatever they hold,
 //! beside searches that find nothing. What lies on a disk is measured while it is in memory, or not
 //! at all: else the disk would be what is measured, by a reader who waits for it.
 
@@ -100,7 +100,7 @@ pub(super) fn measure<M: Memories>(
     op.is_whole().then_some(())?;
     let sample = match file {
         Some(file) => Sample::of_file(files, op, file),
-        None => Sample::of_zone(files, SAMPLE_PIECES),
+        None => Sample::of_segment(files, SAMPLE_PIECES),
     }?;
     let scattered = sample.shuffled(PRICED_PIECES)?;
     let table = Table::for_size(SAMPLE_PIECES * CHUNK_BYTES / 2)?;
@@ -172,16 +172,16 @@ impl Sample {
         Self::of(Some(subject), pieces).filter(|_| version & 1 == 0)
     }
 
-    /// Blocks of the data zone in runs, whatever they hold.
-    fn of_zone<M: Memories>(files: &Files<'_, M>, pieces: u64) -> Option<Self> {
+    /// Blocks of the data segment in runs, whatever they hold.
+    fn of_segment<M: Memories>(files: &Files<'_, M>, pieces: u64) -> Option<Self> {
         let geometry = &files.core.geometry;
-        let zone_runs = geometry.zone_blocks / RUN_BLOCKS;
+        let segment_runs = geometry.segment_blocks / RUN_BLOCKS;
         let mut draw = Draw(1);
         let mut run = || {
-            let at = geometry.data_at + draw.below(zone_runs) * RUN_BLOCKS * BLOCK_BYTES;
+            let at = geometry.data_at + draw.below(segment_runs) * RUN_BLOCKS * BLOCK_BYTES;
             (0..RUN_BLOCKS).map(move |i| at + i * BLOCK_BYTES)
         };
-        let pieces = (0..pieces.min(geometry.zone_blocks / CHUNK_BLOCKS)).map(|number| {
+        let pieces = (0..pieces.min(geometry.segment_blocks / CHUNK_BLOCKS)).map(|number| {
             let blocks = (0..CHUNK_BLOCKS / RUN_BLOCKS).flat_map(|_| run()).collect();
             Piece { number, blocks }
         });
@@ -464,11 +464,11 @@ mod tests {
     #[test]
     fn the_sample_lies_in_the_window_as_in_the_pool() {
         let h = Harness::new(8 * MIB);
-        let zone = h.core.geometry.zone_blocks * BLOCK_BYTES;
-        let bytes: Vec<u8> = (0..zone).map(|i| (i / 64 % 251) as u8).collect();
+        let segment = h.core.geometry.segment_blocks * BLOCK_BYTES;
+        let bytes: Vec<u8> = (0..segment).map(|i| (i / 64 % 251) as u8).collect();
         h.core.pool.write(h.core.geometry.data_at, &bytes);
         let (files, op) = (files(&h), h.core.op_begin().unwrap());
-        let sample = Sample::of_zone(&files, SAMPLE_PIECES).unwrap();
+        let sample = Sample::of_segment(&files, SAMPLE_PIECES).unwrap();
         assert!(compare(&files, &op, &sample) > 32);
         let costs = measure(&files, &op, None, Cold::Leave).unwrap();
         assert!(costs.run_ps > 0 && costs.search_ps(1) > 0 && costs.mmu_ps(1) > 0);
@@ -527,7 +527,7 @@ mod tests {
                 }
                 (count::of_this_thread() - before).probes
             };
-            let nobodys = probes(&Sample::of_zone(&files, SAMPLE_PIECES).unwrap());
+            let nobodys = probes(&Sample::of_segment(&files, SAMPLE_PIECES).unwrap());
             let own = probes(&Sample::of_file(&files, &op, file).unwrap());
             assert_eq!(nobodys, PAGES, "{mapping:?}: one step to an empty root");
             assert!(own > nobodys, "{mapping:?}: {own} probes");

@@ -29,7 +29,7 @@ pub(super) fn dirty_of(mapping: MappingKind, pool_bytes: u64) -> Harness {
 }
 
 fn soil(h: Harness) -> Harness {
-    let bytes = h.core.geometry.zone_blocks * B;
+    let bytes = h.core.geometry.segment_blocks * B;
     h.core
         .pool
         .write(h.core.geometry.data_at, &vec![0xAA; bytes as usize]);
@@ -189,7 +189,7 @@ fn limits_have_their_errors() {
     ));
     f.truncate(file, 0).unwrap();
     h.settle();
-    assert_eq!(h.free(), h.core.geometry.zone_blocks);
+    assert_eq!(h.free(), h.core.geometry.segment_blocks);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn space_runs_out_exactly_and_comes_back() {
     let h = dirty(4 * MIB, 8);
     let (file, other, t) = (h.make_file(9), h.make_file(10), Translation::new(false));
     let f = files(&h);
-    let total = h.core.geometry.zone_blocks;
+    let total = h.core.geometry.segment_blocks;
     let block = [3; B as usize];
     for _ in 0..total {
         f.append(file, &t, &block).unwrap();
@@ -229,7 +229,7 @@ fn space_runs_out_exactly_and_comes_back() {
 /// Leaves three free entries in the table, though all that were free still count as free.
 fn hide_free_blocks(h: &Harness) {
     let at = |block| h.core.geometry.table_at + 8 * block;
-    let free = (0..h.core.geometry.zone_blocks).filter(|&block| h.core.word(at(block)) == 0);
+    let free = (0..h.core.geometry.segment_blocks).filter(|&block| h.core.word(at(block)) == 0);
     for block in free.skip(3).collect::<Vec<_>>() {
         let word = MapWord::new(MapState::Mapped, 77, block as u32);
         h.core.set_word(at(block), word.0);
@@ -261,7 +261,7 @@ fn preallocation_holds_space_and_reads_as_zeros() {
     let h = dirty(4 * MIB, 8);
     let (file, other, t) = (h.make_file(9), h.make_file(10), Translation::new(false));
     let f = files(&h);
-    let total = h.core.geometry.zone_blocks;
+    let total = h.core.geometry.segment_blocks;
     assert!(matches!(
         f.allocate(file, Allocate::Grow, 0, (total + 1) * B),
         Err(Error::NoSpace(_))
@@ -309,7 +309,7 @@ fn a_dead_file_gives_everything_back() {
         f.release_all(&op, file).unwrap();
         drop(op);
         h.settle();
-        assert_eq!(h.free(), h.core.geometry.zone_blocks);
+        assert_eq!(h.free(), h.core.geometry.segment_blocks);
     }
 }
 
@@ -585,7 +585,7 @@ fn compare(h: &Harness, file: Cachelet, t: &Translation, model: &Model) {
             "hole from {at}"
         );
     }
-    assert_eq!(h.free() + blocks, h.core.geometry.zone_blocks);
+    assert_eq!(h.free() + blocks, h.core.geometry.segment_blocks);
 }
 
 proptest! {

@@ -113,7 +113,7 @@ impl Loading<'_> {
         let split = Split {
             image_bytes: geometry.log_at,
             data_at: geometry.data_at,
-            is_apart: geometry.apart.is_some(),
+            is_external: geometry.external.is_some(),
         };
         if let Some(dir) = self.dir()? {
             let key = self.key(superblock, &dir);
@@ -126,7 +126,8 @@ impl Loading<'_> {
                     }));
                 }
                 Err(error) if *self.place == ImagePlace::Shared => {
-                    tracing::warn!(%error, "the metadata are worked on in memory of this process: if it is killed, what was not synced is lost");
+                    tracing::warn!(%error, "the metadata are worked on in memory of this process: \
+                         if it is killed, what was not synced is lost");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -194,7 +195,8 @@ pub(crate) fn load<P: Persistent>(
     let mut is_known = true;
     let anchor = match read_anchor(disk, superblock) {
         Err(error @ Error::Damaged { .. }) if how.read_only && !how.metadata_only => {
-            tracing::warn!(%error, "what was committed last is not known; the metadata of an earlier checkpoint are shown");
+            tracing::warn!(%error, "what was committed last is not known; the metadata of an \
+                 earlier checkpoint are shown");
             is_known = false;
             Anchor::unknown(superblock.uuid)
         }
@@ -276,7 +278,7 @@ fn inherit<P: Persistent>(
     how: &Loading<'_>,
 ) -> Result<()> {
     let own = disk.sync(disk_sites::LOG_INHERITED_DURABLE);
-    let data = if superblock.geometry().apart.is_some() {
+    let data = if superblock.geometry().external.is_some() {
         own?;
         disk.sync_data(disk_sites::LOG_INHERITED_DATA)
     } else {

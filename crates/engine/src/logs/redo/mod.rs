@@ -148,7 +148,8 @@ impl Log {
         };
         let durable = lock(&self.state).epoch - 1;
         if let Err(error) = image.name(tag.attach, durable) {
-            tracing::warn!(%error, "the image of the pool has no name: if the process is killed it is gone");
+            tracing::warn!(%error, "the image of the pool has no name: if the process is killed it \
+                 is gone");
             return Ok(());
         }
         let mut home = lock(&self.home);
@@ -381,19 +382,19 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataApart, FormatOptions, format};
+    use crate::{ExternalData, FormatOptions, format};
     use std::sync::Arc;
     use vellum_layout::{Geometry, Superblock};
     use vellum_media::{Persistent, SimLogged, SimPool};
 
     /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks
     /// six ride at once.
-    fn made(apart: Option<DataApart>) -> (Geometry, impl Fn(u64) -> LogCounts) {
+    fn made(external: Option<ExternalData>) -> (Geometry, impl Fn(u64) -> LogCounts) {
         let disk = Arc::new(SimPool::new(2 << 20));
         let options = FormatOptions {
             metadata_bytes: Some(1 << 18),
             is_logged: true,
-            apart,
+            external,
             ..FormatOptions::default()
         };
         format(&*disk, &options).unwrap();
@@ -427,14 +428,14 @@ mod tests {
     /// The data are synced before more ride than the log has a part for.
     #[test]
     fn blocks_ride_until_they_are_too_many() {
-        let apart = DataApart {
+        let external = ExternalData {
             id: [9; 16],
             at: BLOCK_BYTES,
             data_bytes: 1 << 20,
-            carried_bytes: 0,
+            replica_bytes: 0,
         };
-        for apart in [None, Some(apart)] {
-            let (_, append) = made(apart);
+        for external in [None, Some(external)] {
+            let (_, append) = made(external);
             assert_eq!([1, 1, 1].map(|lines| append(lines).blocks), [3, 6, 6]);
         }
     }

@@ -49,7 +49,7 @@ use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
 
-/// The mapping of zone 0.
+/// The mapping of segment 0.
 #[derive(Debug)]
 pub(crate) struct Cuckoo {
     table: Table,

@@ -36,7 +36,7 @@ impl Cuckoo {
         judge(core, lines, &plan, survey, &mut stored)?;
         drop_copies(core, lines, &plan, &mut stored)?;
         self.blocks.begin_rebuild(core);
-        let blocks = core.geometry.zone_blocks;
+        let blocks = core.geometry.segment_blocks;
         for start in (0..blocks).step_by(WINDOW_BLOCKS as usize) {
             let len = WINDOW_BLOCKS.min(blocks - start);
             self.read_window(core, start, len, &mut stored)?;

@@ -38,11 +38,11 @@ impl Table {
         Self {
             lines: Lines {
                 at: geometry.table_at,
-                blocks: geometry.zone_blocks,
+                blocks: geometry.segment_blocks,
                 have_counts: true,
             },
-            moves: Moves::new(arena_at + LINE_BYTES, geometry.zone_blocks),
-            plan: CuckooPlan::new(geometry.zone_blocks),
+            moves: Moves::new(arena_at + LINE_BYTES, geometry.segment_blocks),
+            plan: CuckooPlan::new(geometry.segment_blocks),
             seed,
             stashed_at: arena_at,
         }

@@ -123,7 +123,7 @@ fn a_contiguous_range_is_one_probe() {
 #[test]
 fn a_lookup_probes_two_lines_at_most() {
     let h = pool(4 * MIB);
-    let blocks = h.core.geometry.zone_blocks as u32;
+    let blocks = h.core.geometry.segment_blocks as u32;
     // Every other block, so that nothing is a range.
     (0..blocks).for_each(|i| claim(&h, 5, i * 2, 1));
     check_table(&h);
@@ -142,10 +142,10 @@ fn a_lookup_probes_two_lines_at_most() {
 }
 
 #[test]
-fn every_block_of_a_zone_finds_room_and_the_stash_stays_empty() {
+fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
     for bytes in [MIB, 3 * MIB, 16 * MIB] {
         let h = pool(bytes);
-        let blocks = h.core.geometry.zone_blocks as u32;
+        let blocks = h.core.geometry.segment_blocks as u32;
         for round in 0..4 {
             (0..blocks).for_each(|i| claim(&h, 5 + i % 3, round + i * 2, 1));
             assert_eq!(h.free(), 0);
@@ -169,7 +169,7 @@ fn every_block_of_a_zone_finds_room_and_the_stash_stays_empty() {
 fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
     let h = pool(MIB);
     let mut refused = 0;
-    for logical in 0..h.core.geometry.zone_blocks as u32 {
+    for logical in 0..h.core.geometry.segment_blocks as u32 {
         let places = || Vec::from_iter((0..logical).map(|logical| held(&h, 5, 2 * logical).at));
         let before = places();
         let done = tests::claim_amid_loss(&h, 5, 2 * logical, STEP);

@@ -59,7 +59,7 @@ pub(crate) type Extents = ExtentTrees<Direct>;
 /// Extent trees that are read through a page cache.
 pub(crate) type CachedExtents = ExtentTrees<PageCache>;
 
-/// The mapping of zone 0.
+/// The mapping of segment 0.
 #[derive(Debug)]
 pub(crate) struct ExtentTrees<P> {
     blocks: Blocks,

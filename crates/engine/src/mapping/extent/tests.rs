@@ -244,7 +244,7 @@ fn large_tree<P: Pages>(file: File<ExtentTrees<P>>, seed: u64, end: u32) {
     }
     file.compare(&model, end);
     let h = file.h.reattach();
-    let blocks = h.core.geometry.zone_blocks;
+    let blocks = h.core.geometry.segment_blocks;
     assert_eq!(h.free(), blocks - model.len() as u64);
     let file = File { h };
     file.compare(&model, end);
@@ -438,7 +438,7 @@ fn cut_power(
                 assert_eq!(got, after, "what returned is durable");
             }
             let used = got.iter().filter(|found| **found != Found::Hole).count();
-            let blocks = geometry.zone_blocks;
+            let blocks = geometry.segment_blocks;
             assert_eq!(found.h.free(), blocks - used as u64);
             found.release(0, end.into()).unwrap();
             found.settle();

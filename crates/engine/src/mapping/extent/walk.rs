@@ -131,7 +131,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                     block,
                     state,
                 };
-                return self.inside_zone(extent).map(End::Root);
+                return self.inside_segment(extent).map(End::Root);
             }
             ExtentRoot::Node { node, level } => (node, level),
         };
@@ -278,11 +278,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             LOGICAL_END
         };
         let part = extent.part(0, next.min(until));
-        part.map(|part| self.inside_zone(part)).transpose()
+        part.map(|part| self.inside_segment(part)).transpose()
     }
 
     /// Fails if some of an extent's blocks are none.
-    fn inside_zone(&self, extent: Extent) -> Result<Extent> {
+    fn inside_segment(&self, extent: Extent) -> Result<Extent> {
         let end = u64::from(extent.block) + u64::from(extent.len);
         if end > self.core.geometry.blocks() {
             return Err(damaged(self.id));

@@ -60,11 +60,11 @@ const PREFETCH_LINES: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct HashFs {
     table_at: u64,
-    /// Where its words are, those of added zones among them.
+    /// Where its words are, those of added segments among them.
     table: TablePlan,
     data_at: u64,
     blocks: u64,
-    /// Those of zone 0, where home lines are. Blocks of other zones are all displaced ones.
+    /// Those of segment 0, where home lines are. Blocks of other segments are all displaced ones.
     home_blocks: u64,
     lines: u64,
     seed: u64,
@@ -101,7 +101,7 @@ impl HashFs {
             table: TablePlan::default(),
             data_at: geometry.data_at,
             blocks: geometry.blocks(),
-            home_blocks: geometry.zone_blocks,
+            home_blocks: geometry.segment_blocks,
             lines,
             seed,
             run_shift: geometry.run_blocks.ilog2(),

@@ -14,8 +14,9 @@ use crate::mapping::aids::{self, Writer, for_parts};
 use crate::sites;
 
 impl HashFs {
-    /// Saves the aids of a zone on which nothing is at work, so that no block is in limbo. Durable
-    /// at the next fence, together with the FREE words that were not flushed when they were stored.
+    /// Saves the aids of a segment on which nothing is at work, so that no block is in limbo.
+    /// Durable at the next fence, together with the FREE words that were not flushed when they were
+    /// stored.
     ///
     /// # Errors
     /// [`crate::error::Error::Busy`] if something is at work after all, or broke off: what was
@@ -24,7 +25,7 @@ impl HashFs {
         self.space.check_settled(core)?;
         self.flush_freed(core);
         if self.blocks > self.home_blocks {
-            // There is room for those of zone 0 alone: the next opening reads the table.
+            // There is room for those of segment 0 alone: the next opening reads the table.
             return Ok(());
         }
         let mut out = Writer::new(core, &self.aids, &self.bitmap);

@@ -92,7 +92,7 @@ macro_rules! for_each_placement {
 
 for_each_placement! {
     a_block_that_finds_room_at_home_after_all_is_not_displaced,
-    a_full_zone_is_not_searched_word_by_word,
+    a_full_segment_is_not_searched_word_by_word,
     an_entry_in_limbo_is_not_found,
     every_block_can_be_used_and_comes_back,
     limbo_waits_for_operations_that_may_read,
@@ -410,7 +410,7 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
     }
 }
 
-fn a_full_zone_is_not_searched_word_by_word(placement: Placement) {
+fn a_full_segment_is_not_searched_word_by_word(placement: Placement) {
     let h = Harness::placed(64 * MIB, placement);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);

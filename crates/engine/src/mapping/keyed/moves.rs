@@ -23,7 +23,7 @@ use crate::error::Result;
 
 /// Stripes at most.
 const STRIPES_MAX: u64 = 1024;
-/// Blocks of a zone for each stripe, at least.
+/// Blocks of a segment for each stripe, at least.
 const STRIPE_BLOCKS: u64 = 16;
 /// The slot that holds a stripe; above it the count of moves.
 const HOLDER_MASK: u64 = 0xFFFF;

@@ -53,11 +53,11 @@ impl Table {
         Self {
             lines: Lines {
                 at: geometry.table_at,
-                blocks: geometry.zone_blocks,
+                blocks: geometry.segment_blocks,
                 have_counts: false,
             },
-            moves: Moves::new(arena_at + 2 * LINE_BYTES, geometry.zone_blocks),
-            plan: LevelPlan::new(geometry.zone_blocks),
+            moves: Moves::new(arena_at + 2 * LINE_BYTES, geometry.segment_blocks),
+            plan: LevelPlan::new(geometry.segment_blocks),
             seed,
             levels_at: arena_at,
             stashed_at: arena_at + 8,

@@ -102,7 +102,10 @@ fn check_table(h: &Leveled) {
     assert!(table.moves.are_over(&h.core));
     assert_eq!(h.core.arena.load(table.grower_at, Ordering::Relaxed), 0);
     assert_eq!(table.read_root(&h.core).unwrap(), levels);
-    assert_eq!(h.free() + entries.len() as u64, h.core.geometry.zone_blocks);
+    assert_eq!(
+        h.free() + entries.len() as u64,
+        h.core.geometry.segment_blocks
+    );
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn who_does_not_get_the_lock_of_a_table_leaves_it_alone() {
 fn a_table_grows_with_what_is_in_it() {
     let h = pool(16 * MIB);
     let last = h.map.table.plan.last;
-    let blocks = h.core.geometry.zone_blocks as u32;
+    let blocks = h.core.geometry.segment_blocks as u32;
     let mut at_growth = Vec::new();
     for logical in 0..blocks {
         let before = levels(&h).top();
@@ -150,7 +153,7 @@ fn a_table_grows_with_what_is_in_it() {
 fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
     let h = pool(4 * MIB);
     let mut refused = 0;
-    for logical in 0..h.core.geometry.zone_blocks as u32 {
+    for logical in 0..h.core.geometry.segment_blocks as u32 {
         let places = || Vec::from_iter((0..logical).map(|logical| held(&h, 5, 2 * logical).at));
         let before = (places(), levels(&h), stashed(&h));
         let done = tests::claim_amid_loss(&h, 5, 2 * logical, STEP);
@@ -194,7 +197,7 @@ fn a_lookup_probes_four_lines_and_six_while_the_table_grows() {
 fn no_insertion_waits_for_a_whole_growth() {
     let h = pool(64 * MIB);
     let mut most = 0;
-    for logical in 0..h.core.geometry.zone_blocks as u32 {
+    for logical in 0..h.core.geometry.segment_blocks as u32 {
         let before = count::of_this_thread();
         claim(&h, 5, logical, 1);
         most = most.max((count::of_this_thread() - before).fences);
@@ -204,10 +207,10 @@ fn no_insertion_waits_for_a_whole_growth() {
 }
 
 #[test]
-fn every_block_of_a_zone_finds_room_and_the_stash_stays_empty() {
+fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
     for bytes in [MIB, 3 * MIB, 16 * MIB] {
         let h = pool(bytes);
-        let blocks = h.core.geometry.zone_blocks as u32;
+        let blocks = h.core.geometry.segment_blocks as u32;
         for round in 0..4 {
             (0..blocks).for_each(|i| claim(&h, 5 + i % 3, round + i * 2, 1));
             assert_eq!(h.free(), 0);

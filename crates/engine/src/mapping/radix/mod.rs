@@ -30,7 +30,7 @@ use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::{Error, Place, Result};
 
-/// The mapping of zone 0.
+/// The mapping of segment 0.
 #[derive(Debug)]
 pub(crate) struct Radix {
     blocks: Blocks,

@@ -9,7 +9,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, flag};
 use crate::core::slots::Tally;
-use crate::devices::replica::{Carried, make_whole};
+use crate::devices::replica::{ExportedReplica, make_whole};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 use crate::pool::lifecycle::open::{live_map_check, saved_check};
@@ -44,15 +44,15 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Closes in order, and makes the copy of the metadata whole that the data medium carries: of
-    /// the blocks that changed since it last was, or of `all`. From then on the medium alone has
-    /// the file system, until the pool is opened for writing again. `tell` is told how many blocks
-    /// of how many are done.
+    /// Closes in order, and makes the copy of the metadata whole that the external data device
+    /// carries: of the blocks that changed since it last was, or of `all`. From then on the medium
+    /// alone has the file system, until the pool is opened for writing again. `tell` is told how
+    /// many blocks of how many are done.
     ///
     /// # Errors
     /// As for [`Self::close`]. The medium carries none, or failed: then the pool is closed, and the
     /// copy stale.
-    pub fn close_and_carry(&self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<Carried> {
+    pub fn close_and_export(&self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<ExportedReplica> {
         self.close()?;
         if self.core.read_only {
             return Err(Error::ReadOnly);

@@ -1,16 +1,16 @@
 //! Making a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
-    Anchor, AnchorPoint, ApartRequest, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    CarriedPlan, ChunkKind, ChunkWord, CommittedWord, DirPlace, Entrance, FileKind, Formed,
-    Geometry, GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind,
-    NamespaceKind, OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, StateWord,
+    Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
+    ChunkWord, CommittedWord, DirPlace, Entrance, ExternalRequest, FileKind, Formed, Geometry,
+    GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind, NamespaceKind,
+    OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, ReplicaPlan, SLOT_BYTES, StateWord,
     Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
 
-use crate::devices::medium::DataApart;
+use crate::devices::medium::ExternalData;
 use crate::error::{Error, Result};
 use crate::logs::redo::sum_of_home;
 use crate::sites;
@@ -48,9 +48,9 @@ pub struct FormatOptions {
     pub owner: (u32, u32),
     /// The metadata are worked on in memory, and a log makes them durable.
     pub is_logged: bool,
-    /// The last bytes of `pool` are those of a data medium. Without a log the metadata are to lie
-    /// in persistent memory.
-    pub apart: Option<DataApart>,
+    /// The last bytes of `pool` are those of an external data device. Without a log the metadata
+    /// are to lie in persistent memory.
+    pub external: Option<ExternalData>,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
 }
@@ -68,11 +68,11 @@ impl FormatOptions {
             span_lines: self.span_lines,
             fragmentation: self.fragmentation,
             is_logged: self.is_logged,
-            apart: self.apart.map(|apart| ApartRequest {
-                id: apart.id,
-                at: apart.at,
-                data_bytes: apart.data_bytes,
-                carries: apart.carried_bytes > 0,
+            external: self.external.map(|external| ExternalRequest {
+                id: external.id,
+                at: external.at,
+                data_bytes: external.data_bytes,
+                has_replica: external.replica_bytes > 0,
             }),
         }
     }
@@ -86,17 +86,28 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
     }
-    let apart_bytes = { options.apart }.map_or(0, |apart| apart.data_bytes + apart.carried_bytes);
-    let own_bytes = pool.len().checked_sub(apart_bytes);
-    let own_bytes = own_bytes.ok_or(Error::Invalid("the data medium is larger than all"))?;
+    let external_bytes =
+        { options.external }.map_or(0, |external| external.data_bytes + external.replica_bytes);
+    let own_bytes = pool.len().checked_sub(external_bytes);
+    let own_bytes = own_bytes.ok_or(Error::Invalid(
+        "the external data device is larger than all",
+    ))?;
     let geometry = Geometry::plan(&options.request(own_bytes))?;
-    let carried_bytes = options.apart.map_or(0, |apart| apart.carried_bytes);
-    if CarriedPlan::of(&geometry).is_some_and(|plan| plan.bytes() > carried_bytes) {
-        return Err(Error::Invalid("the data medium has no room for the copy"));
+    let replica_bytes = options
+        .external
+        .map_or(0, |external| external.replica_bytes);
+    if ReplicaPlan::of(&geometry).is_some_and(|plan| plan.bytes() > replica_bytes) {
+        return Err(Error::Invalid(
+            "the external data device has no room for the copy",
+        ));
     }
     // An interrupted mkfs must not leave the pool that was there before half alive.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
-    pool.zero_through(sites::FORMAT_WIPE_REPLICA, geometry.replica_at, BLOCK_BYTES);
+    pool.zero_through(
+        sites::FORMAT_WIPE_REPLICA,
+        geometry.last_copy_at,
+        BLOCK_BYTES,
+    );
     pool.fence(sites::FORMAT_WIPE_DURABLE);
     pool.sync()?;
     if !options.known_zero {
@@ -140,7 +151,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         &options.label,
         options.namespace,
     );
-    for at in [geometry.replica_at, BLOCK_BYTES, 0] {
+    for at in [geometry.last_copy_at, BLOCK_BYTES, 0] {
         pool.write_through(sites::FORMAT_SUPERBLOCK, at, superblock.as_bytes());
     }
     pool.fence(sites::FORMAT_SUPERBLOCK_DURABLE);

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use vellum_layout::{
-    CarriedPlan, FileKind, Geometry, IdentityWord, Inode, InodeState, MapState, PoolPhase,
-    PoolState, ROOT_SLOT, StateWord, Superblock, checksum_words,
+    FileKind, Geometry, IdentityWord, Inode, InodeState, MapState, PoolPhase, PoolState, ROOT_SLOT,
+    ReplicaPlan, StateWord, Superblock, checksum_words,
 };
 use vellum_media::{ImageKey, MappedPool, Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
@@ -121,9 +121,9 @@ fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
 fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     let found = read_superblock(pool)?;
     let geometry = found.geometry();
-    let carried = CarriedPlan::of(&geometry).map_or(0, |plan| plan.bytes());
-    let data_end = geometry.data_at + geometry.data_bytes() + carried;
-    if geometry.apart.is_some() && data_end > pool.len() {
+    let replica = ReplicaPlan::of(&geometry).map_or(0, |plan| plan.bytes());
+    let data_end = geometry.data_at + geometry.data_bytes() + replica;
+    if geometry.external.is_some() && data_end > pool.len() {
         return Err(MediumError::Unknown.into());
     }
     Ok(found)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::support::{read_tree, strictly};
 use vellum::{
-    Clock, Cred, DataApart, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
+    Clock, Cred, Error, ExternalData, FormatOptions, Fs, ListPosition, MountOptions, Node,
     OpenOptions, Result, attach, format,
 };
 use vellum_check::{Class, Options as CheckOptions, check};
@@ -259,11 +259,11 @@ fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
         thread_slots: Some(2),
         mapping: MappingKind::Extent,
         metadata_bytes: Some(1 << 18),
-        apart: Some(DataApart {
+        external: Some(ExternalData {
             id: [9; 16],
             at: 4096,
             data_bytes: 1 << 20,
-            carried_bytes: 0,
+            replica_bytes: 0,
         }),
         hash_seed: 5,
         known_zero: true,

@@ -7,5 +7,5 @@ mod namespaces;
 mod records;
 mod regressions;
 mod repair;
+mod segments;
 mod versions;
-mod zones;

@@ -434,7 +434,7 @@ fn extents_out_of_order_are_damage() {
 /// Reading counted blocks on past the last number that there is, behind an extent that begins near
 /// it.
 #[test]
-fn an_extent_of_blocks_outside_the_zone_is_damage() {
+fn an_extent_of_blocks_outside_the_segment_is_damage() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
         for before_last in [0, 1] {
             let mut sample = sample_on(mapping, true);
@@ -515,7 +515,7 @@ fn data_of_an_extent_tree_out_of_order_is_no_hole() {
 
 /// An entry of a cuckoo table led to blocks beyond the last.
 #[test]
-fn an_entry_does_not_count_past_the_zone() {
+fn an_entry_does_not_count_past_the_segment() {
     let mut sample = sample_on(MappingKind::Cuckoo, false);
     let places = sample.places(Part::Map).into_iter();
     let mut used = places.filter(|place| sample.word(place.at) != 0);
@@ -536,7 +536,7 @@ fn map_entry(sample: &Sample, name: &[u8], logical: u32) -> Place {
 fn keyed_plan(sample: &Sample) -> KeyedPlan {
     let geometry = &sample.geometry;
     let word = |at| sample.word(geometry.table_at + at);
-    let (blocks, seed) = (geometry.zone_blocks, sample.hash_seed);
+    let (blocks, seed) = (geometry.segment_blocks, sample.hash_seed);
     KeyedPlan::read(geometry.mapping, blocks, seed, word).expect("a table of keys")
 }
 
@@ -589,7 +589,7 @@ fn a_block_that_does_not_know_who_counts_it() {
 fn a_key_that_is_twice_where_nothing_moves_is_refused() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         let (plan, mut twice_in_line) = (keyed_plan(&sample_on(mapping, false)), 0);
-        let other = sample_on(mapping, false).geometry.zone_blocks - 1;
+        let other = sample_on(mapping, false).geometry.segment_blocks - 1;
         for logical in 0..5 {
             let mut sample = sample_on(mapping, false);
             let entry = map_entry(&sample, b"file", logical);
@@ -624,7 +624,7 @@ fn data_that_only_reading_the_table_meets_is_a_hole() {
         let plan = keyed_plan(&sample);
         let word = MapWord::new(MapState::Unwritten, inode.number as u32, 60);
         let mut homes = plan.homes(sample.hash_seed, word.0);
-        let last = sample.geometry.zone_blocks - 1;
+        let last = sample.geometry.segment_blocks - 1;
         assert!(homes.any(|line| enter(&mut sample, line, word, last)));
         let hidden = word.with_state(MapState::Mapped);
         assert!(enter(&mut sample, plan.stash().start, hidden, last - 1));
@@ -644,7 +644,10 @@ fn a_damaged_table_of_keys_can_be_read() {
         },
         |sample| {
             let word = MapWord(sample.word(map_entry(sample, b"file", 1).at));
-            let (stash, other) = (keyed_plan(sample).stash(), sample.geometry.zone_blocks - 1);
+            let (stash, other) = (
+                keyed_plan(sample).stash(),
+                sample.geometry.segment_blocks - 1,
+            );
             assert!(enter(sample, stash.start, word, other));
         },
         |sample| {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, DataApart, FormatOptions, MappingKind, MountOptions, OpenOptions, Result, attach,
-    format,
+    Clock, Cred, ExternalData, FormatOptions, MappingKind, MountOptions, OpenOptions, Result,
+    attach, format,
 };
 use vellum_check::{Class, Options, check};
 use vellum_fuzz::{Input, Watchdog};
@@ -45,11 +45,11 @@ fn sample() -> &'static (Vec<u8>, VersionsPlan) {
             thread_slots: Some(2),
             mapping: MappingKind::Extent,
             metadata_bytes: Some(1 << 18),
-            apart: Some(DataApart {
+            external: Some(ExternalData {
                 id: [9; 16],
                 at: 4096,
                 data_bytes: 1 << 20,
-                carried_bytes: 0,
+                replica_bytes: 0,
             }),
             hash_seed: SEED,
             known_zero: true,

@@ -1,14 +1,14 @@
-//! The copy of the metadata that a data medium carries, so that it alone makes a pool elsewhere;
-//! and the map of what that copy lacks.
+//! The copy of the metadata that an external data device carries, so that it alone makes a pool
+//! elsewhere; and the map of what that copy lacks.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::{BLOCK_BYTES, Geometry, mix};
 
 /// First eight bytes of a carried copy.
-pub const CARRIED_MAGIC: [u8; 8] = *b"VELCARR1";
+pub const REPLICA_MAGIC: [u8; 8] = *b"VELCARR1";
 /// Bytes of a sum of a block.
-pub const CARRIED_SUM_BYTES: u64 = 8;
+pub const REPLICA_SUM_BYTES: u64 = 8;
 /// Bytes in front of the bits of the map of changed blocks.
 pub const CHANGED_HEAD_BYTES: u64 = 64;
 
@@ -18,7 +18,7 @@ pub const CHANGED_HEAD_BYTES: u64 = 64;
 pub struct ChangedMap;
 
 impl ChangedMap {
-    /// [`CarriedHead::number`] of the copy that the bits are about; with any other copy all blocks
+    /// [`ReplicaHead::number`] of the copy that the bits are about; with any other copy all blocks
     /// count as changed.
     pub const SINCE: u64 = 0;
 }
@@ -26,8 +26,8 @@ impl ChangedMap {
 /// What a carried copy begins with.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct CarriedHead {
-    /// [`CARRIED_MAGIC`].
+pub struct ReplicaHead {
+    /// [`REPLICA_MAGIC`].
     pub magic: [u8; 8],
     /// The pool whose metadata they are.
     pub pool: [u8; 16],
@@ -37,7 +37,7 @@ pub struct CarriedHead {
     pub number: u64,
     /// Blocks of metadata.
     pub blocks: u64,
-    /// What the sums of blocks had when the copy was last whole: [`CarriedPlan::table_sum`].
+    /// What the sums of blocks had when the copy was last whole: [`ReplicaPlan::table_sum`].
     pub sum: u64,
     /// Reserved, zero.
     pub reserved: [u64; 56],
@@ -46,23 +46,23 @@ pub struct CarriedHead {
 }
 
 /// Bytes of the head: one sector.
-pub const CARRIED_HEAD_BYTES: usize = size_of::<CarriedHead>();
+pub const REPLICA_HEAD_BYTES: usize = size_of::<ReplicaHead>();
 
-const _: () = assert!(CARRIED_HEAD_BYTES == 512);
+const _: () = assert!(REPLICA_HEAD_BYTES == 512);
 
-/// [`CarriedHead::state`] of a copy that the pool is ahead of, or may be.
+/// [`ReplicaHead::state`] of a copy that the pool is ahead of, or may be.
 const STATE_STALE: u64 = 1;
 /// That of one which has everything.
 const STATE_WHOLE: u64 = 2;
 /// More blocks than any pool has in front of its versions.
 const BLOCKS_MAX: u64 = 1 << 48;
 
-impl CarriedHead {
+impl ReplicaHead {
     /// The head of a copy of so many blocks of this pool, made for the `number`th time, whose sums
     /// have this one.
     pub fn whole(pool: [u8; 16], number: u64, blocks: u64, sum: u64) -> Self {
         let mut new = Self {
-            magic: CARRIED_MAGIC,
+            magic: REPLICA_MAGIC,
             pool,
             state: STATE_WHOLE,
             number,
@@ -85,7 +85,7 @@ impl CarriedHead {
     /// Reads the head of a copy of this pool; `None` if it is not sound, or of another.
     pub fn unseal(bytes: &[u8], pool: [u8; 16]) -> Option<Self> {
         let (head, _) = Self::read_from_prefix(bytes).ok()?;
-        let is_sound = head.magic == CARRIED_MAGIC && head.check == head.expected_check();
+        let is_sound = head.magic == REPLICA_MAGIC && head.check == head.expected_check();
         (is_sound && head.pool == pool && head.blocks <= BLOCKS_MAX).then_some(head)
     }
 
@@ -95,24 +95,25 @@ impl CarriedHead {
     }
 
     fn expected_check(&self) -> u64 {
-        xxhash_rust::xxh3::xxh3_64(&self.as_bytes()[..CARRIED_HEAD_BYTES - 8])
+        xxhash_rust::xxh3::xxh3_64(&self.as_bytes()[..REPLICA_HEAD_BYTES - 8])
     }
 }
 
 /// Where a carried copy lies: the head in a block, a sum of each block of metadata, the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CarriedPlan {
+pub struct ReplicaPlan {
     /// Where it begins: a pool offset, or one of the medium.
     pub at: u64,
     /// Blocks of metadata: those of the pool from its first byte on.
     pub blocks: u64,
 }
 
-impl CarriedPlan {
-    /// That of a pool whose data medium carries one: behind the data, which lie behind the pool.
+impl ReplicaPlan {
+    /// That of a pool whose external data device carries one: behind the data, which lie behind the
+    /// pool.
     pub fn of(geometry: &Geometry) -> Option<Self> {
         (geometry.changed_at != 0).then(|| Self {
-            at: geometry.data_at + geometry.zone_blocks * BLOCK_BYTES,
+            at: geometry.data_at + geometry.segment_blocks * BLOCK_BYTES,
             blocks: geometry.image_end() / BLOCK_BYTES,
         })
     }
@@ -129,7 +130,7 @@ impl CarriedPlan {
 
     /// Bytes of these sums, in whole blocks.
     pub fn table_bytes(&self) -> u64 {
-        (self.blocks * CARRIED_SUM_BYTES).next_multiple_of(BLOCK_BYTES)
+        (self.blocks * REPLICA_SUM_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
     /// Where the copy of a block lies.
@@ -172,15 +173,15 @@ pub fn changed_bytes_for(end: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApartRequest, GeometryRequest, MediumHead, NamespaceKind, Superblock};
+    use crate::{ExternalRequest, GeometryRequest, MediumHead, NamespaceKind, Superblock};
 
-    fn geometry(carries: bool) -> Geometry {
+    fn geometry(has_replica: bool) -> Geometry {
         let request = GeometryRequest {
-            apart: Some(ApartRequest {
+            external: Some(ExternalRequest {
                 id: [9; 16],
                 at: 2 << 20,
                 data_bytes: 8 << 20,
-                carries,
+                has_replica,
             }),
             ..Default::default()
         };
@@ -189,21 +190,21 @@ mod tests {
 
     #[test]
     fn heads_are_sealed_and_of_their_pool() {
-        let head = CarriedHead::whole([7; 16], 3, 100, 5);
+        let head = ReplicaHead::whole([7; 16], 3, 100, 5);
         let mut bytes = head.as_bytes().to_vec();
         let stale = head.clone().stale();
         assert!(head.is_whole() && !stale.is_whole());
         assert_eq!((stale.number, stale.sum), (3, 5));
-        let again = CarriedHead::unseal(stale.as_bytes(), [7; 16]);
+        let again = ReplicaHead::unseal(stale.as_bytes(), [7; 16]);
         assert_eq!(again, Some(stale));
-        assert_eq!(CarriedHead::unseal(&bytes, [7; 16]), Some(head));
-        assert_eq!(CarriedHead::unseal(&bytes, [8; 16]), None);
-        assert_eq!(CarriedHead::unseal(&bytes[..511], [7; 16]), None);
-        let huge = CarriedHead::whole([7; 16], 3, u64::MAX, 5);
-        assert_eq!(CarriedHead::unseal(huge.as_bytes(), [7; 16]), None);
+        assert_eq!(ReplicaHead::unseal(&bytes, [7; 16]), Some(head));
+        assert_eq!(ReplicaHead::unseal(&bytes, [8; 16]), None);
+        assert_eq!(ReplicaHead::unseal(&bytes[..511], [7; 16]), None);
+        let huge = ReplicaHead::whole([7; 16], 3, u64::MAX, 5);
+        assert_eq!(ReplicaHead::unseal(huge.as_bytes(), [7; 16]), None);
         for at in 0..bytes.len() {
             bytes[at] ^= 1;
-            let found = CarriedHead::unseal(&bytes, [7; 16]);
+            let found = ReplicaHead::unseal(&bytes, [7; 16]);
             assert_eq!(found, None, "byte {at}");
             bytes[at] ^= 1;
         }
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn sums_tell_blocks_places_and_pools_apart() {
         let sum = |pool, number, byte| {
-            CarriedPlan::block_sum(&[pool; 16], number, &[byte; BLOCK_BYTES as usize])
+            ReplicaPlan::block_sum(&[pool; 16], number, &[byte; BLOCK_BYTES as usize])
         };
         assert_eq!(sum(1, 2, 0), 0);
         let sums = [sum(1, 2, 3), sum(2, 2, 3), sum(1, 3, 3), sum(1, 2, 4)];
@@ -223,23 +224,23 @@ mod tests {
 
     #[test]
     fn a_copy_lies_behind_the_data_and_its_map_behind_the_versions() {
-        assert_eq!(CarriedPlan::of(&geometry(false)), None);
+        assert_eq!(ReplicaPlan::of(&geometry(false)), None);
         let geometry = geometry(true);
         assert!(geometry.is_sound());
-        let plan = CarriedPlan::of(&geometry).unwrap();
+        let plan = ReplicaPlan::of(&geometry).unwrap();
         assert_eq!(plan.at, geometry.pool_bytes + (8 << 20));
         assert_eq!(plan.blocks * BLOCK_BYTES, geometry.versions_at);
         assert_eq!(plan.block_at(plan.blocks), plan.at + plan.bytes());
         assert!(CHANGED_HEAD_BYTES + plan.blocks.div_ceil(8) <= plan.map_bytes());
         let map_end = geometry.changed_at + plan.map_bytes();
         assert!(geometry.changed_at >= geometry.versions_at + geometry.versions_bytes);
-        assert!(map_end <= geometry.apart.unwrap().places_at);
+        assert!(map_end <= geometry.external.unwrap().places_at);
         let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct);
         assert!(superblock.check_readable().is_ok() && superblock.check_writable().is_ok());
         assert_eq!(superblock.geometry(), geometry);
         let head = MediumHead::of(&superblock).unwrap();
-        assert_eq!(head.carried_at, (2 << 20) + (8 << 20));
-        assert_eq!(head.carried_bytes, plan.bytes());
-        assert_eq!(head.copy_at(), head.carried_at + head.carried_bytes);
+        assert_eq!(head.replica_at, (2 << 20) + (8 << 20));
+        assert_eq!(head.replica_bytes, plan.bytes());
+        assert_eq!(head.copy_at(), head.replica_at + head.replica_bytes);
     }
 }

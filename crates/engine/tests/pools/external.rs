@@ -49,7 +49,7 @@ fn bytes_of_files_are_on_their_own_medium_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     let superblock = pool.superblock();
-    assert_ne!(superblock.incompatible & features::DATA_APART, 0);
+    assert_ne!(superblock.incompatible & features::EXTERNAL_DATA, 0);
     let pattern = b"bytes of a file, and of nothing else";
     let content = pattern.repeat(20_000);
     let volume = pool.volume();
@@ -255,7 +255,10 @@ fn a_pool_with_its_own_data_takes_none() {
     CreateOptions::new(8 << 20).create(&path).unwrap();
     let named = PoolOptions::new().data(vec![path.clone()]);
     let refused = named.open(&path);
-    assert!(matches!(refused, Err(Error::Medium(MediumError::NotApart))));
+    assert!(matches!(
+        refused,
+        Err(Error::Medium(MediumError::NoExternalData))
+    ));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Pools with a data medium that was added, of which what tells of it is damaged: the zone's
-//! record, the chunks of its words, the words. Whatever they say, checker, repair and an opening
-//! hold out; what the checker calls sound can be used, and what was mended is sound.
+//! Pools with an external data device that was added, of which what tells of it is damaged: the
+//! segment's record, the chunks of its words, the words. Whatever they say, checker, repair and an
+//! opening hold out; what the checker calls sound can be used, and what was mended is sound.
 
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
@@ -8,13 +8,14 @@ use std::sync::{Arc, OnceLock};
 use vellum::experiments::{set_table_aside, write_table};
 use vellum::media::{HeapMemory, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, DataApart, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions, Result,
+    Clock, Cred, ExternalData, FormatOptions, Fs, MappingKind, MountOptions, OpenOptions, Result,
     attach, format,
 };
 use vellum_check::{Class, Options, check};
 use vellum_fuzz::{Input, Watchdog};
 use vellum_layout::{
-    AddedZone, BLOCK_BYTES, ChunkWord, Geometry, Superblock, TablePlan, table_chunks, table_parts,
+    AddedSegment, BLOCK_BYTES, ChunkWord, Geometry, Superblock, TablePlan, table_chunks,
+    table_parts,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -23,12 +24,12 @@ use crate::support::{plan_of, strictly, word, write};
 /// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
-const ZONE: AddedZone = AddedZone {
+const SEGMENT: AddedSegment = AddedSegment {
     id: [10; 16],
     at: BLOCK_BYTES,
     blocks: 256,
 };
-/// Bytes of the first zone: fewer than the files have.
+/// Bytes of the first segment: fewer than the files have.
 const FIRST_BYTES: u64 = 256 * BLOCK_BYTES;
 const MAPPINGS: [MappingKind; 2] = [MappingKind::HashFs, MappingKind::Extent];
 /// Bytes of each file.
@@ -62,17 +63,17 @@ fn used(image: Vec<u8>, name: &[u8]) -> Result<Vec<u8>> {
     Ok(disk.image())
 }
 
-/// A pool with this mapping, whose files have blocks of both zones; closed in order.
+/// A pool with this mapping, whose files have blocks of both segments; closed in order.
 fn make(mapping: MappingKind) -> Result<Vec<u8>> {
     let options = FormatOptions {
         thread_slots: Some(2),
         mapping,
         metadata_bytes: Some(1 << 18),
-        apart: Some(DataApart {
+        external: Some(ExternalData {
             id: [9; 16],
             at: BLOCK_BYTES,
             data_bytes: FIRST_BYTES,
-            carried_bytes: 0,
+            replica_bytes: 0,
         }),
         hash_seed: 5,
         known_zero: true,
@@ -82,12 +83,12 @@ fn make(mapping: MappingKind) -> Result<Vec<u8>> {
     format(&*disk, &options)?;
     let fs = opened(&disk)?;
     let superblock = fs.superblock().clone();
-    let chunks = table_chunks(mapping, ZONE.blocks, superblock.geometry().chunk_bytes);
+    let chunks = table_chunks(mapping, SEGMENT.blocks, superblock.geometry().chunk_bytes);
     assert!(set_table_aside(&fs, 1, chunks)?);
     fs.close()?;
-    let larger = superblock.with_zone(ZONE);
+    let larger = superblock.with_segment(SEGMENT);
     write_table(&*disk, &larger.expect("there is room for it"))?;
-    let more = vec![0; (ZONE.blocks * BLOCK_BYTES) as usize];
+    let more = vec![0; (SEGMENT.blocks * BLOCK_BYTES) as usize];
     let mut image = [disk.image(), more].concat();
     for name in [&b"one"[..], b"two", b"three"] {
         image = used(image, name)?;
@@ -109,18 +110,18 @@ fn set(image: &mut [u8], at: u64, value: u64) {
     image[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Puts bytes into the records of zones, in all copies of the superblock, with a check that fits or
-/// in the first copy alone.
-fn change_zones(image: &mut [u8], input: &mut Input) {
+/// Puts bytes into the records of segments, in all copies of the superblock, with a check that fits
+/// or in the first copy alone.
+fn change_segments(image: &mut [u8], input: &mut Input) {
     let (mut superblock, _) = Superblock::read_from_prefix(image).expect("it has one");
     let (at, seals) = (input.u8(), !input.u8().is_multiple_of(4));
-    let at = offset_of!(Superblock, zones) + usize::from(at);
+    let at = offset_of!(Superblock, segments) + usize::from(at);
     let bytes = input.bytes(8);
     superblock.as_mut_bytes()[at..at + bytes.len()].copy_from_slice(bytes);
     if seals {
         superblock.seal();
     }
-    let others = [BLOCK_BYTES, superblock.replica_at];
+    let others = [BLOCK_BYTES, superblock.last_copy_at];
     let others = others.into_iter().filter(|_| seals);
     for at in others.chain([0]) {
         let rest = image.get_mut(at as usize..);
@@ -143,10 +144,10 @@ fn changed(mapping: MappingKind, input: &mut Input) -> Vec<u8> {
         let chunk_at = geometry.chunk_table_at + chunk * 8;
         let word_at = table.word_at(input.u64() % geometry.blocks());
         match (input.u8() % 5, word_at) {
-            (0, _) => change_zones(&mut image, input),
+            (0, _) => change_segments(&mut image, input),
             (1, _) => {
-                let (zone, part) = (input.u8() % 9, input.u8() % 4);
-                let says = ChunkWord::of_table(chunk, zone.into(), part.into());
+                let (segment, part) = (input.u8() % 9, input.u8() % 4);
+                let says = ChunkWord::of_table(chunk, segment.into(), part.into());
                 set(&mut image, chunk_at, says.0);
             }
             (2, Some(at)) => set(&mut image, at, input.u64()),
@@ -200,7 +201,7 @@ fn judge(mapping: MappingKind, image: &[u8]) {
 }
 
 #[test]
-fn samples_use_both_zones_and_are_sound() {
+fn samples_use_both_segments_and_are_sound() {
     for mapping in MAPPINGS {
         let (image, geometry) = sample(mapping);
         judge(mapping, image);
@@ -213,7 +214,7 @@ fn samples_use_both_zones_and_are_sound() {
 }
 
 #[test]
-fn zones() {
+fn segments() {
     vellum_fuzz::target!(CASES, |bytes| {
         let _watchdog = Watchdog::watch(bytes);
         let mut input = Input::new(bytes);

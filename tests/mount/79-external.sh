@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
 source "$ROOT/tests/mount/kill.bash"
 
-[[ "$MEDIUM" == apart ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
+[[ "$MEDIUM" == external ]] || { printf 'ok %s\n' "$NAME"; exit 0; }
 readonly DATA="$WORK/data.img"
 COUNT=0
 

@@ -1,4 +1,4 @@
-//! What a data medium alone has, by the copy of the metadata that it carries.
+//! What an external data device alone has, by the copy of the metadata that it carries.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use vellum::experiments::attach_copy;
 use vellum::{Error, MediumError};
 use vellum_layout::{
-    BLOCK_BYTES, CARRIED_HEAD_BYTES, CarriedHead, CarriedPlan, MEDIUM_HEAD_BYTES, MediumHead,
+    BLOCK_BYTES, MEDIUM_HEAD_BYTES, MediumHead, REPLICA_HEAD_BYTES, ReplicaHead, ReplicaPlan,
     Superblock,
 };
 use vellum_media::{Disk, LINE_BYTES, Memory, Persistent, Site};
@@ -17,35 +17,35 @@ use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_AFTER, ExploredFs, Result, mount};
 use crate::tree::{Tree, read_tree};
 
-/// The superblock of a pool whose data medium carries a copy. Asked of every state, so that no
-/// image is taken for it.
-fn carrying(pool: &Shared) -> Option<(Superblock, CarriedPlan)> {
+/// The superblock of a pool whose external data device carries a copy. Asked of every state, so
+/// that no image is taken for it.
+fn carrying(pool: &Shared) -> Option<(Superblock, ReplicaPlan)> {
     let mut block = [0; BLOCK_BYTES as usize];
     pool.0.read(0, &mut block);
     let superblock = Superblock::unseal(&block).ok()?;
-    let plan = CarriedPlan::of(&superblock.geometry())?;
+    let plan = ReplicaPlan::of(&superblock.geometry())?;
     Some((superblock, plan))
 }
 
-/// Whether the data medium of this pool carries a copy of the metadata.
-pub(crate) fn carries(pool: &Shared) -> bool {
+/// Whether the external data device of this pool carries a copy of the metadata.
+pub(crate) fn has_replica(pool: &Shared) -> bool {
     carrying(pool).is_some()
 }
 
 /// Whether it carries one that says that it is whole.
-pub(crate) fn carries_whole(pool: &Shared) -> bool {
+pub(crate) fn has_whole_replica(pool: &Shared) -> bool {
     let head = carrying(pool).and_then(|(superblock, plan)| {
-        let mut head = [0; CARRIED_HEAD_BYTES];
+        let mut head = [0; REPLICA_HEAD_BYTES];
         pool.0.read(plan.at, &mut head);
-        CarriedHead::unseal(&head, superblock.uuid)
+        ReplicaHead::unseal(&head, superblock.uuid)
     });
     head.is_some_and(|head| head.is_whole())
 }
 
-/// The tree of a pool that is made of what the data medium of `pool` carries; `None`: it carries
-/// nothing, or something stale.
-pub(crate) fn carried_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
-    if !carries_whole(pool) {
+/// The tree of a pool that is made of what the external data device of `pool` carries; `None`: it
+/// carries nothing, or something stale.
+pub(crate) fn replica_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
+    if !has_whole_replica(pool) {
         return None;
     }
     let moved = Moved::of(pool)?;
@@ -102,7 +102,11 @@ impl Moved {
     fn mount(&self, cache_entries: u64) -> Result<ExploredFs> {
         let all = self.all.0.image();
         let (own, medium) = all.split_at(self.superblock.pool_bytes as usize);
-        let data_at = self.superblock.geometry().apart.map_or(0, |apart| apart.at);
+        let data_at = self
+            .superblock
+            .geometry()
+            .external
+            .map_or(0, |external| external.at);
         let pool = [own, &medium[data_at as usize..]].concat();
         mount::<Explored>(&Shared::of(pool), cache_entries, CLOCK_AFTER)
     }
@@ -164,10 +168,10 @@ mod tests {
     }
 
     fn attached() -> Attached {
-        let workload = crate::find("split-carried").unwrap();
+        let workload = crate::find("split-replica").unwrap();
         let recorded = record(&workload).unwrap();
         let pool = Shared::of(image_after(&recorded.base, &recorded.log));
-        let tree = carried_tree(&pool, 256).unwrap().unwrap();
+        let tree = replica_tree(&pool, 256).unwrap().unwrap();
         let moved = Moved::of(&pool).unwrap();
         // Where the new pool is made lies another one, by its superblocks.
         let own = moved.superblock.pool_bytes as usize;
@@ -175,7 +179,7 @@ mod tests {
         for (at, byte) in base[..own].iter_mut().enumerate() {
             *byte = (at % 251) as u8;
         }
-        for at in [0, BLOCK_BYTES, moved.superblock.replica_at] {
+        for at in [0, BLOCK_BYTES, moved.superblock.last_copy_at] {
             base[at as usize..][..BLOCK_BYTES as usize]
                 .copy_from_slice(moved.superblock.as_bytes());
         }
@@ -211,11 +215,11 @@ mod tests {
                     [
                         0,
                         BLOCK_BYTES as usize,
-                        self.moved.superblock.replica_at as usize,
+                        self.moved.superblock.last_copy_at as usize,
                     ]
                     .map(|at| Superblock::unseal(&image[at..][..BLOCK_BYTES as usize])),
                 );
-                let is_old = superblock.is_ok_and(|found| found.zones[0].medium_id != NEW);
+                let is_old = superblock.is_ok_and(|found| found.segments[0].medium_id != NEW);
                 let is_same = image[2 * BLOCK_BYTES as usize..own - BLOCK_BYTES as usize]
                     == self.base[2 * BLOCK_BYTES as usize..own - BLOCK_BYTES as usize];
                 let is_half = is_old && !is_same;

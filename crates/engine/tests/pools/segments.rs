@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 use vellum::{
-    CreateOptions, DataOptions, Error, MappingKind, MediumError, Pool, PoolOptions, ZoneError,
+    CreateOptions, DataOptions, Error, MappingKind, MediumError, Pool, PoolOptions, SegmentError,
 };
 
 const FIRST_BYTES: u64 = 8 << 20;
@@ -29,7 +29,7 @@ fn options(dir: &Path, mapping: MappingKind, media: MediaChoice) -> CreateOption
         .mapping(mapping)
         .metadata_bytes(Some(4 << 20))
         .data(Some(medium(dir.join("data"), FIRST_BYTES)))
-        .carries(false)
+        .has_replica(false)
 }
 
 fn made(dir: &Path, mapping: MappingKind, media: MediaChoice) -> PathBuf {
@@ -42,7 +42,7 @@ fn made(dir: &Path, mapping: MappingKind, media: MediaChoice) -> PathBuf {
 fn add(path: &Path, name: &str) -> Result<u64, Error> {
     let data = medium(path.with_file_name(name), MORE_BYTES);
     let added = Pool::add_data(path, &data, &PoolOptions::default());
-    added.map(|zone| zone.blocks * 4096)
+    added.map(|segment| segment.blocks * 4096)
 }
 
 fn open(path: &Path) -> Pool {
@@ -230,7 +230,7 @@ fn one_of_several_file_systems_grows() {
     let of_main = medium(dir.path().join("data"), MORE_BYTES).overwrite(true);
     let error = Pool::add_data(&part, &of_main, &PoolOptions::default()).unwrap_err();
     assert!(
-        matches!(error, Error::Zone(ZoneError::Taken { .. })),
+        matches!(error, Error::Segment(SegmentError::Taken { .. })),
         "{error}"
     );
     assert!(Pool::open(&path).is_ok());
@@ -244,23 +244,30 @@ fn what_cannot_grow_says_so() {
         let error = add(path, "second").unwrap_err();
         assert!(!path.with_file_name("second").exists(), "{error}");
         match error {
-            Error::Zone(error) => error,
+            Error::Segment(error) => error,
             other => panic!("{other}"),
         }
     };
-    assert!(matches!(refused(&path), ZoneError::Mapping { .. }));
+    assert!(matches!(refused(&path), SegmentError::Mapping { .. }));
     let alone = dir.path().join("alone");
     let made_alone = CreateOptions::new(8 << 20).create(&alone);
     made_alone.unwrap().close().unwrap();
-    assert!(matches!(refused(&alone), ZoneError::NotApart { .. }));
+    assert!(matches!(
+        refused(&alone),
+        SegmentError::NoExternalData { .. }
+    ));
     let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let carrying = in_memory.path().join("pool");
-    let options = options(in_memory.path(), MappingKind::Extent, MediaChoice::Memory).carries(true);
+    let options =
+        options(in_memory.path(), MappingKind::Extent, MediaChoice::Memory).has_replica(true);
     let pool = options.create(&carrying).unwrap();
     let error = add(&carrying, "second").unwrap_err();
     assert!(matches!(error, Error::Media(_)), "in use: {error}");
     pool.close().unwrap();
-    assert!(matches!(refused(&carrying), ZoneError::Carried { .. }));
+    assert!(matches!(
+        refused(&carrying),
+        SegmentError::HasReplica { .. }
+    ));
 }
 
 /// Where the metadata have no room for the words of so many blocks, nothing changes.
@@ -271,7 +278,7 @@ fn what_has_no_room_for_the_table_stays_as_it_is() {
     let data = medium(dir.path().join("second"), 4 << 30);
     let refused = Pool::add_data(&path, &data, &PoolOptions::default()).unwrap_err();
     assert!(
-        matches!(refused, Error::Zone(ZoneError::NoRoom { .. })),
+        matches!(refused, Error::Segment(SegmentError::NoRoom { .. })),
         "{refused}"
     );
     assert!(!data.path.exists());
@@ -297,7 +304,7 @@ fn there_are_eight_at_most() {
     }
     let error = add(&path, "more-8").unwrap_err();
     assert!(
-        matches!(error, Error::Zone(ZoneError::Full { .. })),
+        matches!(error, Error::Segment(SegmentError::Full { .. })),
         "{error}"
     );
     let pool = open(&path);

@@ -1,4 +1,4 @@
-//! The HashFS mapping table of a zone: entry `i` tells what data block `i` holds.
+//! The HashFS mapping table of a segment: entry `i` tells what data block `i` holds.
 
 use vellum_media::{mix, place_among};
 
@@ -85,14 +85,14 @@ pub fn home_line(seed: u64, id: u32, run: u32, span: u32, lines: u64) -> u64 {
     (first + u64::from(run % span)) % lines
 }
 
-/// The chain of the overflow index that a run's blocks outside their home line are on, in a zone of
-/// so many blocks.
+/// The chain of the overflow index that a run's blocks outside their home line are on, in a segment
+/// of so many blocks.
 pub fn chain(seed: u64, id: u32, run: u32, span: u32, blocks: u64) -> u64 {
     let first = span_hash(seed, id, run / span);
     first.wrapping_add(u64::from(run % span)) & (chain_count(blocks) - 1)
 }
 
-/// Chains of the overflow index of a zone of so many blocks.
+/// Chains of the overflow index of a segment of so many blocks.
 pub(crate) fn chain_count(blocks: u64) -> u64 {
     blocks.next_power_of_two()
 }
@@ -101,12 +101,12 @@ fn span_hash(seed: u64, id: u32, span: u32) -> u64 {
     mix(seed ^ (u64::from(id) << 32 | u64::from(span)))
 }
 
-/// How a zone's blocks are placed: what says where each is looked for first.
+/// How a segment's blocks are placed: what says where each is looked for first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
     /// Seed of the hashes.
     pub seed: u64,
-    /// Blocks of the zone.
+    /// Blocks of the segment.
     pub blocks: u64,
     /// Consecutive blocks of a file that share a home line: 1 or 8.
     pub run_blocks: u32,

@@ -1,5 +1,5 @@
-//! Data media that carry a copy of the metadata: closed with it whole, taken elsewhere, and refused
-//! when it is not.
+//! External data devices that carry a copy of the metadata: closed with it whole, taken elsewhere,
+//! and refused when it is not.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{in_memory, made, open, options};
 use vellum::media::{MediaChoice, MediaError, OpenMode};
 use vellum::{
-    AttachOptions, Carried, Error, FileKind, MappingKind, MediumError, NamespaceKind, Pool,
+    AttachOptions, Error, ExportedReplica, FileKind, MappingKind, MediumError, NamespaceKind, Pool,
     PoolOptions, Volume, open_bytes,
 };
 use vellum_check::{MemoryImage, Options, check};
-use vellum_layout::{CarriedHead, CarriedPlan, ChangedMap, MediumHead, Superblock};
+use vellum_layout::{ChangedMap, MediumHead, ReplicaHead, ReplicaPlan, Superblock};
 
-fn carry(pool: Pool) -> Carried {
-    pool.close_and_carry(false, &|_, _| {}).unwrap()
+fn export(pool: Pool) -> ExportedReplica {
+    pool.close_and_export(false, &|_, _| {}).unwrap()
 }
 
 fn attach(path: &Path, data: &Path) -> Result<Superblock, Error> {
@@ -91,11 +91,11 @@ fn assert_clean(path: &Path) {
 }
 
 /// The head of the medium, and the copy's.
-fn heads(data: &Path) -> (MediumHead, Option<CarriedHead>) {
+fn heads(data: &Path) -> (MediumHead, Option<ReplicaHead>) {
     let bytes = std::fs::read(data).unwrap();
     let medium = MediumHead::unseal(&bytes).unwrap();
-    let carried = CarriedHead::unseal(&bytes[medium.carried_at as usize..], medium.pool);
-    (medium, carried)
+    let replica = ReplicaHead::unseal(&bytes[medium.replica_at as usize..], medium.pool);
+    (medium, replica)
 }
 
 fn is_whole(data: &Path) -> bool {
@@ -109,7 +109,7 @@ fn is_stale<T>(result: Result<T, Error>) -> bool {
 fn is_damaged<T>(result: &Result<T, Error>) -> bool {
     matches!(
         result,
-        Err(Error::Medium(MediumError::CarriedDamaged { .. }))
+        Err(Error::Medium(MediumError::ReplicaDamaged { .. }))
     )
 }
 
@@ -125,9 +125,9 @@ fn a_medium_alone_is_the_file_system() {
             assert!(!is_whole(&data));
             fill(&pool.volume());
             let before = tree(&pool.volume());
-            let carried = carry(pool);
-            assert_eq!(carried.changed, carried.blocks, "the first has everything");
-            assert!(carried.written < carried.blocks / 2, "zeros were written");
+            let replica = export(pool);
+            assert_eq!(replica.changed, replica.blocks, "the first has everything");
+            assert!(replica.written < replica.blocks / 2, "zeros were written");
             assert!(is_whole(&data));
             let new = dir.path().join("new");
             attach(&new, &data).unwrap();
@@ -140,7 +140,7 @@ fn a_medium_alone_is_the_file_system() {
             // It goes on, and back.
             there.volume().write("/more", [9; 9000]).unwrap();
             let before = tree(&there.volume());
-            let again = carry(there);
+            let again = export(there);
             assert!(again.changed < 60, "{again:?}");
             let back = dir.path().join("back");
             attach(&back, &data).unwrap();
@@ -158,7 +158,7 @@ fn what_was_used_since_or_was_not_closed_is_refused() {
     fill(&pool.volume());
     pool.close().unwrap();
     assert!(is_stale(attach(&new, &data)), "never copied");
-    carry(open(&path).unwrap());
+    export(open(&path).unwrap());
     // A crash in front of the first change, and one behind some.
     let pool = open(&path).unwrap();
     let copy = dir.path().join("copy");
@@ -178,7 +178,7 @@ fn what_was_used_since_or_was_not_closed_is_refused() {
     pool.close().unwrap();
     assert!(is_stale(attach(&new, &data)));
     assert!(!new.exists());
-    carry(open(&path).unwrap());
+    export(open(&path).unwrap());
     // Whoever only reads changes nothing.
     let read_only = PoolOptions::new().read_only(true);
     drop(read_only.open(&path).unwrap());
@@ -192,7 +192,7 @@ fn the_old_pool_knows_the_medium_no_more() {
     let (path, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
     fill(&pool.volume());
-    carry(pool);
+    export(pool);
     let before = heads(&data).0;
     attach(&new, &data).unwrap();
     let after = heads(&data).0;
@@ -210,7 +210,7 @@ fn the_old_pool_knows_the_medium_no_more() {
     drop(open(&new).unwrap());
     assert_eq!(heads(&data).0.id, after.id);
     // What exists is not overwritten unawares, and what is no memory not at all.
-    carry(open(&new).unwrap());
+    export(open(&new).unwrap());
     let exists = attach(&path, &data);
     assert!(matches!(
         exists,
@@ -233,19 +233,19 @@ fn a_small_change_is_a_few_blocks() {
         volume.write(format!("/{number}"), b"some").unwrap();
     }
     drop(volume);
-    let first = carry(pool);
+    let first = export(pool);
     assert!(first.written > 100, "{first:?}");
-    let nothing = carry(open(&path).unwrap());
+    let nothing = export(open(&path).unwrap());
     let pool = open(&path).unwrap();
     pool.volume().write("/7", b"another").unwrap();
     pool.volume().create_dir("/dir").unwrap();
-    let few = carry(pool);
+    let few = export(pool);
     assert!(few.changed <= nothing.changed + 6, "{nothing:?} {few:?}");
     assert!(nothing.changed <= 10, "{nothing:?}");
     assert_eq!((few.number, few.sums_written), (3, 1));
     // Unless all is asked for.
     let pool = open(&path).unwrap();
-    let all = pool.close_and_carry(true, &|_, _| {}).unwrap();
+    let all = pool.close_and_export(true, &|_, _| {}).unwrap();
     assert_eq!(all.changed, all.blocks);
     assert!(all.written >= first.written);
 }
@@ -256,16 +256,16 @@ fn a_map_of_another_copy_says_nothing() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let data = dir.path().join("data");
-    let plan = CarriedPlan::of(&pool.superblock().geometry()).unwrap();
+    let plan = ReplicaPlan::of(&pool.superblock().geometry()).unwrap();
     let changed_at = pool.superblock().changed_at;
     fill(&pool.volume());
-    carry(pool);
+    export(pool);
     let medium = heads(&data).0;
     let put = |path: &Path, at, bytes: &[u8]| {
         let file = File::options().write(true).open(path).unwrap();
         file.write_all_at(bytes, at).unwrap();
     };
-    let table_at = medium.carried_at + 4096;
+    let table_at = medium.replica_at + 4096;
     for round in 0..4 {
         let pool = open(&path).unwrap();
         pool.volume().write(format!("/r{round}"), b"round").unwrap();
@@ -273,12 +273,12 @@ fn a_map_of_another_copy_says_nothing() {
         pool.close().unwrap();
         match round {
             0 => put(&path, changed_at + ChangedMap::SINCE, &[77]),
-            1 => put(&data, medium.carried_at, &[0xFF; 512]),
+            1 => put(&data, medium.replica_at, &[0xFF; 512]),
             2 => put(&data, table_at, &[0xFF; 8]),
             _ => drop(Pool::settle_image(&path, &PoolOptions::default()).unwrap()),
         }
-        let carried = carry(open(&path).unwrap());
-        assert_eq!(carried.changed, plan.blocks, "round {round}");
+        let replica = export(open(&path).unwrap());
+        assert_eq!(replica.changed, plan.blocks, "round {round}");
         let (copy, new) = (dir.path().join("copy"), dir.path().join("new"));
         std::fs::copy(&data, &copy).unwrap();
         attach(&new, &copy).unwrap();
@@ -293,11 +293,11 @@ fn a_damaged_copy_is_refused() {
     let (path, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
     fill(&pool.volume());
-    carry(pool);
+    export(pool);
     let medium = heads(&data).0;
     let sound = std::fs::read(&data).unwrap();
-    let plan = CarriedPlan {
-        at: medium.carried_at,
+    let plan = ReplicaPlan {
+        at: medium.replica_at,
         blocks: heads(&data).1.unwrap().blocks,
     };
     let sum_at = |number: u64| (plan.table_at() + number * 8) as usize;
@@ -342,7 +342,7 @@ fn a_damaged_copy_is_refused() {
 fn pools_without_room_for_a_copy_say_so() {
     let dir = in_memory();
     let data = dir.path().join("data");
-    let none = options(data.clone()).carries(false);
+    let none = options(data.clone()).has_replica(false);
     let logged = options(dir.path().join("logged-data")).media(MediaChoice::Logged);
     let pools = [
         none.create(dir.path().join("none")).unwrap(),
@@ -351,17 +351,17 @@ fn pools_without_room_for_a_copy_say_so() {
     ];
     for pool in pools {
         assert_eq!(pool.superblock().changed_at, 0);
-        let refused = pool.close_and_carry(false, &|_, _| {});
+        let refused = pool.close_and_export(false, &|_, _| {});
         assert!(matches!(
             refused,
-            Err(Error::Medium(MediumError::CarriesNone))
+            Err(Error::Medium(MediumError::NoReplica))
         ));
     }
     assert!(open(&dir.path().join("none")).unwrap().opened().was_clean);
     let refused = attach(&dir.path().join("new"), &data);
     assert!(matches!(
         refused,
-        Err(Error::Medium(MediumError::NotCarried { .. }))
+        Err(Error::Medium(MediumError::NotAReplica { .. }))
     ));
 }
 
@@ -373,7 +373,7 @@ fn what_is_overwritten_is_gone() {
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
     fill(&pool.volume());
     let before = tree(&pool.volume());
-    carry(pool);
+    export(pool);
     std::fs::write(&new, vec![0xEE; 1 << 20]).unwrap();
     let options = AttachOptions {
         data,
@@ -387,13 +387,13 @@ fn what_is_overwritten_is_gone() {
 
 /// A pool that cannot have been closed in order has no copy, either.
 #[test]
-fn what_cannot_be_closed_carries_nothing() {
+fn what_cannot_be_closed_exports_nothing() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let volume = pool.volume();
     let file = volume.create("/open").unwrap();
     volume.remove_file("/open").unwrap();
-    let refused = pool.close_and_carry(false, &|_, _| {});
+    let refused = pool.close_and_export(false, &|_, _| {});
     assert!(matches!(refused, Err(Error::Busy)));
     drop(file);
     assert!(!is_whole(&dir.path().join("data")));

@@ -1,11 +1,11 @@
-//! Crashes of adding a zone to a pool: it has one more, or has not, and is as it was.
+//! Crashes of adding a segment to a pool: it has one more, or has not, and is as it was.
 
 use std::sync::Arc;
 
 use vellum::experiments::{set_table_aside, write_table};
 use vellum::{MappingKind, NamespaceKind};
 use vellum_check::{Class, Finding, Options, Severity, check};
-use vellum_layout::{AddedZone, BLOCK_BYTES};
+use vellum_layout::{AddedSegment, BLOCK_BYTES};
 use vellum_media::{CrashPoints, Event};
 
 use crate::memories::{Explored, Shared};
@@ -13,7 +13,7 @@ use crate::session::{CLOCK_AFTER, Session, blank_image, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{Ground, Step};
 
-const ZONE: AddedZone = AddedZone {
+const SEGMENT: AddedSegment = AddedSegment {
     id: [10; 16],
     at: BLOCK_BYTES,
     blocks: 64,
@@ -22,7 +22,7 @@ const ZONE: AddedZone = AddedZone {
 /// A pool with a file, and with room behind it.
 fn pool(ground: Ground) -> Shared {
     let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, ground);
-    let added = vec![0xAD; (ZONE.blocks * BLOCK_BYTES) as usize];
+    let added = vec![0xAD; (SEGMENT.blocks * BLOCK_BYTES) as usize];
     let pool = Shared::of([image, added].concat());
     steps(
         &pool,
@@ -53,7 +53,7 @@ fn set_aside(pool: &Shared) {
     session.step(&Step::parse("close-pool")).unwrap();
 }
 
-/// Whether a crash left the pool with the zone; fails if it is not as it was otherwise.
+/// Whether a crash left the pool with the segment; fails if it is not as it was otherwise.
 fn judge(image: &[u8], tree: &Tree, has_returned: bool) -> bool {
     let report = check(&image.to_vec(), Options::default());
     let counts = |of: &&Finding| {
@@ -65,11 +65,11 @@ fn judge(image: &[u8], tree: &Tree, has_returned: bool) -> bool {
     !fs.superblock().geometry().added.is_empty()
 }
 
-/// How many states that a crash of `log` leaves have the zone, and how many have not.
+/// How many states that a crash of `log` leaves have the segment, and how many have not.
 fn explore(base: &[u8], log: &[Event], tree: &Tree, stride: usize) -> (u32, u32) {
     let mut points = CrashPoints::new(base.to_vec(), log);
     let (mut with, mut without) = (0, 0);
-    let mut count = |has_zone| match has_zone {
+    let mut count = |has_segment| match has_segment {
         true => with += 1,
         false => without += 1,
     };
@@ -88,12 +88,12 @@ fn explore(base: &[u8], log: &[Event], tree: &Tree, stride: usize) -> (u32, u32)
 }
 
 #[test]
-fn a_power_cut_leaves_a_pool_with_the_zone_or_without() {
-    for (ground, stride) in [(Ground::Apart, 1), (Ground::Split, 61)] {
+fn a_power_cut_leaves_a_pool_with_the_segment_or_without() {
+    for (ground, stride) in [(Ground::External, 1), (Ground::Split, 61)] {
         let pool = pool(ground);
         let before = mount::<Explored>(&Shared::of(pool.0.image()), 64, CLOCK_AFTER).unwrap();
         let tree = read_tree(&before).unwrap();
-        let larger = before.superblock().with_zone(ZONE).unwrap();
+        let larger = before.superblock().with_segment(SEGMENT).unwrap();
         drop(before);
         // What is set aside changes nothing that anybody sees.
         let base = pool.0.image();
