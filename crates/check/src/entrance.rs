@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
-    SuperblockError, TablePlan, last_copy_before_parts,
+    SuperblockError, TablePlan, last_copy_before_datasets,
 };
 use zerocopy::IntoBytes;
 
@@ -14,7 +14,7 @@ use crate::report::{Class, Place, Sink};
 pub(crate) struct Unfinished {
     /// Older than the one that counts: by name and sequence.
     stale: Vec<(&'static str, u64)>,
-    /// What a change of the table of file systems left that was cut short: by name.
+    /// What a change of the table of datasets left that was cut short: by name.
     cut: Vec<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl Unfinished {
         }
         for &name in &self.cut {
             let place = Place::Superblock(name);
-            let detail = "is as a change of the table of file systems left it that was cut short";
+            let detail = "is as a change of the table of datasets left it that was cut short";
             if is_strict {
                 sink.damage(Class::SuperblockCopy, place, detail);
             } else {
@@ -121,14 +121,14 @@ pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
 }
 
 /// Where the last copy of the superblock is looked for. Behind a pool there may be blocks of files,
-/// or other file systems.
+/// or other datasets.
 fn last_copy_at(view: &View) -> u64 {
     let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
         Ok(copy) => copy.last_copy_at.min(own_last),
         Err(_) if read_copy(view, own_last).is_ok() => own_last,
         Err(_) => {
-            let found = last_copy_before_parts(view.own_len(), |at| Some(view.bytes(at)));
+            let found = last_copy_before_datasets(view.own_len(), |at| Some(view.bytes(at)));
             found.map_or(own_last, |copy| copy.last_copy_at)
         }
     }
@@ -142,7 +142,7 @@ fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
         return Err(SuperblockError::NotVellum);
     }
     let copy = Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))?;
-    // That of a file system behind the pool is none of it.
+    // That of a dataset behind the pool is none of it.
     match at > BLOCK_BYTES && copy.last_copy_at != at {
         true => Err(SuperblockError::NotVellum),
         false => Ok(copy),

@@ -12,6 +12,7 @@
 mod aids;
 mod areas;
 mod blocks;
+mod datasets;
 mod derived;
 mod entrance;
 mod extents;
@@ -24,7 +25,6 @@ mod locate;
 mod logged;
 mod logs;
 mod moves;
-mod parts;
 mod records;
 mod report;
 mod slots;
@@ -88,7 +88,7 @@ pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 /// systems.
 #[derive(Clone, Copy, Default)]
 pub struct Left<'a> {
-    /// All bytes of the file or device that the pool lies in, where its further file systems are;
+    /// All bytes of the file or device that the pool lies in, where its other datasets are;
     /// nothing: these are not looked for.
     pub file: Option<&'a dyn Image>,
     /// Lines in memory of a pool with a log: these lie over home and log.
@@ -126,7 +126,7 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
         );
         unfinished.judge(&superblock, options.strict_clean, &mut sink);
         if let Some(file) = left.file {
-            parts::judge(file, &superblock, &mut sink);
+            datasets::judge(file, &superblock, &mut sink);
         }
     }
     for range in view.take_unreadable() {

@@ -52,8 +52,8 @@ classes! {
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.
     Geometry = "impossible geometry",
-    /// The table has a further file system, and it is not where the table says.
-    FileSystem = "missing file system",
+    /// The table has another dataset, and it is not where the table says.
+    Dataset = "missing dataset",
     /// The state word is unsound.
     StateWord = "unsound state word",
     /// A word of the chunk table is unsound.
@@ -417,7 +417,7 @@ pub fn counted(number: u64, one: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Superblock(&'static str),
-    FileSystem(usize),
+    Dataset(usize),
     State,
     ThreadSlot(u32),
     Chunk(u64),
@@ -435,7 +435,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock(copy) => write!(f, "superblock, {copy}"),
-            Self::FileSystem(n) => write!(f, "file system {n}"),
+            Self::Dataset(n) => write!(f, "dataset {n}"),
             Self::State => f.write_str("state block"),
             Self::ThreadSlot(n) => write!(f, "thread slot {n}"),
             Self::Chunk(n) => write!(f, "chunk {n}"),

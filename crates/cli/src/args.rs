@@ -9,7 +9,7 @@ use vellum_terminal::Printing;
 use vellum_terminal::manual::Manual;
 
 use crate::data::DataMedia;
-use crate::fs::FileSystems;
+use crate::dataset::Datasets;
 use crate::images::Prune;
 use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
@@ -33,7 +33,7 @@ Environment:
 ///
 /// A pool is an ordinary file, a block device or a device-DAX node. It is used linked into a
 /// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool. A
-/// pool can have several file systems (`vellum fs`): where a pool is taken, `POOL:NAME` is one of
+/// pool can have several datasets (`vellum dataset`): where a pool is taken, `POOL:NAME` is one of
 /// them.
 #[derive(Debug, Parser)]
 #[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
@@ -46,11 +46,11 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make a pool
     Mkfs(Mkfs),
-    /// List, add and remove the file systems of a pool
-    Fs {
+    /// List, add and remove the datasets of a pool
+    Dataset {
         /// What to do
         #[command(subcommand)]
-        what: FileSystems,
+        what: Datasets,
     },
     /// Add external data devices to a pool
     Data {
@@ -138,7 +138,7 @@ impl Command {
             | Self::Import(Import { printing, .. })
             | Self::Export(Export { printing, .. }) => *printing,
             Self::Replica { what } => what.printing(),
-            Self::Fs { what } => what.printing(),
+            Self::Dataset { what } => what.printing(),
             Self::Data { what } => what.printing(),
             _ => return None,
         })
@@ -244,7 +244,7 @@ pub(crate) struct Opening {
     pub(crate) data: Vec<PathBuf>,
 }
 
-/// What a new pool, or a new file system of one, is to be like.
+/// What a new pool, or a new dataset of one, is to be like.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Making {
     /// Its bytes, with K, M, G or T (binary); without it mkfs takes a device whole, and what has
@@ -309,7 +309,7 @@ Examples:
   vellum umount --force /mnt
   vellum umount --export-replica /mnt")]
 pub(crate) struct Umount {
-    /// The directory, or the pool that is mounted, with all its file systems, or POOL:NAME
+    /// The directory, or the pool that is mounted, with all its datasets, or POOL:NAME
     pub(crate) dir: PathBuf,
     /// Take the mount from the tree of names at once; it ends when its last user has finished
     #[arg(long, short)]
@@ -342,7 +342,7 @@ Examples:
   vellum sync /mnt
   vellum sync pool.img")]
 pub(crate) struct Sync {
-    /// The directory, or a path in it, or the pool that is mounted, with all its file systems, or
+    /// The directory, or a path in it, or the pool that is mounted, with all its datasets, or
     /// POOL:NAME
     pub(crate) dir: PathBuf,
 }

@@ -12,7 +12,7 @@ use vellum_terminal::{Failure, Outcome};
 
 use crate::place;
 
-/// A pool, or a file system of one, locked against writers for as long as it is open, as is the
+/// A pool, or a dataset of one, locked against writers for as long as it is open, as is the
 /// medium of its data. Others of the same pool may be written to meanwhile.
 pub(crate) struct Bytes {
     file: File,
@@ -47,7 +47,7 @@ impl Bytes {
         Self::own(File::open(&place.pool).ok()?, place).ok()
     }
 
-    /// The own bytes of the file system that a path means, in the pool's file.
+    /// The own bytes of the dataset that a path means, in the pool's file.
     fn own(file: File, place: &PoolPath) -> Outcome<Self> {
         let pool = &place.path();
         let whole = Self {
@@ -107,7 +107,7 @@ impl Image for Bytes {
     }
 }
 
-/// Opens a pool's file, of which one file system is locked against writers for as long as it is
+/// Opens a pool's file, of which one dataset is locked against writers for as long as it is
 /// open.
 fn open(place: &PoolPath) -> Outcome<File> {
     let pool = &place.pool;
@@ -119,7 +119,7 @@ fn open(place: &PoolPath) -> Outcome<File> {
                 .advise("give the pool's file; a mounted pool must be unmounted first"),
         );
     }
-    match lock_to_read(&image, place.file_system()) {
+    match lock_to_read(&image, place.dataset()) {
         Ok(true) => Ok(image),
         Ok(false) => Err(place::busy(&place.path(), owner(place))),
         Err(error) => Err(Failure::io(pool.display(), &error)),

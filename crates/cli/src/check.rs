@@ -26,10 +26,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         Left::Alive(lines) => &lines[..],
         Left::Nothing | Left::Gone => &[],
     };
-    // A further file system has none behind it.
-    let is_part = PoolPath::of(&args.pool).name.is_some();
+    // A further dataset has none behind it.
+    let is_dataset = PoolPath::of(&args.pool).name.is_some();
     let killed = vellum_check::Left {
-        file: (!is_part).then_some(image.file() as &dyn Image),
+        file: (!is_dataset).then_some(image.file() as &dyn Image),
         lines,
         boot: vellum::boot_id(),
     };
@@ -51,10 +51,10 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         tell_left(&left);
         say!("{report}");
         let pool = quoted(&args.pool);
-        let missing = report.of(Class::FileSystem).count() as u64;
+        let missing = report.of(Class::Dataset).count() as u64;
         if missing > 0 {
             warn_line!(
-                "`vellum fs remove --force {pool} NAME` takes a file system that is missing out of \
+                "`vellum dataset remove --force {pool} NAME` takes a dataset that is missing out of \
                  the table"
             );
         }

@@ -212,7 +212,7 @@ fn state_at(path: &Path, image: &KeptImage, dir: &Path) -> State {
         (Held::Own(name), _) => {
             let place = PoolPath {
                 pool: path.to_owned(),
-                name: Some(name).filter(|name| name != PoolPath::of(path).file_system()),
+                name: Some(name).filter(|name| name != PoolPath::of(path).dataset()),
             };
             match Bytes::unlocked(&place).and_then(|bytes| killed::fit(&bytes, dir)) {
                 Some(Fit::Taken) | None => State::There(place.path()),
@@ -240,7 +240,7 @@ fn copy_at(path: &Path, image: &KeptImage, dir: &Path) -> Option<State> {
 /// What a file or device holds that had the pool of an image.
 #[derive(Debug, PartialEq, Eq)]
 enum Held {
-    /// The pool: the file system of this name is the image's.
+    /// The pool: the dataset of this name is the image's.
     Own(String),
     /// Another pool.
     Another,
@@ -251,7 +251,7 @@ enum Held {
 }
 
 fn held_by(path: &Path, image: &KeptImage) -> Held {
-    let all = match Pool::file_systems(path) {
+    let all = match Pool::datasets(path) {
         Ok(all) => all,
         Err(
             vellum::Error::Superblock(SuperblockError::NotVellum)
@@ -259,7 +259,7 @@ fn held_by(path: &Path, image: &KeptImage) -> Held {
         ) => return Held::None,
         Err(_) => return Held::Unknown,
     };
-    let is_known = |fs: &vellum::FileSystem| fs.superblock.is_ok();
+    let is_known = |fs: &vellum::Dataset| fs.superblock.is_ok();
     match all.iter().find(|fs| fs.uuid == image.uuid) {
         Some(own) => Held::Own(own.name.clone()),
         None if !all.is_empty() && all.iter().all(is_known) => Held::Another,

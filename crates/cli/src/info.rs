@@ -51,9 +51,9 @@ pub(crate) struct Information {
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
-    /// All file systems of the pool, if this is the one that it was made with and there are others.
+    /// All datasets of the pool, if this is the one that it was made with and there are others.
     #[serde(default)]
-    pub(crate) file_systems: Vec<fs::Line>,
+    pub(crate) datasets: Vec<dataset::Line>,
     /// How the pool was found when it was opened.
     pub(crate) opened: Option<OpenedPart>,
     /// The mount that answered.
@@ -316,7 +316,7 @@ impl Information {
             log: LogPart::of(fs),
             versions: VersionsPart::of(fs),
             reading: None,
-            file_systems: match superblock.has_parts() {
+            datasets: match superblock.has_datasets() {
                 // What cannot be listed now is left out: it was listed by what was opened.
                 true => fs::lines(pool).unwrap_or_default(),
                 false => Vec::new(),

@@ -12,8 +12,8 @@ mod bytes;
 mod check;
 mod convert;
 mod data;
+mod dataset;
 mod files;
-mod fs;
 mod further;
 #[cfg(test)]
 mod fuzz;
@@ -130,7 +130,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Inspect(args) => areas::inspect(&args),
         Command::Map(args) => map::run(&args),
         Command::Mkfs(args) => mkfs::run(&args),
-        Command::Fs { what } => fs::run(&what),
+        Command::Dataset { what } => dataset::run(&what),
         Command::Data { what } => data::run(&what),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         return Err(Failure::usage("no pool is named"));
     };
     let pool = path.display();
-    place::refuse_part(path)?;
+    place::refuse_dataset(path)?;
     let plan = Plan::of(making, path, args.force)?;
     let present = admit(path, args.force)?;
     let size_bytes = match (making.size, &present) {
@@ -104,7 +104,7 @@ impl Making {
     }
 }
 
-/// How a pool, or a file system of one, is to be made.
+/// How a pool, or a dataset of one, is to be made.
 pub(crate) struct Plan {
     media: MediaChoice,
     tuning: Tuning,
@@ -289,15 +289,12 @@ fn refuse_to_overwrite(path: &Path, present: &Present) -> Outcome {
 
 /// What else would go with a pool.
 fn further(path: &Path) -> String {
-    let found = Pool::file_systems(path).unwrap_or_default();
+    let found = Pool::datasets(path).unwrap_or_default();
     let names: Vec<_> = found.iter().skip(1).map(|fs| fs.name.as_str()).collect();
     match names.len() {
         0 => String::new(),
-        1 => format!(", with another file system in it: {}", names[0]),
-        more => format!(
-            ", with {more} more file systems in it: {}",
-            names.join(", ")
-        ),
+        1 => format!(", with another dataset in it: {}", names[0]),
+        more => format!(", with {more} more datasets in it: {}", names.join(", ")),
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Mount {
     pub(crate) pool: PathBuf,
     /// The directory
     pub(crate) dir: PathBuf,
-    /// Mount every file system of the pool, each on a directory of its name below DIR, which is
+    /// Mount every dataset of the pool, each on a directory of its name below DIR, which is
     /// made if there is none. One process has a pool open for writing at a time, so that this is
     /// how several are used at once
     #[arg(long, conflicts_with = "data")]
@@ -334,7 +334,7 @@ fn commit_every(args: &Mount) -> Outcome<Duration> {
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// A file system that is mounted.
+/// A dataset that is mounted.
 struct Served {
     path: PathBuf,
     pool: Pool,
@@ -388,7 +388,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     end(served)
 }
 
-/// Opens what is to be mounted: with the path of each file system, and the directory for it.
+/// Opens what is to be mounted: with the path of each dataset, and the directory for it.
 fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
     let place = PoolPath::of(&args.pool).resolved();
     let path = place.path();
@@ -417,7 +417,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
     if let Some(name) = &place.name {
         let pool = place.pool.display();
         return Err(Failure::usage(format!(
-            "--all mounts every file system of a pool, and {pool}:{name} is one"
+            "--all mounts every dataset of a pool, and {pool}:{name} is one"
         ))
         .advise(format!(
             "vellum mount {} --all {}",
@@ -430,7 +430,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
     let below = |(place, pool): (PoolPath, vellum::Result<Pool>)| {
         let path = place.path();
         let pool = pool.map_err(|error| place::refused(&path, &error))?;
-        Ok((path, args.dir.join(place.file_system()), pool))
+        Ok((path, args.dir.join(place.dataset()), pool))
     };
     opened.into_iter().map(below).collect()
 }
@@ -445,7 +445,7 @@ fn make_directory(dir: &Path, made: &mut Vec<PathBuf>) -> Outcome {
     Ok(())
 }
 
-/// Mounts one file system.
+/// Mounts one dataset.
 fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outcome<Served> {
     config.fs_name = path.display().to_string();
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
@@ -668,7 +668,7 @@ fn watch(devices: &[Device]) -> Outcome<ExitCode> {
         .rev()
         .filter(|mounted| devices.contains(&mounted.device))
     {
-        // A number may be another file system's by now, which is in use.
+        // A number may be another dataset's by now, which is in use.
         if mounted.is_dead() {
             mounts::detach(mounted).map_err(|e| Failure::io(mounted.dir.display(), &e))?;
         }

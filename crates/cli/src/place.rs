@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Uid, User};
 use vellum::media::{ANOTHERS, MappedPool, MediaChoice, MediaError, OpenMode, has_ended};
 use vellum::{
-    MediumError, PartError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes, pool_of_data,
-    uuid_text,
+    DatasetError, MediumError, Pool, PoolOptions, PoolPath, SuperblockError, open_bytes,
+    pool_of_data, uuid_text,
 };
 use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, plain, quoted, status};
@@ -235,11 +235,11 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         vellum::Error::Unsupported(_) if is_split(pool) => {
             Failure::new(format!("{place}: {error}")).advise(TRY_IN_MEMORY)
         }
-        vellum::Error::Part(PartError::Name(_)) => Failure::usage(error.to_string()),
+        vellum::Error::Dataset(DatasetError::Name(_)) => Failure::usage(error.to_string()),
         // These name the pool themselves.
         vellum::Error::Media(_)
         | vellum::Error::Refused { .. }
-        | vellum::Error::Part(_)
+        | vellum::Error::Dataset(_)
         | vellum::Error::Medium(MediumError::Unordered { .. }) => Failure::new(error.to_string()),
         error => Failure::new(format!("{place}: {error}")),
     }
@@ -394,8 +394,8 @@ pub(crate) fn advice_for_incomplete(pool: &Path) -> String {
 /// Why the superblock of a pool is refused, if it is.
 pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
     let place = PoolPath::of(pool);
-    let found = Pool::file_systems(&place.pool).and_then(|all| {
-        let own = all.into_iter().find(|fs| fs.name == place.file_system());
+    let found = Pool::datasets(&place.pool).and_then(|all| {
+        let own = all.into_iter().find(|fs| fs.name == place.dataset());
         own.map_or(Ok(()), |fs| fs.superblock.map(drop))
     });
     match found {
@@ -414,7 +414,7 @@ pub(crate) fn refuse_later_release(pool: &Path) -> Outcome {
     }
 }
 
-/// Whether there is a character device at a path, or at that of the pool which a file system of one
+/// Whether there is a character device at a path, or at that of the pool which a dataset of one
 /// is in.
 fn is_node(path: &Path) -> bool {
     let found = std::fs::metadata(PoolPath::of(path).pool);
@@ -424,32 +424,32 @@ fn is_node(path: &Path) -> bool {
 /// Whether the metadata of a pool are to lie in persistent memory, and its data elsewhere.
 fn is_split(pool: &Path) -> bool {
     let place = PoolPath::of(pool);
-    let all = Pool::file_systems(&place.pool).unwrap_or_default();
-    let own = all.into_iter().find(|fs| fs.name == place.file_system());
+    let all = Pool::datasets(&place.pool).unwrap_or_default();
+    let own = all.into_iter().find(|fs| fs.name == place.dataset());
     let superblock = own.and_then(|fs| fs.superblock.ok());
     superblock.is_some_and(|superblock| superblock.geometry().has_versions())
 }
 
-/// Refuses to make a pool in a file whose path is that of a file system of a pool: it would be
+/// Refuses to make a pool in a file whose path is that of a dataset of a pool: it would be
 /// meant from then on.
-pub(crate) fn refuse_part(path: &Path) -> Outcome {
+pub(crate) fn refuse_dataset(path: &Path) -> Outcome {
     let place = PoolPath::of(path);
-    if place.pool == path || Pool::file_systems(&place.pool).is_err() {
+    if place.pool == path || Pool::datasets(&place.pool).is_err() {
         return Ok(());
     }
-    let (pool, name) = (place.pool.display(), place.file_system());
+    let (pool, name) = (place.pool.display(), place.dataset());
     let failure = Failure::usage(format!(
-        "{}: this means file system `{name}` of the pool {pool}",
+        "{}: this means dataset `{name}` of the pool {pool}",
         path.display()
     ));
-    let all = Pool::file_systems(&place.pool).unwrap_or_default();
+    let all = Pool::datasets(&place.pool).unwrap_or_default();
     let pool = quoted(&place.pool);
     Err(match all.iter().any(|fs| fs.name == name) {
         true => failure.advise(format!(
-            "it is there already; `vellum fs list {pool}` lists those that there are"
+            "it is there already; `vellum dataset list {pool}` lists those that there are"
         )),
         false => failure.advise(format!(
-            "`vellum fs add {pool} {} --size 4G` makes one in it",
+            "`vellum dataset add {pool} {} --size 4G` makes one in it",
             quoted(name)
         )),
     })
@@ -485,7 +485,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
         ))
         .advise(format!(
             "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a \
-             file system that is not open can be looked at meanwhile (check, info, ls, cat, \
+             dataset that is not open can be looked at meanwhile (check, info, ls, cat, \
              export)",
             quoted(&own.pool)
         )),

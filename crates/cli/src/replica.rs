@@ -176,7 +176,7 @@ pub(crate) fn tell(pool: &Path, replica: &ExportedReplica) {
 /// Makes a pool of a replica.
 fn import(args: &Import) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
-    place::refuse_part(&args.pool)?;
+    place::refuse_dataset(&args.pool)?;
     let options = AttachOptions {
         data: args.data.clone(),
         media: args.medium.into(),

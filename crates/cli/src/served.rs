@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) devices: Vec<Device>,
 }
 
-/// The processes that serve mounts of what is named: a pool, or a file system of one.
+/// The processes that serve mounts of what is named: a pool, or a dataset of one.
 pub(crate) fn servers(named: &Path) -> Vec<Server> {
     let place = PoolPath::of(named).resolved();
     let server = |pid| {
@@ -45,7 +45,7 @@ pub(crate) fn servers(named: &Path) -> Vec<Server> {
     }
     // Others of the pool may be open alone.
     let file = File::open(&place.pool).ok();
-    let is_open = file.is_none_or(|file| is_in_use(&file, place.file_system()).unwrap_or(true));
+    let is_open = file.is_none_or(|file| is_in_use(&file, place.dataset()).unwrap_or(true));
     if is_open { servers } else { Vec::new() }
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn while_it_lasts(pid: u32) -> String {
     )
 }
 
-/// Why file systems that are not mounted here go on, as far as it can be seen.
+/// Why datasets that are not mounted here go on, as far as it can be seen.
 pub(crate) fn why(devices: &[Device]) -> Option<String> {
     mounted_elsewhere(devices).or_else(|| used(devices))
 }
 
-/// Who has file systems mounted in another mount namespace.
+/// Who has datasets mounted in another mount namespace.
 pub(crate) fn mounted_elsewhere(devices: &[Device]) -> Option<String> {
     let mut others = mounts::elsewhere().unwrap_or_default();
     others.retain(|other| devices.contains(&other.mounted.device));
@@ -103,7 +103,7 @@ pub(crate) fn mounted_elsewhere(devices: &[Device]) -> Option<String> {
     ))
 }
 
-/// Who uses files of file systems.
+/// Who uses files of datasets.
 pub(crate) fn used(devices: &[Device]) -> Option<String> {
     let users = mounts::users(devices);
     let first = users.first()?;

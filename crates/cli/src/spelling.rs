@@ -26,8 +26,8 @@ const fn former(commands: &'static [&'static str], old: &'static str, new: &'sta
     Former { commands, old, new }
 }
 
-/// Commands that make a pool, or a file system of one.
-const MAKING: &[&str] = &["mkfs", "fs add"];
+/// Commands that make a pool, or a dataset of one.
+const MAKING: &[&str] = &["mkfs", "dataset add"];
 
 /// The first that fits counts.
 const OPTIONS: &[Former] = &[
@@ -50,7 +50,11 @@ const OPTIONS: &[Former] = &[
 ];
 
 /// Commands that are spelled differently now.
-const COMMANDS: &[(&str, &str)] = &[("flush", "replica export"), ("attach", "replica import")];
+const COMMANDS: &[(&str, &str)] = &[
+    ("flush", "replica export"),
+    ("attach", "replica import"),
+    ("fs", "dataset"),
+];
 
 /// A command line in the words of today.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -272,8 +276,8 @@ mod tests {
             "mkfs p --medium disk --durability none",
         ),
         (
-            "fs add p n --media=file",
-            "fs add p n --medium disk --durability none",
+            "dataset add p n --media=file",
+            "dataset add p n --medium disk --durability none",
         ),
         ("info p --media file", "info p --medium disk"),
         ("info p --media dax", "info p --medium pmem"),
@@ -281,7 +285,10 @@ mod tests {
         ("ls p:/ --media=memory", "ls p:/ --medium memory"),
         ("info p --media memory", "info p --medium memory"),
         ("mkfs p --namespace tree", "mkfs p -O namespace=tree"),
-        ("fs add p n --mapping=radix", "fs add p n -O mapping=radix"),
+        (
+            "dataset add p n --mapping=radix",
+            "dataset add p n -O mapping=radix",
+        ),
         ("mkfs --mapping radix p", "mkfs -O mapping=radix p"),
         ("mkfs p --run-blocks 1", "mkfs p -O run-blocks=1"),
         ("mkfs p --span-lines 2", "mkfs p -O span-lines=2"),

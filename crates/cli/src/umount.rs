@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Whether it has gone with another one that was ended: both were of one file system.
+    /// Whether it has gone with another one that was ended: both were of one dataset.
     fn has_gone(&self) -> bool {
         match self {
             Self::Here(mounted) => mounts::is_there(mounted).is_ok_and(|is_there| !is_there),
@@ -139,7 +139,7 @@ fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     }
 }
 
-/// One mount of each file system that is meant, of those in other mount namespaces.
+/// One mount of each dataset that is meant, of those in other mount namespaces.
 fn elsewhere(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Elsewhere> {
     let mut found: Vec<Elsewhere> = Vec::new();
     for other in mounts::elsewhere().unwrap_or_default() {
@@ -154,7 +154,7 @@ fn elsewhere(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Elsewhere> {
     found
 }
 
-/// Different file systems are mounted at a directory, and none of them here: which is meant?
+/// Different datasets are mounted at a directory, and none of them here: which is meant?
 fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
     let one = |other: &Elsewhere| {
         format!(
@@ -281,7 +281,7 @@ fn is_dead_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotConnected
 }
 
-/// That a file system goes on which is unmounted here, and why.
+/// That a dataset goes on which is unmounted here, and why.
 fn still_in_use(pool: &Path, why: &str) -> Failure {
     let told = format!(
         "{} is unmounted here and still in use: {why}",
@@ -320,7 +320,7 @@ pub(crate) fn in_the_way(failure: Failure, error: &io::Error) -> Failure {
         .advise(format!("take that off first: {}", commands.join(", ")))
 }
 
-/// What is mounted at a directory, or of a pool or file system; at least one.
+/// What is mounted at a directory, or of a pool or dataset; at least one.
 pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
     let found = find(dir).map_err(|e| Failure::io(dir.display(), &e))?;
     if found.is_empty() {
@@ -352,7 +352,7 @@ fn nothing_on(dir: &Path, elsewhere: Option<&Elsewhere>) -> Failure {
     ))
 }
 
-/// The mount at a directory, or of a file system; those of all file systems of a pool, or of
+/// The mount at a directory, or of a dataset; those of all datasets of a pool, or of
 /// several below a directory. The directory itself is not looked at: a mount whose process died
 /// cannot be.
 fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
@@ -370,7 +370,7 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     }
     let is_below = |mounted: &Mounted| {
         let place = PoolPath::of(&mounted.pool);
-        mounted.dir == resolved.join(place.file_system())
+        mounted.dir == resolved.join(place.dataset())
     };
     let below: Vec<_> = mounts::list()?.into_iter().filter(is_below).collect();
     Ok(if are_of_one(&below) {
@@ -380,7 +380,7 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     })
 }
 
-/// Whether mounts are of one pool that has several file systems. Another may have been mounted by
+/// Whether mounts are of one pool that has several datasets. Another may have been mounted by
 /// itself on a directory that is called as it is, and has to be named.
 fn are_of_one(mounts: &[Mounted]) -> bool {
     let mut pools = mounts
@@ -389,7 +389,7 @@ fn are_of_one(mounts: &[Mounted]) -> bool {
     let Some(first) = pools.next() else {
         return false;
     };
-    let has_several = Pool::file_systems(&first).is_ok_and(|all| all.len() > 1);
+    let has_several = Pool::datasets(&first).is_ok_and(|all| all.len() > 1);
     has_several && pools.all(|pool| pool == first)
 }
 
@@ -406,7 +406,7 @@ pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
     Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// A file system that is unmounted, and closed then.
+/// A dataset that is unmounted, and closed then.
 struct Closing<'p> {
     path: &'p Path,
     device: Device,
@@ -424,7 +424,7 @@ impl<'p> Closing<'p> {
         let path = mounted.pool.as_path();
         let place = PoolPath::of(path);
         let file = File::open(&place.pool).ok();
-        let held = |file| is_in_use(file, place.file_system()).unwrap_or(false);
+        let held = |file| is_in_use(file, place.dataset()).unwrap_or(false);
         Self {
             path,
             device: mounted.device,
@@ -450,7 +450,7 @@ impl<'p> Closing<'p> {
             // on being used there.
             return Ok(());
         }
-        let name = self.place.file_system();
+        let name = self.place.dataset();
         let is_open = || self.is_held && is_in_use(file, name).unwrap_or(false);
         self.wait_while(is_open, began, limit)?;
         if mounts::of_file(&self.place.pool).is_ok_and(|others| !others.is_empty()) {

@@ -27,6 +27,8 @@
 mod budget;
 mod closed;
 mod compare;
+#[cfg(test)]
+mod datasets;
 mod diagnose;
 mod exercise;
 mod explore;
@@ -42,8 +44,6 @@ mod mutant;
 mod mutate;
 mod name;
 mod oracle;
-#[cfg(test)]
-mod parts;
 mod plan;
 mod record;
 mod reduce;

@@ -79,7 +79,7 @@ pub use crate::core::slots::prefer_thread_slot;
 pub use devices::medium::{ExternalData, find_data, pool_of_data};
 pub use devices::replica::{AttachOptions, ExportedReplica};
 pub use durability::commit::Durability;
-pub use error::{Error, MediumError, PartError, Place, Result, SegmentError};
+pub use error::{DatasetError, Error, MediumError, Place, Result, SegmentError};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
@@ -90,7 +90,7 @@ pub use mapping::timed::{MappingTime, MappingTimer};
 pub use namespace::{
     Area, Decided, Evolution, Label, ListEntry, MergedArea, Outcome, RENAMED_ROUNDS,
 };
-pub use pool::datasets::{FileSystem, PoolPath, own_bytes};
+pub use pool::datasets::{Dataset, PoolPath, own_bytes};
 pub use pool::external::open_bytes;
 pub use pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
 pub use pool::volume::{DirEntry, File, FileType, Metadata, Permissions, ReadDir, Volume, Walk};

@@ -234,10 +234,10 @@ fn a_kill_loses_nothing_that_had_returned() {
 /// What a killed process left of a file system that is removed is of use to nobody; that of another
 /// in the same file is.
 #[test]
-fn an_image_goes_with_its_file_system() {
+fn an_image_goes_with_its_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
-    let made = Pool::add_file_system(&path, "x", &making()).unwrap();
+    let made = Pool::add_dataset(&path, "x", &making()).unwrap();
     made.close().unwrap();
     let shm = shared();
     let mut done = Vec::new();
@@ -247,7 +247,7 @@ fn an_image_goes_with_its_file_system() {
         done.push(worker.kill());
     }
     assert_eq!(images(shm.path()).len(), 2);
-    Pool::remove_file_system(&path, "x").unwrap();
+    Pool::remove_dataset(&path, "x").unwrap();
     assert_eq!(images(shm.path()).len(), 1);
     let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::Adopted);

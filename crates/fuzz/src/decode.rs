@@ -1,11 +1,11 @@
 //! Every decoder of the format, on bytes as they come.
 
 use vellum_layout::{
-    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, Entry, EntryHead,
-    ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord, MEDIUM_MAGIC,
-    MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces, MoveListHead, NAME_MAX,
-    NameRecord, PART_ALIGN, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
+    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, DATASET_ALIGN,
+    Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode,
+    JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord,
+    MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces,
+    MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
     RECORD_MAX_BYTES, REPLICA_MAGIC, ReplicaHead, ReplicaPlan, StateMapWord, StateWord, Superblock,
     TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
 };
@@ -156,18 +156,18 @@ fn decode_superblock(bytes: &[u8]) {
 fn change_table(superblock: &Superblock) {
     let is_sound = |changed: &Superblock| {
         assert_eq!(changed.check_readable(), Ok(()));
-        assert!(changed.parts_end() >= changed.pool_bytes);
+        assert!(changed.datasets_end() >= changed.pool_bytes);
         Superblock::unseal(changed.as_bytes()).is_ok()
     };
-    let at = superblock.part_room(PART_ALIGN);
+    let at = superblock.dataset_room(DATASET_ALIGN);
     let name = "a name that nobody draws";
     if at < 1 << 60
-        && let Some(more) = superblock.with_part(name, at, PART_ALIGN, [1; 16])
+        && let Some(more) = superblock.with_dataset(name, at, DATASET_ALIGN, [1; 16])
     {
-        assert!(is_sound(&more) && more.part(name).is_some());
-        assert!(is_sound(&more.without_part(name)));
+        assert!(is_sound(&more) && more.dataset(name).is_some());
+        assert!(is_sound(&more.without_dataset(name)));
     }
-    assert!(is_sound(&superblock.without_parts()));
+    assert!(is_sound(&superblock.without_datasets()));
 }
 
 /// What tells of media, sealed with any content.

@@ -1,32 +1,35 @@
-//! The last copy of a pool's superblock where further file systems lie behind the pool: at the end
+//! The last copy of a pool's superblock where further datasets lie behind the pool: at the end
 //! of its own bytes, which nothing in front tells any more once both copies there are lost.
 
 use crate::superblock::{FsRecord, Superblock, SuperblockError};
-use crate::{BLOCK_BYTES, PART_ALIGN};
+use crate::{BLOCK_BYTES, DATASET_ALIGN};
 
 /// A superblock's bytes.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// The last copy in a file of `len` bytes that ends with a further file system; `None`: it does not
+/// The last copy in a file of `len` bytes that ends with a further dataset; `None`: it does not
 /// end so, there is no such copy, or there are several that tell of different pools. Looked at are
-/// ends of pools of whole units of [`PART_ALIGN`], and all blocks of the unit in front of each
-/// further file system. What `read` gives is what lies at an offset, if that can be read.
+/// ends of pools of whole units of [`DATASET_ALIGN`], and all blocks of the unit in front of each
+/// further dataset. What `read` gives is what lies at an offset, if that can be read.
 ///
-/// A copy says where it is itself, by which none of another file system, or in a file, is the
-/// pool's; and one of the file systems that it tells of has to be there. Of a pool that was made
+/// A copy says where it is itself, by which none of another dataset, or in a file, is the
+/// pool's; and one of the datasets that it tells of has to be there. Of a pool that was made
 /// over an older one, both may be there: the older one is not the pool, and that the younger one
-/// tells of no further file systems makes none of it.
-pub fn last_copy_before_parts(len: u64, read: impl Fn(u64) -> Option<Block>) -> Option<Superblock> {
+/// tells of no further datasets makes none of it.
+pub fn last_copy_before_datasets(
+    len: u64,
+    read: impl Fn(u64) -> Option<Block>,
+) -> Option<Superblock> {
     let file = Searched { len, read };
-    if !file.ends_with_part() {
+    if !file.ends_with_dataset() {
         return None;
     }
     let mut found: Option<Superblock> = None;
     let mut youngest = i64::MIN;
-    for end in (PART_ALIGN..len).step_by(PART_ALIGN as usize) {
+    for end in (DATASET_ALIGN..len).step_by(DATASET_ALIGN as usize) {
         let has_part = [end, end + BLOCK_BYTES].map(|at| file.sealed(at).is_ok());
         let blocks = match has_part.contains(&true) {
-            true => PART_ALIGN / BLOCK_BYTES,
+            true => DATASET_ALIGN / BLOCK_BYTES,
             false => 1,
         };
         let places = (1..=blocks).map(|number| end - number * BLOCK_BYTES);
@@ -59,10 +62,10 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
         Superblock::unseal(&bytes.ok_or(SuperblockError::NotVellum)?)
     }
 
-    /// Whether in the last unit there is the last copy of a file system that begins further behind.
-    fn ends_with_part(&self) -> bool {
+    /// Whether in the last unit there is the last copy of a dataset that begins further behind.
+    fn ends_with_dataset(&self) -> bool {
         let blocks = self.len / BLOCK_BYTES;
-        let last = blocks.saturating_sub(PART_ALIGN / BLOCK_BYTES)..blocks;
+        let last = blocks.saturating_sub(DATASET_ALIGN / BLOCK_BYTES)..blocks;
         last.rev().map(|block| block * BLOCK_BYTES).any(|at| {
             let copy = self.sealed(at);
             copy.is_ok_and(|copy| copy.last_copy_at > 0 && copy.last_copy_at < at)
@@ -82,7 +85,7 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
             let own = Superblock::choose(copies.map(|at| self.sealed(at)));
             own.is_ok_and(|own| own.uuid == part.uuid)
         };
-        pool.parts_end() <= self.len && pool.parts().any(is_there)
+        pool.datasets_end() <= self.len && pool.datasets().any(is_there)
     }
 }
 
@@ -119,12 +122,12 @@ mod tests {
     }
 
     impl File {
-        /// A pool that has lost the copies in front, and a file system behind it.
+        /// A pool that has lost the copies in front, and a dataset behind it.
         fn new(pool_bytes: u64) -> (Self, Superblock) {
             let pool = own(pool_bytes, 7);
-            let (at, bytes) = (pool.part_room(2 * PART_ALIGN), 2 * PART_ALIGN);
+            let (at, bytes) = (pool.dataset_room(2 * DATASET_ALIGN), 2 * DATASET_ALIGN);
             let part = own(bytes, 1);
-            let pool = pool.with_part("one", at, bytes, [1; 16]).unwrap();
+            let pool = pool.with_dataset("one", at, bytes, [1; 16]).unwrap();
             let mut file = Self {
                 len: at + bytes,
                 copies: vec![(pool.last_copy_at, pool.clone())],
@@ -140,7 +143,7 @@ mod tests {
         }
 
         fn found(&self) -> Option<Superblock> {
-            last_copy_before_parts(self.len, |at| {
+            last_copy_before_datasets(self.len, |at| {
                 let copy = self.copies.iter().rev().find(|(place, _)| *place == at);
                 let bytes =
                     copy.map_or(&[0; BLOCK_BYTES as usize][..], |(_, copy)| copy.as_bytes());
@@ -167,14 +170,14 @@ mod tests {
         file.copies.push(((4 << 20) - BLOCK_BYTES, pool.clone()));
         assert_eq!(file.found(), None);
         // One of a pool whose parts are not there.
-        let other = own(4 << 20, 9).with_part("one", 8 << 20, 2 << 20, [3; 16]);
+        let other = own(4 << 20, 9).with_dataset("one", 8 << 20, 2 << 20, [3; 16]);
         file.copies
             .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));
         assert_eq!(file.found(), None);
         file.copies.push(own_copy);
         assert_eq!(file.found(), Some(pool));
         // One of a pool that could have been there, too.
-        let other = own(4 << 20, 9).with_part("one", 8 << 20, 4 << 20, [1; 16]);
+        let other = own(4 << 20, 9).with_dataset("one", 8 << 20, 4 << 20, [1; 16]);
         file.copies
             .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));
         assert_eq!(file.found(), None);
@@ -196,7 +199,7 @@ mod tests {
     #[test]
     fn what_ends_otherwise_is_not_searched() {
         let (mut file, _) = File::new(8 << 20);
-        file.len += PART_ALIGN;
+        file.len += DATASET_ALIGN;
         assert_eq!(file.found(), None);
     }
 }

@@ -17,6 +17,7 @@ mod area;
 mod checksum;
 mod chunk;
 mod cuckoo;
+mod datasets;
 mod dirlog;
 mod entry;
 mod extent;
@@ -31,7 +32,6 @@ mod medium;
 mod merged;
 mod move_list;
 mod overwrite;
-mod parts;
 mod path_entry;
 mod path_table;
 mod pending;
@@ -56,6 +56,7 @@ pub use area::{
 pub use checksum::{Summing, checksum, checksum_words, long_name_hash, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
 pub use cuckoo::CuckooPlan;
+pub use datasets::{DATASET_ALIGN, FS_NAME_MAX, FsNameError, check_fs_name};
 pub use dirlog::{LogExtentHead, LogExtentKind, LogWord};
 pub use entry::{ENTRY_MAX_SLOTS, Entry, EntryHead, LifeWord, NAME_MAX, TargetWord};
 pub use extent::{
@@ -69,7 +70,7 @@ pub use geometry::{
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
 pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
-pub use last_copy::last_copy_before_parts;
+pub use last_copy::last_copy_before_datasets;
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
     ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,
@@ -83,7 +84,6 @@ pub use medium::{
 pub use merged::{MergeReason, Merged, MergedWord};
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
 pub use overwrite::Overwrite;
-pub use parts::{FS_NAME_MAX, FsNameError, PART_ALIGN, check_fs_name};
 pub use path_entry::{
     DIR_PATH_MAX, PATH_ENTRY_MAX_BYTES, PATH_ENTRY_MAX_SLOTS, PATH_MAX, PathEntryHead, PathHash,
     PathSeal, is_path, path_below, path_hash,

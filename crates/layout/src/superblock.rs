@@ -1,7 +1,7 @@
 //! The superblock: the fixed entrance to a pool (blocks 0 and 1, and a copy in the last block).
 //!
 //! It is written by mkfs and changed only offline; what changes while mounted is in the state
-//! block. The tables of metadata regions, segments and file systems have room to grow.
+//! block. The tables of metadata regions, segments and datasets have room to grow.
 
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -19,9 +19,9 @@ pub const MAGIC: [u8; 8] = *b"VELLUMFS";
 pub const VERSION: u32 = 1;
 /// Metadata regions a pool can grow to.
 pub const REGION_MAX: usize = 8;
-/// File systems in a pool.
+/// Datasets in a pool.
 pub const FS_MAX: usize = 8;
-/// Name of the file system that a pool is made with.
+/// Name of the dataset that a pool is made with.
 pub const MAIN: &str = "main";
 /// Segments in a pool.
 pub const SEGMENT_MAX: usize = 32;
@@ -32,13 +32,13 @@ pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
-    pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | PARTS;
+    pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | DATASETS;
     /// Read-only-compatible: the external data device carries a copy of the metadata, which whoever
     /// changes the pool has to call stale.
     pub const REPLICA: u64 = 1;
-    /// Read-only-compatible: further file systems lie behind the pool, and the table of file
+    /// Read-only-compatible: further datasets lie behind the pool, and the table of file
     /// systems says where.
-    pub const PARTS: u64 = 2;
+    pub const DATASETS: u64 = 2;
     /// Incompatible: the metadata are worked on in memory and made durable by a log.
     pub const LOGGED: u64 = 1;
     /// Incompatible: home lines of consecutive runs of a file lie side by side.
@@ -54,7 +54,7 @@ pub mod features {
     pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | VERSIONS | SEGMENTS;
 }
 
-/// Which namespace a file system has. The numbers are on the media.
+/// Which namespace a dataset has. The numbers are on the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NamespaceKind {
@@ -165,7 +165,7 @@ impl MappingKind {
     }
 }
 
-/// A file system of the pool.
+/// A dataset of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct FsRecord {
@@ -173,7 +173,7 @@ pub struct FsRecord {
     pub in_use: u32,
     /// [`NamespaceKind`].
     pub namespace: u32,
-    /// Inode slot of the root directory; of a further file system 0, as all but `in_use`, the name
+    /// Inode slot of the root directory; of a further dataset 0, as all but `in_use`, the name
     /// and what tells where it lies.
     pub root: u64,
     /// Name, zero-padded.
@@ -185,7 +185,7 @@ pub struct FsRecord {
     pub area_bytes: u32,
     /// The same: slots above which an area is large; else 0.
     pub size_max: u32,
-    /// Of a further file system: where it begins in the file or device, behind the pool; else 0.
+    /// Of a further dataset: where it begins in the file or device, behind the pool; else 0.
     pub at: u64,
     /// The same: its bytes.
     pub bytes: u64,
@@ -329,8 +329,8 @@ pub struct Superblock {
     pub reserved_head: [u64; 2],
     /// Metadata regions.
     pub regions: [RegionRecord; REGION_MAX],
-    /// File systems.
-    pub file_systems: [FsRecord; FS_MAX],
+    /// Datasets.
+    pub datasets: [FsRecord; FS_MAX],
     /// Segments.
     pub segments: [SegmentRecord; SEGMENT_MAX],
     /// Reserved, zero.
@@ -346,7 +346,7 @@ const _: () = assert!(size_of::<FsRecord>() == 128);
 const _: () = assert!(std::mem::offset_of!(FsRecord, at) == 96);
 const _: () = assert!(size_of::<SegmentRecord>() == 64);
 const _: () = assert!(std::mem::offset_of!(Superblock, regions) == 256);
-const _: () = assert!(std::mem::offset_of!(Superblock, file_systems) == 512);
+const _: () = assert!(std::mem::offset_of!(Superblock, datasets) == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, segments) == 1536);
 
 /// Why a superblock is refused.
@@ -383,7 +383,7 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
-    /// The superblock of a new pool with one file system in one segment.
+    /// The superblock of a new pool with one dataset in one segment.
     pub fn new(
         geometry: &Geometry,
         uuid: [u8; 16],
@@ -431,13 +431,13 @@ impl Superblock {
             chunk_table_at: geometry.chunk_table_at,
             live_map_at: geometry.live_map_at,
         };
-        new.file_systems[0].in_use = 1;
-        new.file_systems[0].namespace = namespace as u32;
-        new.file_systems[0].root = ROOT_SLOT;
-        new.file_systems[0].name[..MAIN.len()].copy_from_slice(MAIN.as_bytes());
-        new.file_systems[0].area_table = geometry.areas.table;
-        new.file_systems[0].area_bytes = geometry.areas.bytes;
-        new.file_systems[0].size_max = geometry.areas.size_max;
+        new.datasets[0].in_use = 1;
+        new.datasets[0].namespace = namespace as u32;
+        new.datasets[0].root = ROOT_SLOT;
+        new.datasets[0].name[..MAIN.len()].copy_from_slice(MAIN.as_bytes());
+        new.datasets[0].area_table = geometry.areas.table;
+        new.datasets[0].area_bytes = geometry.areas.bytes;
+        new.datasets[0].size_max = geometry.areas.size_max;
         if let Some(external) = geometry.external {
             new.incompatible |= features::EXTERNAL_DATA;
             new.media_at = external.places_at;
@@ -566,7 +566,7 @@ impl Superblock {
             self.segments[0].medium == is_external.into() && is_external == (self.media_at != 0),
             "medium of data",
         )?;
-        field(self.segments[0].fs == 0, "file system of segment 0")?;
+        field(self.segments[0].fs == 0, "dataset of segment 0")?;
         field(Homes::is_run(self.segments[0].run_blocks), "run length")?;
         let has_spans = self.incompatible & features::SPANS != 0;
         let span_lines = if has_spans { 2..=SPAN_LINES_MAX } else { 0..=0 };
@@ -578,13 +578,13 @@ impl Superblock {
                 ),
             "span length",
         )?;
-        field(self.file_systems[0].in_use == 1, "file system table")?;
+        field(self.datasets[0].in_use == 1, "dataset table")?;
         field(
-            NamespaceKind::from_number(self.file_systems[0].namespace).is_some(),
+            NamespaceKind::from_number(self.datasets[0].namespace).is_some(),
             "namespace",
         )?;
-        field(self.file_systems[0].root == ROOT_SLOT, "root directory")?;
-        field(self.has_sound_parts(), "table of file systems")?;
+        field(self.datasets[0].root == ROOT_SLOT, "root directory")?;
+        field(self.has_sound_datasets(), "table of datasets")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
         let has_versions = self.incompatible & features::VERSIONS != 0;
@@ -596,7 +596,7 @@ impl Superblock {
 
     /// The namespace of a sound superblock.
     pub fn namespace(&self) -> NamespaceKind {
-        NamespaceKind::from_number(self.file_systems[0].namespace).unwrap_or_default()
+        NamespaceKind::from_number(self.datasets[0].namespace).unwrap_or_default()
     }
 
     /// Where everything lies.
@@ -626,9 +626,9 @@ impl Superblock {
             last_copy_at: self.last_copy_at,
             namespace: self.namespace(),
             areas: AreaPlan {
-                table: self.file_systems[0].area_table,
-                bytes: self.file_systems[0].area_bytes,
-                size_max: self.file_systems[0].size_max,
+                table: self.datasets[0].area_table,
+                bytes: self.datasets[0].area_bytes,
+                size_max: self.datasets[0].size_max,
             },
             mapping: MappingKind::from_number(self.segments[0].mapping).unwrap_or_default(),
             run_blocks: self.segments[0].run_blocks,

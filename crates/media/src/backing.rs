@@ -165,7 +165,7 @@ enum Lock<'n> {
     Change,
     /// To read it, as others may.
     Read,
-    /// To read the file system of this name in it, whoever changes others.
+    /// To read the dataset of this name in it, whoever changes others.
     ReadOne(&'n str),
 }
 
@@ -195,7 +195,7 @@ impl Backing {
         Self::open_for(path, lock)
     }
 
-    /// Opens an existing pool to read the file system of this name in it, whoever changes others.
+    /// Opens an existing pool to read the dataset of this name in it, whoever changes others.
     pub(crate) fn open_to_read(path: &Path, name: &str) -> Result<Self, MediaError> {
         Self::open_for(path, Lock::ReadOne(name))
     }

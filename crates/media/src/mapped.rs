@@ -83,7 +83,7 @@ impl MappedPool {
         Self::opened(Backing::open(path, mode.read_only)?, mode)
     }
 
-    /// Opens the file of a pool to read the file system of this name in it, whatever `mode` says of
+    /// Opens the file of a pool to read the dataset of this name in it, whatever `mode` says of
     /// that. Somebody may change others in the same file, if he [tells](Self::tell_uses) which he
     /// uses: only bytes of this one are to be read, and of the superblock of the file that which
     /// tells where it is.

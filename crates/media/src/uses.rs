@@ -1,11 +1,11 @@
-//! Which of the file systems in one file are in use.
+//! Which of the datasets in one file are in use.
 //!
 //! Whoever opens the file to change anything in it has the lock on all of it (`Backing`). By
-//! further locks, on open files and on bytes that need not be there, he tells which file systems he
+//! further locks, on open files and on bytes that need not be there, he tells which datasets he
 //! has open: each on a byte that its name stands for, and one byte says that nothing else of the
 //! file is touched. So one that nobody has open can be read while somebody else changes others. Who
 //! reads it has its byte, too, shared with others who do: nobody opens it to change it meanwhile,
-//! and nobody changes which file systems there are.
+//! and nobody changes which datasets there are.
 
 use crate::MediaError;
 use crate::backing::PoolFile;
@@ -121,7 +121,7 @@ pub(crate) fn release(file: &PoolFile) {
     let _ = call(file, libc::F_OFD_SETLK, &mut all.asked());
 }
 
-/// Keeps everybody from the file systems in a file of which somebody has the lock on the whole;
+/// Keeps everybody from the datasets in a file of which somebody has the lock on the whole;
 /// also those who read.
 pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError> {
     match Bytes::ALL.lock(file) {
@@ -131,7 +131,7 @@ pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError
     }
 }
 
-/// Locks what is to be read: the whole file, shared with others who read, or only the file system
+/// Locks what is to be read: the whole file, shared with others who read, or only the dataset
 /// of this name, where somebody changes others and tells which. `Ok(false)`: neither can be had,
 /// and who is in the way is not just ending.
 ///
@@ -156,7 +156,7 @@ pub(crate) fn try_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
     Ok(own == Ok(true) && are_told(file))
 }
 
-/// Whether somebody who changes file systems in a file tells which.
+/// Whether somebody who changes datasets in a file tells which.
 pub(crate) fn are_told(file: &impl AsFd) -> bool {
     let told = Bytes {
         kind: libc::F_WRLCK,
@@ -165,7 +165,7 @@ pub(crate) fn are_told(file: &impl AsFd) -> bool {
     told.in_the_way(file).is_ok_and(|found| is_locked(&found))
 }
 
-/// Whether somebody has the file system of this name open that lies in a file.
+/// Whether somebody has the dataset of this name open that lies in a file.
 ///
 /// # Errors
 /// What the operating system said: nobody can tell.
@@ -182,7 +182,7 @@ fn busy(path: &Path) -> MediaError {
 }
 
 impl MappedPool {
-    /// Tells others that this is in use as the file system of this name, of those in its file,
+    /// Tells others that this is in use as the dataset of this name, of those in its file,
     /// until it is dropped. `false`: it cannot be told here.
     ///
     /// # Errors
@@ -199,14 +199,14 @@ impl MappedPool {
         }
     }
 
-    /// Tells others that of the file, which was opened as this, only those file systems are used
+    /// Tells others that of the file, which was opened as this, only those datasets are used
     /// that [are told](Self::use_as).
     pub fn tell_uses(&self) {
         // Where that cannot be told, others are kept from all.
         let _ = Bytes::TOLD.lock(self.file());
     }
 
-    /// Keeps others from all file systems in the file, which was opened as this: which there are is
+    /// Keeps others from all datasets in the file, which was opened as this: which there are is
     /// going to change.
     ///
     /// # Errors

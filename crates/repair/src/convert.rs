@@ -407,7 +407,7 @@ impl<'a> Making<'a> {
     /// has the next opening find out what a close saves.
     fn lay_entrance(&self, to: NamespaceKind) {
         let mut superblock = self.superblock.clone();
-        let fs = &mut superblock.file_systems[0];
+        let fs = &mut superblock.datasets[0];
         fs.namespace = to as u32;
         fs.area_table = self.areas.table;
         fs.area_bytes = self.areas.bytes;

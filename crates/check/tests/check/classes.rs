@@ -193,12 +193,12 @@ fn impossible_geometry() {
 }
 
 #[test]
-fn missing_file_system() {
+fn missing_dataset() {
     let mut sample = sample();
-    let unit = vellum_layout::PART_ALIGN;
-    let at = sample.image.superblock.part_room(unit);
+    let unit = vellum_layout::DATASET_ALIGN;
+    let at = sample.image.superblock.dataset_room(unit);
     let uuid = [0xA5; 16];
-    let table = sample.image.superblock.with_part("more", at, unit, uuid);
+    let table = sample.image.superblock.with_dataset("more", at, unit, uuid);
     let table = table.unwrap();
     for copy in [0, 4096, table.last_copy_at] {
         sample.image.set_bytes(copy, table.as_bytes());
@@ -231,8 +231,8 @@ fn missing_file_system() {
     foreign[at as usize..][..4096].copy_from_slice(other.as_bytes());
     for file in [cut, wiped, foreign] {
         let report = look(&file);
-        let place = "file system 1";
-        assert_found(&report, Class::FileSystem, place, Severity::Damage);
+        let place = "dataset 1";
+        assert_found(&report, Class::Dataset, place, Severity::Damage);
     }
 }
 

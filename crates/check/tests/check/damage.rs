@@ -107,7 +107,7 @@ fn pools_of_later_releases_are_refused_with_the_reason() {
         refused(|sb| sb.incompatible = 1 << 40).contains("incompatible features 0x10000000000")
     );
     assert!(refused(|sb| sb.segments[0].medium = 1).contains("medium of data"));
-    assert!(refused(|sb| sb.segments[0].fs = 1).contains("file system of segment 0"));
+    assert!(refused(|sb| sb.segments[0].fs = 1).contains("dataset of segment 0"));
     let mut newer = sample();
     newer.image.superblock.read_only_compatible = 8;
     newer.image.superblock.seal();

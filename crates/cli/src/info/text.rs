@@ -29,7 +29,7 @@ pub(super) fn of(information: &Information) -> String {
     } = information;
     let mut lines = Lines::default();
     lines.pool(pool);
-    let others = information.file_systems.iter().skip(1);
+    let others = information.datasets.iter().skip(1);
     lines.add_all(
         "also",
         others.map(|fs| format!("`{}`: {}", fs.name, fs::told(fs))),

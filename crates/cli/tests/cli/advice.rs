@@ -150,7 +150,7 @@ fn names_that_a_shell_would_take_apart_are_quoted() {
     for command in [
         "vellum ls 'a b.img:'",
         "vellum evolve 'a b.img'",
-        "vellum fs add 'a b.img' more",
+        "vellum dataset add 'a b.img' more",
         "vellum mkfs 'a b.img:third' --size 16M",
         "vellum mkfs 'a b.img:third' --size 16M",
         "vellum get 'a b.img:/' 'to be'",
@@ -212,11 +212,13 @@ fn what_cannot_be_made_is_not_advised() {
         assert!(did.err.contains("character device"), "{}", did.err);
         assert!(!did.err.contains("mkfs"), "{}", did.err);
     }
-    bench.run(&["fs", "add", "p.img", "x", "--size", "4M"]).ok();
+    bench
+        .run(&["dataset", "add", "p.img", "x", "--size", "4M"])
+        .ok();
     for name in ["main", "x"] {
         let did = run(&bench, &format!("vellum mkfs p.img:{name} --size 16M"));
         assert!(
-            did.err.contains("it is there already") && !did.err.contains("fs add"),
+            did.err.contains("it is there already") && !did.err.contains("dataset add"),
             "{}",
             did.err
         );
@@ -473,7 +475,7 @@ fn other_advice_does_what_it_says() {
     for command in [
         "vellum ls p.img:",
         "vellum evolve p.img",
-        "vellum fs add p.img more",
+        "vellum dataset add p.img more",
         "vellum mkfs p.img:third --size 16M",
     ] {
         assert_eq!(follow(&bench, command), "", "{command}");

@@ -41,7 +41,7 @@ fn what_experts_set_is_set_by_keys() {
     mkfs(&bench, &["-O", "replica=off"]).failed(2, &["--data"]);
 }
 
-/// `fs add` makes a file system of a pool by the same keys.
+/// `dataset add` makes a dataset of a pool by the same keys.
 #[test]
 fn the_keys_are_listed() {
     let bench = Bench::with_pool("4M");
@@ -55,7 +55,7 @@ fn the_keys_are_listed() {
     }
     assert_eq!(
         bench
-            .run(&["fs", "add", "p.img", "more", "-O", "help"])
+            .run(&["dataset", "add", "p.img", "more", "-O", "help"])
             .ok()
             .out,
         listed

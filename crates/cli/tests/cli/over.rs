@@ -99,7 +99,9 @@ fn a_tmpfs_over_one_of_all_is_named() {
         return;
     }
     let bench = Bench::with_pool("16M");
-    bench.run(&["fs", "add", "p.img", "x", "--size", "4M"]).ok();
+    bench
+        .run(&["dataset", "add", "p.img", "x", "--size", "4M"])
+        .ok();
     std::fs::create_dir(bench.join("all")).expect("made");
     bench.run(&["mount", "--all", "p.img", "all"]).ok();
     let over = Stranger::over(&bench.join("all/x"));
@@ -111,7 +113,9 @@ fn a_tmpfs_over_one_of_all_is_named() {
     bench
         .run(&["mkfs", "q.img", "--size", "16M", "--quiet"])
         .ok();
-    bench.run(&["fs", "add", "q.img", "x", "--size", "4M"]).ok();
+    bench
+        .run(&["dataset", "add", "q.img", "x", "--size", "4M"])
+        .ok();
     bench
         .run(&["mount", "--all", "q.img", "all"])
         .failed(3, &["p.img:x is mounted on", says]);

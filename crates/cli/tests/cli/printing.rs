@@ -28,7 +28,7 @@ fn nobody_has_to_read() {
         &["stat", "p.img:/a"],
         &["cat", "p.img:/a"],
         &["get", "p.img:/a", "-"],
-        &["fs", "list", "p.img"],
+        &["dataset", "list", "p.img"],
         &["inspect", "superblock", "p.img"],
         &["check", "p.img"],
         &["check", "damaged.img"],
@@ -258,7 +258,7 @@ fn json_and_quiet_are_the_same_in_every_command() {
     // Each with what it prints, quietly, for people: something, if that is what was asked for.
     for (args, is_asked_for) in [
         (&["mkfs", "new.img", "--size", "4M", "--force"][..], false),
-        (&["fs", "list", "p.img"], true),
+        (&["dataset", "list", "p.img"], true),
         (&["info", "p.img"], true),
         (&["prune", "--dry-run", "--image", "tree"], false),
         (&["import", "tree", "p.img:/tree", "--overwrite"], false),

@@ -167,7 +167,7 @@ const ASKS: &[&str] = &[
     "Node::generation",
     "Node::ino",
     "Node::kind",
-    "Pool::file_systems",
+    "Pool::datasets",
     "Pool::fs",
     "Pool::opened",
     "Pool::superblock",
@@ -215,11 +215,11 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Handle::set_attr", "set_attr"),
     ("Node as Drop::drop", "find"),
     ("Pool::add_data", "write_table"),
-    ("Pool::add_file_system", "write_table"),
+    ("Pool::add_dataset", "write_table"),
     ("Pool::attach", "attach_copy"),
     ("Pool::open_all", "attach"),
-    ("Pool::remove_empty_file_system", "remove_part"),
-    ("Pool::remove_file_system", "remove_part"),
+    ("Pool::remove_empty_dataset", "remove_part"),
+    ("Pool::remove_dataset", "remove_part"),
     ("Pool::settle_image", "attach"),
 ];
 

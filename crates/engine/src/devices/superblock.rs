@@ -1,6 +1,6 @@
 //! Reading the superblock of a pool.
 
-use vellum_layout::{BLOCK_BYTES, Superblock, SuperblockError, last_copy_before_parts};
+use vellum_layout::{BLOCK_BYTES, Superblock, SuperblockError, last_copy_before_datasets};
 use vellum_media::Persistent;
 
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub(crate) fn superblock_in(
     };
     let copy = |at| {
         let copy = Superblock::unseal(&block(at).ok_or(SuperblockError::NotVellum)?)?;
-        // That of a file system behind the pool is none of it.
+        // That of a dataset behind the pool is none of it.
         if at > BLOCK_BYTES && copy.last_copy_at != at {
             return Err(SuperblockError::NotVellum);
         }
@@ -33,12 +33,12 @@ pub(crate) fn superblock_in(
     let first = Superblock::choose([0, BLOCK_BYTES].map(copy));
     let own_last = (own_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let last = match &first {
-        // What lies last may be a block of a file, or another file system's.
+        // What lies last may be a block of a file, or another dataset's.
         Ok(copy) => copy.last_copy_at.min(own_last),
         Err(_) => own_last,
     };
     let found = Superblock::choose([0, BLOCK_BYTES, last].map(copy))
-        .or_else(|error| last_copy_before_parts(own_bytes, block).ok_or(error))?;
+        .or_else(|error| last_copy_before_datasets(own_bytes, block).ok_or(error))?;
     found.check_readable()?;
     if found.pool_bytes > own_bytes {
         let (expected, actual) = (found.pool_bytes, own_bytes);

@@ -1,13 +1,13 @@
-//! Errors of the file systems that share a pool.
+//! Errors of the datasets that share a pool.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 use vellum_layout::{FS_MAX, FsNameError, MAIN};
 
-/// Why a file system of a pool is not to be had, or cannot be added.
+/// Why a dataset of a pool is not to be had, or cannot be added.
 #[derive(Debug, Error)]
-pub enum PartError {
+pub enum DatasetError {
     /// The table has no such name.
     #[error(
         "{}: there is no dataset `{name}` in it; it has {}",
@@ -26,7 +26,7 @@ pub enum PartError {
     #[error(transparent)]
     Name(#[from] FsNameError),
     /// The table has it already.
-    #[error("{}: there is a file system `{name}` in it already", pool.display())]
+    #[error("{}: there is a dataset `{name}` in it already", pool.display())]
     Taken {
         /// The pool.
         pool: PathBuf,
@@ -34,7 +34,7 @@ pub enum PartError {
         name: String,
     },
     /// The table has no room.
-    #[error("{}: a pool has at most {FS_MAX} file systems", pool.display())]
+    #[error("{}: a pool has at most {FS_MAX} datasets", pool.display())]
     Full {
         /// The pool.
         pool: PathBuf,
@@ -42,32 +42,32 @@ pub enum PartError {
     /// The table says where it is, and it is not there.
     #[error("{}: {what}; `vellum check` of the pool tells more", path.display())]
     NotThere {
-        /// The file system.
+        /// The dataset.
         path: PathBuf,
         /// What is there.
         what: String,
     },
-    /// The external data device of a file system of the same pool.
+    /// The external data device of a dataset of the same pool.
     #[error(
-        "{}: this has the data of file system `{name}` of the same pool; nothing was changed",
+        "{}: this has the data of dataset `{name}` of the same pool; nothing was changed",
         path.display()
     )]
     DataTaken {
         /// The medium.
         path: PathBuf,
-        /// The file system.
+        /// The dataset.
         name: String,
     },
     /// It has files.
     #[error("{}: it has files", path.display())]
     NotEmpty {
-        /// The file system.
+        /// The dataset.
         path: PathBuf,
     },
     /// Whether it has files cannot be told.
     #[error("{}: it cannot be looked into ({source})", path.display())]
     Unread {
-        /// The file system.
+        /// The dataset.
         path: PathBuf,
         /// Why not.
         source: Box<super::Error>,
@@ -80,7 +80,7 @@ pub enum PartError {
     },
 }
 
-impl PartError {
+impl DatasetError {
     /// The errno a POSIX call gives for this.
     pub(crate) fn errno(&self) -> i32 {
         match self {

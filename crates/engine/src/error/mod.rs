@@ -9,7 +9,7 @@ use thiserror::Error;
 use vellum_layout::{GeometryError, SuperblockError};
 use vellum_media::MediaError;
 
-pub use dataset::PartError;
+pub use dataset::DatasetError;
 pub use device::{MediumError, SegmentError};
 
 /// The result of an operation.
@@ -174,9 +174,9 @@ pub enum Error {
     /// The data of the pool are not to be had.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// There is no such file system in the pool, or none can be added.
+    /// There is no such dataset in the pool, or none can be added.
     #[error(transparent)]
-    Part(#[from] PartError),
+    Dataset(#[from] DatasetError),
     /// A pool gets no further external data device.
     #[error(transparent)]
     Segment(#[from] SegmentError),
@@ -288,7 +288,7 @@ impl Error {
             Self::Geometry(_) => libc::EINVAL,
             Self::Medium(MediumError::Missing { source, .. }) => source.to_errno(),
             Self::Medium(_) => libc::EINVAL,
-            Self::Part(error) => error.errno(),
+            Self::Dataset(error) => error.errno(),
             Self::Segment(SegmentError::NoRoom { .. }) => libc::ENOSPC,
             Self::Segment(_) => libc::EINVAL,
             Self::Media(error) => error.to_errno(),
@@ -314,7 +314,7 @@ impl From<Error> for std::io::Error {
             | Error::Superblock(_)
             | Error::Geometry(_)
             | Error::Medium(_)
-            | Error::Part(_)
+            | Error::Dataset(_)
             | Error::Segment(_)
             | Error::Media(_)
             | Error::Io(_) => tracing::warn!(%error, errno, "told by its errno alone"),

@@ -1,4 +1,4 @@
-//! Several file systems in one pool: the table of them in the superblock of the first, and the
+//! Several datasets in one pool: the table of them in the superblock of the first, and the
 //! bytes behind it in which the others, each a whole pool by itself, lie.
 //!
 //! A part is whole before the table has it, and no part any more once the table does not: what a
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, FS_MAX, FsRecord, MAIN, MediumHead, PART_ALIGN, Superblock, check_fs_name,
+    BLOCK_BYTES, DATASET_ALIGN, FS_MAX, FsRecord, MAIN, MediumHead, Superblock, check_fs_name,
     uuid_text,
 };
 use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent};
@@ -22,25 +22,25 @@ use crate::devices::medium;
 use crate::devices::session::Heads;
 use crate::devices::superblock::{read_superblock, superblock_in};
 use crate::disk_sites;
-use crate::error::PartError;
+use crate::error::DatasetError;
 use crate::error::{Error, Place, Result};
 use crate::logs::redo;
 use crate::pool::external;
 use crate::pool::lifecycle::check_at_rest;
 use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
 
-/// A path as users give it: that of a pool, or `POOL:NAME`, a file system in it.
+/// A path as users give it: that of a pool, or `POOL:NAME`, a dataset in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPath {
     /// The pool's file or device.
     pub pool: PathBuf,
-    /// The file system, if it is not the one that the pool was made with.
+    /// The dataset, if it is not the one that the pool was made with.
     pub name: Option<String>,
 }
 
 impl PoolPath {
     /// What a path means. If there is a file of the whole path, that; else, if there is one of what
-    /// precedes the last `:`, the file system in it.
+    /// precedes the last `:`, the dataset in it.
     pub fn of(path: &Path) -> Self {
         let whole = || Self {
             pool: path.to_owned(),
@@ -63,8 +63,8 @@ impl PoolPath {
         }
     }
 
-    /// The name of the file system.
-    pub fn file_system(&self) -> &str {
+    /// The name of the dataset.
+    pub fn dataset(&self) -> &str {
         self.name.as_deref().unwrap_or(MAIN)
     }
 
@@ -89,9 +89,9 @@ impl PoolPath {
     }
 }
 
-/// A file system of a pool, as the pool's table and its own superblock have it.
+/// A dataset of a pool, as the pool's table and its own superblock have it.
 #[derive(Debug)]
-pub struct FileSystem {
+pub struct Dataset {
     /// Its name.
     pub name: String,
     /// Its identity, by the table.
@@ -106,7 +106,7 @@ pub struct FileSystem {
     pub data: Option<PathBuf>,
 }
 
-impl FileSystem {
+impl Dataset {
     /// Whether a medium has data of it: it is one of those that its superblock names, or, if that
     /// cannot be read, says so itself.
     pub(crate) fn has_data_on(&self, medium: &DataFile) -> bool {
@@ -126,7 +126,7 @@ impl FileSystem {
 /// # Errors
 /// In use, no such part, or not where the table says.
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
-    let name = place.file_system();
+    let name = place.dataset();
     let whole = match mode.read_only {
         true => MappedPool::open_to_read(&place.pool, name, mode)?,
         false => MappedPool::open(&place.pool, mode)?,
@@ -135,8 +135,8 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     if let Ok(superblock) = &found {
         settle_in(&whole, superblock, mode)?;
     }
-    let has_parts = found.as_ref().is_ok_and(Superblock::has_parts);
-    if !has_parts && place.name.is_none() {
+    let has_datasets = found.as_ref().is_ok_and(Superblock::has_datasets);
+    if !has_datasets && place.name.is_none() {
         whole.use_as(name)?;
         return Ok(whole);
     }
@@ -178,49 +178,49 @@ fn own_of(
     let (start, len) = own_bytes(superblock, place)?;
     if start.saturating_add(len) > whole.len() {
         let what = "the pool's file or device ends before it does".to_owned();
-        return Err(PartError::NotThere { path, what }.into());
+        return Err(DatasetError::NotThere { path, what }.into());
     }
     let part = whole.part((start, len), &path, read_only)?;
     let name = place.name.as_deref().unwrap_or_default();
-    let Some(record) = superblock.part(name) else {
+    let Some(record) = superblock.dataset(name) else {
         return Ok(part);
     };
     // What is damaged beyond that is told by who looks at it.
     match read_superblock(&part) {
         Ok(own) if own.uuid != record.uuid => {
             let (own, uuid) = (uuid_text(&own.uuid), uuid_text(&record.uuid));
-            let what = format!("where the pool has file system {uuid}, there is {own}");
-            Err(PartError::NotThere { path, what }.into())
+            let what = format!("where the pool has dataset {uuid}, there is {own}");
+            Err(DatasetError::NotThere { path, what }.into())
         }
         _ => Ok(part),
     }
 }
 
-/// Where in the file of the pool with this superblock the file system's own bytes begin, and how
+/// Where in the file of the pool with this superblock the dataset's own bytes begin, and how
 /// many they are.
 ///
 /// # Errors
-/// There is no such file system.
+/// There is no such dataset.
 pub fn own_bytes(superblock: &Superblock, place: &PoolPath) -> Result<(u64, u64)> {
     let Some(name) = &place.name else {
         return Ok((0, superblock.pool_bytes));
     };
-    let record = superblock.part(name);
+    let record = superblock.dataset(name);
     let record = record.ok_or_else(|| unknown(superblock, &place.pool, name))?;
     Ok((record.at, record.bytes))
 }
 
-fn unknown(superblock: &Superblock, pool: &Path, name: &str) -> PartError {
-    PartError::Unknown {
+fn unknown(superblock: &Superblock, pool: &Path, name: &str) -> DatasetError {
+    DatasetError::Unknown {
         pool: pool.to_owned(),
         name: name.to_owned(),
         names: names(superblock),
     }
 }
 
-/// The names of all file systems of a pool.
+/// The names of all datasets of a pool.
 fn names(superblock: &Superblock) -> Vec<String> {
-    let parts = superblock.parts().filter_map(FsRecord::name_text);
+    let parts = superblock.datasets().filter_map(FsRecord::name_text);
     [MAIN].into_iter().chain(parts).map(str::to_owned).collect()
 }
 
@@ -293,17 +293,17 @@ fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
     found
 }
 
-/// Takes the file system of this record out of the table of the pool, and makes its bytes those of
+/// Takes the dataset of this record out of the table of the pool, and makes its bytes those of
 /// nobody.
 ///
 /// # Errors
 /// What the medium said.
-pub fn remove_part<P: Persistent>(
+pub fn remove_dataset<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
     record: &FsRecord,
 ) -> Result<Superblock> {
-    let left = superblock.without_part(record.name_text().unwrap_or_default());
+    let left = superblock.without_dataset(record.name_text().unwrap_or_default());
     write_table(pool, &left)?;
     for (at, bytes) in [
         (record.at, 2 * BLOCK_BYTES),
@@ -329,7 +329,7 @@ impl Container {
     /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that
     /// knows its superblock.
     fn open(pool: &Path) -> Result<Self> {
-        // Whatever its file systems are taken for, the table is written as the file asks for.
+        // Whatever its datasets are taken for, the table is written as the file asks for.
         let whole = MappedPool::open(pool, OpenMode::default())?;
         whole.exclude_all()?;
         let superblock = read_superblock(&whole)?;
@@ -354,7 +354,7 @@ impl Container {
         }
     }
 
-    /// Whether a file system, by its record in the table, has files.
+    /// Whether a dataset, by its record in the table, has files.
     fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
         let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
         let own = external::with_data(own, &place.path(), &options.data, true)?;
@@ -373,21 +373,21 @@ impl Container {
         let path = place.path();
         match self.has_files(&place, options) {
             Ok(false) => Ok(()),
-            Ok(true) => Err(PartError::NotEmpty { path }.into()),
+            Ok(true) => Err(DatasetError::NotEmpty { path }.into()),
             Err(error) => {
                 let source = Box::new(error);
-                Err(PartError::Unread { path, source }.into())
+                Err(DatasetError::Unread { path, source }.into())
             }
         }
     }
 
-    /// The record of a file system that can be removed.
+    /// The record of a dataset that can be removed.
     fn removable(&self, name: &str) -> Result<&FsRecord> {
         let pool = self.pool.clone();
         if name == MAIN {
-            return Err(PartError::Main { pool }.into());
+            return Err(DatasetError::Main { pool }.into());
         }
-        let record = self.superblock.part(name);
+        let record = self.superblock.dataset(name);
         Ok(record.ok_or_else(|| unknown(&self.superblock, &pool, name))?)
     }
 
@@ -395,7 +395,7 @@ impl Container {
         let place = self.place(record.name_text().unwrap_or_default());
         let own = own_of(&self.whole, &self.superblock, &place, true);
         let own = own.and_then(|own| Ok((read_superblock(&own)?, own)));
-        let left = remove_part(&self.whole, &self.superblock, record)?;
+        let left = remove_dataset(&self.whole, &self.superblock, record)?;
         // What cannot be looked into is removed, too.
         if let Ok((superblock, own)) = own
             && superblock.geometry().is_logged()
@@ -403,11 +403,11 @@ impl Container {
             redo::remove_images(&own, &superblock, boot_id());
         }
         self.whole
-            .free_part(record.at, record.bytes, left.parts_end());
+            .free_part(record.at, record.bytes, left.datasets_end());
         Ok(())
     }
 
-    /// Refuses a medium with the data of a file system of this pool: nobody has that locked now.
+    /// Refuses a medium with the data of a dataset of this pool: nobody has that locked now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let file = match DataFile::open(path, true) {
             Err(MediaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -419,13 +419,13 @@ impl Container {
         for fs in list_mapped(&self.pool, &self.whole)? {
             if fs.has_data_on(&file) {
                 let (path, name) = (path.to_owned(), fs.name);
-                return Err(PartError::DataTaken { path, name }.into());
+                return Err(DatasetError::DataTaken { path, name }.into());
             }
         }
         Ok(())
     }
 
-    /// Makes the file system, then has the table say so.
+    /// Makes the dataset, then has the table say so.
     fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
         let path = self.place(name).path();
         let options = &options.settled(&self.pool);
@@ -434,8 +434,8 @@ impl Container {
         }
         let mut taken = None;
         let take = |bytes: u64| {
-            let bytes = bytes.next_multiple_of(PART_ALIGN);
-            let at = self.superblock.part_room(bytes);
+            let bytes = bytes.next_multiple_of(DATASET_ALIGN);
+            let at = self.superblock.dataset_room(bytes);
             // Before: room that was taken, and could not be mapped, is given back, too.
             taken = Some((at, bytes));
             let memory = self.whole.new_part(at, bytes, &path)?;
@@ -446,10 +446,10 @@ impl Container {
             return Ok(made?.0);
         };
         let made = made.and_then(|(memory, own)| {
-            let full = || PartError::Full {
+            let full = || DatasetError::Full {
                 pool: self.pool.clone(),
             };
-            let table = self.superblock.with_part(name, at, bytes, own.uuid);
+            let table = self.superblock.with_dataset(name, at, bytes, own.uuid);
             Ok((memory, table.ok_or_else(full)?))
         });
         match made {
@@ -458,7 +458,8 @@ impl Container {
                 Ok(memory)
             }
             Err(error) => {
-                self.whole.free_part(at, bytes, self.superblock.parts_end());
+                self.whole
+                    .free_part(at, bytes, self.superblock.datasets_end());
                 Err(error)
             }
         }
@@ -466,50 +467,50 @@ impl Container {
 }
 
 impl Pool {
-    /// Makes one more file system in the pool at `path`, of `options.size_bytes`, and opens it.
+    /// Makes one more dataset in the pool at `path`, of `options.size_bytes`, and opens it.
     /// Nobody may use the pool meanwhile. A file grows for it; a device has to have room behind the
     /// pool. `options.overwrite` says nothing here.
     ///
     /// # Errors
     /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or
-    /// none; there are eight file systems; no room; the size or the options are impossible. The
+    /// none; there are eight datasets; no room; the size or the options are impossible. The
     /// pool is as it was then, unless it is the table that could not be written, or the new file
-    /// system that could not be opened: [`Self::file_systems`] tells.
-    pub fn add_file_system(
+    /// system that could not be opened: [`Self::datasets`] tells.
+    pub fn add_dataset(
         path: impl AsRef<Path>,
         name: &str,
         options: &CreateOptions,
     ) -> Result<Self> {
-        check_fs_name(name).map_err(PartError::from)?;
+        check_fs_name(name).map_err(DatasetError::from)?;
         let container = Container::open(path.as_ref())?;
         let pool = container.pool.clone();
-        if container.superblock.part(name).is_some() {
+        if container.superblock.dataset(name).is_some() {
             let name = name.to_owned();
-            return Err(PartError::Taken { pool, name }.into());
+            return Err(DatasetError::Taken { pool, name }.into());
         }
-        if container.superblock.parts().count() + 1 >= FS_MAX {
-            return Err(PartError::Full { pool }.into());
+        if container.superblock.datasets().count() + 1 >= FS_MAX {
+            return Err(DatasetError::Full { pool }.into());
         }
         Self::start(container.add(name, options)?, &PoolOptions::default())
     }
 
-    /// Removes a file system of the pool at `path`, with all that is in it. Nobody may use the pool
+    /// Removes a dataset of the pool at `path`, with all that is in it. Nobody may use the pool
     /// meanwhile. A medium of its own with its data is left as it is.
     ///
     /// # Errors
     /// The pool is in use, damaged, or has a conversion that was not finished; there is no such
-    /// file system, or it is the one that the pool was made with; what the medium said.
-    pub fn remove_file_system(path: impl AsRef<Path>, name: &str) -> Result<()> {
+    /// dataset, or it is the one that the pool was made with; what the medium said.
+    pub fn remove_dataset(path: impl AsRef<Path>, name: &str) -> Result<()> {
         let container = Container::open(path.as_ref())?;
         container.remove(container.removable(name)?)
     }
 
-    /// Removes a file system as [`Self::remove_file_system`] does, unless it has files. It is
+    /// Removes a dataset as [`Self::remove_dataset`] does, unless it has files. It is
     /// opened for reading as `options` say, under the same lock on the pool.
     ///
     /// # Errors
     /// The same; it has files; or it cannot be opened, so that nobody can tell.
-    pub fn remove_empty_file_system(
+    pub fn remove_empty_dataset(
         path: impl AsRef<Path>,
         name: &str,
         options: &PoolOptions,
@@ -520,12 +521,12 @@ impl Pool {
         container.remove(record)
     }
 
-    /// The file systems of the pool at `path`, the one that it was made with first. The pool may be
+    /// The datasets of the pool at `path`, the one that it was made with first. The pool may be
     /// in use.
     ///
     /// # Errors
     /// Not a pool; it cannot be read.
-    pub fn file_systems(path: impl AsRef<Path>) -> Result<Vec<FileSystem>> {
+    pub fn datasets(path: impl AsRef<Path>) -> Result<Vec<Dataset>> {
         let path = path.as_ref();
         let file = File::open(path)?;
         let read = |at, block: &mut [u8]| file.read_exact_at(block, at);
@@ -537,11 +538,11 @@ impl Pool {
         list(path, len.map_err(std::io::Error::from)?, &read)
     }
 
-    /// Opens every file system of the pool at `path`, each with its name: they share the lock on
+    /// Opens every dataset of the pool at `path`, each with its name: they share the lock on
     /// the pool. What is wrong with one is no matter of the others.
     ///
     /// # Errors
-    /// Those of [`Self::open`] that concern the pool as such; those of one file system come with
+    /// Those of [`Self::open`] that concern the pool as such; those of one dataset come with
     /// its name.
     pub fn open_all(
         path: impl AsRef<Path>,
@@ -559,7 +560,7 @@ impl Pool {
         let mut are_told = !options.read_only;
         let mut open = |place: &PoolPath| {
             let memory = own_of(&whole, &superblock, place, false)?;
-            are_told &= memory.use_as(place.file_system())?;
+            are_told &= memory.use_as(place.dataset())?;
             let memory = external::with_data(memory, &place.path(), &[], options.read_only)?;
             if !options.read_only {
                 external::begin_session(&memory, &place.path())?;
@@ -588,8 +589,8 @@ impl Pool {
 /// Fills a block with the bytes from an offset of the pool's file on.
 type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> std::io::Result<()>;
 
-/// The file systems of the pool at `path`, which is mapped whole.
-fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<FileSystem>> {
+/// The datasets of the pool at `path`, which is mapped whole.
+fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<Dataset>> {
     let len = whole.len();
     list(path, len, &|at, block| {
         if at.saturating_add(block.len() as u64) > len {
@@ -600,15 +601,15 @@ fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<FileSystem>> {
     })
 }
 
-/// The file systems of the pool at `path`, in a file of `len` bytes.
-fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
+/// The datasets of the pool at `path`, in a file of `len` bytes.
+fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<Dataset>> {
     let superblock = superblock_in(len, read)?;
     let data_of = |start: u64, own: &Superblock| {
         let mut places = [0; BLOCK_BYTES as usize];
         read(start + own.media_at, &mut places).ok()?;
         medium::last_place(&places, own.geometry().external?.id, path)
     };
-    let mut found = vec![FileSystem {
+    let mut found = vec![Dataset {
         name: MAIN.to_owned(),
         uuid: superblock.uuid,
         at: 0,
@@ -616,12 +617,12 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<FileSystem>> {
         data: data_of(0, &superblock),
         superblock: Ok(superblock.clone()),
     }];
-    for record in superblock.parts() {
+    for record in superblock.datasets() {
         let own = superblock_in(record.bytes, |at, block| match at.checked_add(record.at) {
             Some(at) => read(at, block),
             None => Err(ErrorKind::UnexpectedEof.into()),
         });
-        found.push(FileSystem {
+        found.push(Dataset {
             name: record.name_text().unwrap_or_default().to_owned(),
             uuid: record.uuid,
             at: record.at,

@@ -22,7 +22,7 @@ use crate::devices::superblock::read_superblock;
 use crate::error::{Result, SegmentError};
 use crate::fs::Fs;
 
-/// Has a file system set chunks aside for the words of a segment that is to be added, one for each
+/// Has a dataset set chunks aside for the words of a segment that is to be added, one for each
 /// of `parts`; whether there are as many. If not, it sets none aside, nor all but the last free
 /// one, which names may need.
 ///
@@ -168,7 +168,7 @@ impl Pool {
 }
 
 impl Plan {
-    /// Refuses a medium that has data of a file system of the pool: nobody has that locked now.
+    /// Refuses a medium that has data of a dataset of the pool: nobody has that locked now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let node = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
         let pool = PoolPath::of(&self.pool).pool;
@@ -180,7 +180,7 @@ impl Plan {
             // Who makes it says what is wrong.
             return Ok(());
         };
-        let all = Pool::file_systems(pool)?;
+        let all = Pool::datasets(pool)?;
         match all.iter().any(|fs| fs.has_data_on(&file)) {
             true => Err(SegmentError::Taken { medium }.into()),
             false => Ok(()),

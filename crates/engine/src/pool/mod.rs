@@ -215,7 +215,7 @@ impl Pool {
         format(memory, &options)
     }
 
-    /// Opens the pool at `path`, or the file system `NAME` of it by the path `POOL:NAME`, for
+    /// Opens the pool at `path`, or the dataset `NAME` of it by the path `POOL:NAME`, for
     /// reading and writing; recovers it if it was not closed in order. [`PoolOptions`] opens it in
     /// other ways.
     ///
@@ -231,7 +231,7 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// Not a pool, a later format, in use, damaged; no file system of that name.
+    /// Not a pool, a later format, in use, damaged; no dataset of that name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), &PoolOptions::default())
     }

@@ -294,7 +294,7 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// Opens the pool at `path`, or the file system `NAME` of it by the path `POOL:NAME`
+    /// Opens the pool at `path`, or the dataset `NAME` of it by the path `POOL:NAME`
     /// ([`PoolPath`](crate::pool::datasets::PoolPath)); recovers it if it was not closed in order.
     ///
     /// ```
@@ -308,7 +308,7 @@ impl PoolOptions {
     /// ```
     ///
     /// # Errors
-    /// Not a pool, a later format, in use, damaged; no file system of that name.
+    /// Not a pool, a later format, in use, damaged; no dataset of that name.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
         Pool::open_as(path.as_ref(), self)
     }

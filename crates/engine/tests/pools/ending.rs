@@ -198,12 +198,12 @@ fn a_file_without_a_name_that_is_open_is_left_to_the_next_opening() {
 }
 
 #[test]
-fn the_lock_on_a_pool_goes_with_the_last_of_its_file_systems() {
+fn the_lock_on_a_pool_goes_with_the_last_of_its_datasets() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Memory);
     pool.close().unwrap();
     let options = CreateOptions::new(4 << 20).media(MediaChoice::Memory);
-    let added = Pool::add_file_system(&path, "more", &options).unwrap();
+    let added = Pool::add_dataset(&path, "more", &options).unwrap();
     added.close().unwrap();
     let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();
     let mut pools = all.into_iter().map(|(_, pool)| pool.unwrap());

@@ -3,6 +3,7 @@
 
 mod as_std;
 mod committing;
+mod datasets;
 mod direct;
 mod ending;
 mod experiments;
@@ -11,7 +12,6 @@ mod fixture;
 mod full_memory;
 mod logged;
 mod opening;
-mod parts;
 mod replica;
 mod segments;
 mod sharing;

@@ -249,7 +249,7 @@ fn a_new_pool_lies_on_what_survives_most_there() {
         assert_eq!(pool.fs().media_kind(), kind, "{name}");
         let added = || {
             pool.close().unwrap();
-            Pool::add_file_system(&path, "more", &options).unwrap()
+            Pool::add_dataset(&path, "more", &options).unwrap()
         };
         assert_eq!(added().fs().media_kind(), kind, "{name}");
     }

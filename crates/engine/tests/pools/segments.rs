@@ -210,12 +210,12 @@ fn an_old_copy_of_any_medium_is_refused() {
 
 /// The media of a file system behind another one are its own.
 #[test]
-fn one_of_several_file_systems_grows() {
+fn one_of_several_datasets_grows() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
     let of_part = options(dir.path(), MappingKind::HashFs, MediaChoice::Logged)
         .data(Some(medium(dir.path().join("data-of-more"), FIRST_BYTES)));
-    Pool::add_file_system(&path, "more", &of_part)
+    Pool::add_dataset(&path, "more", &of_part)
         .unwrap()
         .close()
         .unwrap();

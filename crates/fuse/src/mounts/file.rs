@@ -46,7 +46,7 @@ impl PoolFile {
     fn is_of_another(&self, mounted: &Mounted, place: &PoolPath) -> bool {
         let is_unused = || {
             let file = File::open(&self.path);
-            file.is_ok_and(|file| is_in_use(&file, place.file_system()).is_ok_and(|used| !used))
+            file.is_ok_and(|file| is_in_use(&file, place.dataset()).is_ok_and(|used| !used))
         };
         // Without a process it is dead, or of a process that cannot be seen.
         server_of(mounted.device).is_some_and(|server| {

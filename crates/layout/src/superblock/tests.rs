@@ -123,7 +123,7 @@ fn a_pool_with_areas_says_where_their_table_is() {
         |fs| fs.namespace = NamespaceKind::Tree as u32,
     ] {
         let mut changed = made.clone();
-        change(&mut changed.file_systems[0]);
+        change(&mut changed.datasets[0]);
         let refused = Err(SuperblockError::Field("geometry"));
         assert_eq!(changed.check_readable(), refused);
     }
@@ -157,11 +157,11 @@ fn unknown_features_are_refused_by_name() {
         (|sb| sb.segments[0].medium = 1) as fn(&mut Superblock),
         |sb| sb.segments[0].fs = 1,
         |sb| sb.segments[0].mapping = 99,
-        |sb| sb.file_systems[0].namespace = 4,
-        |sb| sb.file_systems[0].namespace = 2,
-        |sb| sb.file_systems[0].area_table = 32,
-        |sb| sb.file_systems[0].area_bytes = 4096,
-        |sb| sb.file_systems[0].size_max = 8,
+        |sb| sb.datasets[0].namespace = 4,
+        |sb| sb.datasets[0].namespace = 2,
+        |sb| sb.datasets[0].area_table = 32,
+        |sb| sb.datasets[0].area_bytes = 4096,
+        |sb| sb.datasets[0].size_max = 8,
         |sb| sb.last_copy_at = 0,
         |sb| sb.incompatible = features::LOGGED,
         |sb| sb.incompatible |= features::EXTERNAL_DATA,

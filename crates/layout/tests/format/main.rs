@@ -102,7 +102,7 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions file_systems
+        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions datasets
         segments reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
@@ -276,7 +276,7 @@ fn constants() {
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX SEGMENT_MAX NAME_MAX ENTRY_MAX_SLOTS
         DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
-        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX PART_ALIGN FS_NAME_MAX);
+        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX DATASET_ALIGN FS_NAME_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))

@@ -644,7 +644,7 @@ fn every_class_has_a_test() {
     let refused = [
         Class::NotAPool,
         Class::Geometry,
-        Class::FileSystem,
+        Class::Dataset,
         Class::AreaUnsound,
         Class::AreaNoRoot,
         Class::AreaUnfinished,

@@ -269,8 +269,8 @@ fn damaged(path: &Path, what: &'static str) -> MediumError {
 
 /// The superblock of the pool whose medium has this identity, and the head of that medium.
 fn head_with(superblock: &Superblock, id: [u8; 16]) -> (Superblock, Option<MediumHead>) {
-    // Other file systems of that pool are not on the medium.
-    let mut superblock = superblock.without_parts();
+    // Other datasets of that pool are not on the medium.
+    let mut superblock = superblock.without_datasets();
     superblock.segments[0].medium_id = id;
     superblock.seal();
     let head = MediumHead::of(&superblock);

@@ -153,7 +153,7 @@ fn reserved_fields_of_an_inode_are_damage() {
 }
 
 #[test]
-fn a_chunk_of_another_file_system_is_refused() {
+fn a_chunk_of_another_dataset_is_refused() {
     let mut sample = sample(CLOSED);
     let place = sample.places(Part::Chunk)[0];
     let word = ChunkWord::new(0, ChunkKind::Inodes, 3);

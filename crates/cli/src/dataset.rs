@@ -1,11 +1,11 @@
-//! `vellum fs`: the file systems of a pool.
+//! `vellum dataset`: the datasets of a pool.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use vellum::media::MediaError;
-use vellum::{FileSystem, PartError, Pool, PoolPath, uuid_text};
+use vellum::{Dataset, DatasetError, Pool, PoolPath, uuid_text};
 use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, plain, quoted};
 
@@ -14,14 +14,14 @@ use crate::mkfs::{self, Plan};
 use crate::place;
 use crate::units::size;
 
-/// What to do with the file systems of a pool.
+/// What to do with the datasets of a pool.
 #[derive(Debug, Subcommand)]
-pub(crate) enum FileSystems {
-    /// List the file systems of a pool
+pub(crate) enum Datasets {
+    /// List the datasets of a pool
     List(List),
-    /// Make one more file system in a pool
+    /// Make one more dataset in a pool
     Add(Box<Add>),
-    /// Remove a file system of a pool
+    /// Remove a dataset of a pool
     Remove(Remove),
 }
 
@@ -30,8 +30,8 @@ pub(crate) enum FileSystems {
 The pool may be in use.
 
 Examples:
-  vellum fs list pool.img
-  vellum fs list --json pool.img | jq '.file_systems[].name'")]
+  vellum dataset list pool.img
+  vellum dataset list --json pool.img | jq '.datasets[].name'")]
 pub(crate) struct List {
     /// The pool
     pub(crate) pool: PathBuf,
@@ -41,18 +41,18 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. A file grows by what the file system needs; a device has room only if \
-its pool was made with a --size smaller than it. A pool has at most eight file systems. Each is \
+The pool must not be in use. A file grows by what the dataset needs; a device has room only if \
+its pool was made with a --size smaller than it. A pool has at most eight datasets. Each is \
 used as POOL:NAME where a command takes a pool; the one that the pool was made with is `main`.
 
 Examples:
-  vellum fs add pool.img builds --size 4G
-  vellum fs add pool.img photos --data /dev/sdb1
+  vellum dataset add pool.img builds --size 4G
+  vellum dataset add pool.img photos --data /dev/sdb1
   vellum mount pool.img:builds /mnt")]
 pub(crate) struct Add {
     /// The pool
     pub(crate) pool: PathBuf,
-    /// The name of the file system: 1 to 63 bytes without `/` and `:`
+    /// The name of the dataset: 1 to 63 bytes without `/` and `:`
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) making: Making,
@@ -69,12 +69,12 @@ The pool must not be in use. One that has files, or cannot be looked into, is re
 only. A file or device with its data is left as it is.
 
 Examples:
-  vellum fs remove pool.img builds
-  vellum fs remove --force pool.img photos")]
+  vellum dataset remove pool.img builds
+  vellum dataset remove --force pool.img photos")]
 pub(crate) struct Remove {
     /// The pool
     pub(crate) pool: PathBuf,
-    /// The file system
+    /// The dataset
     pub(crate) name: String,
     /// Remove it with all that is in it
     #[arg(long, short)]
@@ -85,14 +85,14 @@ pub(crate) struct Remove {
     pub(crate) printing: Printing,
 }
 
-/// What `vellum fs list --json` writes.
+/// What `vellum dataset list --json` writes.
 #[derive(Serialize)]
 struct Listed {
     pool: String,
-    file_systems: Vec<Line>,
+    datasets: Vec<Line>,
 }
 
-/// A file system of a pool, as it is listed.
+/// A dataset of a pool, as it is listed.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -122,7 +122,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    fn of(fs: FileSystem) -> Self {
+    fn of(fs: Dataset) -> Self {
         let own = fs.superblock.as_ref().ok();
         let geometry = own.map(|own| own.geometry());
         let durable_by = geometry.map(|of| match (of.is_logged(), of.has_versions()) {
@@ -145,7 +145,7 @@ impl Line {
     }
 }
 
-/// What `vellum fs remove --json` writes.
+/// What `vellum dataset remove --json` writes.
 #[derive(Serialize)]
 struct Removed {
     pool: String,
@@ -155,7 +155,7 @@ struct Removed {
     data: Option<PathBuf>,
 }
 
-impl FileSystems {
+impl Datasets {
     pub(crate) fn printing(&self) -> Printing {
         match self {
             Self::List(args) => args.printing,
@@ -165,43 +165,43 @@ impl FileSystems {
     }
 }
 
-pub(crate) fn run(what: &FileSystems) -> Outcome {
+pub(crate) fn run(what: &Datasets) -> Outcome {
     match what {
-        FileSystems::List(args) => list(args),
-        FileSystems::Add(args) => add(args),
-        FileSystems::Remove(args) => remove(args),
+        Datasets::List(args) => list(args),
+        Datasets::Add(args) => add(args),
+        Datasets::Remove(args) => remove(args),
     }
 }
 
-/// The file systems of a pool.
+/// The datasets of a pool.
 pub(crate) fn lines(pool: &Path) -> Outcome<Vec<Line>> {
     Ok(found(pool)?.into_iter().map(Line::of).collect())
 }
 
-fn found(pool: &Path) -> Outcome<Vec<FileSystem>> {
-    Pool::file_systems(pool).map_err(|error| match &error {
+fn found(pool: &Path) -> Outcome<Vec<Dataset>> {
+    Pool::datasets(pool).map_err(|error| match &error {
         vellum::Error::Io(io) => Failure::new(format!("{}: {}", pool.display(), plain(io))),
         _ => place::refused(pool, &error),
     })
 }
 
 fn list(args: &List) -> Outcome {
-    let file_systems = lines(&args.pool)?;
+    let datasets = lines(&args.pool)?;
     if args.printing.json {
         return print_json(&Listed {
             pool: args.pool.display().to_string(),
-            file_systems,
+            datasets,
         });
     }
-    let width = file_systems.iter().map(|line| line.name.chars().count());
+    let width = datasets.iter().map(|line| line.name.chars().count());
     let width = width.max().unwrap_or(0);
-    for line in &file_systems {
+    for line in &datasets {
         say!("{:width$}  {}  {}", line.name, line.uuid, told(line));
     }
     Ok(())
 }
 
-/// What is said of a file system in a line.
+/// What is said of a dataset in a line.
 pub(crate) fn told(line: &Line) -> String {
     let bytes = size(line.bytes);
     let (Some(namespace), Some(mapping)) = (&line.namespace, &line.mapping) else {
@@ -219,7 +219,7 @@ pub(crate) fn told(line: &Line) -> String {
     format!("{bytes}, {namespace}, {mapping}{log}{data}")
 }
 
-/// Makes a file system.
+/// Makes a dataset.
 fn add(args: &Add) -> Outcome {
     if args.making.asks_for_keys() {
         return print(mkfs::tuning::help());
@@ -239,7 +239,7 @@ fn add(args: &Add) -> Outcome {
             let (pool, name) = (args.pool.display(), &args.name);
             return Err(
                 Failure::usage(format!("{pool}:{name}: how large?")).advise(format!(
-                    "vellum fs add {} {} --size 4G",
+                    "vellum dataset add {} {} --size 4G",
                     quoted(&args.pool),
                     quoted(name)
                 )),
@@ -247,10 +247,10 @@ fn add(args: &Add) -> Outcome {
         }
     };
     let options = plan.options(making, size_bytes);
-    let made = Pool::add_file_system(&args.pool, &args.name, &options);
+    let made = Pool::add_dataset(&args.pool, &args.name, &options);
     let made = made.map_err(|error| {
         // What the table has, though it could not be opened, keeps its data.
-        let listed = Pool::file_systems(&args.pool);
+        let listed = Pool::datasets(&args.pool);
         if listed.is_ok_and(|all| all.iter().all(|fs| fs.name != args.name)) {
             plan.forget_data();
         }
@@ -259,7 +259,7 @@ fn add(args: &Add) -> Outcome {
     mkfs::tell(made, &place.path(), making, args.printing)
 }
 
-/// Removes a file system.
+/// Removes a dataset.
 fn remove(args: &Remove) -> Outcome {
     let place = PoolPath {
         pool: args.pool.clone(),
@@ -268,9 +268,9 @@ fn remove(args: &Remove) -> Outcome {
     let known = found(&args.pool)?;
     let known = known.into_iter().find(|fs| fs.name == args.name);
     let removed = if args.force {
-        Pool::remove_file_system(&args.pool, &args.name)
+        Pool::remove_dataset(&args.pool, &args.name)
     } else {
-        Pool::remove_empty_file_system(&args.pool, &args.name, &args.opening.options(true))
+        Pool::remove_empty_dataset(&args.pool, &args.name, &args.opening.options(true))
     };
     removed.map_err(|error| not_removed(&args.pool, &error))?;
     let (id, data) = known.map_or_else(Default::default, |fs| (fs.uuid, fs.data));
@@ -294,10 +294,10 @@ fn remove(args: &Remove) -> Outcome {
 /// Why it was not removed, and what to do.
 fn not_removed(pool: &Path, error: &vellum::Error) -> Failure {
     match error {
-        vellum::Error::Part(PartError::Unread { path, source }) if is_busy(source) => {
+        vellum::Error::Dataset(DatasetError::Unread { path, source }) if is_busy(source) => {
             place::refused(path, source)
         }
-        vellum::Error::Part(PartError::NotEmpty { .. } | PartError::Unread { .. }) => {
+        vellum::Error::Dataset(DatasetError::NotEmpty { .. } | DatasetError::Unread { .. }) => {
             Failure::new(error.to_string()).advise("remove it with all that is in it: --force")
         }
         _ => place::refused(pool, error),

@@ -1,4 +1,4 @@
-//! Further file systems of a pool: whether they are where its table says. What is in them is
+//! Further datasets of a pool: whether they are where its table says. What is in them is
 //! checked by itself.
 
 use vellum_layout::{BLOCK_BYTES, FsRecord, Superblock, uuid_text};
@@ -8,14 +8,14 @@ use crate::report::{Class, Place, Sink};
 
 /// Looks at each that the table has, in the file or device in which the pool lies.
 pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) {
-    for (number, record) in superblock.file_systems.iter().enumerate().skip(1) {
+    for (number, record) in superblock.datasets.iter().enumerate().skip(1) {
         if record.in_use != 1 {
             continue;
         }
         if let Err(wrong) = look(file, record) {
             let name = record.name_text().unwrap_or_default();
             let detail = format_args!("`{name}` is not where the table has it: {wrong}");
-            sink.damage(Class::FileSystem, Place::FileSystem(number), detail);
+            sink.damage(Class::Dataset, Place::Dataset(number), detail);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Several file systems in one pool, through the library.
+//! Several datasets in one pool, through the library.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use vellum::media::{MediaChoice, MediaError};
 use vellum::{
-    CreateOptions, DataOptions, Error, MappingKind, NamespaceKind, PartError, Pool, PoolOptions,
+    CreateOptions, DataOptions, DatasetError, Error, MappingKind, NamespaceKind, Pool, PoolOptions,
     PoolPath,
 };
 use vellum_check::{Left, Options, check, check_killed};
@@ -37,11 +37,11 @@ fn named(pool: &Path, name: &str) -> PathBuf {
 }
 
 fn add(pool: &Path, name: &str, options: &CreateOptions) {
-    let made = Pool::add_file_system(pool, name, options).unwrap();
+    let made = Pool::add_dataset(pool, name, options).unwrap();
     made.close().unwrap();
 }
 
-/// All file systems of a pool, each of which can be opened.
+/// All datasets of a pool, each of which can be opened.
 fn open_all(pool: &Path, options: &PoolOptions) -> Vec<(PoolPath, Pool)> {
     let all = Pool::open_all(pool, options).unwrap();
     all.into_iter()
@@ -49,15 +49,15 @@ fn open_all(pool: &Path, options: &PoolOptions) -> Vec<(PoolPath, Pool)> {
         .collect()
 }
 
-fn refused<T: std::fmt::Debug>(result: vellum::Result<T>) -> PartError {
+fn refused<T: std::fmt::Debug>(result: vellum::Result<T>) -> DatasetError {
     match result.unwrap_err() {
-        Error::Part(error) => error,
+        Error::Dataset(error) => error,
         other => panic!("{other}"),
     }
 }
 
 #[test]
-fn paths_mean_files_first_and_file_systems_then() {
+fn paths_mean_files_first_and_datasets_then() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for name in ["p", "a:b", "p:file"] {
@@ -84,13 +84,13 @@ fn paths_mean_files_first_and_file_systems_then() {
         );
     }
     let meant = PoolPath::of(&at("p:x"));
-    assert_eq!((meant.file_system(), meant.path()), ("x", at("p:x")));
-    assert_eq!(PoolPath::of(&at("p:main")).file_system(), "main");
+    assert_eq!((meant.dataset(), meant.path()), ("x", at("p:x")));
+    assert_eq!(PoolPath::of(&at("p:main")).dataset(), "main");
 }
 
-/// Each pair of media, the first file system's and the other's.
+/// Each pair of media, the first dataset's and the other's.
 #[test]
-fn file_systems_are_used_side_by_side() {
+fn datasets_are_used_side_by_side() {
     for media in MEDIA {
         let (_dir, path) = pool(media);
         for (number, media) in MEDIA.into_iter().enumerate() {
@@ -100,11 +100,11 @@ fn file_systems_are_used_side_by_side() {
             add(&path, &number.to_string(), &like);
         }
         let all = open_all(&path, &PoolOptions::default());
-        let names: Vec<_> = all.iter().map(|(place, _)| place.file_system()).collect();
+        let names: Vec<_> = all.iter().map(|(place, _)| place.dataset()).collect();
         assert_eq!(names, ["main", "0", "1", "2"]);
         for round in 0..50 {
             for (place, pool) in &all {
-                let text = format!("{round} of {}", place.file_system());
+                let text = format!("{round} of {}", place.dataset());
                 let name = format!("/{round}");
                 pool.volume().write(&name, text.as_bytes()).unwrap();
                 pool.fs().sync().unwrap();
@@ -152,18 +152,18 @@ fn each_has_a_data_medium_of_its_own() {
         add(&path, "x", &external("x.data"));
         let all = open_all(&path, &opening);
         for (place, pool) in &all {
-            let text = vec![place.file_system().as_bytes()[0]; 100_000];
+            let text = vec![place.dataset().as_bytes()[0]; 100_000];
             pool.volume().write("/f", &text).unwrap();
             assert_eq!(pool.volume().read("/f").unwrap(), text);
         }
         all.into_iter().for_each(|(_, pool)| pool.close().unwrap());
-        let found = Pool::file_systems(&path).unwrap();
+        let found = Pool::datasets(&path).unwrap();
         let data: Vec<_> = found.into_iter().map(|fs| fs.data.unwrap()).collect();
         assert_eq!(
             data,
             [dir.path().join("main.data"), dir.path().join("x.data")]
         );
-        Pool::remove_file_system(&path, "x").unwrap();
+        Pool::remove_dataset(&path, "x").unwrap();
         let main = opening.open(&path).unwrap();
         assert_eq!(main.volume().read("/f").unwrap(), vec![b'm'; 100_000]);
     }
@@ -191,7 +191,7 @@ fn a_table_is_changed_without_the_data_of_main() {
         std::fs::rename(&data, &elsewhere).unwrap();
         add(&path, "x", &options(2 << 20, MediaChoice::Logged));
         add(&path, "y", &options(2 << 20, MediaChoice::Logged));
-        Pool::remove_empty_file_system(&path, "x", &PoolOptions::default()).unwrap();
+        Pool::remove_empty_dataset(&path, "x", &PoolOptions::default()).unwrap();
         assert!(opening.open(&path).is_err());
         std::fs::rename(&elsewhere, &data).unwrap();
         let main = opening.open(&path).unwrap();
@@ -200,7 +200,7 @@ fn a_table_is_changed_without_the_data_of_main() {
     }
 }
 
-/// By the head of the medium, or by its copy; what is of no file system of the pool any more is
+/// By the head of the medium, or by its copy; what is of no dataset of the pool any more is
 /// overwritten.
 #[test]
 fn no_medium_of_the_same_pool_is_overwritten() {
@@ -226,8 +226,8 @@ fn no_medium_of_the_same_pool_is_overwritten() {
                 file.write_all_at(&[0; 512], 0).unwrap();
             }
             let before = std::fs::read(&medium_path).unwrap();
-            match refused(Pool::add_file_system(&path, "y", &external(medium, true))) {
-                PartError::DataTaken { path, name } => {
+            match refused(Pool::add_dataset(&path, "y", &external(medium, true))) {
+                DatasetError::DataTaken { path, name } => {
                     assert_eq!((path, name.as_str()), (medium_path.clone(), owner));
                 }
                 other => panic!("{other}"),
@@ -235,7 +235,7 @@ fn no_medium_of_the_same_pool_is_overwritten() {
             assert!(before == std::fs::read(&medium_path).unwrap());
         }
     }
-    Pool::remove_file_system(&path, "x").unwrap();
+    Pool::remove_dataset(&path, "x").unwrap();
     add(&path, "y", &external("x.data", true));
 }
 
@@ -245,9 +245,12 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let small = options(2 << 20, MediaChoice::Logged);
     add(&path, "x", &small);
     let before = std::fs::read(&path).unwrap();
-    let add = |name: &str, options: &CreateOptions| Pool::add_file_system(&path, name, options);
-    assert!(matches!(refused(add("a:b", &small)), PartError::Name(_)));
-    assert!(matches!(refused(add("x", &small)), PartError::Taken { .. }));
+    let add = |name: &str, options: &CreateOptions| Pool::add_dataset(&path, name, options);
+    assert!(matches!(refused(add("a:b", &small)), DatasetError::Name(_)));
+    assert!(matches!(
+        refused(add("x", &small)),
+        DatasetError::Taken { .. }
+    ));
     let much = small.clone().metadata_bytes(Some(1 << 30));
     assert!(matches!(add("y", &much), Err(Error::Geometry(_))));
     let huge = options(1 << 60, MediaChoice::File);
@@ -257,7 +260,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     assert!(not_dax);
     let unknown = Pool::open(named(&path, "y"));
     match refused(unknown) {
-        PartError::Unknown { names, name, .. } => {
+        DatasetError::Unknown { names, name, .. } => {
             assert_eq!(
                 (name.as_str(), names),
                 ("y", vec!["main".into(), "x".into()])
@@ -265,9 +268,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         }
         other => panic!("{other}"),
     }
-    let remove = |name: &str| Pool::remove_file_system(&path, name);
-    assert!(matches!(refused(remove("y")), PartError::Unknown { .. }));
-    assert!(matches!(refused(remove("main")), PartError::Main { .. }));
+    let remove = |name: &str| Pool::remove_dataset(&path, name);
+    assert!(matches!(refused(remove("y")), DatasetError::Unknown { .. }));
+    assert!(matches!(refused(remove("main")), DatasetError::Main { .. }));
     let open = Pool::open(&path).unwrap();
     let busy =
         |result: Result<(), Error>| matches!(result, Err(Error::Media(MediaError::Busy { .. })));
@@ -275,7 +278,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     open.close().unwrap();
     let after = std::fs::read(&path).unwrap();
     assert_eq!(before.len(), after.len());
-    // The last opening changed the first file system.
+    // The last opening changed the first dataset.
     assert!(before[4 << 20..] == after[4 << 20..]);
 }
 
@@ -285,11 +288,7 @@ fn a_table_is_not_changed_while_a_conversion_is_under_way() {
     let (_dir, path) = pool(MediaChoice::File);
     let small = options(2 << 20, MediaChoice::File);
     add(&path, "x", &small);
-    let superblock = Pool::file_systems(&path)
-        .unwrap()
-        .remove(0)
-        .superblock
-        .unwrap();
+    let superblock = Pool::datasets(&path).unwrap().remove(0).superblock.unwrap();
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -299,16 +298,16 @@ fn a_table_is_not_changed_while_a_conversion_is_under_way() {
     for word in [StateWord::converting(5), StateWord::repairing(false, 5)] {
         file.write_all_at(&word.0.to_le_bytes(), at).unwrap();
         let before = std::fs::read(&path).unwrap();
-        assert!(Pool::add_file_system(&path, "y", &small).is_err());
-        assert!(Pool::remove_file_system(&path, "x").is_err());
+        assert!(Pool::add_dataset(&path, "y", &small).is_err());
+        assert!(Pool::remove_dataset(&path, "x").is_err());
         assert!(before == std::fs::read(&path).unwrap());
     }
 }
 
-/// Both copies in front gone: what lies last in the file is another file system's. The pool's own
+/// Both copies in front gone: what lies last in the file is another dataset's. The pool's own
 /// last copy is found in front of that, and nothing else is taken for it.
 #[test]
-fn another_file_system_is_never_taken_for_the_pool() {
+fn another_dataset_is_never_taken_for_the_pool() {
     let (_dir, path) = pool(MediaChoice::File);
     for name in ["x", "y"] {
         add(&path, name, &options(2 << 20, MediaChoice::File));
@@ -338,7 +337,7 @@ fn another_file_system_is_never_taken_for_the_pool() {
 }
 
 /// A change of the table that was cut short is no damage, and the next opening for writing, of
-/// whichever file system, settles it.
+/// whichever dataset, settles it.
 #[test]
 fn an_opening_settles_a_change_that_was_cut_short() {
     for media in [MediaChoice::Logged, MediaChoice::File] {
@@ -407,8 +406,8 @@ fn a_table_that_leads_astray_is_told() {
     file.read_exact_at(&mut other, 6 << 20).unwrap();
     file.write_all_at(&other, 4 << 20).unwrap();
     let opened = Pool::open(named(&path, "x"));
-    assert!(matches!(refused(opened), PartError::NotThere { .. }));
-    let found = Pool::file_systems(&path).unwrap();
+    assert!(matches!(refused(opened), DatasetError::NotThere { .. }));
+    let found = Pool::datasets(&path).unwrap();
     assert!(found[1].superblock.is_err() && found[2].superblock.is_ok());
     Pool::open(named(&path, "y")).unwrap().close().unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -426,14 +425,14 @@ fn what_is_wrong_with_one_is_no_matter_of_the_others() {
     for name in ["a", "b"] {
         add(&path, name, &options(2 << 20, MediaChoice::File));
     }
-    let all = Pool::file_systems(&path).unwrap();
+    let all = Pool::datasets(&path).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(&vec![0; all[1].bytes as usize], all[1].at)
         .unwrap();
     let all = Pool::open_all(&path, &PoolOptions::default()).unwrap();
     let opened: Vec<_> = all
         .iter()
-        .map(|(place, pool)| (place.file_system(), pool.is_ok()))
+        .map(|(place, pool)| (place.dataset(), pool.is_ok()))
         .collect();
     assert_eq!(opened, [("main", true), ("a", false), ("b", true)]);
 }

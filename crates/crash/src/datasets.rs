@@ -1,10 +1,10 @@
-//! Crashes of adding a file system to a pool, and of removing one: the table is as it was, or as it
-//! is to be, and what it says is there; the first file system is as it was.
+//! Crashes of adding a dataset to a pool, and of removing one: the table is as it was, or as it
+//! is to be, and what it says is there; the first dataset is as it was.
 
-use vellum::experiments::{remove_part, settle_cut, settle_table, write_table};
+use vellum::experiments::{remove_dataset, settle_cut, settle_table, write_table};
 use vellum::{FormatOptions, disk_sites, format};
 use vellum_check::{Class, Finding, Left, Options, Report, Severity, check_killed};
-use vellum_layout::{BLOCK_BYTES, FsRecord, PART_ALIGN, Superblock};
+use vellum_layout::{BLOCK_BYTES, DATASET_ALIGN, FsRecord, Superblock};
 use vellum_media::{CrashPoints, Event, Op};
 use vellum_testing::{own_source, slice};
 use xxhash_rust::xxh3::xxh3_64;
@@ -19,15 +19,15 @@ use crate::workload::Ground;
 const NAME: &str = "more";
 const UUID: [u8; 16] = [0x9A; 16];
 /// Where the part lies, and its bytes.
-const AT: u64 = PART_ALIGN;
-const BYTES: u64 = PART_ALIGN;
+const AT: u64 = DATASET_ALIGN;
+const BYTES: u64 = DATASET_ALIGN;
 const _: () = assert!(POOL_BYTES <= AT);
 
 /// What was done to a table, and to the part that it is about.
 struct Change {
     base: Vec<u8>,
     log: Vec<Event>,
-    /// The trees of the first file system, and of the other.
+    /// The trees of the first dataset, and of the other.
     trees: (Tree, Tree),
     /// Whether the table has the other one in the end.
     adds: bool,
@@ -40,7 +40,7 @@ fn pool() -> Vec<u8> {
     old_pool(Ground::Memory).unwrap()
 }
 
-/// A new file system in bytes of anything, and what making it did.
+/// A new dataset in bytes of anything, and what making it did.
 fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
     let base = noise(BYTES);
     let pool = Shared::of(base.clone());
@@ -59,7 +59,7 @@ fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
 }
 
 /// The same event in a pool whose part, from `AT` on, it is about.
-fn in_part(event: Event) -> Event {
+fn in_dataset(event: Event) -> Event {
     let op = match event.op {
         Op::Store {
             at,
@@ -123,9 +123,11 @@ impl Change {
     fn adding() -> Self {
         let (noise, log, made) = part();
         let base = file_of(&pool(), &noise);
-        let mut log: Vec<Event> = log.into_iter().map(in_part).collect();
+        let mut log: Vec<Event> = log.into_iter().map(in_dataset).collect();
         let before = file_of(&pool(), &made);
-        let table = counting(&before).unwrap().with_part(NAME, AT, BYTES, UUID);
+        let table = counting(&before)
+            .unwrap()
+            .with_dataset(NAME, AT, BYTES, UUID);
         let trees = (tree_of(&before).unwrap(), tree_of(&made).unwrap());
         let pool = Shared::of(before);
         pool.0.start_recording();
@@ -145,10 +147,10 @@ impl Change {
         let added = Self::adding();
         let base = image_after(&added.base, &added.log);
         let superblock = counting(&base).unwrap();
-        let record = *superblock.part(NAME).unwrap();
+        let record = *superblock.dataset(NAME).unwrap();
         let pool = Shared::of(base.clone());
         pool.0.start_recording();
-        remove_part(&*pool.0, &superblock, &record).unwrap();
+        remove_dataset(&*pool.0, &superblock, &record).unwrap();
         Self {
             base,
             log: pool.0.take_log(),
@@ -161,7 +163,7 @@ impl Change {
     /// Whether a crash left the table with the part; or what is wrong with what it left.
     fn judge(&self, image: &[u8], has_returned: bool) -> Result<bool, String> {
         if tree_of(image)?.nodes != self.trees.0.nodes {
-            return Err("the first file system is another".to_owned());
+            return Err("the first dataset is another".to_owned());
         }
         let superblock = counting(image).ok_or("no superblock")?;
         let report = checked(image);
@@ -172,13 +174,13 @@ impl Change {
         if let Some(damage) = report.findings.iter().find(counts) {
             return Err(damage.to_string());
         }
-        let record = superblock.part(NAME);
+        let record = superblock.dataset(NAME);
         if has_returned && record.is_some() != self.adds {
             return Err("done, and not in the table".to_owned());
         }
         let own = &image[AT as usize..][..BYTES as usize];
         match record {
-            Some(record) => self.judge_part(record, own).map(|()| true),
+            Some(record) => self.judge_dataset(record, own).map(|()| true),
             None if has_returned && self.wipes && own.starts_with(&vellum_layout::MAGIC) => {
                 Err("a superblock is left of it".to_owned())
             }
@@ -186,7 +188,7 @@ impl Change {
         }
     }
 
-    fn judge_part(&self, record: &FsRecord, own: &[u8]) -> Result<(), String> {
+    fn judge_dataset(&self, record: &FsRecord, own: &[u8]) -> Result<(), String> {
         if (record.at, record.bytes, record.uuid) != (AT, BYTES, UUID) {
             return Err("another place".to_owned());
         }
@@ -194,7 +196,7 @@ impl Change {
             return Err("another part".to_owned());
         }
         if tree_of(own)?.nodes != self.trees.1.nodes {
-            return Err("the other file system is not as it was".to_owned());
+            return Err("the other dataset is not as it was".to_owned());
         }
         Ok(())
     }
@@ -232,10 +234,10 @@ impl Change {
         let mut base = image;
         base[AT as usize..].copy_from_slice(&made[AT as usize..]);
         let superblock = counting(&base).unwrap();
-        let adds = superblock.part(NAME).is_none();
+        let adds = superblock.dataset(NAME).is_none();
         let table = match adds {
-            true => superblock.with_part(NAME, AT, BYTES, UUID).unwrap(),
-            false => superblock.without_part(NAME),
+            true => superblock.with_dataset(NAME, AT, BYTES, UUID).unwrap(),
+            false => superblock.without_dataset(NAME),
         };
         let pool = Shared::of(base.clone());
         pool.0.start_recording();
@@ -260,7 +262,7 @@ impl Change {
             base: image,
             log: pool.0.take_log(),
             trees: self.trees.clone(),
-            adds: superblock.part(NAME).is_some(),
+            adds: superblock.dataset(NAME).is_some(),
             wipes: false,
         }
     }

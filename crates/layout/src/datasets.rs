@@ -1,5 +1,5 @@
-//! Several file systems in a pool: each but the first is a *part*, bytes behind the pool's own that
-//! are a whole pool by themselves. The table of file systems in the superblock is the index of them
+//! Several datasets in a pool: each but the first is a *part*, bytes behind the pool's own that
+//! are a whole pool by themselves. The table of datasets in the superblock is the index of them
 //! all.
 
 use thiserror::Error;
@@ -9,31 +9,31 @@ use crate::superblock::{FsRecord, MAIN, Superblock, features};
 
 /// Parts begin at multiples of this, and have multiples of it of bytes: so that what is a large
 /// page of a part is one of the file.
-pub const PART_ALIGN: u64 = 2 << 20;
-/// Most bytes of the name of a file system.
+pub const DATASET_ALIGN: u64 = 2 << 20;
+/// Most bytes of the name of a dataset.
 pub const FS_NAME_MAX: usize = 63;
 
-/// Why something is no name of a further file system.
+/// Why something is no name of a further dataset.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum FsNameError {
     /// Nothing at all, or too much.
-    #[error("the name of a file system has 1 to {FS_NAME_MAX} bytes")]
+    #[error("the name of a dataset has 1 to {FS_NAME_MAX} bytes")]
     Length,
     /// A character with a meaning of its own.
-    #[error("the name of a file system has no `/`, no `:` and no control character")]
+    #[error("the name of a dataset has no `/`, no `:` and no control character")]
     Character,
     /// What would be taken for an option.
-    #[error("the name of a file system does not begin with `-`")]
+    #[error("the name of a dataset does not begin with `-`")]
     Option,
     /// What a directory calls itself and the one above it.
-    #[error("`.` and `..` are no names of file systems")]
+    #[error("`.` and `..` are no names of datasets")]
     Dots,
     /// The first one's.
-    #[error("`main` is the name of the file system that a pool is made with")]
+    #[error("`main` is the name of the dataset that a pool is made with")]
     Main,
 }
 
-/// Whether a further file system may be called so.
+/// Whether a further dataset may be called so.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -62,20 +62,20 @@ impl FsRecord {
             .filter(|_| is_padded)
     }
 
-    /// Where a further file system ends.
+    /// Where a further dataset ends.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(self.bytes)
     }
 
     /// Whether it is that of a part behind a pool of `pool_bytes`.
-    fn is_part(&self, pool_bytes: u64) -> bool {
+    fn is_dataset(&self, pool_bytes: u64) -> bool {
         let name = self.name_text();
         self.in_use == 1
             && name.is_some_and(|name| check_fs_name(name).is_ok())
             && self.at >= pool_bytes
-            && self.at.is_multiple_of(PART_ALIGN)
+            && self.at.is_multiple_of(DATASET_ALIGN)
             && self.bytes > 0
-            && self.bytes.is_multiple_of(PART_ALIGN)
+            && self.bytes.is_multiple_of(DATASET_ALIGN)
             && self.at.checked_add(self.bytes).is_some()
             && self.has_no_more()
     }
@@ -83,8 +83,8 @@ impl FsRecord {
     /// Whether each word of it can be that of a part, or of no record at all.
     fn may_be_torn(&self) -> bool {
         self.in_use <= 1
-            && self.at.is_multiple_of(PART_ALIGN)
-            && self.bytes.is_multiple_of(PART_ALIGN)
+            && self.at.is_multiple_of(DATASET_ALIGN)
+            && self.bytes.is_multiple_of(DATASET_ALIGN)
             && self.has_no_more()
     }
 
@@ -102,34 +102,34 @@ impl FsRecord {
 }
 
 impl Superblock {
-    /// The further file systems, as the table has them.
-    pub fn parts(&self) -> impl Iterator<Item = &FsRecord> {
-        self.file_systems[1..].iter().filter(|fs| fs.in_use == 1)
+    /// The further datasets, as the table has them.
+    pub fn datasets(&self) -> impl Iterator<Item = &FsRecord> {
+        self.datasets[1..].iter().filter(|fs| fs.in_use == 1)
     }
 
-    /// The further file system of this name.
-    pub fn part(&self, name: &str) -> Option<&FsRecord> {
-        self.parts().find(|fs| fs.name_text() == Some(name))
+    /// The further dataset of this name.
+    pub fn dataset(&self, name: &str) -> Option<&FsRecord> {
+        self.datasets().find(|fs| fs.name_text() == Some(name))
     }
 
-    /// Whether there are further file systems.
-    pub fn has_parts(&self) -> bool {
-        self.parts().next().is_some()
+    /// Whether there are further datasets.
+    pub fn has_datasets(&self) -> bool {
+        self.datasets().next().is_some()
     }
 
     /// Where the pool and all of its parts end.
-    pub fn parts_end(&self) -> u64 {
-        self.parts()
+    pub fn datasets_end(&self) -> u64 {
+        self.datasets()
             .map(FsRecord::end)
             .fold(self.pool_bytes, u64::max)
     }
 
     /// The first free place behind the pool for a part of so many bytes, whole units; it may reach
     /// beyond all that there is so far.
-    pub fn part_room(&self, bytes: u64) -> u64 {
-        let mut taken: Vec<_> = self.parts().map(|fs| (fs.at, fs.end())).collect();
+    pub fn dataset_room(&self, bytes: u64) -> u64 {
+        let mut taken: Vec<_> = self.datasets().map(|fs| (fs.at, fs.end())).collect();
         taken.sort_unstable();
-        let mut at = self.pool_bytes.next_multiple_of(PART_ALIGN);
+        let mut at = self.pool_bytes.next_multiple_of(DATASET_ALIGN);
         for (begin, end) in taken {
             if begin.saturating_sub(at) >= bytes {
                 break;
@@ -140,9 +140,9 @@ impl Superblock {
     }
 
     /// The same superblock with one part more, as its next rewrite; `None`: the table is full.
-    pub fn with_part(&self, name: &str, at: u64, bytes: u64, uuid: [u8; 16]) -> Option<Self> {
+    pub fn with_dataset(&self, name: &str, at: u64, bytes: u64, uuid: [u8; 16]) -> Option<Self> {
         let mut new = self.clone();
-        let record = new.file_systems[1..].iter_mut().find(|fs| fs.in_use == 0)?;
+        let record = new.datasets[1..].iter_mut().find(|fs| fs.in_use == 0)?;
         *record = FsRecord::new_zeroed();
         record.in_use = 1;
         let length = name.len().min(FS_NAME_MAX);
@@ -153,20 +153,20 @@ impl Superblock {
 
     /// The same superblock without the part of this name, as its next rewrite.
     #[must_use]
-    pub fn without_part(&self, name: &str) -> Self {
-        self.keeping_parts(|fs| fs.name_text() != Some(name))
+    pub fn without_dataset(&self, name: &str) -> Self {
+        self.keeping_datasets(|fs| fs.name_text() != Some(name))
     }
 
     /// The same superblock without any part, as its next rewrite: that of a copy of the pool which
     /// has none.
     #[must_use]
-    pub fn without_parts(&self) -> Self {
-        self.keeping_parts(|_| false)
+    pub fn without_datasets(&self) -> Self {
+        self.keeping_datasets(|_| false)
     }
 
-    fn keeping_parts(&self, keep: impl Fn(&FsRecord) -> bool) -> Self {
+    fn keeping_datasets(&self, keep: impl Fn(&FsRecord) -> bool) -> Self {
         let mut new = self.clone();
-        for record in &mut new.file_systems[1..] {
+        for record in &mut new.datasets[1..] {
             if !keep(record) {
                 *record = FsRecord::new_zeroed();
             }
@@ -175,9 +175,9 @@ impl Superblock {
     }
 
     pub(crate) fn rewritten(mut self) -> Self {
-        self.read_only_compatible &= !features::PARTS;
-        if self.has_parts() {
-            self.read_only_compatible |= features::PARTS;
+        self.read_only_compatible &= !features::DATASETS;
+        if self.has_datasets() {
+            self.read_only_compatible |= features::DATASETS;
         }
         self.sequence = self.sequence.saturating_add(1);
         self.seal();
@@ -197,13 +197,13 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is that before or after a change of one record, of a file system or a
+    /// Whether a copy is that before or after a change of one record, of a dataset or a
     /// segment, or torn between it and this.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
         };
-        let records = found.file_systems.iter().zip(&self.file_systems);
+        let records = found.datasets.iter().zip(&self.datasets);
         let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
         let segments = found.segments[1..].iter().zip(&self.segments[1..]);
         let added: Vec<_> = segments.filter(|(of, own)| of != own).collect();
@@ -219,30 +219,30 @@ impl Superblock {
                 .all(|(of, own)| of.may_be_torn() && own.may_be_torn())
             && found.sequence <= self.sequence.saturating_add(1)
             && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
-            && (found.read_only_compatible ^ self.read_only_compatible) & !features::PARTS == 0
+            && (found.read_only_compatible ^ self.read_only_compatible) & !features::DATASETS == 0
             && (found.incompatible ^ self.incompatible) & !features::SEGMENTS == 0;
         found.segments[1..].copy_from_slice(&self.segments[1..]);
         found.incompatible = self.incompatible;
-        found.file_systems[1..].copy_from_slice(&self.file_systems[1..]);
+        found.datasets[1..].copy_from_slice(&self.datasets[1..]);
         found.read_only_compatible = self.read_only_compatible;
         (found.sequence, found.checksum) = (self.sequence, self.checksum);
         is_table && found == *self
     }
 
-    /// Whether the table of file systems is possible: each part behind the pool, apart from the
+    /// Whether the table of datasets is possible: each part behind the pool, apart from the
     /// others, with a name and a uuid of its own.
-    pub(crate) fn has_sound_parts(&self) -> bool {
-        let main = &self.file_systems[0];
-        let parts: Vec<_> = self.file_systems[1..]
+    pub(crate) fn has_sound_datasets(&self) -> bool {
+        let main = &self.datasets[0];
+        let parts: Vec<_> = self.datasets[1..]
             .iter()
             .filter(|fs| fs.in_use != 0)
             .collect();
-        let has_bit = self.read_only_compatible & features::PARTS != 0;
+        let has_bit = self.read_only_compatible & features::DATASETS != 0;
         (main.at, main.bytes, main.uuid) == (0, 0, [0; 16])
             && has_bit != parts.is_empty()
             && parts
                 .iter()
-                .all(|fs| fs.is_part(self.pool_bytes) && fs.uuid != self.uuid)
+                .all(|fs| fs.is_dataset(self.pool_bytes) && fs.uuid != self.uuid)
             && (1..parts.len()).all(|i| parts[..i].iter().all(|other| !other.meets(parts[i])))
     }
 }
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
     use crate::{AddedSegment, FS_MAX, Geometry, GeometryRequest, NamespaceKind, SuperblockError};
 
-    const UNIT: u64 = PART_ALIGN;
+    const UNIT: u64 = DATASET_ALIGN;
 
     fn pool() -> Superblock {
         let request = GeometryRequest {
@@ -288,35 +288,37 @@ mod tests {
     #[test]
     fn parts_take_the_first_gap_and_come_and_go() {
         let pool = pool();
-        assert_eq!(pool.part_room(UNIT), 3 * UNIT);
-        let one = pool.with_part("one", 3 * UNIT, 2 * UNIT, [1; 16]).unwrap();
-        let two = one.with_part("two", one.part_room(UNIT), UNIT, [2; 16]);
+        assert_eq!(pool.dataset_room(UNIT), 3 * UNIT);
+        let one = pool
+            .with_dataset("one", 3 * UNIT, 2 * UNIT, [1; 16])
+            .unwrap();
+        let two = one.with_dataset("two", one.dataset_room(UNIT), UNIT, [2; 16]);
         let two = two.unwrap();
-        assert_eq!(two.part("two").unwrap().at, 5 * UNIT);
-        assert_eq!((two.parts_end(), two.sequence), (6 * UNIT, 2));
+        assert_eq!(two.dataset("two").unwrap().at, 5 * UNIT);
+        assert_eq!((two.datasets_end(), two.sequence), (6 * UNIT, 2));
         assert_eq!(two.check_readable(), Ok(()));
-        assert_eq!(two.read_only_compatible, features::PARTS);
-        let gap = two.without_part("one");
+        assert_eq!(two.read_only_compatible, features::DATASETS);
+        let gap = two.without_dataset("one");
         assert_eq!(gap.check_readable(), Ok(()));
-        assert_eq!((gap.part("one"), gap.parts().count()), (None, 1));
-        assert_eq!(gap.part_room(2 * UNIT), 3 * UNIT);
-        assert_eq!(gap.part_room(3 * UNIT), 6 * UNIT);
-        let none = gap.without_parts();
-        assert_eq!((none.read_only_compatible, none.has_parts()), (0, false));
-        assert_eq!(none.parts_end(), none.pool_bytes);
+        assert_eq!((gap.dataset("one"), gap.datasets().count()), (None, 1));
+        assert_eq!(gap.dataset_room(2 * UNIT), 3 * UNIT);
+        assert_eq!(gap.dataset_room(3 * UNIT), 6 * UNIT);
+        let none = gap.without_datasets();
+        assert_eq!((none.read_only_compatible, none.has_datasets()), (0, false));
+        assert_eq!(none.datasets_end(), none.pool_bytes);
     }
 
     #[test]
     fn a_full_table_takes_no_more() {
         let mut pool = pool();
         for number in 1..FS_MAX {
-            let at = pool.part_room(UNIT);
+            let at = pool.dataset_room(UNIT);
             pool = pool
-                .with_part(&number.to_string(), at, UNIT, [0x40 + number as u8; 16])
+                .with_dataset(&number.to_string(), at, UNIT, [0x40 + number as u8; 16])
                 .unwrap();
         }
         assert_eq!(pool.check_readable(), Ok(()));
-        assert_eq!(pool.with_part("more", 1 << 40, UNIT, [3; 16]), None);
+        assert_eq!(pool.with_dataset("more", 1 << 40, UNIT, [3; 16]), None);
     }
 
     /// The first half of some bytes, then the rest of others.
@@ -327,7 +329,7 @@ mod tests {
     #[test]
     fn what_a_cut_change_leaves_is_told_from_damage() {
         let old = pool();
-        let new = old.with_part("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
+        let new = old.with_dataset("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
         let (was, is) = (old.as_bytes(), new.as_bytes());
         // Sequence, then bits of features before that, a record, and the checksum.
         for at in [44, 72, 648, 700, 4088] {
@@ -344,17 +346,17 @@ mod tests {
             }
         }
         assert!(new.is_left_by_cut([is, is, is]));
-        let two = new.with_part("two", 4 * UNIT, UNIT, [2; 16]).unwrap();
+        let two = new.with_dataset("two", 4 * UNIT, UNIT, [2; 16]).unwrap();
         assert!(!two.is_left_by_cut([two.as_bytes(), two.as_bytes(), was]));
         for change in [
             (|sb| sb.uuid[0] ^= 1) as fn(&mut Superblock),
             |sb| sb.sequence += 3,
             |sb| sb.label[0] ^= 1,
             |sb| sb.read_only_compatible ^= features::REPLICA,
-            |sb| sb.file_systems[0].root += 1,
-            |sb| sb.file_systems[1].at += 1,
-            |sb| sb.file_systems[1].in_use = 2,
-            |sb| sb.file_systems[2].name[0] = b'x',
+            |sb| sb.datasets[0].root += 1,
+            |sb| sb.datasets[1].at += 1,
+            |sb| sb.datasets[1].in_use = 2,
+            |sb| sb.datasets[2].name[0] = b'x',
             |sb| sb.segments[0].blocks += 1,
             |sb| sb.reserved_tail[0] = 1,
         ] {
@@ -404,33 +406,35 @@ mod tests {
     #[test]
     fn impossible_tables_are_refused() {
         let pool = pool();
-        let one = pool.with_part("one", 3 * UNIT, 2 * UNIT, [1; 16]).unwrap();
-        let good = one.with_part("two", 5 * UNIT, UNIT, [2; 16]).unwrap();
+        let one = pool
+            .with_dataset("one", 3 * UNIT, 2 * UNIT, [1; 16])
+            .unwrap();
+        let good = one.with_dataset("two", 5 * UNIT, UNIT, [2; 16]).unwrap();
         for change in [
-            (|sb| sb.file_systems[1].in_use = 2) as fn(&mut Superblock),
-            |sb| sb.file_systems[1].at = 2 * UNIT,
-            |sb| sb.file_systems[1].at = 4 * UNIT,
-            |sb| sb.file_systems[1].at += 4096,
-            |sb| sb.file_systems[1].at = u64::MAX / UNIT * UNIT,
-            |sb| sb.file_systems[1].bytes = 0,
-            |sb| sb.file_systems[1].bytes = 4096,
-            |sb| sb.file_systems[1].bytes = 3 * UNIT,
-            |sb| sb.file_systems[1].name = sb.file_systems[2].name,
-            |sb| sb.file_systems[1].name = [b'x'; 64],
-            |sb| sb.file_systems[1].name[63] = 1,
-            |sb| sb.file_systems[1].name[0] = b'-',
-            |sb| sb.file_systems[1].uuid = sb.file_systems[2].uuid,
-            |sb| sb.file_systems[1].uuid = sb.uuid,
-            |sb| sb.file_systems[1].root = 1,
-            |sb| sb.file_systems[0].at = UNIT,
+            (|sb| sb.datasets[1].in_use = 2) as fn(&mut Superblock),
+            |sb| sb.datasets[1].at = 2 * UNIT,
+            |sb| sb.datasets[1].at = 4 * UNIT,
+            |sb| sb.datasets[1].at += 4096,
+            |sb| sb.datasets[1].at = u64::MAX / UNIT * UNIT,
+            |sb| sb.datasets[1].bytes = 0,
+            |sb| sb.datasets[1].bytes = 4096,
+            |sb| sb.datasets[1].bytes = 3 * UNIT,
+            |sb| sb.datasets[1].name = sb.datasets[2].name,
+            |sb| sb.datasets[1].name = [b'x'; 64],
+            |sb| sb.datasets[1].name[63] = 1,
+            |sb| sb.datasets[1].name[0] = b'-',
+            |sb| sb.datasets[1].uuid = sb.datasets[2].uuid,
+            |sb| sb.datasets[1].uuid = sb.uuid,
+            |sb| sb.datasets[1].root = 1,
+            |sb| sb.datasets[0].at = UNIT,
             |sb| sb.read_only_compatible = 0,
-            |sb| sb.file_systems[1..].fill(FsRecord::new_zeroed()),
+            |sb| sb.datasets[1..].fill(FsRecord::new_zeroed()),
         ] {
             let mut bad = good.clone();
             change(&mut bad);
             assert_eq!(
                 bad.check_readable(),
-                Err(SuperblockError::Field("table of file systems"))
+                Err(SuperblockError::Field("table of datasets"))
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Several file systems in one pool, from the command that adds one to the one that removes it.
+//! Several datasets in one pool, from the command that adds one to the one that removes it.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,10 +13,10 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What `fs list` says of a pool.
+/// What `dataset list` says of a pool.
 fn listed(bench: &Bench, pool: &str) -> Vec<Value> {
-    let said = json(&bench.run(&["fs", "list", "--json", pool]).ok().out);
-    said["file_systems"].as_array().expect("a list").clone()
+    let said = json(&bench.run(&["dataset", "list", "--json", pool]).ok().out);
+    said["datasets"].as_array().expect("a list").clone()
 }
 
 fn names(bench: &Bench, pool: &str) -> Vec<String> {
@@ -24,7 +24,7 @@ fn names(bench: &Bench, pool: &str) -> Vec<String> {
     listed(bench, pool).iter().map(name).collect()
 }
 
-/// The bytes of the file systems of a pool, in the order of the list, without the table's own
+/// The bytes of the datasets of a pool, in the order of the list, without the table's own
 /// changes.
 fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
     let all = std::fs::read(bench.join(pool)).expect("read");
@@ -39,7 +39,11 @@ fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
 /// elsewhere.
 fn pool_of_four() -> Bench {
     let bench = Bench::with_pool("8M");
-    let add = |args: &[&str]| bench.run(&[&["fs", "add", "p.img"], args].concat()).ok();
+    let add = |args: &[&str]| {
+        bench
+            .run(&[&["dataset", "add", "p.img"], args].concat())
+            .ok()
+    };
     add(&["builds", "--size", "6M", "--label", "one"]);
     let plain = [
         "--medium",
@@ -55,7 +59,7 @@ fn pool_of_four() -> Bench {
 }
 
 #[test]
-fn each_file_system_has_files_of_its_own() {
+fn each_dataset_has_files_of_its_own() {
     let bench = pool_of_four();
     assert_eq!(
         names(&bench, "p.img"),
@@ -126,10 +130,10 @@ fn what_is_done_in_one_changes_no_byte_of_the_others() {
     let inner = |bytes: &[u8]| bytes[8192..bytes.len() - 4096].to_vec();
     let before = bytes(&bench, "p.img");
     bench
-        .run(&["fs", "add", "p.img", "more", "--size", "2M"])
+        .run(&["dataset", "add", "p.img", "more", "--size", "2M"])
         .ok();
     bench
-        .run(&["fs", "remove", "p.img", "plain", "--force"])
+        .run(&["dataset", "remove", "p.img", "plain", "--force"])
         .ok();
     let after = bytes(&bench, "p.img");
     assert_eq!(inner(&before[0]), inner(&after[0]));
@@ -148,24 +152,27 @@ fn room_is_given_back_and_used_again() {
         fs.expect("listed")["at"].as_u64().expect("a number")
     };
     let gap = at("builds");
-    let said = bench.run(&["fs", "remove", "p.img", "builds"]).ok().out;
+    let said = bench
+        .run(&["dataset", "remove", "p.img", "builds"])
+        .ok()
+        .out;
     assert_eq!(said, "removed p.img:builds\n");
     assert_eq!(len(), before);
     bench
-        .run(&["fs", "add", "p.img", "small", "--size", "2M"])
+        .run(&["dataset", "add", "p.img", "small", "--size", "2M"])
         .ok();
     bench
-        .run(&["fs", "add", "p.img", "large", "--size", "6M"])
+        .run(&["dataset", "add", "p.img", "large", "--size", "6M"])
         .ok();
     assert_eq!((at("small"), at("large")), (gap, before));
     bench.run(&["put", "/dev/null", "p.img:small:/a"]).ok();
     bench
-        .run(&["fs", "remove", "p.img", "small"])
+        .run(&["dataset", "remove", "p.img", "small"])
         .failed(1, &["p.img:small", "has files", "--force"]);
     for name in ["large", "plain", "photos"] {
-        bench.run(&["fs", "remove", "p.img", name]).ok();
+        bench.run(&["dataset", "remove", "p.img", name]).ok();
     }
-    let removed = ["fs", "remove", "--force", "--json", "p.img", "small"];
+    let removed = ["dataset", "remove", "--force", "--json", "p.img", "small"];
     let removed = json(&bench.run(&removed).ok().out);
     assert_eq!(
         (&removed["name"], &removed["data"]),
@@ -180,24 +187,24 @@ fn room_is_given_back_and_used_again() {
 #[test]
 fn what_cannot_be_is_refused() {
     let bench = Bench::with_pool("4M");
-    let add = |name: &str| bench.run(&["fs", "add", "p.img", "--size", "2M", "--", name]);
+    let add = |name: &str| bench.run(&["dataset", "add", "p.img", "--size", "2M", "--", name]);
     let before = std::fs::read(bench.join("p.img")).expect("read");
     let long = "x".repeat(64);
     for name in ["", "a/b", "a:b", "-a", "main", "..", &long] {
         add(name).failed(2, &[]);
     }
     bench
-        .run(&["fs", "add", "p.img", "a"])
+        .run(&["dataset", "add", "p.img", "a"])
         .failed(2, &["how large"]);
     bench
-        .run(&["fs", "add", "missing", "a"])
+        .run(&["dataset", "add", "missing", "a"])
         .failed(1, &["missing: No such file"]);
     bench
-        .run(&["fs", "add", "p.img", "a", "--size", "100T"])
+        .run(&["dataset", "add", "p.img", "a", "--size", "100T"])
         .failed(1, &[]);
     bench
         .run(&[
-            "fs",
+            "dataset",
             "add",
             "p.img",
             "a",
@@ -212,24 +219,24 @@ fn what_cannot_be_is_refused() {
     add("a").failed(1, &["`a`", "already"]);
     bench
         .run(&["ls", "p.img:b:/"])
-        .failed(1, &["p.img", "no file system `b`", "main, a"]);
+        .failed(1, &["p.img", "no dataset `b`", "main, a"]);
     bench.run(&["check", "p.img:b"]).failed(8, &["main, a"]);
     bench
-        .run(&["fs", "remove", "p.img", "b"])
+        .run(&["dataset", "remove", "p.img", "b"])
         .failed(1, &["main, a"]);
     bench
-        .run(&["fs", "remove", "p.img", "main"])
+        .run(&["dataset", "remove", "p.img", "main"])
         .failed(1, &["`main`", "the pool itself"]);
     for name in ["b", "c", "d", "e", "f", "g"] {
         add(name).ok();
     }
     add("h").failed(1, &["at most 8"]);
     let external = ["--data", "d.img", "--data-size", "8M"];
-    let taken = [&["fs", "add", "p.img", "a"][..], &external].concat();
+    let taken = [&["dataset", "add", "p.img", "a"][..], &external].concat();
     bench.run(&taken).failed(1, &["already"]);
     assert!(!bench.join("d.img").exists());
     assert_eq!(names(&bench, "p.img").len(), 8);
-    let told = ["p.img is a pool already", "7 more file systems", "a, b, c"];
+    let told = ["p.img is a pool already", "7 more datasets", "a, b, c"];
     bench
         .run(&["mkfs", "p.img", "--size", "4M"])
         .failed(1, &told);
@@ -242,15 +249,17 @@ fn a_file_of_the_whole_name_is_meant() {
         let info = json(&bench.run(&["info", "--json", place]).ok().out);
         info["pool"]["label"].as_str().expect("text").to_owned()
     };
-    let add = ["fs", "add", "p.img", "x", "--size", "2M", "--label", "part"];
+    let add = [
+        "dataset", "add", "p.img", "x", "--size", "2M", "--label", "part",
+    ];
     bench.run(&add).ok();
     assert_eq!(label("p.img:x"), "part");
     // Not by mistake.
     let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
     for (place, advice) in [
-        ("p.img:x", "fs list p.img"),
-        ("p.img:y", "fs add p.img y"),
-        ("p.img:main", "fs list p.img"),
+        ("p.img:x", "dataset list p.img"),
+        ("p.img:y", "dataset add p.img y"),
+        ("p.img:main", "dataset list p.img"),
     ] {
         bench.run(&mkfs(place)).failed(2, &[advice]);
         let attach = ["replica", "import", place, "--data", "p.img"];
@@ -260,17 +269,17 @@ fn a_file_of_the_whole_name_is_meant() {
     std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
     assert_eq!(label("p.img:x"), "file");
     // What is removed is asked, not what would be meant.
-    let add = ["fs", "add", "p.img", "z", "--size", "2M"];
+    let add = ["dataset", "add", "p.img", "z", "--size", "2M"];
     bench.run(&add).ok();
     bench.run(&["put", "/dev/null", "p.img:z:/a"]).ok();
     std::fs::copy(bench.join("p.img:x"), bench.join("p.img:z")).expect("copied");
     bench
-        .run(&["fs", "remove", "p.img", "z"])
+        .run(&["dataset", "remove", "p.img", "z"])
         .failed(1, &["p.img:z", "has files", "--force"]);
     std::fs::remove_file(bench.join("p.img:z")).expect("removed");
     bench.run(&["ls", "p.img:z:/a"]).ok();
     bench
-        .run(&["fs", "add", "p.img:x", "y", "--size", "2M"])
+        .run(&["dataset", "add", "p.img:x", "y", "--size", "2M"])
         .ok();
     assert_eq!(names(&bench, "p.img:x"), ["main", "y"]);
     assert_eq!(bench.run(&["ls", "p.img:x:y:/"]).ok().out, "");
@@ -283,7 +292,7 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--size", "4M"]).ok();
     run(&[
-        "fs",
+        "dataset",
         "add",
         "p.img",
         "x",
@@ -293,7 +302,7 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
         "16M",
     ])
     .ok();
-    run(&["fs", "add", "p.img", "y", "--size", "2M"]).ok();
+    run(&["dataset", "add", "p.img", "y", "--size", "2M"]).ok();
     let put = ["put", "-", "p.img:x:/a", "--medium", "memory"];
     bench.run_with_input(&put, b"content").ok();
     run(&["replica", "export", "p.img:x"]).ok();
@@ -301,7 +310,9 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
     run(&["cat", "p.img:x:/a"]).failed(1, &["d.img", "of the same pool"]);
     bench.run(&["check", "p.img"]).ok();
-    let said = run(&["fs", "remove", "--force", "p.img", "x"]).ok().out;
+    let said = run(&["dataset", "remove", "--force", "p.img", "x"])
+        .ok()
+        .out;
     assert!(said.contains("d.img"), "{said}");
 }
 
@@ -315,7 +326,7 @@ fn all_replicas_are_exported_when_all_are_unmounted() {
     let run = |args: &[&str]| bench.run(&[args, &["--medium", "memory"]].concat());
     run(&["mkfs", "p.img", "--size", "4M"]).ok();
     let external = ["--data", "d.img", "--data-size", "16M"];
-    run(&[&["fs", "add", "p.img", "x"], &external[..]].concat()).ok();
+    run(&[&["dataset", "add", "p.img", "x"], &external[..]].concat()).ok();
     std::fs::create_dir(bench.join("mnt")).expect("made");
     let _below = Below(&bench);
     run(&["mount", "--all", "p.img", "mnt"]).ok();
@@ -334,7 +345,7 @@ fn all_replicas_are_exported_when_all_are_unmounted() {
     run(&["umount", "--export-replica", "mnt"]).failed(1, &["carries no copy"]);
 }
 
-/// The medium of the first file system carries its superblock, with the table; other file systems
+/// The medium of the first dataset carries its superblock, with the table; other datasets
 /// do not come along.
 #[test]
 fn a_replica_has_no_other_datasets() {
@@ -342,7 +353,7 @@ fn a_replica_has_no_other_datasets() {
     let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
-    run(&["fs", "add", "p.img", "x", "--size", "2M"]).ok();
+    run(&["dataset", "add", "p.img", "x", "--size", "2M"]).ok();
     run(&["replica", "export", "--all", "p.img"]).ok();
     run(&["replica", "import", "n.img", "--data", "d.img"]).ok();
     assert_eq!(names(&bench, "n.img"), ["main"]);
@@ -369,7 +380,7 @@ fn damage_is_told_where_it_is() {
     let said = bench.run(&["check", "p.img"]);
     assert_eq!(said.code, 4, "{}", said.out);
     assert!(said.out.contains("photos"), "{}", said.out);
-    assert!(said.err.contains("vellum fs remove"), "{}", said.err);
+    assert!(said.err.contains("vellum dataset remove"), "{}", said.err);
     assert!(!said.err.contains("vellum repair"), "{}", said.err);
     bench
         .run(&["ls", "p.img:photos:/"])
@@ -381,15 +392,15 @@ fn damage_is_told_where_it_is() {
     let told = bench.run(&["ls", "p.img:photos:/"]);
     assert!(!told.err.contains("mkfs"), "{}", told.err);
     bench
-        .run(&["fs", "remove", "p.img", "photos"])
+        .run(&["dataset", "remove", "p.img", "photos"])
         .failed(1, &["--force"]);
     bench
-        .run(&["fs", "remove", "p.img", "photos", "--force"])
+        .run(&["dataset", "remove", "p.img", "photos", "--force"])
         .ok();
     bench.run(&["check", "p.img"]).ok();
 }
 
-/// The table stays when the first file system is damaged, converted and mended.
+/// The table stays when the first dataset is damaged, converted and mended.
 #[test]
 fn repair_and_conversion_keep_the_table() {
     let bench = pool_of_four();
@@ -454,8 +465,8 @@ fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
             .failed(3, &["in use", "p.img:photos of the same pool", "--all"]);
     }
     for change in [
-        &["fs", "remove", "p.img", "builds"][..],
-        &["fs", "add", "p.img", "more", "--size", "2M"],
+        &["dataset", "remove", "p.img", "builds"][..],
+        &["dataset", "add", "p.img", "more", "--size", "2M"],
         &["mkfs", "--force", "p.img", "--size", "4M"],
     ] {
         bench.run(change).failed(3, &["in use"]);
@@ -544,7 +555,7 @@ fn what_is_read_beside_others_is_not_changed_meanwhile() {
         .run(&["mkdir", "p.img:builds:/d"])
         .failed(3, &["in use", "looks"]);
     for change in [
-        &["fs", "remove", "p.img", "plain"][..],
+        &["dataset", "remove", "p.img", "plain"][..],
         &["mkfs", "--force", "p.img", "--size", "4M"],
         &["mount", "p.img", "--all", "mnt"],
     ] {
@@ -696,7 +707,7 @@ fn a_mount_that_nobody_named_stays() {
 fn room_that_cannot_be_used_is_given_back() {
     let bench = Bench::with_pool("4M");
     let before = std::fs::read(bench.join("p.img")).expect("read");
-    let add = "ulimit -v 300000; exec \"$0\" fs add p.img x --size 512M";
+    let add = "ulimit -v 300000; exec \"$0\" dataset add p.img x --size 512M";
     let limited = Command::new("sh")
         .args(["-c", add, env!("CARGO_BIN_EXE_vellum")])
         .current_dir(bench.path())
