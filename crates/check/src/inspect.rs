@@ -153,7 +153,7 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
         "segment 0",
         format_args!(
             "{} blocks, table at {}, saved aids at {}, data at {}",
-            g.segment_blocks, g.table_at, g.aids_at, g.data_at
+            g.segment_blocks, g.table_at, g.saved_state_at, g.data_at
         ),
     )
     .add("last copy at", g.last_copy_at);

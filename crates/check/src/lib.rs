@@ -9,7 +9,6 @@
 //! few times what the image has.
 #![forbid(unsafe_code)]
 
-mod aids;
 mod areas;
 mod blocks;
 mod datasets;
@@ -27,11 +26,12 @@ mod logs;
 mod moves;
 mod records;
 mod report;
+mod saved_state;
 mod slots;
 pub mod survey;
 mod tree;
 mod trees;
-mod versions;
+mod undo;
 
 use std::fmt;
 
@@ -148,7 +148,7 @@ fn walk(
     if geometry.is_logged() {
         logged::lay_over(view, superblock, left.lines, sink);
     }
-    versions::lay_over(view, superblock, left.boot, sink);
+    undo::lay_over(view, superblock, left.boot, sink);
     let state = entrance::state(view, &geometry, sink);
     if entrance::is_converting(view, &geometry) {
         // Some of it is the old pool, some the new one.
@@ -226,7 +226,7 @@ fn judge_saved(
     // There is room for those of segment 0 alone: where segments were added, what is there is of
     // before.
     if sound && geometry.added.is_empty() {
-        aids::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
+        saved_state::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
     }
     let saved = slots::Saved::read(view, geometry);
     if !saved.is_sound(epoch) {

@@ -84,7 +84,7 @@ impl<'a> Locator<'a> {
             _ if g.changed_at != 0 && at >= g.changed_at => {
                 format!("map of changed blocks, line {}", line(g.changed_at))
             }
-            _ if at >= g.aids_at => format!("saved aids, line {}", line(g.aids_at)),
+            _ if at >= g.saved_state_at => format!("saved aids, line {}", line(g.saved_state_at)),
             _ if at >= g.table_at => format!("mapping table, {}", words(g.table_at)),
             _ if at >= g.meta_at => self.slot(found, (at - g.meta_at) / SLOT_BYTES, at),
             _ if at >= g.live_map_at => format!("saved live map, line {}", line(g.live_map_at)),

@@ -88,7 +88,7 @@ impl RedoLog {
     fn read_records(&mut self, view: &View, area: &Area, data_at: u64) {
         let mut read = 0;
         // With the epochs of their records.
-        let mut riding = BTreeMap::new();
+        let mut journaled = BTreeMap::new();
         while read < area.bounds.area_bytes {
             let (epoch, at) = self.end;
             let expected = Expected {
@@ -101,16 +101,16 @@ impl RedoLog {
             };
             self.add(&record);
             // Those of the records before are where they belong.
-            riding.retain(|_, (epoch, _)| *epoch >= record.head().rides_from);
+            journaled.retain(|_, (epoch, _)| *epoch >= record.head().journaled_from);
             let place = |(block, bytes): (u64, &[u8])| {
                 (data_at + block * BLOCK_BYTES, (epoch, bytes.to_vec()))
             };
-            riding.extend(record.rides().map(place));
+            journaled.extend(record.journaled().map(place));
             self.end = (epoch + 1, (at + len) % area.bounds.area_bytes);
             self.previous = Some(record.head().check);
             read += len;
         }
-        let blocks = riding.into_iter().map(|(at, (_, bytes))| (at, bytes));
+        let blocks = journaled.into_iter().map(|(at, (_, bytes))| (at, bytes));
         self.blocks = blocks.collect();
     }
 

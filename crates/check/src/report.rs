@@ -47,7 +47,7 @@ classes! {
     /// What lies under a log is not what was written there.
     HomeSum = "metadata at home that differ from their sum",
     /// The entrance to versions of metadata, or a version, is unsound.
-    Versions = "unsound versions",
+    UndoLog = "unsound undo log",
     /// A copy of the superblock is damaged or differs from the copy that counts.
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.
@@ -147,7 +147,7 @@ classes! {
     /// The counters saved at close are wrong.
     SavedCounters = "wrong saved counters",
     /// The saved aids of the mapping are not what the table says.
-    SavedAids = "wrong saved aids",
+    SavedState = "wrong saved aids",
     /// A block of the area table, or the line of an area that entries name, is unsound.
     AreaUnsound = "unsound area",
     /// An area whose root is no directory, or has no name.
@@ -428,7 +428,7 @@ pub(crate) enum Place {
     Segment(u32),
     Offset(u64),
     LiveMap,
-    Aids,
+    Saved,
 }
 
 impl fmt::Display for Place {
@@ -446,7 +446,7 @@ impl fmt::Display for Place {
             Self::Segment(n) => write!(f, "segment {n}"),
             Self::Offset(n) => write!(f, "offset {n}"),
             Self::LiveMap => f.write_str("live map"),
-            Self::Aids => f.write_str("saved aids"),
+            Self::Saved => f.write_str("saved aids"),
         }
     }
 }

@@ -15,7 +15,7 @@ pub use crate::logged::RedoLog;
 pub use crate::logs::{Extent, Issue, Logs, Name};
 pub use crate::slots::Holder;
 pub use crate::trees::{TreeBlock, TreeNode, Trees};
-pub use crate::versions::Versions;
+pub use crate::undo::UndoLog;
 
 /// The superblock that counts, if the image has one that can be used.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
@@ -34,8 +34,8 @@ pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
 }
 
 /// What the versions of metadata say whose data lie elsewhere; `None`: the pool has none.
-pub fn versions(image: &dyn Image, superblock: &Superblock) -> Option<Versions> {
-    Versions::read(&View::new(image), superblock)
+pub fn versions(image: &dyn Image, superblock: &Superblock) -> Option<UndoLog> {
+    UndoLog::read(&View::new(image), superblock)
 }
 
 /// The thread slots whose journals are not retired.

@@ -125,9 +125,9 @@ impl Line {
     fn of(fs: Dataset) -> Self {
         let own = fs.superblock.as_ref().ok();
         let geometry = own.map(|own| own.geometry());
-        let durable_by = geometry.map(|of| match (of.is_logged(), of.has_versions()) {
+        let durable_by = geometry.map(|of| match (of.is_logged(), of.has_undo()) {
             (true, _) => "log",
-            (_, true) => "versions",
+            (_, true) => "undo log",
             _ => "medium",
         });
         Self {

@@ -17,11 +17,11 @@ use vellum_terminal::output::{print, print_json, warn_line};
 use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::Info;
-use crate::fs;
+use crate::dataset;
 use crate::images;
 use crate::place;
 use crate::umount;
-use commits::{LogPart, VersionsPart};
+use commits::{LogPart, UndoInfo};
 use promise::{Image, Promise, Survives};
 
 /// Names that are looked at for a file to measure by.
@@ -47,7 +47,7 @@ pub(crate) struct Information {
     /// What was done with versions of metadata since the opening, if there are any and they are
     /// written to.
     #[serde(default)]
-    pub(crate) versions: Option<VersionsPart>,
+    pub(crate) undo_log: Option<UndoInfo>,
     /// What reading costs on this machine, if it was measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
@@ -236,7 +236,7 @@ pub(crate) struct OpenedPart {
     /// Pieces of 128 bytes of metadata that were taken back, because what changed them had not been
     /// committed with its data.
     #[serde(default)]
-    pub(crate) pieces_taken_back: u64,
+    pub(crate) granules_rolled_back: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -314,11 +314,11 @@ impl Information {
                 syncs: counts.syncs,
             },
             log: LogPart::of(fs),
-            versions: VersionsPart::of(fs),
+            undo_log: UndoInfo::of(fs),
             reading: None,
             datasets: match superblock.has_datasets() {
                 // What cannot be listed now is left out: it was listed by what was opened.
-                true => fs::lines(pool).unwrap_or_default(),
+                true => dataset::lines(pool).unwrap_or_default(),
                 false => Vec::new(),
             },
             opened: None,
@@ -368,7 +368,7 @@ impl Information {
                 FoundImage::Lost => "lost",
             }
             .into(),
-            pieces_taken_back: opened.pieces_taken_back,
+            granules_rolled_back: opened.granules_rolled_back,
         });
         self
     }

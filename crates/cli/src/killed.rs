@@ -108,15 +108,15 @@ pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
 /// works on the pool's bytes.
 pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcome {
     let image = Bytes::open(pool, &opening.data)?;
-    let has_versions =
-        survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_versions());
-    if !last_epoch && !has_versions && !matches!(left(&image, pool)?, Left::Alive(_)) {
+    let has_undo =
+        survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_undo());
+    if !last_epoch && !has_undo && !matches!(left(&image, pool)?, Left::Alive(_)) {
         return Ok(());
     }
     drop(image);
     let options = opening.options(false).last_epoch(last_epoch);
     let settled = Pool::settle_image(pool, &options);
-    settled.map(drop).map_err(|error| match has_versions {
+    settled.map(drop).map_err(|error| match has_undo {
         true => place::refused(pool, &error),
         // Whoever gives it up is not advised to.
         false if last_epoch => place::refused(pool, &error),

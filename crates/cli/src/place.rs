@@ -427,7 +427,7 @@ fn is_split(pool: &Path) -> bool {
     let all = Pool::datasets(&place.pool).unwrap_or_default();
     let own = all.into_iter().find(|fs| fs.name == place.dataset());
     let superblock = own.and_then(|fs| fs.superblock.ok());
-    superblock.is_some_and(|superblock| superblock.geometry().has_versions())
+    superblock.is_some_and(|superblock| superblock.geometry().has_undo())
 }
 
 /// Refuses to make a pool in a file whose path is that of a dataset of a pool: it would be

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use vellum_media::{
     Attach, Disk, Event, HeapMemory, ImageKey, LeftImage, MediaError, MediaKind, Memories, Memory,
-    Op, Originals, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, Written,
+    Op, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, UndoWriter, Written,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -306,12 +306,10 @@ impl Persistent for ExploredPool {
     fn begin_transactions(
         &self,
         split: Split,
-        originals: Arc<dyn Originals>,
+        undo: Arc<dyn UndoWriter>,
     ) -> Result<(), MediaError> {
         let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
-        self.logged
-            .get_or_init(new)
-            .begin_transactions(split, originals)
+        self.logged.get_or_init(new).begin_transactions(split, undo)
     }
 
     fn begin_transaction(&self, number: u64) {

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use vellum_layout::{Entrance, VERSION_BYTES, VersionsPlan};
+use vellum_layout::{PoolHeader, UNDO_RECORD_BYTES, UndoPlan};
 use vellum_media::{Event, LineBytes, Op};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::closed::geometry;
 
 /// The half of a name to which versions of metadata do not belong.
-const WITHOUT_VERSIONS: u128 = u64::MAX as u128;
+const WITHOUT_UNDO: u128 = u64::MAX as u128;
 
 /// Names images of one pool. A name is the exclusive or of its cells' names, so that it follows
 /// every store.
@@ -29,10 +29,10 @@ struct Versions {
 impl Names {
     /// Those of images like `base`.
     pub(crate) fn of(base: &[u8]) -> Self {
-        let plan = geometry(base).and_then(|geometry| VersionsPlan::of(&geometry));
+        let plan = geometry(base).and_then(|geometry| UndoPlan::of(&geometry));
         let versions = plan.map(|plan| Versions {
-            bytes: plan.version_at(0)..plan.version_at(plan.count - 1) + VERSION_BYTES,
-            committed_at: plan.at + Entrance::COMMITTED,
+            bytes: plan.undo_record_at(0)..plan.undo_record_at(plan.count - 1) + UNDO_RECORD_BYTES,
+            committed_at: plan.at + PoolHeader::COMMITTED,
         });
         Self { versions }
     }
@@ -41,7 +41,7 @@ impl Names {
         let name = xxh3_128_with_seed(&value.to_ne_bytes(), at);
         let is_inside = |versions: &Versions| versions.bytes.contains(&at);
         match self.versions.as_ref().is_some_and(is_inside) {
-            true => name & !WITHOUT_VERSIONS,
+            true => name & !WITHOUT_UNDO,
             false => name,
         }
     }
@@ -81,7 +81,7 @@ impl Names {
             return name;
         };
         let since = recovery[commit..].iter();
-        since.fold(name & WITHOUT_VERSIONS, |name, event| match event.op {
+        since.fold(name & WITHOUT_UNDO, |name, event| match event.op {
             Op::Store { at, after, .. } if versions.bytes.contains(&at) => {
                 name ^ self.of_cell(at, after)
             }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_void_make_no_other_recovered_image() {
+    fn void_undo_records_make_no_other_recovered_image() {
         let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
         let names = Names::of(&base);
         let Versions {
@@ -134,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_recovery_is_done_once_whatever_void_versions_there_are() {
+    fn what_comes_after_recovery_is_done_once_whatever_void_undo_records_there_are() {
         let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
-        let last = Names::of(&base).versions.unwrap().bytes.end - VERSION_BYTES;
+        let last = Names::of(&base).versions.unwrap().bytes.end - UNDO_RECORD_BYTES;
         let mut judge = Judge::new(base, 100);
         let first = judge.judge(0).verdict;
         judge.pool.write(last, &[7; 8]);

@@ -85,7 +85,7 @@ pub use fs::{
     RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
 };
 pub use logs::redo::{FoundImage, ImagePlace, LogCounts};
-pub use logs::undo::VersionCounts;
+pub use logs::undo::UndoCounts;
 pub use mapping::timed::{MappingTime, MappingTimer};
 pub use namespace::{
     Area, Decided, Evolution, Label, ListEntry, MergedArea, Outcome, RENAMED_ROUNDS,

@@ -393,7 +393,7 @@ mod tests {
         }
         assert!(new.is_left_by_cut([was, is, is]));
         for change in [
-            (|sb| sb.segments[1].aids_at = 1) as fn(&mut Superblock),
+            (|sb| sb.segments[1].saved_state_at = 1) as fn(&mut Superblock),
             |sb| sb.segments[2].run_blocks = 8,
             |sb| sb.incompatible ^= features::LOGGED,
         ] {

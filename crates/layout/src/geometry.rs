@@ -2,11 +2,11 @@
 
 use thiserror::Error;
 
-use crate::aids::AidsPlan;
+use crate::saved_state::SavedStatePlan;
 use crate::{
     AddedSegments, AreaPlan, BLOCK_BYTES, FileKind, Homes, IMAGE_MAX_BYTES, LINE_ENTRIES,
     MappingKind, NamespaceKind, RUN_BLOCKS, ReplicaPlan, SLOT_BYTES, SPAN_LINES, THREAD_SLOT_BYTES,
-    changed_bytes_for, log_bytes_for, versions_bytes_for,
+    changed_bytes_for, log_bytes_for, undo_bytes_for,
 };
 
 /// Smallest pool, in bytes.
@@ -147,17 +147,17 @@ pub struct Geometry {
     pub meta_chunks: u64,
     /// The mapping table of segment 0.
     pub table_at: u64,
-    /// What a clean close saves of segment 0's mapping; see [`AidsPlan`].
-    pub aids_at: u64,
+    /// What a clean close saves of segment 0's mapping; see [`SavedStatePlan`].
+    pub saved_state_at: u64,
     /// The log of a logged pool, which all that lies before it is the image of; 0: none.
     pub log_at: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// The versions of metadata in persistent memory whose data lie elsewhere
-    /// ([`crate::VersionsPlan`]); 0: none.
-    pub versions_at: u64,
+    /// ([`crate::UndoPlan`]); 0: none.
+    pub undo_at: u64,
     /// Bytes of the versions.
-    pub versions_bytes: u64,
+    pub undo_bytes: u64,
     /// The data blocks of segment 0. Those on a medium of its own count as what lies behind the
     /// pool.
     pub data_at: u64,
@@ -230,7 +230,7 @@ impl Geometry {
         }
         // A logged pool's metadata take memory, and as much again for the log; those of one with
         // versions three times as much for these.
-        let is_dear = request.is_logged || request.has_versions();
+        let is_dear = request.is_logged || request.has_undo();
         let share = match (sized_by < 64 << 20, is_dear) {
             (true, false) => 4,
             (true, true) => 8,
@@ -252,7 +252,7 @@ impl Geometry {
         };
         let Parts {
             pool_bytes,
-            aids_at,
+            saved_state_at,
             image_end,
             data_at,
             segment_blocks,
@@ -281,15 +281,15 @@ impl Geometry {
             meta_at: front.meta_at,
             meta_chunks,
             table_at: front.table_at,
-            aids_at,
+            saved_state_at,
             log_at: if request.is_logged { image_end } else { 0 },
             log_bytes: if request.is_logged {
                 behind_bytes(request, image_end)
             } else {
                 0
             },
-            versions_at: if request.has_versions() { image_end } else { 0 },
-            versions_bytes: if request.has_versions() {
+            undo_at: if request.has_undo() { image_end } else { 0 },
+            undo_bytes: if request.has_undo() {
                 behind_bytes(request, image_end)
             } else {
                 0
@@ -323,8 +323,8 @@ impl Geometry {
     /// Whether every part lies inside the pool, in order and without overlap.
     pub fn is_sound(&self) -> bool {
         let meta_bytes = self.meta_chunks.checked_mul(self.chunk_bytes);
-        let plannable = self.segment_blocks <= 1 << 30 && self.aids_at <= self.pool_bytes;
-        let aids_bytes = plannable.then(|| self.aids().bytes());
+        let plannable = self.segment_blocks <= 1 << 30 && self.saved_state_at <= self.pool_bytes;
+        let saved_state_bytes = plannable.then(|| self.saved_state().bytes());
         let data = (self.data_at, self.segment_blocks.checked_mul(BLOCK_BYTES));
         let last = [(self.last_copy_at, Some(BLOCK_BYTES))];
         let changed = match self.changed_at {
@@ -349,10 +349,10 @@ impl Geometry {
             ),
             (self.meta_at, meta_bytes),
             (self.table_at, plannable.then(|| self.table_bytes())),
-            (self.aids_at, aids_bytes),
+            (self.saved_state_at, saved_state_bytes),
             (
                 self.image_end(),
-                self.log_bytes.checked_add(self.versions_bytes),
+                self.log_bytes.checked_add(self.undo_bytes),
             ),
         ];
         let mut end = 0u64;
@@ -376,7 +376,7 @@ impl Geometry {
             && self.fragmentation <= FRAGMENTATION_MAX
             && (1..=1 << 30).contains(&self.segment_blocks)
             && self.has_sound_log()
-            && self.has_sound_versions()
+            && self.has_sound_undo()
             && self.has_sound_medium(data)
             && self.has_sound_areas()
             && self.has_sound_segments()
@@ -397,7 +397,7 @@ impl Geometry {
         };
         let replica_bytes = match self.changed_at {
             0 => 0,
-            _ if !self.has_versions() => return false,
+            _ if !self.has_undo() => return false,
             // Versions end at less than 2^60.
             _ => ReplicaPlan {
                 at: 0,
@@ -407,7 +407,7 @@ impl Geometry {
         };
         let bytes = data_bytes.and_then(|bytes| bytes.checked_add(replica_bytes));
         let ends = [data_at, external.at].map(|at| at.checked_add(bytes?));
-        (self.is_logged() || self.has_versions())
+        (self.is_logged() || self.has_undo())
             && data_at == self.pool_bytes
             && data_at.is_multiple_of(BLOCK_BYTES)
             && external.at.is_multiple_of(BLOCK_BYTES)
@@ -433,14 +433,14 @@ impl Geometry {
         }
     }
 
-    fn has_sound_versions(&self) -> bool {
-        match self.versions_bytes {
-            0 => self.versions_at == 0,
+    fn has_sound_undo(&self) -> bool {
+        match self.undo_bytes {
+            0 => self.undo_at == 0,
             bytes => {
                 self.external.is_some()
                     && !self.is_logged()
-                    && self.versions_at <= 1 << 60
-                    && bytes >= versions_bytes_for(self.versions_at)
+                    && self.undo_at <= 1 << 60
+                    && bytes >= undo_bytes_for(self.undo_at)
             }
         }
     }
@@ -452,24 +452,24 @@ impl Geometry {
 
     /// Whether the metadata lie in persistent memory, the data elsewhere, and versions keep them in
     /// order.
-    pub fn has_versions(&self) -> bool {
-        self.versions_bytes != 0
+    pub fn has_undo(&self) -> bool {
+        self.undo_bytes != 0
     }
 
     /// Where the metadata end: what lies behind them are the log or the versions, or data.
     pub fn image_end(&self) -> u64 {
         if self.is_logged() {
             self.log_at
-        } else if self.has_versions() {
-            self.versions_at
+        } else if self.has_undo() {
+            self.undo_at
         } else {
             self.data_at
         }
     }
 
     /// Where the saved aids of segment 0 lie.
-    pub fn aids(&self) -> AidsPlan {
-        aids_plan(self.mapping, self.aids_at, self.segment_blocks)
+    pub fn saved_state(&self) -> SavedStatePlan {
+        saved_state_plan(self.mapping, self.saved_state_at, self.segment_blocks)
     }
 
     /// Where HashFS looks for the blocks of segment 0, with hashes of this seed.
@@ -554,7 +554,7 @@ struct Front {
 /// What lies behind it.
 struct Parts {
     pool_bytes: u64,
-    aids_at: u64,
+    saved_state_at: u64,
     image_end: u64,
     data_at: u64,
     segment_blocks: u64,
@@ -566,13 +566,13 @@ fn block_up(at: u64) -> u64 {
 
 impl GeometryRequest {
     /// Whether metadata and data are kept in order by versions.
-    fn has_versions(&self) -> bool {
+    fn has_undo(&self) -> bool {
         self.external.is_some() && !self.is_logged
     }
 
     /// Whether the external data device carries a copy of the metadata.
     fn has_replica(&self) -> bool {
-        self.has_versions() && self.external.is_some_and(|external| external.has_replica)
+        self.has_undo() && self.external.is_some_and(|external| external.has_replica)
     }
 }
 
@@ -580,8 +580,8 @@ impl GeometryRequest {
 fn behind_bytes(request: &GeometryRequest, at: u64) -> u64 {
     if request.is_logged {
         log_bytes_for(at)
-    } else if request.has_versions() {
-        versions_bytes_for(at)
+    } else if request.has_undo() {
+        undo_bytes_for(at)
     } else {
         0
     }
@@ -613,10 +613,10 @@ impl Front {
     fn behind(&self, request: &GeometryRequest, segment_blocks: u64) -> (u64, u64, u64) {
         let table_bytes = request.mapping.table_bytes(segment_blocks);
         let at = block_up(self.table_at + table_bytes);
-        let aids = aids_plan(request.mapping, at, segment_blocks);
-        let image_end = block_up(aids.at + aids.bytes());
+        let saved_state = saved_state_plan(request.mapping, at, segment_blocks);
+        let image_end = block_up(saved_state.at + saved_state.bytes());
         (
-            aids.at,
+            saved_state.at,
             image_end,
             image_end + behind_bytes(request, image_end),
         )
@@ -652,12 +652,12 @@ impl Front {
         };
         let mut segment_blocks = room / (BLOCK_BYTES + beside) / LINE_ENTRIES * LINE_ENTRIES;
         loop {
-            let (aids_at, image_end, end) = self.behind(request, segment_blocks);
+            let (saved_state_at, image_end, end) = self.behind(request, segment_blocks);
             let data_at = end.next_multiple_of(large);
             if data_at + segment_blocks * BLOCK_BYTES <= last_copy_at {
                 return Ok(Parts {
                     pool_bytes,
-                    aids_at,
+                    saved_state_at,
                     image_end,
                     data_at,
                     segment_blocks,
@@ -678,7 +678,7 @@ impl Front {
         if segment_blocks > 1 << 30 {
             return Err(GeometryError::SegmentTooLarge(external.data_bytes));
         }
-        let (aids_at, image_end, end) = self.behind(request, segment_blocks);
+        let (saved_state_at, image_end, end) = self.behind(request, segment_blocks);
         let changed_bytes = if request.has_replica() {
             changed_bytes_for(image_end)
         } else {
@@ -698,7 +698,7 @@ impl Front {
         }
         Ok(Parts {
             pool_bytes,
-            aids_at,
+            saved_state_at,
             image_end,
             data_at: pool_bytes,
             segment_blocks,
@@ -706,9 +706,9 @@ impl Front {
     }
 }
 
-fn aids_plan(mapping: MappingKind, at: u64, blocks: u64) -> AidsPlan {
+fn saved_state_plan(mapping: MappingKind, at: u64, blocks: u64) -> SavedStatePlan {
     let has_lines = mapping.has_home_lines();
-    AidsPlan {
+    SavedStatePlan {
         at,
         blocks,
         lines: if has_lines { blocks / RUN_BLOCKS } else { 0 },
@@ -782,8 +782,8 @@ mod tests {
                 let request = GeometryRequest { mapping, external, ..Default::default() };
                 let geometry = Geometry::plan(&request).unwrap();
                 prop_assert!(geometry.is_sound(), "{:?}", geometry);
-                prop_assert!(geometry.has_versions() && geometry.versions_at < geometry.data_at);
-                prop_assert_eq!(geometry.image_end(), geometry.versions_at);
+                prop_assert!(geometry.has_undo() && geometry.undo_at < geometry.data_at);
+                prop_assert_eq!(geometry.image_end(), geometry.undo_at);
                 prop_assert_eq!(geometry.changed_at != 0, has_replica);
             }
         }

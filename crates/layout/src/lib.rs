@@ -12,7 +12,6 @@
 compile_error!("Vellum's media format is little-endian and read in place");
 
 mod added;
-mod aids;
 mod area;
 mod checksum;
 mod chunk;
@@ -36,19 +35,19 @@ mod path_entry;
 mod path_table;
 mod pending;
 mod replica;
+mod saved_state;
 mod segment;
 mod state;
 mod superblock;
 mod text;
 mod tree;
 mod tree_log;
-mod version;
+mod undo;
 
 pub use added::{
     AddedSegment, AddedSegments, BLOCKS_MAX, SEGMENTS_MAX, TablePart, TablePiece, TablePlan,
     table_chunks, table_parts,
 };
-pub use aids::{AidsHead, AidsPlan, ChainLink};
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
     AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, Formed, ROOT_AREA, StateMapWord,
@@ -74,8 +73,8 @@ pub use last_copy::last_copy_before_datasets;
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
     ANCHOR_BYTES, ANCHOR_MAGIC, ANCHORS_BYTES, Anchor, AnchorPoint, EPOCH_MAGIC, Expected,
-    IMAGE_MAX_BYTES, ImageTag, LOG_LINE_BYTES, LogBounds, LoggedLine, RECORD_HEAD_BYTES, Record,
-    RecordHead, Ride, line_sum, log_bytes_for, record_bytes, seal_record,
+    IMAGE_MAX_BYTES, ImageTag, JournaledBlock, LOG_LINE_BYTES, LogBounds, LoggedLine,
+    RECORD_HEAD_BYTES, Record, RecordHead, line_sum, log_bytes_for, record_bytes, seal_record,
 };
 pub use medium::{
     MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MediumHead, MediumPlace,
@@ -96,6 +95,7 @@ pub use replica::{
     CHANGED_HEAD_BYTES, ChangedMap, REPLICA_HEAD_BYTES, REPLICA_MAGIC, REPLICA_SUM_BYTES,
     ReplicaHead, ReplicaPlan, changed_bytes_for,
 };
+pub use saved_state::{ChainLink, SavedStateHead, SavedStatePlan};
 pub use segment::{
     Homes, LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, SPAN_LINES, SPAN_LINES_MAX, chain,
     home_line,
@@ -110,11 +110,11 @@ pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, rad
 pub use tree_log::{
     LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, UnsoundRecord,
 };
-pub use vellum_media::mix;
-pub use version::{
-    CommittedWord, ENTRANCE_BYTES, Entrance, PIECE_BYTES, VERSION_BYTES, Version, VersionsPlan,
-    versions_bytes_for,
+pub use undo::{
+    CommittedWord, GRANULE_BYTES, POOL_HEADER_BYTES, PoolHeader, UNDO_RECORD_BYTES, UndoPlan,
+    UndoRecord, undo_bytes_for,
 };
+pub use vellum_media::mix;
 
 /// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.
 pub const SLOT_BYTES: u64 = 128;

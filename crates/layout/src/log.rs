@@ -251,13 +251,13 @@ pub struct RecordHead {
     /// The latest epoch known to be durable when this was written.
     pub known: u64,
     /// Blocks in records of epochs before this are where they belong, and void: the epoch.
-    pub rides_from: u64,
+    pub journaled_from: u64,
     /// Bytes of the record, padding included: a multiple of 4096.
     pub bytes: u32,
     /// Lines in it.
     pub lines: u32,
     /// Blocks of files in it.
-    pub rides: u32,
+    pub journaled: u32,
     /// Reserved, zero.
     pub revokes: u32,
     /// The check of the record before; that of the first one of a log is 0.
@@ -271,18 +271,18 @@ const _: () = assert!(RECORD_HEAD_BYTES == 64);
 
 /// Where the lines of a record of so many begin, behind its head, their numbers, and those of so
 /// many blocks.
-fn lines_at(lines: u64, rides: u64) -> u64 {
-    (RECORD_HEAD_BYTES as u64 + lines * 4 + rides * 8).next_multiple_of(LOG_LINE_BYTES)
+fn lines_at(lines: u64, journaled: u64) -> u64 {
+    (RECORD_HEAD_BYTES as u64 + lines * 4 + journaled * 8).next_multiple_of(LOG_LINE_BYTES)
 }
 
 /// Where the blocks of a record of so many lines and blocks begin.
-fn rides_at(lines: u64, rides: u64) -> u64 {
-    (lines_at(lines, rides) + lines * LOG_LINE_BYTES).next_multiple_of(BLOCK_BYTES)
+fn journaled_at(lines: u64, journaled: u64) -> u64 {
+    (lines_at(lines, journaled) + lines * LOG_LINE_BYTES).next_multiple_of(BLOCK_BYTES)
 }
 
 /// Bytes of a record of so many lines and blocks.
-pub fn record_bytes(lines: u64, rides: u64) -> u64 {
-    rides_at(lines, rides) + rides * BLOCK_BYTES
+pub fn record_bytes(lines: u64, journaled: u64) -> u64 {
+    journaled_at(lines, journaled) + journaled * BLOCK_BYTES
 }
 
 /// Bytes of a log that has room for all lines of an image in one epoch.
@@ -330,7 +330,7 @@ impl LogBounds {
     fn have(&self, record: &Record) -> bool {
         let image = self.image_at..self.image_bytes;
         record.lines().all(|line| image.contains(&line.at))
-            && record.rides().all(|(block, _)| block < self.blocks)
+            && record.journaled().all(|(block, _)| block < self.blocks)
     }
 }
 
@@ -344,7 +344,7 @@ pub struct LoggedLine<'a> {
 }
 
 /// A block of a file that a record has: its number.
-pub type Ride<'a> = (u64, &'a [u8]);
+pub type JournaledBlock<'a> = (u64, &'a [u8]);
 
 fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     use xxhash_rust::xxh3::Xxh3;
@@ -359,21 +359,21 @@ fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
 /// it and its check. Those in records before epoch `rides_from` are void.
 pub fn seal_record(
     expected: Expected,
-    (known, rides_from): (u64, u64),
+    (known, journaled_from): (u64, u64),
     lines: &[(u64, [u8; LOG_LINE_BYTES as usize])],
-    rides: &[Ride<'_>],
+    journaled: &[JournaledBlock<'_>],
 ) -> (Vec<u8>, u64) {
-    let (count, ride_count) = (lines.len() as u64, rides.len() as u64);
-    let bytes = record_bytes(count, ride_count);
+    let (count, journaled_count) = (lines.len() as u64, journaled.len() as u64);
+    let bytes = record_bytes(count, journaled_count);
     let head = RecordHead {
         magic: EPOCH_MAGIC,
         check: 0,
         epoch: expected.epoch,
         known,
-        rides_from,
+        journaled_from,
         bytes: bytes as u32,
         lines: count as u32,
-        rides: ride_count as u32,
+        journaled: journaled_count as u32,
         revokes: 0,
         previous: expected.previous.unwrap_or(0),
     };
@@ -382,15 +382,15 @@ pub fn seal_record(
     for (at, _) in lines {
         record.extend_from_slice(&((at / LOG_LINE_BYTES) as u32).to_le_bytes());
     }
-    for (block, _) in rides {
+    for (block, _) in journaled {
         record.extend_from_slice(&block.to_le_bytes());
     }
-    record.resize(lines_at(count, ride_count) as usize, 0);
+    record.resize(lines_at(count, journaled_count) as usize, 0);
     for (_, line) in lines {
         record.extend_from_slice(line);
     }
-    record.resize(rides_at(count, ride_count) as usize, 0);
-    for (_, block) in rides {
+    record.resize(journaled_at(count, journaled_count) as usize, 0);
+    for (_, block) in journaled {
         record.extend_from_slice(block);
     }
     let check = check_of(&record, expected.salt, expected.epoch);
@@ -415,9 +415,9 @@ impl Record {
                 .previous
                 .is_none_or(|before| head.previous == before)
             && head.revokes == 0
-            && head.rides_from <= head.epoch
+            && head.journaled_from <= head.epoch
             && u64::from(head.lines) <= bounds.image_bytes / LOG_LINE_BYTES
-            && u64::from(head.bytes) == record_bytes(head.lines.into(), head.rides.into())
+            && u64::from(head.bytes) == record_bytes(head.lines.into(), head.journaled.into())
             && u64::from(head.bytes) <= bounds.area_bytes;
         is_next.then_some(head.bytes.into())
     }
@@ -442,7 +442,7 @@ impl Record {
     pub fn lines(&self) -> impl Iterator<Item = LoggedLine<'_>> {
         let count = self.head.lines as usize;
         let numbers = &self.bytes[RECORD_HEAD_BYTES..][..count * 4];
-        let lines_at = lines_at(count as u64, self.head.rides.into()) as usize;
+        let lines_at = lines_at(count as u64, self.head.journaled.into()) as usize;
         let lines = &self.bytes[lines_at..][..count * 64];
         let (numbers, _) = numbers.as_chunks::<4>();
         let pairs = numbers.iter().zip(lines.chunks_exact(64));
@@ -453,11 +453,12 @@ impl Record {
     }
 
     /// Its blocks of files, in its order.
-    pub fn rides(&self) -> impl Iterator<Item = Ride<'_>> {
-        let (lines, rides) = (u64::from(self.head.lines), u64::from(self.head.rides));
-        let numbers = &self.bytes[RECORD_HEAD_BYTES + lines as usize * 4..][..rides as usize * 8];
+    pub fn journaled(&self) -> impl Iterator<Item = JournaledBlock<'_>> {
+        let (lines, journaled) = (u64::from(self.head.lines), u64::from(self.head.journaled));
+        let numbers =
+            &self.bytes[RECORD_HEAD_BYTES + lines as usize * 4..][..journaled as usize * 8];
         let (numbers, _) = numbers.as_chunks::<8>();
-        let blocks = &self.bytes[rides_at(lines, rides) as usize..];
+        let blocks = &self.bytes[journaled_at(lines, journaled) as usize..];
         let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
         numbers.zip(blocks.chunks_exact(BLOCK_BYTES as usize))
     }
@@ -479,18 +480,19 @@ mod tests {
         previous: Some(5),
     };
 
-    fn sample(lines: u64, rides: u64) -> (Vec<u8>, u64) {
+    fn sample(lines: u64, journaled: u64) -> (Vec<u8>, u64) {
         let lines: Vec<_> = (64..64 + lines).map(|n| (n * 128, [n as u8; 64])).collect();
-        let blocks: Vec<_> = (0..rides).map(|n| vec![n as u8 + 101; 4096]).collect();
-        let blocks: Vec<Ride<'_>> = (70..).zip(blocks.iter().map(Vec::as_slice)).collect();
+        let blocks: Vec<_> = (0..journaled).map(|n| vec![n as u8 + 101; 4096]).collect();
+        let blocks: Vec<JournaledBlock<'_>> =
+            (70..).zip(blocks.iter().map(Vec::as_slice)).collect();
         seal_record(EXPECTED, (8, 9), &lines, &blocks)
     }
 
     #[test]
     fn what_was_sealed_is_read() {
-        for (count, rides) in [(0, 0), (1, 1), (12, 0), (13, 3), (0, 2), (61, 16), (200, 0)] {
-            let (bytes, check) = sample(count, rides);
-            assert_eq!(bytes.len() as u64, record_bytes(count, rides));
+        for (count, journaled) in [(0, 0), (1, 1), (12, 0), (13, 3), (0, 2), (61, 16), (200, 0)] {
+            let (bytes, check) = sample(count, journaled);
+            assert_eq!(bytes.len() as u64, record_bytes(count, journaled));
             let len = Record::length(&bytes[..64], EXPECTED, &BOUNDS);
             assert_eq!(len, Some(bytes.len() as u64));
             let record = Record::unseal(bytes, EXPECTED, &BOUNDS).unwrap();
@@ -501,8 +503,11 @@ mod tests {
                 .collect();
             let expected: Vec<_> = (64..64 + count).map(|n| (n * 128, n as u8)).collect();
             assert_eq!(lines, expected);
-            let found: Vec<_> = record.rides().map(|(block, of)| (block, of[7])).collect();
-            let expected: Vec<_> = (0..rides).map(|n| (70 + n, n as u8 + 101)).collect();
+            let found: Vec<_> = record
+                .journaled()
+                .map(|(block, of)| (block, of[7]))
+                .collect();
+            let expected: Vec<_> = (0..journaled).map(|n| (70 + n, n as u8 + 101)).collect();
             assert_eq!(found, expected);
         }
     }

@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(MediumHead::all(&full).len(), SEGMENTS_MAX);
         for change in [
             |bad: &mut Superblock| bad.incompatible ^= features::SEGMENTS,
-            |bad: &mut Superblock| bad.segments[1].aids_at = 4096,
+            |bad: &mut Superblock| bad.segments[1].saved_state_at = 4096,
             |bad: &mut Superblock| bad.segments[1].blocks = 7,
             |bad: &mut Superblock| bad.segments[3].table_at = 1,
         ] {

@@ -223,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_lies_behind_the_data_and_its_map_behind_the_versions() {
+    fn a_replica_lies_behind_the_data_and_its_map_behind_the_undo_log() {
         assert_eq!(ReplicaPlan::of(&geometry(false)), None);
         let geometry = geometry(true);
         assert!(geometry.is_sound());
         let plan = ReplicaPlan::of(&geometry).unwrap();
         assert_eq!(plan.at, geometry.pool_bytes + (8 << 20));
-        assert_eq!(plan.blocks * BLOCK_BYTES, geometry.versions_at);
+        assert_eq!(plan.blocks * BLOCK_BYTES, geometry.undo_at);
         assert_eq!(plan.block_at(plan.blocks), plan.at + plan.bytes());
         assert!(CHANGED_HEAD_BYTES + plan.blocks.div_ceil(8) <= plan.map_bytes());
         let map_end = geometry.changed_at + plan.map_bytes();
-        assert!(geometry.changed_at >= geometry.versions_at + geometry.versions_bytes);
+        assert!(geometry.changed_at >= geometry.undo_at + geometry.undo_bytes);
         assert!(map_end <= geometry.external.unwrap().places_at);
         let superblock = Superblock::new(&geometry, [7; 16], 1, 2, "", NamespaceKind::Direct);
         assert!(superblock.check_readable().is_ok() && superblock.check_writable().is_ok());

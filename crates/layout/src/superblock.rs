@@ -229,8 +229,8 @@ pub struct SegmentRecord {
     pub fragmentation: u16,
     /// Lines of a span; 0: one.
     pub span_lines: u16,
-    /// Pool offset of the saved aids ([`crate::AidsPlan`]).
-    pub aids_at: u64,
+    /// Pool offset of the saved aids ([`crate::SavedStatePlan`]).
+    pub saved_state_at: u64,
     /// Identity of the medium of the data, if it is another one; else 0.
     pub medium_id: [u8; 16],
 }
@@ -316,9 +316,9 @@ pub struct Superblock {
     /// Bytes of the log: two blocks of anchors, then records.
     pub log_bytes: u64,
     /// Pool offset of the entrance to the versions ([`crate::Entrance`]); 0: none.
-    pub versions_at: u64,
+    pub undo_at: u64,
     /// Bytes of the versions: a block with the entrance, then versions.
-    pub versions_bytes: u64,
+    pub undo_bytes: u64,
     /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]);
     /// 0: none.
     pub media_at: u64,
@@ -411,9 +411,9 @@ impl Superblock {
         if geometry.is_logged() {
             new.incompatible |= features::LOGGED;
         }
-        new.versions_at = geometry.versions_at;
-        new.versions_bytes = geometry.versions_bytes;
-        if geometry.has_versions() {
+        new.undo_at = geometry.undo_at;
+        new.undo_bytes = geometry.undo_bytes;
+        if geometry.has_undo() {
             new.incompatible |= features::VERSIONS;
         }
         let span_lines = match geometry.span_lines {
@@ -458,7 +458,7 @@ impl Superblock {
             run_blocks: geometry.run_blocks,
             fragmentation: geometry.fragmentation,
             span_lines,
-            aids_at: geometry.aids_at,
+            saved_state_at: geometry.saved_state_at,
             medium_id: geometry.external.map_or([0; 16], |external| external.id),
         };
         new.seal();
@@ -587,8 +587,8 @@ impl Superblock {
         field(self.has_sound_datasets(), "table of datasets")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
-        let has_versions = self.incompatible & features::VERSIONS != 0;
-        field(has_versions == (self.versions_bytes != 0), "versions")?;
+        let has_undo = self.incompatible & features::VERSIONS != 0;
+        field(has_undo == (self.undo_bytes != 0), "undo log")?;
         let has_replica = self.read_only_compatible & features::REPLICA != 0;
         field(has_replica == (self.changed_at != 0), "changed map")?;
         field(self.geometry().is_sound(), "geometry")
@@ -612,11 +612,11 @@ impl Superblock {
             meta_at: self.regions[0].at,
             meta_chunks: self.regions[0].chunks,
             table_at: self.segments[0].table_at,
-            aids_at: self.segments[0].aids_at,
+            saved_state_at: self.segments[0].saved_state_at,
             log_at: self.log_at,
             log_bytes: self.log_bytes,
-            versions_at: self.versions_at,
-            versions_bytes: self.versions_bytes,
+            undo_at: self.undo_at,
+            undo_bytes: self.undo_bytes,
             data_at: match self.segments[0].medium {
                 0 => self.segments[0].data_at,
                 _ => self.pool_bytes,

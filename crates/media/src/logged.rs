@@ -2,10 +2,10 @@
 //! knows beside its mapping, and how its file is read and written.
 
 use crate::disk::Split;
+use crate::granules::Granules;
 use crate::image::{ImageFile, SharedImage};
 use crate::memory::Persistent;
 use crate::notes::{Notes, map_bytes};
-use crate::pieces::Pieces;
 use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) enum Before {
     /// Which lines of the image were stored to since the last cut.
     Notes(Notes),
     /// What the bytes were before the transaction is kept.
-    Originals(Pieces),
+    Undo(Granules),
 }
 
 /// What changed since the last cut.
@@ -46,8 +46,8 @@ impl Logged {
     }
 
     /// The metadata are not worked on in memory: what they were before a transaction is kept.
-    pub(crate) fn keeping(pieces: Pieces, split: Split) -> Self {
-        Self::with(Before::Originals(pieces), split, None)
+    pub(crate) fn keeping(granules: Granules, split: Split) -> Self {
+        Self::with(Before::Undo(granules), split, None)
     }
 
     fn with(before: Before, split: Split, shared: Option<Arc<ImageFile>>) -> Self {
@@ -66,16 +66,16 @@ impl Logged {
     pub(crate) fn before_store(&self, pool: &dyn Persistent, at: u64, len: u64) {
         match &self.before {
             Before::Notes(notes) => notes.note(at, len),
-            Before::Originals(pieces) => pieces.save(pool, at, len),
+            Before::Undo(granules) => granules.save(pool, at, len),
         }
     }
 
     /// What is kept of metadata that are not worked on in memory.
     #[inline]
-    pub(crate) fn pieces(&self) -> Option<&Pieces> {
+    pub(crate) fn granules(&self) -> Option<&Granules> {
         match &self.before {
             Before::Notes(_) => None,
-            Before::Originals(pieces) => Some(pieces),
+            Before::Undo(granules) => Some(granules),
         }
     }
 
@@ -84,14 +84,14 @@ impl Logged {
     pub(crate) fn notes(&self) -> Option<&Notes> {
         match &self.before {
             Before::Notes(notes) => Some(notes),
-            Before::Originals(_) => None,
+            Before::Undo(_) => None,
         }
     }
 
     /// See [`Persistent::begin_transaction`].
     pub(crate) fn begin_transaction(&self, number: u64) {
-        if let Some(pieces) = self.pieces() {
-            pieces.begin(number);
+        if let Some(granules) = self.granules() {
+            granules.begin(number);
         }
     }
 
@@ -121,8 +121,8 @@ impl Logged {
     /// finds the image, or the transaction.
     fn fail(&self, pool: &dyn Persistent) {
         self.has_failed.store(true, Ordering::Release);
-        if let Before::Originals(pieces) = &self.before {
-            pieces.fail(pool);
+        if let Before::Undo(granules) = &self.before {
+            granules.fail(pool);
         }
         if let Some(image) = &self.shared {
             image.poison();
@@ -137,7 +137,7 @@ impl Logged {
     /// See [`crate::Persistent::cut`].
     pub(crate) fn cut(&self, pool: &dyn Persistent, each: &mut dyn FnMut(u64)) -> Written {
         match (&self.before, &self.shared) {
-            (Before::Originals(_), _) => {}
+            (Before::Undo(_), _) => {}
             (Before::Notes(notes), None) => notes.take(|_, _| {}, each),
             (Before::Notes(notes), Some(image)) => {
                 notes.take(|word, lines| image.take(word, lines), each);

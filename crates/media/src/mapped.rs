@@ -13,6 +13,7 @@ use crate::by_mapping::memory_of_mapping;
 use crate::data_file::DataFile;
 use crate::direct::Direct;
 use crate::disk::{Disk, Split};
+use crate::granules::{Granules, UndoWriter};
 use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
 use crate::isa::Isa;
 use crate::kind_at::grants_sync;
@@ -21,7 +22,6 @@ use crate::mapping::{Mapping, MappingError, Part};
 use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
 use crate::notes::Notes;
 use crate::part::Room;
-use crate::pieces::{Originals, Pieces};
 use crate::process::Owner;
 use crate::site::Site;
 use crate::window::Window;
@@ -449,8 +449,8 @@ impl MappedPool {
 
     /// What is kept of metadata in persistent memory.
     #[inline(always)]
-    fn pieces(&self) -> Option<&Pieces> {
-        self.logged.get().and_then(Logged::pieces)
+    fn granules(&self) -> Option<&Granules> {
+        self.logged.get().and_then(Logged::granules)
     }
 
     /// Whether blocks of files are to be found in memory alone.
@@ -513,8 +513,8 @@ impl Persistent for MappedPool {
 
     #[inline]
     fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
-        let is_anew = |pieces: &Pieces| pieces.is_anew(self, at, data.len() as u64);
-        if self.pieces().is_some_and(is_anew) {
+        let is_anew = |granules: &Granules| granules.is_anew(self, at, data.len() as u64);
+        if self.granules().is_some_and(is_anew) {
             self.mapping.write_through(at, data);
         } else {
             self.write_through(site, at, data);
@@ -577,10 +577,11 @@ impl Persistent for MappedPool {
     fn begin_transactions(
         &self,
         split: Split,
-        originals: Arc<dyn Originals>,
+        undo: Arc<dyn UndoWriter>,
     ) -> Result<(), MediaError> {
-        let pieces = || Pieces::new(split.image_bytes, originals);
-        self.logged.get_or_init(|| Logged::keeping(pieces(), split));
+        let granules = || Granules::new(split.image_bytes, undo);
+        self.logged
+            .get_or_init(|| Logged::keeping(granules(), split));
         self.read_singly();
         Ok(())
     }
@@ -593,26 +594,26 @@ impl Persistent for MappedPool {
 
     #[inline]
     fn about_to_store(&self, places: &[(u64, u64)]) {
-        if let Some(pieces) = self.pieces() {
-            pieces.save_all(self, places);
+        if let Some(granules) = self.granules() {
+            granules.save_all(self, places);
         }
     }
 
     fn transaction_committed(&self, number: u64) {
-        if let Some(pieces) = self.pieces() {
-            pieces.commit(number);
+        if let Some(granules) = self.granules() {
+            granules.commit(number);
         }
     }
 
     fn give_up(&self, at: u64, len: u64) {
-        if let Some(pieces) = self.pieces() {
-            pieces.give_up(at, len);
+        if let Some(granules) = self.granules() {
+            granules.give_up(at, len);
         }
     }
 
     fn take(&self, at: u64, len: u64) {
-        if let Some(pieces) = self.pieces() {
-            pieces.take(self, at, len);
+        if let Some(granules) = self.granules() {
+            granules.take(self, at, len);
         }
     }
 

@@ -15,8 +15,8 @@
 
 use crate::MediaError;
 use crate::disk::{Disk, Split};
+use crate::granules::UndoWriter;
 use crate::image::{Attach, ImageKey, LeftImage, SharedImage};
-use crate::pieces::Originals;
 use crate::site::Site;
 use crate::window::Window;
 use crate::written::Written;
@@ -286,7 +286,7 @@ pub trait Persistent: Memory {
     }
 
     /// From now on blocks of files are written by calls, and [`disk`](Self::disk) reaches them; and
-    /// once a transaction has begun, what pieces of the metadata hold is kept by `originals` before
+    /// once a transaction has begun, what pieces of the metadata hold is kept by `undo` before
     /// the transaction first stores to them. Nobody else uses the pool meanwhile.
     ///
     /// # Errors
@@ -294,9 +294,9 @@ pub trait Persistent: Memory {
     fn begin_transactions(
         &self,
         split: Split,
-        originals: Arc<dyn Originals>,
+        undo: Arc<dyn UndoWriter>,
     ) -> Result<(), MediaError> {
-        let _ = (split, originals);
+        let _ = (split, undo);
         Err(MediaError::NoTransactions)
     }
 

@@ -11,11 +11,11 @@
 
 use crate::MediaError;
 use crate::disk::{Disk, Split};
+use crate::granules::{Granules, UndoWriter};
 use crate::heap::HeapMemory;
 use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 use crate::notes::Notes;
-use crate::pieces::{Originals, Pieces};
 use crate::sim::SimPool;
 use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
@@ -42,7 +42,7 @@ pub struct SimLogged {
     disk: Arc<SimPool>,
     image: OnceLock<Arc<Image>>,
     /// Of a pool with transactions.
-    pieces: OnceLock<(Pieces, Split)>,
+    granules: OnceLock<(Granules, Split)>,
     images: Option<Arc<SimImages>>,
     /// Lines of the disk written since the last sync.
     dirty: Arc<Mutex<BTreeSet<u64>>>,
@@ -185,7 +185,7 @@ impl SimLogged {
                 .unwrap_or_default(),
             images,
             image: OnceLock::new(),
-            pieces: OnceLock::new(),
+            granules: OnceLock::new(),
             written: WrittenBlocks::new(),
             has_failed: AtomicBool::new(false),
         }
@@ -209,10 +209,10 @@ impl SimLogged {
     /// Whether persistent memory is stored to at `at`; what lies there is kept before, as far as
     /// `len` bytes.
     fn is_persistent(&self, at: u64, len: u64) -> bool {
-        let Some((pieces, split)) = self.pieces.get() else {
+        let Some((granules, split)) = self.granules.get() else {
             return false;
         };
-        pieces.save(&*self.disk, at, len);
+        granules.save(&*self.disk, at, len);
         at < split.data_at
     }
 
@@ -224,8 +224,8 @@ impl SimLogged {
             None => {
                 if self.write_disk(at, data).is_err() {
                     self.has_failed.store(true, Ordering::Release);
-                    if let Some((pieces, _)) = self.pieces.get() {
-                        pieces.fail(&*self.disk);
+                    if let Some((granules, _)) = self.granules.get() {
+                        granules.fail(&*self.disk);
                     }
                 }
             }
@@ -332,13 +332,13 @@ impl Memory for SimLogged {
 
 impl Persistent for SimLogged {
     fn behind(&self, site: Site, at: u64, cells: &[u64]) {
-        if self.pieces.get().is_some() {
+        if self.granules.get().is_some() {
             self.disk.behind(site, at, cells);
         }
     }
 
     fn flush(&self, site: Site, at: u64, len: u64) {
-        match self.pieces.get() {
+        match self.granules.get() {
             Some((_, split)) if at < split.data_at => self.disk.flush(site, at, len),
             Some(_) => {}
             None => {
@@ -348,7 +348,7 @@ impl Persistent for SimLogged {
     }
 
     fn fence(&self, site: Site) {
-        if self.pieces.get().is_some() {
+        if self.granules.get().is_some() {
             self.disk.fence(site);
         }
     }
@@ -366,8 +366,8 @@ impl Persistent for SimLogged {
     }
 
     fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
-        let pieces = self.pieces.get().map(|(pieces, _)| pieces);
-        if pieces.is_some_and(|pieces| pieces.is_anew(&*self.disk, at, data.len() as u64)) {
+        let granules = self.granules.get().map(|(granules, _)| granules);
+        if granules.is_some_and(|granules| granules.is_anew(&*self.disk, at, data.len() as u64)) {
             self.disk.write_through(site, at, data);
         } else {
             self.write_through(site, at, data);
@@ -401,40 +401,40 @@ impl Persistent for SimLogged {
     fn begin_transactions(
         &self,
         split: Split,
-        originals: Arc<dyn Originals>,
+        undo: Arc<dyn UndoWriter>,
     ) -> Result<(), MediaError> {
-        let pieces = || Pieces::new(split.image_bytes, originals);
-        self.pieces.get_or_init(|| (pieces(), split));
+        let granules = || Granules::new(split.image_bytes, undo);
+        self.granules.get_or_init(|| (granules(), split));
         Ok(())
     }
 
     fn begin_transaction(&self, number: u64) {
-        if let Some((pieces, _)) = self.pieces.get() {
-            pieces.begin(number);
+        if let Some((granules, _)) = self.granules.get() {
+            granules.begin(number);
         }
     }
 
     fn about_to_store(&self, places: &[(u64, u64)]) {
-        if let Some((pieces, _)) = self.pieces.get() {
-            pieces.save_all(&*self.disk, places);
+        if let Some((granules, _)) = self.granules.get() {
+            granules.save_all(&*self.disk, places);
         }
     }
 
     fn transaction_committed(&self, number: u64) {
-        if let Some((pieces, _)) = self.pieces.get() {
-            pieces.commit(number);
+        if let Some((granules, _)) = self.granules.get() {
+            granules.commit(number);
         }
     }
 
     fn give_up(&self, at: u64, len: u64) {
-        if let Some((pieces, _)) = self.pieces.get() {
-            pieces.give_up(at, len);
+        if let Some((granules, _)) = self.granules.get() {
+            granules.give_up(at, len);
         }
     }
 
     fn take(&self, at: u64, len: u64) {
-        if let Some((pieces, _)) = self.pieces.get() {
-            pieces.take(&*self.disk, at, len);
+        if let Some((granules, _)) = self.granules.get() {
+            granules.take(&*self.disk, at, len);
         }
     }
 
@@ -530,8 +530,8 @@ impl Disk for SimLogged {
 impl SimLogged {
     /// How the pool is split, once it is.
     fn split(&self) -> Option<Split> {
-        let pieces = self.pieces.get().map(|&(_, split)| split);
-        pieces.or_else(|| self.image.get().map(|image| image.split))
+        let granules = self.granules.get().map(|&(_, split)| split);
+        granules.or_else(|| self.image.get().map(|image| image.split))
     }
 
     /// Where the disk of the pool itself ends; beyond everything, if it is the only one.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use vellum_check::survey::{self, Record, Survey, Versions};
+use vellum_check::survey::{self, Record, Survey, UndoLog};
 use vellum_check::{Class, Image};
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entrance, Entry, EntryHead, FileKind,
-    IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, SLOT_BYTES,
-    SLOTS_PER_BLOCK, Superblock, TablePart, VERSION_BYTES, VersionsPlan, table_parts,
+    BLOCK_BYTES, ChunkKind, ChunkWord, CommittedWord, Entry, EntryHead, FileKind, IdentityWord,
+    Inode, InodeState, JournalHead, LogExtentHead, LogExtentKind, PoolHeader, SLOT_BYTES,
+    SLOTS_PER_BLOCK, Superblock, TablePart, UNDO_RECORD_BYTES, UndoPlan, table_parts,
 };
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
@@ -35,9 +35,9 @@ pub(crate) fn superblocks(draft: &mut Draft) {
 
 /// Whether blocks of the versions are among those that cannot be read: nobody knows all that would
 /// have to be taken back.
-fn are_versions_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
+fn is_undo_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let geometry = superblock.geometry();
-    let versions = geometry.versions_at..geometry.versions_at + geometry.versions_bytes;
+    let versions = geometry.undo_at..geometry.undo_at + geometry.undo_bytes;
     lost.range(versions).next().is_some()
 }
 
@@ -45,17 +45,17 @@ fn are_versions_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
 /// anything else.
 pub(crate) fn is_ahead(image: &dyn Image, superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let found = survey::versions(image, superblock);
-    let can_be_told = |found: &Versions| found.is_sound() && !are_versions_lost(superblock, lost);
+    let can_be_told = |found: &UndoLog| found.is_sound() && !is_undo_lost(superblock, lost);
     found.is_some_and(|found| can_be_told(&found) && found.is_ahead())
 }
 
 /// Lets everything count as committed, with its data, where nobody knows what was not: what was
 /// committed is whole that way. Gives the pieces of metadata whose data may not have arrived; of a
 /// pool that was closed all had.
-pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<Versions> {
-    let plan = VersionsPlan::of(&draft.geometry)?;
+pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<UndoLog> {
+    let plan = UndoPlan::of(&draft.geometry)?;
     let found = survey::versions(draft.overlay, draft.superblock)?;
-    let are_lost = are_versions_lost(draft.superblock, draft.overlay.lost());
+    let are_lost = is_undo_lost(draft.superblock, draft.overlay.lost());
     if found.is_sound() && !(are_lost && found.is_ahead()) {
         return None;
     }
@@ -63,15 +63,17 @@ pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<Versions> {
         "what there is counts as committed: transaction {}",
         found.latest
     );
-    if !draft.mend(Class::Versions, format_args!("offset {}", plan.at), what) {
+    if !draft.mend(Class::UndoLog, format_args!("offset {}", plan.at), what) {
         return None;
     }
     for &at in &found.impossible {
-        draft.overlay.set_bytes(at, &[0; VERSION_BYTES as usize]);
+        draft
+            .overlay
+            .set_bytes(at, &[0; UNDO_RECORD_BYTES as usize]);
     }
     draft.overlay.set_bytes(plan.at, &[0; LINE_BYTES as usize]);
     let word = CommittedWord::new(found.latest).0;
-    draft.set(plan.at + Entrance::COMMITTED, word);
+    draft.set(plan.at + PoolHeader::COMMITTED, word);
     (!was_clean).then_some(found)
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use vellum_check::survey::{Name, Node, Survey, Versions, trees};
+use vellum_check::survey::{Name, Node, Survey, UndoLog, trees};
 use vellum_check::{Class, Image, Report};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, LINE_ENTRIES, MapRoot, MapState, ROOT_SLOT, SLOT_BYTES,
@@ -125,7 +125,7 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
 
 /// Tells the files whose bytes, written shortly before a crash, may not have arrived: their
 /// metadata were changed by transactions that may not have been committed.
-pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
+pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<UndoLog>) {
     let Some(versions) = versions else {
         return;
     };
@@ -143,7 +143,7 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<Versions>) {
             files.path(node)
         );
         // Nothing is stored for it.
-        let _ = draft.give_up(Class::Versions, format_args!("inode {}", node.slot), what);
+        let _ = draft.give_up(Class::UndoLog, format_args!("inode {}", node.slot), what);
     }
 }
 

@@ -472,7 +472,7 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
         Class::StateWord,
         Class::LiveMap,
         Class::SavedCounters,
-        Class::SavedAids,
+        Class::SavedState,
         Class::AreaCounts,
         Class::AreaTable,
     ];
@@ -516,7 +516,7 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     let saved = [
         Class::LiveMap,
         Class::SavedCounters,
-        Class::SavedAids,
+        Class::SavedState,
         Class::AreaCounts,
         Class::AreaTable,
     ];

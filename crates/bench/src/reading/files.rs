@@ -1,6 +1,6 @@
-//! Reading files of a pool by each road, and a file of a peer.
+//! Reading files of a pool by each path, and a file of a peer.
 //!
-//! All roads read one file, and one page table is there at a time: all windows of a process share
+//! All paths read one file, and one page table is there at a time: all windows of a process share
 //! the areas that the kernel allows it, and a large file needs most of them.
 
 use std::fs;

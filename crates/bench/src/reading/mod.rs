@@ -1,6 +1,6 @@
 //! Reading by search and by page table (AFPT): the paper's figures, each by one command.
 //!
-//! Each round reads the same places by search and by one other road, the default rule beside a file
+//! Each round reads the same places by search and by one other path, the default rule beside a file
 //! of a peer and plain memory, one after the other; the first round is not counted. Ratios are of
 //! times of the same round.
 
@@ -101,7 +101,7 @@ pub struct ReadingOptions {
     /// Bytes of the file, for `block-size`, `view` and `traces`; of the largest, for `file-size`
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub file_bytes: u64,
-    /// Bytes that each road reads in a round
+    /// Bytes that each path reads in a round
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub round_bytes: u64,
     /// Directory for the pool

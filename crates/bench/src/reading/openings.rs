@@ -79,7 +79,7 @@ impl Opening {
     }
 }
 
-/// Where a rule pays most over the better road.
+/// Where a rule pays most over the better path.
 pub(super) fn worst<'o>(openings: &[&'o Opening], rule: Rule) -> Option<(f64, &'o Opening)> {
     let all = openings.iter();
     let all = all.filter_map(|opening| Some((*opening.over_best.get(rule.name())?, *opening)));
@@ -98,7 +98,7 @@ mod tests {
     };
 
     #[test]
-    fn a_rule_is_compared_with_the_better_road_of_the_same_round() {
+    fn a_rule_is_compared_with_the_better_path_of_the_same_round() {
         let mut opening = Opening::new(VARIANT, 1 << 20, 4);
         for (round, [search, mmu, layout]) in
             [[1, 1, 99], [100, 200, 150], [900, 400, 500], [30, 10, 20]]

@@ -18,7 +18,7 @@ const VIEW_NS: f64 = 200.0;
 /// By how much the default rule is to be faster than search where a fragmented file of this size is
 /// read again.
 const READ_AGAIN: (u64, f64) = (64 << 20, 1.15);
-/// What the default rule pays at most over the better of the two roads: its competitive ratio.
+/// What the default rule pays at most over the better of the two paths: its competitive ratio.
 const COMPETITIVE: f64 = 2.0;
 /// Layout scores of whole and of fully scattered files, per mille.
 const WHOLE: u16 = 1000;
@@ -38,9 +38,9 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
         targets.extend(from_opening(&report.openings_of(pool.variant)));
         targets.extend(view(&of(Figure::View)));
         let rows = [Figure::BlockSize, Figure::FileSize].map(of).concat();
-        targets.extend(better_road(pool.variant, &rows));
+        targets.extend(better_path(pool.variant, &rows));
     }
-    targets.extend(better_road_of_workloads(&report.workloads));
+    targets.extend(better_path_of_workloads(&report.workloads));
     targets
 }
 
@@ -98,7 +98,7 @@ pub(super) fn file_size(rows: &[&Row]) -> Vec<Target> {
     rows.iter().filter(asked).filter_map(target).collect()
 }
 
-/// What the default rule takes from the opening of a file on over the better of both roads.
+/// What the default rule takes from the opening of a file on over the better of both paths.
 pub(super) fn from_opening(openings: &[&Opening]) -> Option<Target> {
     let (ratio, opening) = worst(openings, Rule::Layout)?;
     let what = format!(
@@ -112,7 +112,7 @@ pub(super) fn from_opening(openings: &[&Opening]) -> Option<Target> {
 }
 
 /// What the default rule takes over the better of search and page table, where it is worst.
-fn better_road(variant: Variant, rows: &[&Row]) -> Option<Target> {
+fn better_path(variant: Variant, rows: &[&Row]) -> Option<Target> {
     let all = rows.iter().filter_map(|row| {
         let (layout, mmu) = (row.search_over.get("layout")?, row.search_over.get("mmu")?);
         Some((mmu.max(1.0) / layout, row))
@@ -130,7 +130,7 @@ fn better_road(variant: Variant, rows: &[&Row]) -> Option<Target> {
 }
 
 /// The same of whole workloads, purchases included.
-fn better_road_of_workloads(rows: &[WorkloadRow]) -> Option<Target> {
+fn better_path_of_workloads(rows: &[WorkloadRow]) -> Option<Target> {
     let over = |own: &WorkloadRow| {
         let of = |rule: &str| {
             let is_it = |row: &&WorkloadRow| {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn workloads_are_compared_with_the_better_road_of_the_same_pool() {
+    fn workloads_are_compared_with_the_better_path_of_the_same_pool() {
         let row = |workload: &str, rule: Rule, score, ops_per_second| WorkloadRow {
             figure: "traces",
             workload: workload.into(),
@@ -295,9 +295,9 @@ mod tests {
                     .map(|(rule, speed)| row(workload, rule, score, speed)),
             );
         }
-        let worst = better_road_of_workloads(&rows).expect("three workloads");
+        let worst = better_path_of_workloads(&rows).expect("three workloads");
         assert_eq!((worst.value, worst.met), (3.0, false));
         assert!(worst.what.contains("traces web, hashfs"), "{worst}");
-        assert_eq!(better_road_of_workloads(&rows[..2]), None);
+        assert_eq!(better_path_of_workloads(&rows[..2]), None);
     }
 }

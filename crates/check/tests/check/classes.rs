@@ -149,16 +149,16 @@ fn what_a_record_says_is_checked() {
 }
 
 #[test]
-fn unsound_versions() {
+fn unsound_undo_log() {
     let mut image = TestImage::split();
     let look = |image: &TestImage| check(&image.bytes, Options::default());
     assert!(look(&image).is_sound(), "{}", look(&image));
-    let at = image.geometry.versions_at;
+    let at = image.geometry.undo_at;
     image.set_word(at, 7);
     let report = look(&image);
     assert_found(
         &report,
-        Class::Versions,
+        Class::UndoLog,
         &format!("offset {at}"),
         Severity::Damage,
     );
@@ -672,9 +672,9 @@ fn wrong_saved_counters() {
 }
 
 #[test]
-fn wrong_saved_aids() {
-    found_if_closed(Class::SavedAids, "saved aids", |s| {
-        let at = s.image.geometry.aids().free_at();
+fn wrong_saved_state() {
+    found_if_closed(Class::SavedState, "saved aids", |s| {
+        let at = s.image.geometry.saved_state().free_at();
         flip(s, at, 1 << 9);
     });
 }

@@ -500,9 +500,9 @@ fn a_block_in_limbo_may_outlive_a_close_but_not_a_recovery() {
         (sample(), true, 1),
     ] {
         sample.image.map(MapState::Limbo, 3, 99);
-        // Aids that were saved say that the block is free.
-        let aids = sample.image.geometry.aids().at;
-        sample.image.set_bytes(aids, &[0; 64]);
+        // Saved that were saved say that the block is free.
+        let saved_state = sample.image.geometry.saved_state().at;
+        sample.image.set_bytes(saved_state, &[0; 64]);
         let options = Options {
             strict_clean,
             progress: None,
@@ -610,20 +610,20 @@ fn what_a_clean_close_saved() {
 }
 
 #[test]
-fn saved_aids() {
+fn saved_state() {
     let wrong = |damage: &dyn Fn(&mut TestImage)| {
         let mut sample = closed();
         damage(&mut sample.image);
         let report = check(&sample.image.bytes, Options::default());
-        assert_found(&report, Class::SavedAids, "saved aids");
-        let count = report.of(Class::SavedAids).count() as u64;
+        assert_found(&report, Class::SavedState, "saved aids");
+        let count = report.of(Class::SavedState).count() as u64;
         assert_eq!(report.damage, count, "{report}");
     };
     let flip = |image: &mut TestImage, at: u64, bits: u64| {
         let word = image.word(at);
         image.set_word(at, word ^ bits);
     };
-    let plan = closed().image.geometry.aids();
+    let plan = closed().image.geometry.saved_state();
     // Any bit, and the head of another close.
     for at in [
         plan.at,
@@ -635,18 +635,18 @@ fn saved_aids() {
         wrong(&|image| flip(image, at, 1 << 9));
     }
     // With checksums that fit: block 0 is taken, block 100 is free.
-    wrong(&|image| image.seal_aids(|head| head.used += 1));
+    wrong(&|image| image.seal_saved_state(|head| head.used += 1));
     wrong(&|image| {
         flip(image, plan.free_at() + 8, 1 << 36);
-        image.seal_aids(|_| {});
+        image.seal_saved_state(|_| {});
     });
     wrong(&|image| {
         flip(image, plan.counts_at(), 1);
-        image.seal_aids(|_| {});
+        image.seal_saved_state(|_| {});
     });
     wrong(&|image| {
         flip(image, plan.links_at(), 1);
-        image.seal_aids(|_| {});
+        image.seal_saved_state(|_| {});
     });
     wrong(&|image| {
         let limbo = image.map(MapState::Limbo, 3, 99);
@@ -654,7 +654,7 @@ fn saved_aids() {
     });
     let mut sound = closed();
     flip(&mut sound.image, plan.free_at(), 1);
-    sound.image.seal_aids(|_| {});
+    sound.image.seal_saved_state(|_| {});
     let report = check(&sound.image.bytes, Options::default());
     assert!(
         report.is_sound(),

@@ -199,14 +199,14 @@ fn saved_maps_that_are_wrong() {
             let report = check(&forest.image.bytes, Options::default());
             assert!(report.has(Class::LiveMap), "{mapping:?}: {report}");
         }
-        let mut aids = forest(mapping);
-        aids.image.close();
-        let at = aids.image.geometry.aids().free_at();
-        let word = aids.image.word(at);
-        aids.image.set_word(at, word ^ 1 << 20);
-        aids.image.seal_aids(|_| {});
-        let report = check(&aids.image.bytes, Options::default());
-        assert!(report.has(Class::SavedAids), "{mapping:?}: {report}");
+        let mut saved_state = forest(mapping);
+        saved_state.image.close();
+        let at = saved_state.image.geometry.saved_state().free_at();
+        let word = saved_state.image.word(at);
+        saved_state.image.set_word(at, word ^ 1 << 20);
+        saved_state.image.seal_saved_state(|_| {});
+        let report = check(&saved_state.image.bytes, Options::default());
+        assert!(report.has(Class::SavedState), "{mapping:?}: {report}");
     }
 }
 

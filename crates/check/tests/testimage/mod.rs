@@ -8,12 +8,13 @@ pub(crate) mod trees;
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    ANCHORS_BYTES, AidsHead, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
+    ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
     CommittedWord, Entry, EntryHead, Expected, ExternalRequest, FileKind, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan,
     LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
-    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
-    TargetWord, checksum, checksum_words, line_sum, name_hash, seal_record, text_check, text_home,
+    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, SavedStateHead,
+    StateWord, Superblock, TargetWord, checksum, checksum_words, line_sum, name_hash, seal_record,
+    text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -122,7 +123,7 @@ impl TestImage {
         let geometry = new.geometry;
         let end = geometry.data_at + geometry.segment_blocks * BLOCK_BYTES;
         new.bytes.resize(end as usize, 0);
-        new.set_word(geometry.versions_at, CommittedWord::new(0).0);
+        new.set_word(geometry.undo_at, CommittedWord::new(0).0);
         new
     }
 
@@ -155,7 +156,7 @@ impl TestImage {
         let data_end = geometry.data_at + geometry.segment_blocks * BLOCK_BYTES;
         let blocks = changed(geometry.data_at..data_end, BLOCK_BYTES as usize);
         let number = |at: usize| (at as u64 - geometry.data_at) / BLOCK_BYTES;
-        let rides: Vec<(u64, &[u8])> = blocks
+        let journaled: Vec<(u64, &[u8])> = blocks
             .into_iter()
             .map(|at| (number(at), &self.bytes[at..at + BLOCK_BYTES as usize]))
             .collect();
@@ -164,7 +165,7 @@ impl TestImage {
             epoch: 1,
             previous: None,
         };
-        let (record, _) = seal_record(expected, (0, expected.epoch), &lines, &rides);
+        let (record, _) = seal_record(expected, (0, expected.epoch), &lines, &journaled);
         self.bytes = home;
         self.set_bytes(geometry.log_at + ANCHORS_BYTES, &record);
     }
@@ -518,8 +519,8 @@ impl TestImage {
     }
 
     /// Saves the aids of the mapping table as the close of epoch 1.
-    fn save_aids(&mut self) {
-        let (plan, homes) = (self.geometry.aids(), self.geometry.homes(SEED));
+    fn save_state(&mut self) {
+        let (plan, homes) = (self.geometry.saved_state(), self.geometry.homes(SEED));
         let mut free = vec![0u64; plan.free_words() as usize];
         let mut counts = vec![0u8; plan.count_words() as usize * 8];
         let mut chains: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
@@ -566,19 +567,19 @@ impl TestImage {
         let body = parts.concat();
         assert_eq!(body.len() as u64, plan.body_words(displaced) * 8);
         self.set_bytes(plan.free_at(), &body);
-        let head = AidsHead::new(1, used, displaced, checksum(&body));
+        let head = SavedStateHead::new(1, used, displaced, checksum(&body));
         self.set_bytes(plan.at, head.as_bytes());
     }
 
     /// Makes the head of the saved aids fit their body.
-    pub(crate) fn seal_aids(&mut self, change: impl FnOnce(&mut AidsHead)) {
-        let plan = self.geometry.aids();
+    pub(crate) fn seal_saved_state(&mut self, change: impl FnOnce(&mut SavedStateHead)) {
+        let plan = self.geometry.saved_state();
         let at = plan.at as usize;
-        let mut head = AidsHead::read_from_bytes(&self.bytes[at..at + 64]).unwrap();
+        let mut head = SavedStateHead::read_from_bytes(&self.bytes[at..at + 64]).unwrap();
         change(&mut head);
         let from = plan.free_at() as usize;
         let body = &self.bytes[from..from + plan.body_words(head.displaced) as usize * 8];
-        let head = AidsHead::new(1, head.used, head.displaced, checksum(body));
+        let head = SavedStateHead::new(1, head.used, head.displaced, checksum(body));
         self.set_bytes(plan.at, head.as_bytes());
     }
 
@@ -592,7 +593,7 @@ impl TestImage {
             map[slot / 8] |= u8::from(*used) << (slot % 8);
         }
         self.set_bytes(self.geometry.live_map_at, &map);
-        self.save_aids();
+        self.save_state();
         let saved = [1, u64::from(checksum(&map)), self.inodes, self.data_blocks];
         let at = self.geometry.state_at;
         self.set_word(at + PoolState::LIVE_MAP_CHECK, saved[1]);

@@ -60,38 +60,38 @@ impl LogPart {
 
 /// Commits of metadata in persistent memory whose data lie elsewhere.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct VersionsPart {
+pub(crate) struct UndoInfo {
     pub(crate) bytes: u64,
     pub(crate) commits: u64,
     /// Calls of fsync and the like that these answered.
     pub(crate) syncs_answered: u64,
     /// Commits that had to wait for the data.
     pub(crate) data_syncs: u64,
-    /// Pieces of 128 bytes of which it was kept what they held.
-    pub(crate) originals: u64,
+    /// Undo records that were written.
+    pub(crate) records: u64,
 }
 
-impl VersionsPart {
+impl UndoInfo {
     pub(super) fn of(fs: &RealFs) -> Option<Self> {
-        let counts = fs.version_counts()?;
+        let counts = fs.undo_counts()?;
         Some(Self {
-            bytes: fs.superblock().versions_bytes,
+            bytes: fs.superblock().undo_bytes,
             commits: counts.commits,
             syncs_answered: counts.answered,
             data_syncs: counts.data_syncs,
-            originals: counts.originals,
+            records: counts.records,
         })
     }
 
     pub(super) fn line(&self) -> String {
         format!(
             "{}; {} commits, {} of them with data, for {} calls of fsync and the like: {} \
-             originals",
+             undo records",
             size(self.bytes),
             self.commits,
             self.data_syncs,
             self.syncs_answered,
-            self.originals
+            self.records
         )
     }
 }
@@ -123,19 +123,19 @@ mod tests {
     }
 
     #[test]
-    fn versions_tell_what_was_committed() {
-        let versions = VersionsPart {
+    fn the_undo_log_shows_what_was_committed() {
+        let undo_log = UndoInfo {
             bytes: 3 << 20,
             commits: 7,
             syncs_answered: 20,
             data_syncs: 4,
-            originals: 90,
+            records: 90,
         };
-        let line = versions.line();
+        let line = undo_log.line();
         assert!(
             line.contains("7 commits, 4 of them with data, for 20 calls"),
             "{line}"
         );
-        assert!(line.ends_with("90 originals"), "{line}");
+        assert!(line.ends_with("90 undo records"), "{line}");
     }
 }

@@ -60,7 +60,7 @@ pub(super) struct Promise {
 impl Promise {
     pub(super) fn of(fs: &RealFs) -> Self {
         Self {
-            is_split: fs.superblock().geometry().has_versions(),
+            is_split: fs.superblock().geometry().has_undo(),
             durability: fs.durability(),
             commit_every: fs.commit_every(),
             has_barriers: fs.has_barriers(),

@@ -1,6 +1,6 @@
 //! What `vellum info` prints for people.
 
-use crate::fs;
+use crate::dataset;
 use crate::units::{percent, size, time};
 
 use super::{Information, MediaPart, MountPart, OpenedPart, PoolPart, SpacePart};
@@ -152,12 +152,12 @@ impl Lines {
     fn work(&mut self, information: &Information) {
         let Information {
             log,
-            versions,
+            undo_log,
             reading,
             ..
         } = information;
         self.add_all("log", log.iter().flat_map(|log| log.lines()));
-        self.add_all("versions", versions.iter().map(|versions| versions.line()));
+        self.add_all("undo log", undo_log.iter().map(|undo_log| undo_log.line()));
         self.add_all(
             "reading",
             reading.iter().flat_map(|reading| reading.lines()),
@@ -190,9 +190,9 @@ fn last_close(opened: &OpenedPart) -> String {
         "lost" => "; what a killed process had in memory is gone",
         _ => "",
     };
-    let taken_back = match opened.pieces_taken_back {
+    let taken_back = match opened.granules_rolled_back {
         0 => String::new(),
-        pieces => format!("; {pieces} pieces of metadata, not committed, were taken back"),
+        granules => format!("; {granules} undo granules, not committed, were rolled back"),
     };
     format!("{found}{image}{taken_back}")
 }

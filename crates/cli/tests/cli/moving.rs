@@ -123,7 +123,7 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
 
 /// Of metadata in memory, data elsewhere: nobody knows any more what was committed.
 #[test]
-fn an_entrance_to_versions_that_says_nothing_is_mended() {
+fn an_undo_log_with_an_empty_header_is_mended() {
     use std::os::unix::fs::FileExt;
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
@@ -145,7 +145,7 @@ fn an_entrance_to_versions_that_says_nothing_is_mended() {
     file.write_all_at(&[0xA5; 8], at).expect("written");
     let damaged = std::fs::read(bench.join("p.img")).expect("read");
     let checked = bench.run(&["check", "p.img"]);
-    assert!(checked.code == 4 && checked.out.contains("unsound versions"));
+    assert!(checked.code == 4 && checked.out.contains("unsound undo log"));
     run(&["put", "/dev/null", "p.img:/b"]).failed(1, &["entrance", "vellum repair"]);
     let convert = ["convert", "p.img", "--namespace", "tree"];
     run(&convert).failed(1, &["vellum repair"]);
@@ -158,7 +158,7 @@ fn an_entrance_to_versions_that_says_nothing_is_mended() {
     let did = run(&["repair", "--yes", "--undo", "undo", "--json", "p.img"]);
     assert_eq!(did.code, 1, "{}", did.err);
     let said = json(&did.out);
-    assert_eq!(said["actions"][0]["class"], "versions");
+    assert_eq!(said["actions"][0]["class"], "undo log");
     bench.run(&["check", "p.img"]).ok();
     run(&["repair", "--restore", "undo", "p.img"]);
     let put_back = std::fs::read(bench.join("p.img")).expect("read");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{
-    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Originals,
-    Persistent, SharedImage, SimImages, Site, Split, Written,
+    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Persistent,
+    SharedImage, SimImages, Site, Split, UndoWriter, Written,
 };
 
 use super::scheduler::{Place, What, announce, wait};
@@ -200,9 +200,9 @@ impl<M: Persistent> Persistent for Hooked<M> {
     fn begin_transactions(
         &self,
         split: Split,
-        originals: Arc<dyn Originals>,
+        undo: Arc<dyn UndoWriter>,
     ) -> Result<(), MediaError> {
-        self.memory.begin_transactions(split, originals)
+        self.memory.begin_transactions(split, undo)
     }
 
     fn begin_transaction(&self, number: u64) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use vellum::{disk_sites, sites};
-use vellum_layout::{PIECE_BYTES, VERSION_BYTES};
+use vellum_layout::{GRANULE_BYTES, UNDO_RECORD_BYTES};
 use vellum_media::{Event, Op, Site};
 
 use super::logged::of_any;
@@ -166,20 +166,20 @@ fn copies_are_made_of_what_changed() {
     assert!(some > 0 && some < all / 2, "{some} of {all}");
 }
 
-/// What a run leaves that keeps nothing of pieces which the step `site` stores to.
-fn without_originals_of(log: &[Event], site: Site) -> Vec<Event> {
-    let piece_of = |at: u64| at - at % PIECE_BYTES;
+/// What a run leaves that keeps nothing of granules which the step `site` stores to.
+fn without_undo_records_of(log: &[Event], site: Site) -> Vec<Event> {
+    let granule_of = |at: u64| at - at % GRANULE_BYTES;
     let stored = |event: &Event| match event.op {
-        Op::Store { at, .. } if event.site == site => Some(piece_of(at)),
+        Op::Store { at, .. } if event.site == site => Some(granule_of(at)),
         _ => None,
     };
-    let pieces: BTreeSet<u64> = log.iter().filter_map(stored).collect();
+    let granules: BTreeSet<u64> = log.iter().filter_map(stored).collect();
     // Of a version, which begins with its piece.
     let (mut end, mut is_out) = (0, false);
     let is_kept = |event: &&Event| match event.op {
         Op::Store { at, after, .. } if event.site == disk_sites::VERSIONS_ORIGINAL => {
-            if at >= end || at + VERSION_BYTES < end {
-                (end, is_out) = (at + VERSION_BYTES, pieces.contains(&after));
+            if at >= end || at + UNDO_RECORD_BYTES < end {
+                (end, is_out) = (at + UNDO_RECORD_BYTES, granules.contains(&after));
             }
             !is_out
         }
@@ -195,7 +195,7 @@ fn what_is_still_led_to_is_kept() {
     let keeps = |name: &str, site| {
         let log = record(&named(name)).unwrap();
         let log = log.explored_log();
-        without_originals_of(log, site) != log
+        without_undo_records_of(log, site) != log
     };
     for (site, name) in [
         (sites::CREATE_ENTRY, "split-entries-used-again"),
@@ -203,7 +203,7 @@ fn what_is_still_led_to_is_kept() {
     ] {
         assert!(!keeps("split-create-second", site));
         assert!(keeps(name, site), "{name}: nothing is used again");
-        let without = |log: &[Event]| without_originals_of(log, site);
+        let without = |log: &[Event]| without_undo_records_of(log, site);
         let report = explored(name, Change::By(&without));
         assert!(report.counts.violations > 0, "{name}");
     }

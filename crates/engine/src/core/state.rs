@@ -333,8 +333,8 @@ impl<M: Memories> Core<M> {
             }
             _ if at >= geometry.last_copy_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
-            _ if geometry.has_versions() && at >= geometry.versions_at => "versions",
-            _ if at >= geometry.aids_at => "saved aids",
+            _ if geometry.has_undo() && at >= geometry.undo_at => "undo log",
+            _ if at >= geometry.saved_state_at => "saved aids",
             _ if at >= geometry.table_at => "mapping table",
             _ if at >= geometry.meta_at => {
                 return Place::Slot((at - geometry.meta_at) / SLOT_BYTES);

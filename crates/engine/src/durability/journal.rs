@@ -86,7 +86,7 @@ impl<M: Memories> Op<'_, M> {
         let bytes = JournalHead::PAIRS as usize + 16 * record.count;
         let lines = bytes.next_multiple_of(LINE_BYTES as usize);
         let bytes = &words.as_bytes()[..lines];
-        if core.geometry.has_versions() {
+        if core.geometry.has_undo() {
             let mut places = [(at, lines as u64); 1 + JOURNAL_MAX_PAIRS];
             for (place, pair) in places[1..].iter_mut().zip(record.pairs()) {
                 *place = (pair.at, 8);

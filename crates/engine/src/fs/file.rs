@@ -22,7 +22,7 @@ mod alone;
 mod crash;
 mod measure;
 mod read;
-mod road;
+mod read_path;
 mod seek;
 #[cfg(test)]
 mod tests;
@@ -50,7 +50,7 @@ pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
 pub use alone::{MappingAlone, gather_metadata, settle};
 pub(crate) use measure::Cold;
-pub(crate) use road::Roads;
+pub(crate) use read_path::ReadPaths;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
 pub use view::{View, ViewPlace};

@@ -37,7 +37,7 @@ use crate::devices::replica;
 use crate::durability::commit::Durability;
 use crate::error::{Error, First, Result};
 use crate::logs::redo::{Log, LogCounts};
-use crate::logs::undo::VersionCounts;
+use crate::logs::undo::UndoCounts;
 use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
@@ -232,7 +232,7 @@ impl<M: Memories> Fs<M> {
 
     /// What was done with versions since the opening; `None` if the pool has none, or is open for
     /// reading only.
-    pub fn version_counts(&self) -> Option<VersionCounts> {
+    pub fn undo_counts(&self) -> Option<UndoCounts> {
         let commits = self.core.commits.as_ref()?;
         Some(commits.versions()?.counts())
     }

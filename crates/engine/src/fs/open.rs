@@ -14,10 +14,10 @@ use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Cold, Files, Roads, Translation, check_range};
+use crate::fs::file::{Allocate, Cold, Files, ReadPaths, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
-use crate::reading::{Costs, PageTable, Road, Rule, pages_of};
+use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
 
 bitflags! {
     /// Flags of a rename; the numbers are those of `renameat2(2)`.
@@ -118,7 +118,7 @@ impl OpenOptions {
 pub struct Handle<M: Memories> {
     /// Dropped before `node`: tables are found by cachelet, and once `node` is gone another file
     /// may get its own.
-    road: Road,
+    path: ReadPath,
     node: Node<M>,
     options: OpenOptions,
     cred: Cred,
@@ -299,7 +299,7 @@ impl<M: Memories> Handle<M> {
             options: *options,
             cred: cred.clone(),
             translation,
-            road: Road::default(),
+            path: ReadPath::default(),
         }
     }
 
@@ -327,7 +327,7 @@ impl<M: Memories> Handle<M> {
 
     /// Counts pages that a write touches: they make a pattern as those do that are read.
     fn count(&self, offset: u64, len: usize) {
-        self.road.touch(pages_of(offset, len as u64));
+        self.path.touch(pages_of(offset, len as u64));
     }
 
     /// Runs a write; if there is no room, does the background's work and tries once more.
@@ -344,7 +344,7 @@ impl<M: Memories> Handle<M> {
 
     /// What the file's page table has come to, as far as this opening uses it.
     pub(crate) fn page_table(&self) -> PageTable {
-        self.road.page_table()
+        self.path.page_table()
     }
 
     #[inline]
@@ -385,16 +385,16 @@ impl<M: Memories> Handle<M> {
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.check_read()?;
         let fs = self.fs();
-        let roads = self.roads(fs.reading.rule());
-        let (file, roads) = (self.node.cachelet, Some(roads));
+        let paths = self.paths(fs.reading.rule());
+        let (file, paths) = (self.node.cachelet, Some(paths));
         fs.files()
-            .read_at(file, &self.translation, roads, offset, out)
+            .read_at(file, &self.translation, paths, offset, out)
     }
 
-    fn roads(&self, rule: Rule) -> Roads<'_> {
-        Roads {
+    fn paths(&self, rule: Rule) -> ReadPaths<'_> {
+        ReadPaths {
             reading: &self.fs().reading,
-            road: &self.road,
+            path: &self.path,
             rule,
         }
     }
@@ -422,9 +422,9 @@ impl<M: Memories> Handle<M> {
         if rule == Rule::Mmu {
             self.read_costs();
         }
-        let roads = self.roads(rule);
+        let paths = self.paths(rule);
         let files = self.fs().files();
-        files.view(self.node.cachelet, &self.translation, roads, range)
+        files.view(self.node.cachelet, &self.translation, paths, range)
     }
 
     /// What reading costs here: what is known, else what is measured by this file and kept for all
@@ -548,7 +548,7 @@ impl<M: Memories> Drop for Handle<M> {
     fn drop(&mut self) {
         let fs = self.fs();
         if fs.core.check_use().is_ok() && self.node.kind() == FileKind::File {
-            self.road
+            self.path
                 .remember(&fs.reading, &fs.core, self.node.cachelet);
         }
     }

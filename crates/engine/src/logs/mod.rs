@@ -10,14 +10,14 @@ use vellum_media::{Disk, Persistent, Site};
 use crate::disk_sites;
 use crate::error::{Error, Result};
 use redo::{Epoch, Log};
-use undo::{Transaction, Versions};
+use undo::{Transaction, UndoLog};
 
 /// What makes durable, as one, what was done, where operations do not do so by themselves.
 pub(crate) enum Commits {
     /// The metadata are worked on in memory.
     Log(Box<Log>),
     /// They lie in persistent memory, and the data elsewhere.
-    Versions(Versions),
+    UndoLog(UndoLog),
 }
 
 /// What is to be made durable.
@@ -31,15 +31,15 @@ impl Commits {
     pub(crate) fn log(&self) -> Option<&Log> {
         match self {
             Self::Log(log) => Some(log),
-            Self::Versions(_) => None,
+            Self::UndoLog(_) => None,
         }
     }
 
     /// The versions, if there are any.
-    pub(crate) fn versions(&self) -> Option<&Versions> {
+    pub(crate) fn versions(&self) -> Option<&UndoLog> {
         match self {
             Self::Log(_) => None,
-            Self::Versions(versions) => Some(versions),
+            Self::UndoLog(versions) => Some(versions),
         }
     }
 
@@ -47,7 +47,7 @@ impl Commits {
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Log(log) => log.is_over(),
-            Self::Versions(versions) => versions.is_over(),
+            Self::UndoLog(versions) => versions.is_over(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Commits {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Log(log) => log.check(),
-            Self::Versions(versions) => versions.check(),
+            Self::UndoLog(versions) => versions.check(),
         }
     }
 
@@ -63,14 +63,14 @@ impl Commits {
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         match self {
             Self::Log(log) => log.fail(),
-            Self::Versions(versions) => versions.fail(pool),
+            Self::UndoLog(versions) => versions.fail(pool),
         }
     }
 
     pub(crate) fn note_answer(&self) {
         match self {
             Self::Log(log) => log.note_answer(),
-            Self::Versions(versions) => versions.note_answer(),
+            Self::UndoLog(versions) => versions.note_answer(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Commits {
     pub(crate) fn block_free(&self) -> Site {
         match self {
             Self::Log(_) => disk_sites::LOG_BLOCK_FREE,
-            Self::Versions(_) => disk_sites::VERSIONS_BLOCK_FREE,
+            Self::UndoLog(_) => disk_sites::VERSIONS_BLOCK_FREE,
         }
     }
 
@@ -89,7 +89,7 @@ impl Commits {
     pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
         match self {
             Self::Log(log) => log.finish(disk_of(pool)?),
-            Self::Versions(versions) => {
+            Self::UndoLog(versions) => {
                 versions.finish();
                 Ok(())
             }
@@ -100,7 +100,7 @@ impl Commits {
     pub(crate) fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
         match (self, cut) {
             (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),
-            (Self::Versions(versions), Cut::Transaction(transaction)) => {
+            (Self::UndoLog(versions), Cut::Transaction(transaction)) => {
                 versions.commit(pool, transaction)
             }
             _ => Err(Error::Unsupported("a cut of another kind")),

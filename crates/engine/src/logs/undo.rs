@@ -1,7 +1,7 @@
 //! Transactions of metadata in persistent memory whose data lie on another medium.
 //!
 //! Stores go to the pool in place, and are flushed as on persistent memory, which it is. What a
-//! piece held before a transaction first stores to it goes into a *version* first, durably. A
+//! granule held before a transaction first stores to it goes into a *record* first, durably. A
 //! commit makes the data durable and raises one number; a power cut takes back what later
 //! transactions changed, and so leaves what a power cut at the last committed cut could have left,
 //! with all the data that it leads to. A kill takes nothing back: all that was stored is there, in
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use vellum_layout::{
-    CommittedWord, Entrance, PIECE_BYTES, PoolPhase, PoolState, ReplicaPlan, StateWord, Superblock,
-    Version, VersionsPlan,
+    CommittedWord, GRANULE_BYTES, PoolHeader, PoolPhase, PoolState, ReplicaPlan, StateWord,
+    Superblock, UndoPlan, UndoRecord,
 };
-use vellum_media::{Disk, MediaKind, Originals, Persistent, Split, Written, faults};
+use vellum_media::{Disk, MediaKind, Persistent, Split, UndoWriter, Written, faults};
 use zerocopy::IntoBytes;
 
 use super::changed::{ChangedBlocks, call_stale};
@@ -24,24 +24,24 @@ use crate::disk_sites;
 use crate::error::{Error, Place, Result};
 use crate::logs::redo::{chunks_in_use, outside_chunks};
 
-/// What was done with versions since the pool was opened.
+/// What the undo log did since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VersionCounts {
+pub struct UndoCounts {
     /// Transactions that were committed because something was stored or written.
     pub commits: u64,
     /// Calls that wanted a commit and were answered by one, or found that nothing had to be done.
     pub answered: u64,
-    /// Versions that were written.
-    pub originals: u64,
+    /// Undo records that were written.
+    pub records: u64,
     /// Commits that had to sync the data.
     pub data_syncs: u64,
 }
 
-/// Where versions go: round and round. There is room for those of two transactions that change
+/// Where records go: round and round. There is room for those of two transactions that change
 /// everything, and there are never more: the next one begins when the one before the last is
 /// committed.
 struct Ring {
-    plan: VersionsPlan,
+    plan: UndoPlan,
     seed: u64,
     /// What the external data device's copy of the metadata lacks, if it carries one.
     changed: Option<ChangedBlocks>,
@@ -50,9 +50,9 @@ struct Ring {
 }
 
 impl Ring {
-    /// Makes a version of what its piece holds; not if that is lost: it is not to become zeros by
+    /// Makes a record of what its granule holds; not if that is lost: it is not to become zeros by
     /// being taken back, where the medium may have the bytes.
-    fn seal(&self, pool: &dyn Persistent, version: &mut Version) -> bool {
+    fn seal(&self, pool: &dyn Persistent, record: &mut UndoRecord) -> bool {
         loop {
             let condition = pool.condition();
             if condition != 0 {
@@ -60,31 +60,31 @@ impl Ring {
                 pool.watch();
             }
             let met = faults().count;
-            pool.read(version.piece, &mut version.original);
+            pool.read(record.granule, &mut record.old);
             if faults().count != met {
                 return false;
             }
             if pool.condition() == condition {
-                version.seal(self.seed);
+                record.seal(self.seed);
                 return true;
             }
         }
     }
 }
 
-impl Originals for Ring {
-    fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]) {
+impl UndoWriter for Ring {
+    fn keep(&self, pool: &dyn Persistent, transaction: u64, granules: &[u64]) {
         let first = self
             .written
-            .fetch_add(pieces.len() as u64, Ordering::Relaxed);
-        let mut version = Version::default();
-        for (&piece, at) in pieces.iter().zip(self.plan.versions_from(first)) {
+            .fetch_add(granules.len() as u64, Ordering::Relaxed);
+        let mut record = UndoRecord::default();
+        for (&granule, at) in granules.iter().zip(self.plan.records_from(first)) {
             if let Some(changed) = &self.changed {
-                changed.mark(pool, piece, PIECE_BYTES);
+                changed.mark(pool, granule, GRANULE_BYTES);
             }
-            (version.piece, version.transaction) = (piece, transaction);
-            if self.seal(pool, &mut version) {
-                pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, version.as_bytes());
+            (record.granule, record.transaction) = (granule, transaction);
+            if self.seal(pool, &mut record) {
+                pool.write_through(disk_sites::VERSIONS_ORIGINAL, at, record.as_bytes());
             }
         }
         pool.fence(disk_sites::VERSIONS_ORIGINAL_DURABLE);
@@ -100,16 +100,16 @@ impl Originals for Ring {
     /// Under another boot what was not committed is taken back anyway: only kills read this, so
     /// that it need not be durable.
     fn fail(&self, pool: &dyn Persistent) {
-        pool.store(self.plan.at + Entrance::POISONED, 1, Ordering::SeqCst);
+        pool.store(self.plan.at + PoolHeader::POISONED, 1, Ordering::SeqCst);
     }
 }
 
 /// The transactions of an open pool.
-pub(crate) struct Versions {
+pub(crate) struct UndoLog {
     ring: Arc<Ring>,
     /// The transaction that runs.
     running: AtomicU64,
-    /// Versions that were written when it began.
+    /// Undo records that were written when it began.
     written_before: AtomicU64,
     /// Bytes of files did not reach their medium: nothing more is committed.
     has_failed: AtomicBool,
@@ -125,11 +125,11 @@ pub(crate) struct Versions {
 pub(crate) struct Transaction {
     number: u64,
     /// Something was stored.
-    has_versions: bool,
+    has_undo: bool,
     written: Written,
 }
 
-impl Versions {
+impl UndoLog {
     /// Whether nothing is committed any more because the pool was closed.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
@@ -162,11 +162,11 @@ impl Versions {
     }
 
     /// What was done so far.
-    pub(crate) fn counts(&self) -> VersionCounts {
-        VersionCounts {
+    pub(crate) fn counts(&self) -> UndoCounts {
+        UndoCounts {
             commits: self.commits.load(Ordering::Relaxed),
             answered: self.answered.load(Ordering::Relaxed),
-            originals: self.ring.written.load(Ordering::Relaxed),
+            records: self.ring.written.load(Ordering::Relaxed),
             data_syncs: self.data_syncs.load(Ordering::Relaxed),
         }
     }
@@ -176,11 +176,11 @@ impl Versions {
         let written = pool.cut(&mut |_| {});
         let number = self.running.fetch_add(1, Ordering::SeqCst);
         pool.begin_transaction(number + 1);
-        let versions = self.ring.written.load(Ordering::SeqCst);
-        let before = self.written_before.swap(versions, Ordering::SeqCst);
+        let records = self.ring.written.load(Ordering::SeqCst);
+        let before = self.written_before.swap(records, Ordering::SeqCst);
         Transaction {
             number,
-            has_versions: versions != before,
+            has_undo: records != before,
             written,
         }
     }
@@ -197,7 +197,7 @@ impl Versions {
     fn try_commit<P: Persistent>(&self, pool: &P, transaction: &Transaction) -> io::Result<()> {
         let disk = disk_of(pool)?;
         let has_written = transaction.written != Written::Few(Vec::new());
-        if !has_written && !transaction.has_versions {
+        if !has_written && !transaction.has_undo {
             return Ok(());
         }
         if has_written {
@@ -219,9 +219,9 @@ fn sync_data(disk: &dyn Disk) -> io::Result<()> {
     disk.sync_data(disk_sites::VERSIONS_DATA_DURABLE)
 }
 
-/// Lets all transactions up to this one count as committed: their versions are void.
-fn say_committed<P: Persistent>(pool: &P, plan: &VersionsPlan, transaction: u64) {
-    let at = plan.at + Entrance::COMMITTED;
+/// Lets all transactions up to this one count as committed: their records are void.
+fn say_committed<P: Persistent>(pool: &P, plan: &UndoPlan, transaction: u64) {
+    let at = plan.at + PoolHeader::COMMITTED;
     let word = CommittedWord::new(transaction).0;
     pool.store_through(disk_sites::VERSIONS_COMMITTED, at, word);
     pool.fence(disk_sites::VERSIONS_COMMITTED_DURABLE);
@@ -234,51 +234,46 @@ fn disk_of<P: Persistent>(pool: &P) -> io::Result<&dyn Disk> {
 
 /// What was changed since the last transaction that was committed.
 struct Later {
-    /// Of each piece, the first transaction that changed it, and where what it held before lies.
-    pieces: BTreeMap<u64, (u64, u64)>,
+    /// Of each granule, the first transaction that changed it, and where what it held before lies.
+    granules: BTreeMap<u64, (u64, u64)>,
     /// The last transaction.
     latest: u64,
 }
 
 impl Later {
-    /// Looks through the versions from the entrance on.
-    fn find<P: Persistent>(pool: &P, plan: &VersionsPlan, seed: u64) -> Result<Self> {
-        let word = CommittedWord(pool.load(plan.at + Entrance::COMMITTED, Ordering::Acquire));
+    /// Looks through the records from the header on.
+    fn find<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64) -> Result<Self> {
+        let word = CommittedWord(pool.load(plan.at + PoolHeader::COMMITTED, Ordering::Acquire));
         let damaged = || Error::damaged("entrance to the versions", Place::Offset(plan.at));
         Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
     }
 
-    /// Reads the versions of transactions behind `committed`. What a crash cut short is none: its
-    /// piece was not changed.
-    fn read<P: Persistent>(
-        pool: &P,
-        plan: &VersionsPlan,
-        seed: u64,
-        committed: u64,
-    ) -> Result<Self> {
+    /// Reads the records of transactions behind `committed`. What a crash cut short is none: its
+    /// granule was not changed.
+    fn read<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64, committed: u64) -> Result<Self> {
         let mut later = Self {
-            pieces: BTreeMap::new(),
+            granules: BTreeMap::new(),
             latest: committed,
         };
         for number in 0..plan.count {
-            let at = plan.version_at(number);
+            let at = plan.undo_record_at(number);
             // Most are of transactions that were committed, or of none.
-            if pool.load(at + Version::TRANSACTION, Ordering::Acquire) <= committed {
+            if pool.load(at + UndoRecord::TRANSACTION, Ordering::Acquire) <= committed {
                 continue;
             }
-            let Some(version) = read_version(pool, seed, at) else {
+            let Some(record) = read_version(pool, seed, at) else {
                 continue;
             };
-            if !plan.is_piece(version.piece) || version.transaction >= CommittedWord::MAX {
+            if !plan.is_granule(record.granule) || record.transaction >= CommittedWord::MAX {
                 let place = Place::Offset(at);
                 return Err(Error::damaged("version of an impossible piece", place));
             }
-            later.latest = later.latest.max(version.transaction);
-            let new = (version.transaction, at);
-            let first = later.pieces.entry(version.piece).or_insert(new);
+            later.latest = later.latest.max(record.transaction);
+            let new = (record.transaction, at);
+            let first = later.granules.entry(record.granule).or_insert(new);
             *first = (*first).min(new);
         }
-        // A version that cannot be read looks like none, and half of a transaction is not to be
+        // A record that cannot be read looks like none, and half of a transaction is not to be
         // taken back.
         match pool.damaged() {
             Some(at) => Err(Error::Unreadable(Place::Offset(at))),
@@ -286,22 +281,22 @@ impl Later {
         }
     }
 
-    /// Stores back what the pieces held. Durable when this returns, but for who only reads, in
+    /// Stores back what the granules held. Durable when this returns, but for who only reads, in
     /// whose memory it is.
     fn take_back<P: Persistent>(&self, pool: &P, seed: u64) {
-        for (&piece, &(_, at)) in &self.pieces {
-            if let Some(version) = read_version(pool, seed, at) {
-                pool.write_through(disk_sites::VERSIONS_TAKEN_BACK, piece, &version.original);
+        for (&granule, &(_, at)) in &self.granules {
+            if let Some(record) = read_version(pool, seed, at) {
+                pool.write_through(disk_sites::VERSIONS_TAKEN_BACK, granule, &record.old);
             }
         }
         pool.fence(disk_sites::VERSIONS_TAKEN_BACK_DURABLE);
     }
 }
 
-fn read_version<P: Persistent>(pool: &P, seed: u64, at: u64) -> Option<Version> {
-    let mut bytes = [0; size_of::<Version>()];
+fn read_version<P: Persistent>(pool: &P, seed: u64, at: u64) -> Option<UndoRecord> {
+    let mut bytes = [0; size_of::<UndoRecord>()];
     pool.read(at, &mut bytes);
-    Version::unseal(seed, &bytes)
+    UndoRecord::unseal(seed, &bytes)
 }
 
 /// Whether the pool was closed in order.
@@ -313,21 +308,21 @@ fn was_closed<P: Persistent>(pool: &P, state_at: u64) -> bool {
 
 /// Makes the metadata of a pool what the last transaction left that was committed, or, under the
 /// boot under which it was last open, leaves them as they are; gives the transactions, to go on
-/// with, and how many pieces were taken back.
+/// with, and how many granules were taken back.
 ///
 /// # Errors
-/// The entrance or a version is damaged, or what the disk said.
+/// The header or a record is damaged, or what the disk said.
 pub(crate) fn open<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
     boot: [u8; 16],
     read_only: bool,
-) -> Result<(Versions, u64)> {
+) -> Result<(UndoLog, u64)> {
     let geometry = superblock.geometry();
-    let plan = VersionsPlan::of(&geometry).ok_or(Error::Unsupported("a pool without versions"))?;
+    let plan = UndoPlan::of(&geometry).ok_or(Error::Unsupported("a pool without versions"))?;
     let changed = ReplicaPlan::of(&geometry)
         .map(|replica| ChangedBlocks::new(geometry.changed_at, replica.blocks));
-    let versions = Versions::new(plan, superblock.hash_seed, changed);
+    let records = UndoLog::new(plan, superblock.hash_seed, changed);
     if !read_only {
         if pool.kind() == MediaKind::File {
             return Err(Error::Unsupported(
@@ -339,25 +334,25 @@ pub(crate) fn open<P: Persistent>(
             data_at: geometry.data_at,
             is_external: true,
         };
-        pool.begin_transactions(split, Arc::clone(&versions.ring) as Arc<dyn Originals>)?;
-        begin_data(disk_of(pool)?, superblock).inspect_err(|_| versions.fail(pool))?;
+        pool.begin_transactions(split, Arc::clone(&records.ring) as Arc<dyn UndoWriter>)?;
+        begin_data(disk_of(pool)?, superblock).inspect_err(|_| records.fail(pool))?;
     }
     let later = match Later::find(pool, &plan, superblock.hash_seed) {
         Err(error) if read_only => {
             tracing::warn!(%error, "what can be read is shown");
-            return Ok((versions, 0));
+            return Ok((records, 0));
         }
         found => found?,
     };
     let mut taken_back = 0;
     if is_of_this_boot(pool, &plan, boot) {
-        let is_whole = later.pieces.is_empty() && was_closed(pool, geometry.state_at);
+        let is_whole = later.granules.is_empty() && was_closed(pool, geometry.state_at);
         if !read_only && !is_whole {
-            inherit(pool, superblock).inspect_err(|_| versions.fail(pool))?;
+            inherit(pool, superblock).inspect_err(|_| records.fail(pool))?;
         }
     } else {
         later.take_back(pool, superblock.hash_seed);
-        taken_back = later.pieces.len() as u64;
+        taken_back = later.granules.len() as u64;
         if !read_only && !was_closed(pool, geometry.state_at) {
             // Copies in memory may be newer than what a sync that failed has left on the medium.
             let len = geometry.data_bytes();
@@ -366,10 +361,10 @@ pub(crate) fn open<P: Persistent>(
     }
     if !read_only {
         settle(pool, &plan, later.latest, boot);
-        versions.running.store(later.latest + 1, Ordering::SeqCst);
+        records.running.store(later.latest + 1, Ordering::SeqCst);
         pool.begin_transaction(later.latest + 1);
     }
-    Ok((versions, taken_back))
+    Ok((records, taken_back))
 }
 
 /// Makes the external data device one that is written to: the copy of the metadata that it carries
@@ -384,8 +379,8 @@ fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     call_stale(disk, superblock)
 }
 
-impl Versions {
-    fn new(plan: VersionsPlan, seed: u64, changed: Option<ChangedBlocks>) -> Self {
+impl UndoLog {
+    fn new(plan: UndoPlan, seed: u64, changed: Option<ChangedBlocks>) -> Self {
         Self {
             ring: Arc::new(Ring {
                 plan,
@@ -406,7 +401,7 @@ impl Versions {
     /// Those of no pool, in which nothing is stored: for checks of what surrounds them.
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
-        let plan = VersionsPlan {
+        let plan = UndoPlan {
             at: 0,
             count: 0,
             first: 0,
@@ -419,10 +414,10 @@ impl Versions {
 /// Whether nothing that was stored can be missing: the last opener for writing was of this boot,
 /// and bytes of files reached their medium, or can. Where a boot is not known nothing is: to be
 /// taken back to a cut is always right.
-fn is_of_this_boot<P: Persistent>(pool: &P, plan: &VersionsPlan, boot: [u8; 16]) -> bool {
+fn is_of_this_boot<P: Persistent>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> bool {
     let mut last = [0; 16];
-    pool.read(plan.at + Entrance::BOOT, &mut last);
-    let is_poisoned = pool.load(plan.at + Entrance::POISONED, Ordering::Acquire) != 0;
+    pool.read(plan.at + PoolHeader::BOOT, &mut last);
+    let is_poisoned = pool.load(plan.at + PoolHeader::POISONED, Ordering::Acquire) != 0;
     boot != [0; 16] && last == boot && !is_poisoned
 }
 
@@ -443,8 +438,8 @@ fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
 /// Lets all transactions up to `latest` count as committed, and this boot as the last one. If this
 /// process is killed in between, the boot is still another: what was taken back is taken back
 /// again. Only after kills do boot and poison mean anything, so that they need not be durable.
-fn settle<P: Persistent>(pool: &P, plan: &VersionsPlan, latest: u64, boot: [u8; 16]) {
+fn settle<P: Persistent>(pool: &P, plan: &UndoPlan, latest: u64, boot: [u8; 16]) {
     say_committed(pool, plan, latest);
-    pool.store(plan.at + Entrance::POISONED, 0, Ordering::Release);
-    pool.write(plan.at + Entrance::BOOT, &boot);
+    pool.store(plan.at + PoolHeader::POISONED, 0, Ordering::Release);
+    pool.write(plan.at + PoolHeader::BOOT, &boot);
 }

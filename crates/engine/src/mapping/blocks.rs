@@ -17,13 +17,13 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, mix};
+use vellum_layout::{BLOCK_BYTES, Geometry, SavedStatePlan, mix};
 use vellum_media::{Disk, LINE_BYTES, Memories, Memory, Persistent, count};
 
-use super::aids::{self, Writer};
 use super::bitmap::FreeBitmap;
 use super::first_writes::FirstWrites;
 use super::limbo::{Batch, LinkWords};
+use super::saved_state::{self, Writer};
 use super::space::{Space, claimed, unclaimed};
 use super::{BlockNo, BlockUsage, Reservation};
 use crate::core::Core;
@@ -78,7 +78,7 @@ pub(super) struct Blocks {
     /// First byte of the arena behind all this.
     end: u64,
     first_writes: FirstWrites,
-    aids: AidsPlan,
+    saved_state: SavedStatePlan,
     /// Fragmentation on purpose, per mille.
     fragmentation: u64,
 }
@@ -103,7 +103,7 @@ impl Blocks {
             links,
             end: first_writes.end(),
             first_writes,
-            aids: geometry.aids(),
+            saved_state: geometry.saved_state(),
             fragmentation: geometry.fragmentation.into(),
         }
     }
@@ -438,17 +438,17 @@ impl Blocks {
             return Ok(());
         }
         let used = self.blocks - self.space.free(core);
-        Writer::new(core, &self.aids, &self.bitmap).finish(used, 0);
+        Writer::new(core, &self.saved_state, &self.bitmap).finish(used, 0);
         Ok(())
     }
 
     /// See [`super::Mapping::restore`].
     pub(super) fn restore<M: Memories>(&self, core: &Core<M>) -> bool {
-        let saved = aids::read_head(core, &self.aids);
+        let saved = saved_state::read_head(core, &self.saved_state);
         let Some(head) = saved.filter(|_| core.geometry.added.is_empty()) else {
             return false;
         };
-        aids::fill_bitmap(core, &self.aids, &self.bitmap);
+        saved_state::fill_bitmap(core, &self.saved_state, &self.bitmap);
         self.bitmap.summarise(&core.arena);
         self.space.set_free(core, self.blocks - head.used);
         true

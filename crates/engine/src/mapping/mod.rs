@@ -10,7 +10,6 @@
 //! they commit is one 8-byte word a block or range, so any subset may survive a crash. What a
 //! mapping needs to be durable before such a word (a new tree node, say) it fences itself.
 
-mod aids;
 mod bitmap;
 mod blocks;
 mod cuckoo;
@@ -24,6 +23,7 @@ mod level;
 mod limbo;
 mod nodes;
 mod radix;
+mod saved_state;
 mod space;
 #[cfg(test)]
 mod tests;

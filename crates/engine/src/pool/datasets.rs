@@ -336,7 +336,7 @@ impl Container {
         let geometry = superblock.geometry();
         // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node
         // cannot be mapped so.
-        let is_laid_over = geometry.is_logged() || geometry.has_versions();
+        let is_laid_over = geometry.is_logged() || geometry.has_undo();
         let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
         check_at_rest(&view)?;
         settle_table(&whole, &superblock)?;

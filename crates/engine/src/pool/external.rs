@@ -27,7 +27,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let Some(external) = geometry.external.filter(|_| pool.data().next().is_some()) else {
         return Ok(());
     };
-    let is_unordered = geometry.has_versions() && pool.kind() == MediaKind::File;
+    let is_unordered = geometry.has_undo() && pool.kind() == MediaKind::File;
     if is_unordered || superblock.check_writable().is_err() {
         // The opening refuses it, and says why.
         return Ok(());

@@ -1,4 +1,4 @@
-//! The cost model: what a request costs on either road, and what a page table costs.
+//! The cost model: what a request costs on either path, and what a page table costs.
 //!
 //! The paper's C_sw and C_mmu are per page; here a request has a fixed part too, because a search
 //! of many blocks at once is cheaper for each. Both contain the copy, as the paper's do. The

@@ -1,7 +1,7 @@
 //! Reading (AFPT): by searching the file's mapping for each block, or through addresses of our own
 //! at which the file's blocks lie side by side, so that the processor translates.
 //!
-//! [`cost`] measures both roads and the price of the second, [`switch`] decides for which piece of
+//! [`cost`] measures both paths and the price of the second, [`switch`] decides for which piece of
 //! a file it is paid, [`table`] holds what was paid for, [`pattern`] tells files that are read on
 //! and on from those that are looked at once. [`lease`] keeps writers from bytes that somebody
 //! looks at in place. Which blocks a file has is none of this room's business: `fs` looks them up
@@ -42,13 +42,13 @@ use table::{CHUNK_BYTES, Table};
 /// Pages that are read by an opening before [`Rule::Layout`] reckons anything for it: most openings
 /// end before. The paper's rule needs no such number, it waits for T pages.
 const FIRST_PAGES: u64 = 64;
-/// Pages of files that are read before both roads are measured, which takes about as long: by a
+/// Pages of files that are read before both paths are measured, which takes about as long: by a
 /// file of a piece or more.
 const MEASURE_PAGES: u64 = 8192;
 /// The same by a smaller file, which tells less of what large ones cost: only if there seem to be
 /// none.
 const MEASURE_SMALL_PAGES: u64 = kept::COUNTED_PAGES_MAX;
-/// Blocks without a hole that a file needs for the roads to be measured by it: a long request.
+/// Blocks without a hole that a file needs for the paths to be measured by it: a long request.
 pub(crate) const MEASURED_BLOCKS_MIN: u64 = 16;
 
 /// What a file system knows about reading.
@@ -148,7 +148,7 @@ impl Reading {
 
 /// What one opening of a file has read, and its page table.
 #[derive(Debug, Default)]
-pub(crate) struct Road {
+pub(crate) struct ReadPath {
     seen: Identification,
     table: OnceLock<Arc<Table>>,
 }
@@ -166,13 +166,13 @@ pub struct PageTable {
 pub(crate) enum Next<'a> {
     /// Search.
     Search,
-    /// Have both roads measured by this file, then search.
+    /// Have both paths measured by this file, then search.
     Measure,
     /// Look at the table; the file is used like this.
     Look(&'a Table, &'a Costs, Pattern),
 }
 
-impl Road {
+impl ReadPath {
     /// Counts a request of `pages` to a file, and says what comes next by a rule.
     #[inline]
     pub(crate) fn next<'a, M: Memories>(

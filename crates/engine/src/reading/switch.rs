@@ -3,7 +3,7 @@
 //!
 //! *Threshold* is the paper's rule: after T pages by search. *Layout* compares the saving that was
 //! forgone so far with the price of this piece's layout, and buys when a request would make the
-//! first reach the second. What every road costs cannot be avoided; on the rest it pays less than
+//! first reach the second. What every path costs cannot be avoided; on the rest it pays less than
 //! twice what the best does:
 //!
 //! Let `s` be the saving forgone before a request, `x` what it could save, `P` the price. While

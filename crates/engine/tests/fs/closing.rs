@@ -126,7 +126,7 @@ fn an_opening_after_a_close_reads_neither_table_nor_logs_nor_inodes() {
     let fs = sample();
     let geometry = geometry(&fs);
     let opened = open(close(&fs));
-    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    let table = lines_in(&opened.read, geometry.table_at, geometry.saved_state_at);
     assert_eq!(table, [], "the mapping table");
     let root = geometry.slot_at(ROOT_SLOT);
     let metadata = lines_in(&opened.read, geometry.meta_at, geometry.table_at);
@@ -144,7 +144,7 @@ fn an_opening_after_a_crash_reads_all_of_them() {
     let fs = sample();
     let geometry = geometry(&fs);
     let opened = open(fs.pool().image());
-    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    let table = lines_in(&opened.read, geometry.table_at, geometry.saved_state_at);
     assert_eq!(table.len() as u64, geometry.table_lines());
     for chunk in 0..geometry.meta_chunks {
         let word = ChunkWord(vellum::media::Memory::load(
@@ -183,7 +183,7 @@ fn blocks_freed_before_a_close_can_be_had_after_it() {
 }
 
 #[test]
-fn damaged_or_old_aids_are_not_believed() {
+fn damaged_or_old_saved_state_is_ignored() {
     let fs = sample();
     let geometry = geometry(&fs);
     let first = close(&fs);
@@ -192,17 +192,17 @@ fn damaged_or_old_aids_are_not_believed() {
     (1..10).rev().for_each(|file| write(&fs, file));
     remove(&fs, 20);
     let second = close(&fs);
-    let aids = geometry.aids_at as usize..geometry.data_at as usize;
-    assert_ne!(first[aids.clone()], second[aids.clone()]);
+    let saved_state = geometry.saved_state_at as usize..geometry.data_at as usize;
+    assert_ne!(first[saved_state.clone()], second[saved_state.clone()]);
     let mut old = second.clone();
-    old[aids.clone()].copy_from_slice(&first[aids.clone()]);
+    old[saved_state.clone()].copy_from_slice(&first[saved_state.clone()]);
     let mut damaged = second.clone();
-    damaged[geometry.aids().free_at() as usize] ^= 1;
+    damaged[geometry.saved_state().free_at() as usize] ^= 1;
     let mut gone = second;
-    gone[aids].fill(0);
+    gone[saved_state].fill(0);
     for image in [old, damaged, gone] {
         let opened = open(image);
-        let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+        let table = lines_in(&opened.read, geometry.table_at, geometry.saved_state_at);
         assert_eq!(table.len() as u64, geometry.table_lines());
         assert_files(&opened.fs, |file| file != 20);
         write(&opened.fs, 20);
@@ -212,14 +212,14 @@ fn damaged_or_old_aids_are_not_believed() {
 
 /// From the first store after an opening on, what the close saved means nothing.
 #[test]
-fn a_crash_after_an_opening_finds_the_saved_aids_void() {
+fn a_crash_after_an_opening_finds_the_saved_state_void() {
     let fs = sample();
     let geometry = geometry(&fs);
     let fs = open(close(&fs)).fs;
     remove(&fs, 3);
     write(&fs, 6);
     let opened = open(fs.pool().image());
-    let table = lines_in(&opened.read, geometry.table_at, geometry.aids_at);
+    let table = lines_in(&opened.read, geometry.table_at, geometry.saved_state_at);
     assert_eq!(table.len() as u64, geometry.table_lines());
     assert_files(&opened.fs, |file| file != 3);
     close(&opened.fs);

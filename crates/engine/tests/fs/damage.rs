@@ -9,7 +9,7 @@ use vellum::{
     Allocate, Clock, Cred, Error, FormatOptions, Fs, Handle, ListPosition, MappingKind,
     MountOptions, OpenOptions, RenameFlags, attach, format,
 };
-use vellum_layout::{AidsHead, ChunkKind, ChunkWord, Superblock, checksum};
+use vellum_layout::{ChunkKind, ChunkWord, SavedStateHead, Superblock, checksum};
 use zerocopy::{FromBytes, IntoBytes};
 
 fn mount(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
@@ -201,15 +201,15 @@ proptest! {
     }
 
     #[test]
-    fn aids_that_lie_under_a_sound_checksum_never_panic(
+    fn saved_state_that_is_wrong_under_a_sound_checksum_never_panics(
         lies in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 1..8),
         used in prop::option::of(0u64..200),
     ) {
         let mut image = sample(true);
         let superblock = Superblock::unseal(&image[..4096]).unwrap();
-        let plan = superblock.geometry().aids();
+        let plan = superblock.geometry().saved_state();
         let at = plan.at as usize;
-        let head = AidsHead::read_from_bytes(&image[at..at + 64]).unwrap();
+        let head = SavedStateHead::read_from_bytes(&image[at..at + 64]).unwrap();
         let body = at + 64..at + 64 + plan.body_words(head.displaced) as usize * 8;
         for (index, value) in lies {
             let word = body.start + index.index(body.len() / 8) * 8;
@@ -217,7 +217,7 @@ proptest! {
         }
         let check = checksum(&image[body]);
         let epoch = head.epoch as u32;
-        let lie = AidsHead::new(epoch, used.unwrap_or(head.used), head.displaced, check);
+        let lie = SavedStateHead::new(epoch, used.unwrap_or(head.used), head.displaced, check);
         image[at..at + 64].copy_from_slice(lie.as_bytes());
         if let Ok(fs) = mount(image) {
             use_all(&fs);

@@ -95,7 +95,7 @@ fn made(dir: &Path, media: MediaChoice) -> std::path::PathBuf {
 }
 
 fn commits(fs: &RealFs) -> u64 {
-    let versions = fs.version_counts().map(|counts| counts.commits);
+    let versions = fs.undo_counts().map(|counts| counts.commits);
     versions.unwrap_or_else(|| fs.log_counts().unwrap().commits)
 }
 

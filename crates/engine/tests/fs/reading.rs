@@ -116,7 +116,7 @@ fn compare<M: Memories>(handle: &Handle<M>, bytes: &[u8], at: usize, len: usize)
     }
 }
 
-fn both_roads_agree<M: Memories>(fs: &Arc<Fs<M>>, steps: Vec<Step>) {
+fn both_paths_agree<M: Memories>(fs: &Arc<Fs<M>>, steps: Vec<Step>) {
     fs.set_read_costs(bought_at_once());
     let mut handle = open(fs);
     let mut bytes: Vec<u8> = Vec::new();
@@ -167,20 +167,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn both_roads_agree_on_mapped_memory(
+    fn both_paths_agree_on_mapped_memory(
         steps in prop::collection::vec(step(), 1..25),
         mapping in prop::sample::select(&MappingKind::ALL),
     ) {
         let pool = options(mapping).create_in_memory().unwrap();
-        both_roads_agree(&pool.fs(), steps);
+        both_paths_agree(&pool.fs(), steps);
     }
 
     #[test]
-    fn both_roads_agree_on_simulated_memory(
+    fn both_paths_agree_on_simulated_memory(
         steps in prop::collection::vec(step(), 1..25),
         mapping in prop::sample::select(&MappingKind::ALL),
     ) {
-        both_roads_agree(&simulated(mapping), steps);
+        both_paths_agree(&simulated(mapping), steps);
     }
 }
 
@@ -320,7 +320,7 @@ fn ten_pages() -> Costs {
 
 /// Openings that each end before they have read much.
 #[test]
-fn both_roads_are_measured_when_the_file_system_has_read_enough() {
+fn both_paths_are_measured_when_the_file_system_has_read_enough() {
     let pool = Pool::memory(POOL_BYTES).unwrap();
     let fs = pool.fs();
     let volume = pool.volume();

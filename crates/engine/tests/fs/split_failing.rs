@@ -79,14 +79,14 @@ fn assert_stopped(fs: &SplitFs) {
 #[track_caller]
 fn assert_taken_back(disk: &Arc<SimPool>) {
     let (fs, opened) = mount(disk).unwrap();
-    assert!(opened.pieces_taken_back > 0);
+    assert!(opened.granules_rolled_back > 0);
     assert_eq!(read(&fs, "a").unwrap(), [7; 5000]);
     assert!(matches!(read(&fs, "b"), Err(Error::NotFound)));
     write(&fs, "b").unwrap();
     fs.sync().unwrap();
     drop(fs);
     let (fs, opened) = mount(disk).unwrap();
-    assert_eq!(opened.pieces_taken_back, 0);
+    assert_eq!(opened.granules_rolled_back, 0);
     assert_eq!(read(&fs, "b").unwrap(), [7; 5000]);
 }
 

@@ -69,7 +69,7 @@ fn a_pool_commits_as_often_as_it_is_told_to() {
         assert_eq!(fs.commit_every(), Duration::from_millis(1));
         let commits = || match fs.log_counts() {
             Some(counts) => counts.commits,
-            None => fs.version_counts().unwrap().commits,
+            None => fs.undo_counts().unwrap().commits,
         };
         let (first, begin) = (commits(), Instant::now());
         let mut written = 0_u64;

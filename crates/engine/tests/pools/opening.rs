@@ -189,7 +189,7 @@ fn a_damaged_pool_is_refused_for_writing_and_can_be_read() {
     let table = |bytes: &mut Vec<u8>| {
         let geometry = Superblock::unseal(&bytes[..BLOCK]).unwrap().geometry();
         let at = geometry.table_at as usize;
-        let words = bytes[at..geometry.aids_at as usize].chunks(8);
+        let words = bytes[at..geometry.saved_state_at as usize].chunks(8);
         let used: Vec<_> = words
             .map(|word| word.iter().any(|&byte| byte != 0))
             .collect();

@@ -12,7 +12,7 @@ use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, Entrance, Superblock, f
 /// Where the entrance to the versions lies.
 fn entrance(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
-    Superblock::unseal(&bytes).unwrap().versions_at
+    Superblock::unseal(&bytes).unwrap().undo_at
 }
 
 fn put(path: &Path, at: u64, bytes: &[u8]) {
@@ -94,7 +94,7 @@ fn a_power_cut_takes_back_what_was_not_committed() {
     let before = std::fs::read(&path).unwrap();
     let read_only = PoolOptions::new().read_only(true);
     let reader = read_only.open(&path).unwrap();
-    assert!(reader.opened().pieces_taken_back > 0);
+    assert!(reader.opened().granules_rolled_back > 0);
     assert_all(&reader, true);
     drop(reader);
     assert!(
@@ -102,12 +102,12 @@ fn a_power_cut_takes_back_what_was_not_committed() {
         "the pool was written to"
     );
     let again = open(&path).unwrap();
-    assert!(again.opened().pieces_taken_back > 0);
+    assert!(again.opened().granules_rolled_back > 0);
     assert_all(&again, true);
     // This time it is a kill, of what was just opened.
     let path = killed(&dir.path().join("cut"), "killed");
     let killed = open(&path).unwrap();
-    assert_eq!(killed.opened().pieces_taken_back, 0);
+    assert_eq!(killed.opened().granules_rolled_back, 0);
     assert_all(&killed, true);
     killed.close().unwrap();
     let closed = open(&path).unwrap();
@@ -123,12 +123,12 @@ fn a_kill_takes_nothing_back() {
     let path = killed(dir.path(), "killed");
     let killed = open(&path).unwrap();
     assert!(!killed.opened().was_clean);
-    assert_eq!(killed.opened().pieces_taken_back, 0);
+    assert_eq!(killed.opened().granules_rolled_back, 0);
     assert_all(&killed, false);
     drop(killed);
     put(&path, entrance(&path) + Entrance::BOOT, &[7; 16]);
     let closed = open(&path).unwrap();
-    assert_eq!(closed.opened().pieces_taken_back, 0);
+    assert_eq!(closed.opened().granules_rolled_back, 0);
     assert_all(&closed, false);
 }
 
@@ -140,7 +140,7 @@ fn what_is_ahead_of_data_that_were_lost_is_taken_back_after_a_kill_too() {
     let path = killed(dir.path(), "killed");
     put(&path, entrance(&path) + Entrance::POISONED, &[1]);
     let killed = open(&path).unwrap();
-    assert!(killed.opened().pieces_taken_back > 0);
+    assert!(killed.opened().granules_rolled_back > 0);
     assert_all(&killed, true);
     drop(killed);
     let closed = open(&path).unwrap();
@@ -154,7 +154,7 @@ fn a_commit_syncs_data_only_if_there_are_any() {
     let (fs, volume) = (pool.fs(), pool.volume());
     volume.sync().unwrap();
     let counts = || {
-        let counts = fs.version_counts().unwrap();
+        let counts = fs.undo_counts().unwrap();
         (counts.commits, counts.data_syncs)
     };
     let (commits, syncs) = counts();
@@ -164,14 +164,14 @@ fn a_commit_syncs_data_only_if_there_are_any() {
     volume.sync().unwrap();
     let (commits, syncs) = (commits + 1, syncs);
     assert_eq!(counts(), (commits, syncs));
-    let before = fs.version_counts().unwrap();
+    let before = fs.undo_counts().unwrap();
     volume.sync().unwrap();
-    let after = fs.version_counts().unwrap();
+    let after = fs.undo_counts().unwrap();
     assert_eq!(
         (after.commits, after.answered),
         (commits, before.answered + 1)
     );
-    assert_eq!(after.originals, before.originals);
+    assert_eq!(after.records, before.records);
     volume.write("/f", [1; 10_000]).unwrap();
     volume.sync().unwrap();
     assert_eq!(counts(), (commits + 1, syncs + 1));
@@ -203,17 +203,17 @@ fn free_chunks(path: &Path) -> usize {
 /// its entry and inode, if these lie where nothing was at the last commit. An inode that is stored
 /// to again takes one.
 #[test]
-fn entries_and_inodes_that_were_free_take_no_versions() {
+fn entries_and_inodes_that_were_free_take_no_undo_records() {
     const NAMES: u64 = 300;
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let (fs, volume) = (pool.fs(), pool.volume());
     let make = |dir: &str| {
-        let before = fs.version_counts().unwrap().originals;
+        let before = fs.undo_counts().unwrap().records;
         for number in 0..NAMES {
             volume.create(format!("{dir}/{number}")).unwrap();
         }
-        fs.version_counts().unwrap().originals - before
+        fs.undo_counts().unwrap().records - before
     };
     volume.create_dir("/old").unwrap();
     // In chunks that were free, and are so again, and zeros, if this is taken back.
@@ -234,11 +234,11 @@ fn entries_and_inodes_that_were_free_take_no_versions() {
     volume.create_dir("/new").unwrap();
     let versions = make("/new");
     assert!((1..NAMES / 4).contains(&versions), "{versions}");
-    let before = fs.version_counts().unwrap().originals;
+    let before = fs.undo_counts().unwrap().records;
     for number in 0..NAMES {
         volume.write(format!("/new/{number}"), b"bytes").unwrap();
     }
-    assert!(fs.version_counts().unwrap().originals - before >= NAMES);
+    assert!(fs.undo_counts().unwrap().records - before >= NAMES);
     let path = cut(dir.path(), "cut");
     let again = open(&path).unwrap();
     assert!(matches!(
@@ -293,7 +293,7 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
     let failed = lost.filter(|name| volume.set_attr(name, &private).is_err());
     assert!(failed.count() > 0);
     let again = open(&cut(dir.path(), "cut")).unwrap();
-    assert!(again.opened().pieces_taken_back > 0);
+    assert!(again.opened().granules_rolled_back > 0);
     for name in &names {
         let mode = again.volume().metadata(name).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "{name}");
@@ -333,14 +333,14 @@ fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
 
 /// Everything is changed again and again, over many transactions, so that versions go round.
 #[test]
-fn versions_go_round() {
+fn undo_records_go_round() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let superblock = pool.superblock();
-    let room = superblock.versions_bytes / 192;
+    let room = superblock.undo_bytes / 192;
     let (fs, volume) = (pool.fs(), pool.volume());
     let mut round = 0u8;
-    while fs.version_counts().unwrap().originals < 2 * room {
+    while fs.undo_counts().unwrap().records < 2 * room {
         for number in 0..200 {
             volume.write(format!("/{number}"), [round; 5000]).unwrap();
         }

@@ -68,7 +68,7 @@ fn a_pool_with_data_apart_says_where_they_are() {
 }
 
 #[test]
-fn a_split_pool_says_where_its_versions_are() {
+fn a_split_pool_says_where_its_undo_log_is() {
     let request = GeometryRequest {
         external: Some(crate::ExternalRequest {
             id: [9; 16],
@@ -82,7 +82,7 @@ fn a_split_pool_says_where_its_versions_are() {
     let made = Superblock::new(&geometry, [7; 16], 1, 2, "x", NamespaceKind::Direct);
     assert_eq!(made.check_readable(), Ok(()));
     assert_eq!(made.geometry(), geometry);
-    assert!(geometry.has_versions() && !geometry.is_logged());
+    assert!(geometry.has_undo() && !geometry.is_logged());
     for change in [
         (|sb| sb.incompatible ^= features::VERSIONS) as fn(&mut Superblock),
         |sb| sb.read_only_compatible = 0,
@@ -91,10 +91,10 @@ fn a_split_pool_says_where_its_versions_are() {
         |sb| sb.changed_at += 1 << 20,
         |sb| sb.changed_at = u64::MAX - 4095,
         |sb| sb.incompatible |= features::LOGGED,
-        |sb| sb.versions_bytes -= 8192,
-        |sb| sb.versions_bytes = u64::MAX,
-        |sb| sb.versions_at = u64::MAX - 4095,
-        |sb| sb.versions_at += 100,
+        |sb| sb.undo_bytes -= 8192,
+        |sb| sb.undo_bytes = u64::MAX,
+        |sb| sb.undo_at = u64::MAX - 4095,
+        |sb| sb.undo_at += 100,
     ] {
         let mut changed = made.clone();
         change(&mut changed);
@@ -166,7 +166,7 @@ fn unknown_features_are_refused_by_name() {
         |sb| sb.incompatible = features::LOGGED,
         |sb| sb.incompatible |= features::EXTERNAL_DATA,
         |sb| sb.incompatible |= features::VERSIONS,
-        |sb| sb.versions_bytes = 1 << 16,
+        |sb| sb.undo_bytes = 1 << 16,
         |sb| sb.media_at = 4096,
         |sb| sb.log_bytes = 1 << 16,
         |sb| sb.incompatible ^= features::SPANS,

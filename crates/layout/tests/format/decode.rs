@@ -297,13 +297,13 @@ proptest! {
     }
 
     #[test]
-    fn saved_aids(epoch: u32, used: u64, displaced: u64, check: u32, bit in 0usize..256, block: u32, last: bool) {
-        let head = AidsHead::new(epoch, used, displaced, check);
+    fn saved_state(epoch: u32, used: u64, displaced: u64, check: u32, bit in 0usize..256, block: u32, last: bool) {
+        let head = SavedStateHead::new(epoch, used, displaced, check);
         prop_assert!(head.is_sound(epoch));
         prop_assert!(!head.is_sound(epoch ^ 1));
         let mut bytes: [u8; 64] = zerocopy::transmute!(head);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let flipped: AidsHead = zerocopy::transmute!(bytes);
+        let flipped: SavedStateHead = zerocopy::transmute!(bytes);
         prop_assert!(!flipped.is_sound(epoch), "bit {bit}");
         let link = ChainLink::new(block, last);
         prop_assert_eq!((link.block(), link.is_last()), (block & 0x3FFF_FFFF, last));
@@ -318,7 +318,7 @@ proptest! {
         blocks in 1u64..1 << 30,
     ) {
         let lines = blocks.div_ceil(LINE_ENTRIES);
-        let plan = AidsPlan { at: 0, blocks, lines };
+        let plan = SavedStatePlan { at: 0, blocks, lines };
         prop_assert!(chain(seed, id, run, span, blocks) < plan.chains());
     }
 

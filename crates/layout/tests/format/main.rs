@@ -102,13 +102,13 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes versions_at versions_bytes media_at changed_at reserved_head regions datasets
+        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes undo_at undo_bytes media_at changed_at reserved_head regions datasets
         segments reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
     assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
     assert_struct!(SegmentRecord: table_at data_at blocks mapping medium fs run_blocks
-        fragmentation span_lines aids_at medium_id);
-    assert_struct!(AidsHead: epoch used displaced body_check checksum reserved);
+        fragmentation span_lines saved_state_at medium_id);
+    assert_struct!(SavedStateHead: epoch used displaced body_check checksum reserved);
     assert_struct!(PendingBlock: next count checksum reserved stores);
     assert_struct!(PendingStore: at value);
     assert_struct!(Inode: identity owner links btime parent xattr_root acl_root project checksum
@@ -130,8 +130,8 @@ fn structs() {
     assert_struct!(ReplicaHead: magic pool state number blocks sum reserved check);
     assert_struct!(MediumPlace: id kind length reserved path);
     assert_struct!(MediumPlaces: places check session next reserved);
-    assert_struct!(Version: piece transaction check reserved original);
-    assert_struct!(RecordHead: magic check epoch known rides_from bytes lines rides revokes
+    assert_struct!(UndoRecord: granule transaction check reserved old);
+    assert_struct!(RecordHead: magic check epoch known journaled_from bytes lines journaled revokes
         previous);
     assert_struct!(ExtentNodeHead: owner level first generation checksum reserved);
 }
@@ -240,11 +240,11 @@ fn offsets_without_a_struct() {
         ],
     );
     check(
-        "Entrance",
+        "PoolHeader",
         &[
-            ("COMMITTED", Entrance::COMMITTED),
-            ("BOOT", Entrance::BOOT),
-            ("POISONED", Entrance::POISONED),
+            ("COMMITTED", PoolHeader::COMMITTED),
+            ("BOOT", PoolHeader::BOOT),
+            ("POISONED", PoolHeader::POISONED),
         ],
     );
     check("ChangedMap", &[("SINCE", ChangedMap::SINCE)]);
@@ -606,7 +606,7 @@ fn values() {
         ("level_root(3, 1)", LevelRoot::new(3, true).0),
         (
             "aids_checksum(3, 5, 1, 7)",
-            AidsHead::new(3, 5, 1, 7).checksum.into(),
+            SavedStateHead::new(3, 5, 1, 7).checksum.into(),
         ),
         (
             "chunk_word(7, Entries)",

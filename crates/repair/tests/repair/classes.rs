@@ -489,8 +489,8 @@ fn what_a_close_saved() {
         let at = s.image.geometry.state_at + 72;
         s.image.set_word(at, 3);
     });
-    mended_closed(Class::SavedAids, |s| {
-        let at = s.image.geometry.aids().at;
+    mended_closed(Class::SavedState, |s| {
+        let at = s.image.geometry.saved_state().at;
         flip(s, at, 1 << 9);
     });
 }
@@ -664,7 +664,7 @@ fn every_class_has_a_test() {
         include_str!("logged.rs"),
         include_str!("level.rs"),
         include_str!("unreadable.rs"),
-        include_str!("../../../fuzz/tests/fuzz/damage/versions.rs"),
+        include_str!("../../../fuzz/tests/fuzz/damage/undo.rs"),
     ]
     .concat();
     for class in Class::ALL.iter().filter(|class| !refused.contains(class)) {

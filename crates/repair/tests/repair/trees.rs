@@ -293,7 +293,7 @@ fn a_root_that_was_lost_is_found_by_the_tree() {
 #[test]
 fn saved_maps_that_are_wrong_are_void() {
     for mapping in TREES {
-        for (class, slot) in [(Class::LiveMap, true), (Class::SavedAids, false)] {
+        for (class, slot) in [(Class::LiveMap, true), (Class::SavedState, false)] {
             let mut forest = forest(mapping);
             let geometry = forest.image.geometry;
             if slot {
@@ -303,10 +303,10 @@ fn saved_maps_that_are_wrong_are_void() {
             forest.image.close();
             fill_blocks(&mut forest.image.bytes, &geometry);
             if !slot {
-                let at = geometry.aids().free_at();
+                let at = geometry.saved_state().free_at();
                 let word = forest.image.word(at);
                 forest.image.set_word(at, word ^ 1 << 20);
-                forest.image.seal_aids(|_| {});
+                forest.image.seal_saved_state(|_| {});
             }
             let before = forest.image.bytes;
             let report = check(&before, Options::default());

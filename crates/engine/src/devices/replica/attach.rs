@@ -8,8 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, ChangedMap, CommittedWord, Entrance, Geometry, MEDIUM_HEAD_BYTES, MediumHead,
-    MediumPlaces, REPLICA_HEAD_BYTES, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan, Superblock,
+    BLOCK_BYTES, ChangedMap, CommittedWord, Geometry, MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces,
+    PoolHeader, REPLICA_HEAD_BYTES, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan, Superblock,
 };
 use vellum_media::{DataFile, Disk, MappedPool, MediaChoice, MediaError, MediaKind, Persistent};
 use zerocopy::IntoBytes;
@@ -165,7 +165,7 @@ impl<'a> ReplicaSource<'a> {
         self.fill(pool, &geometry, known_zero, tell)?;
         let site = disk_sites::ATTACH_POOL;
         let committed = CommittedWord::new(0).0.to_le_bytes();
-        let entrance = geometry.versions_at + Entrance::COMMITTED;
+        let entrance = geometry.undo_at + PoolHeader::COMMITTED;
         pool.write_through(site, entrance, &committed);
         // The copy has all but the superblocks, which no map is about.
         let since = self.number.to_le_bytes();

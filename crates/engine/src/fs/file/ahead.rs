@@ -10,7 +10,7 @@ use vellum_layout::{BLOCK_BYTES, MapRoot};
 use vellum_media::{Memories, Persistent};
 
 use super::Files;
-use super::road::runs_of;
+use super::read_path::runs_of;
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
 use crate::mapping::{Found, MapId};

@@ -261,7 +261,7 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
 /// arena's part with the map of metadata slots.
 fn evict_structure<M: Memories>(core: &Core<M>) {
     let (geometry, map) = (&core.geometry, &core.map);
-    let table_bytes = geometry.aids_at - geometry.table_at;
+    let table_bytes = geometry.saved_state_at - geometry.table_at;
     core.pool.evict(geometry.table_at, table_bytes);
     for block in 0..geometry.meta_slots() / SLOTS_PER_BLOCK {
         let slot = (block * SLOTS_PER_BLOCK).max(1);

@@ -1,4 +1,4 @@
-//! What both roads cost on this machine and this pool: a short measurement.
+//! What both paths cost on this machine and this pool: a short measurement.
 //!
 //! Blocks of a file are read at random, once as every read finds them, by search, and once through
 //! a window in which they lie as in the file's page table. If the file is, the sample is larger
@@ -15,7 +15,7 @@ use std::time::Instant;
 use vellum_layout::{BLOCK_BYTES, MapRoot, ROOT_SLOT, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
-use super::road::{gaps, runs_of};
+use super::read_path::{gaps, runs_of};
 use super::{Files, Translation};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
@@ -31,7 +31,7 @@ const PRICED_PIECES: u64 = 3;
 const LONG_PAGES: u64 = MEASURED_BLOCKS_MIN;
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 5;
-/// Pages read in a round on either road with requests of one page, and with long ones.
+/// Pages read in a round on either path with requests of one page, and with long ones.
 const PAGES: u64 = 512;
 /// A mapping id under which nothing is, for who has no file: a file's is its inode's number, and
 /// this is the root directory's. Trees begin at the inode, so that it has to be one.
@@ -113,8 +113,8 @@ pub(super) fn measure<M: Memories>(
     let large_page_ps = time_large_page(files, window, small_page_ps)?;
     sample.lay(files, &table, window, SHOWN)?;
     let look_up_ps = sample.time_lookups(files, op);
-    let [search, mmu] = sample.time_roads(files, op, &table, window, 1)?;
-    let [search_long, mmu_long] = sample.time_roads(files, op, &table, window, LONG_PAGES)?;
+    let [search, mmu] = sample.time_paths(files, op, &table, window, 1)?;
+    let [search_long, mmu_long] = sample.time_paths(files, op, &table, window, LONG_PAGES)?;
     let page = |one: u64, long: u64| (long as i64 - one as i64) / (LONG_PAGES as i64 - 1);
     let (search_page_ps, mmu_page_ps) = (page(search, search_long), page(mmu, mmu_long));
     sample.is_current(files).then_some(Costs {
@@ -296,7 +296,7 @@ impl Sample {
     }
 
     /// What a request of `pages` costs by search and through the window.
-    fn time_roads<M: Memories>(
+    fn time_paths<M: Memories>(
         &self,
         files: &Files<'_, M>,
         op: &Op<'_, M>,

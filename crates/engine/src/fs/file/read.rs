@@ -3,7 +3,7 @@
 use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent};
 
-use super::road::{Roads, Way};
+use super::read_path::{Path, ReadPaths};
 use super::{Files, Translation};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, pause};
@@ -19,12 +19,12 @@ const CALL_BLOCKS: usize = 256;
 
 impl<M: Memories> Files<'_, M> {
     /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file.
-    /// With `roads`, by whichever pays.
+    /// With `paths`, by whichever pays.
     pub(crate) fn read_at(
         &self,
         cachelet: Cachelet,
         translation: &Translation,
-        roads: Option<Roads<'_>>,
+        paths: Option<ReadPaths<'_>>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
@@ -33,7 +33,7 @@ impl<M: Memories> Files<'_, M> {
         }
         loop {
             let op = self.core.op_begin()?;
-            let copied = self.copy_stable(&op, cachelet, translation, roads, offset, out);
+            let copied = self.copy_stable(&op, cachelet, translation, paths, offset, out);
             let len = self.core.noting(copied)?;
             // A read at the end of file is a read.
             if !translation.is_noatime() {
@@ -54,14 +54,14 @@ impl<M: Memories> Files<'_, M> {
         op: &Op<'_, M>,
         cachelet: Cachelet,
         translation: &Translation,
-        roads: Option<Roads<'_>>,
+        paths: Option<ReadPaths<'_>>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
         // Once bytes are lost only the pool tells which.
-        let way = match roads.filter(|_| op.is_whole()) {
-            Some(roads) => self.way(op, roads, cachelet, pages_of(offset, out.len() as u64)),
-            None => Way::Search,
+        let path = match paths.filter(|_| op.is_whole()) {
+            Some(paths) => self.path(op, paths, cachelet, pages_of(offset, out.len() as u64)),
+            None => Path::Search,
         };
         let mut tries = 0;
         loop {
@@ -71,7 +71,7 @@ impl<M: Memories> Files<'_, M> {
             let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
             let file = (cachelet, translation, version);
             if len > 0 {
-                self.copy_by(op, file, way, offset, &mut out[..len])?;
+                self.copy_by(op, file, path, offset, &mut out[..len])?;
             }
             self.core.arena.load_barrier();
             if self.core.get(cachelet, field::VERSION) == version {

@@ -6,7 +6,7 @@ use std::ops::{Deref, Range};
 use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
-use super::road::{Roads, Way};
+use super::read_path::{Path, ReadPaths};
 use super::{Files, Translation};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
@@ -120,14 +120,14 @@ impl<'f, M: Memories> Files<'f, M> {
         &self,
         cachelet: Cachelet,
         translation: &Translation,
-        roads: Roads<'f>,
+        paths: ReadPaths<'f>,
         range: Range<u64>,
     ) -> Result<View<'f, M>> {
         self.core.check_use()?;
         let condition = self.core.pool.condition();
-        let bytes = match self.lend(cachelet, translation, roads, &range)? {
+        let bytes = match self.lend(cachelet, translation, paths, &range)? {
             Some(bytes) => bytes,
-            None => self.copy(cachelet, translation, roads, &range)?,
+            None => self.copy(cachelet, translation, paths, &range)?,
         };
         Ok(View {
             bytes,
@@ -141,7 +141,7 @@ impl<'f, M: Memories> Files<'f, M> {
         &self,
         cachelet: Cachelet,
         translation: &Translation,
-        roads: Roads<'_>,
+        paths: ReadPaths<'_>,
         range: &Range<u64>,
     ) -> Result<Bytes<'f, M>> {
         let end = range.end.min(self.size(cachelet));
@@ -151,7 +151,7 @@ impl<'f, M: Memories> Files<'f, M> {
             .try_reserve_exact(len)
             .map_err(|_| Error::OutOfMemory("the copy of a view"))?;
         bytes.resize(len, 0);
-        let len = self.read_at(cachelet, translation, Some(roads), range.start, &mut bytes)?;
+        let len = self.read_at(cachelet, translation, Some(paths), range.start, &mut bytes)?;
         bytes.truncate(len);
         Ok(Bytes::Copy(bytes))
     }
@@ -161,7 +161,7 @@ impl<'f, M: Memories> Files<'f, M> {
         &self,
         cachelet: Cachelet,
         translation: &Translation,
-        roads: Roads<'f>,
+        paths: ReadPaths<'f>,
         range: &Range<u64>,
     ) -> Result<Option<Bytes<'f, M>>> {
         loop {
@@ -189,7 +189,7 @@ impl<'f, M: Memories> Files<'f, M> {
             let piece = self.one_piece(&op, file, &bytes);
             let found = match self.core.noting(piece)? {
                 Some(at) => pool_bytes(self.core, &lease, at, len).map(|at| (at, None)),
-                None => self.shown(&op, file, roads, &bytes, &lease),
+                None => self.shown(&op, file, paths, &bytes, &lease),
             };
             if op.check_media().is_err() {
                 return Ok(None);
@@ -244,13 +244,13 @@ impl<'f, M: Memories> Files<'f, M> {
         &self,
         op: &Op<'_, M>,
         (cachelet, _, version): (Cachelet, &Translation, u64),
-        roads: Roads<'f>,
+        paths: ReadPaths<'f>,
         bytes: &Range<u64>,
         lease: &Lease<'f, M>,
     ) -> Option<(&'f [u8], Option<Pin<'f>>)> {
         let len = bytes.end - bytes.start;
         let pages = pages_of(bytes.start, len);
-        let Way::Table(table, choice) = self.way(op, roads, cachelet, pages) else {
+        let Path::Table(table, choice) = self.path(op, paths, cachelet, pages) else {
             return None;
         };
         if !self.all_there(op, cachelet, table, choice, version, bytes) {

@@ -42,7 +42,7 @@ pub(super) struct Piece {
     /// How many they are.
     pub(super) records: u64,
     /// The last of their epochs with blocks of files; 0: none.
-    pub(super) rides_to: u64,
+    pub(super) journaled_to: u64,
 }
 
 impl Piece {
@@ -53,13 +53,13 @@ impl Piece {
     /// What the disk said, or one of the records is not there.
     pub(super) fn read(mut replay: Replay<'_>, until: u64, bytes: u64) -> io::Result<Self> {
         let first = replay.epoch;
-        let (mut lines, mut rides_to) = (BTreeMap::new(), 0);
+        let (mut lines, mut journaled_to) = (BTreeMap::new(), 0);
         while replay.epoch < until && replay.used < bytes {
             let record = replay.next()?;
             let record =
                 record.ok_or_else(|| io::Error::other("the log is not what was written"))?;
-            if record.head().rides > 0 {
-                rides_to = record.head().epoch;
+            if record.head().journaled > 0 {
+                journaled_to = record.head().epoch;
             }
             for line in record.lines() {
                 let mut bytes = [0; LOG_LINE_BYTES as usize];
@@ -72,7 +72,7 @@ impl Piece {
             end: (replay.epoch, replay.at),
             bytes: replay.used,
             records: replay.epoch - first,
-            rides_to,
+            journaled_to,
         })
     }
 

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use vellum_layout::{
-    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, LOG_LINE_BYTES, PoolPhase,
-    PoolState, Record, Ride, StateWord, Superblock, line_sum,
+    Anchor, BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, ImageTag, JournaledBlock, LOG_LINE_BYTES,
+    PoolPhase, PoolState, Record, StateWord, Superblock, line_sum,
 };
 use vellum_media::{
     Attach, Disk, ImageKey, LeftImage, Memory, Persistent, SharedImage, Split, Written,
@@ -237,12 +237,12 @@ pub(crate) fn load<P: Persistent>(
     let finished = settle(disk, &place, &anchor, &mut home, how.read_only)?;
     let tail = home.tail.0;
     let last = records.last().map(Record::head);
-    let rides_from = last.map_or(epoch, |head| head.rides_from);
+    let journaled_from = last.map_or(epoch, |head| head.journaled_from);
     let state = State {
         epoch,
-        rides_from,
-        riding: riding(&records, tail)
-            .map(|record| u64::from(record.head().rides))
+        journaled_from,
+        journaled: journaled(&records, tail)
+            .map(|record| u64::from(record.head().journaled))
             .sum(),
         at,
         previous,
@@ -264,8 +264,8 @@ pub(crate) fn load<P: Persistent>(
             // Copies in memory may be newer than what a sync that failed has left on the medium.
             disk.forget(geometry.data_at, geometry.data_bytes());
         }
-        let rides = riding(&records, tail).flat_map(Record::rides);
-        bring_back(pool, disk, (&log.place, rides), how.read_only)?;
+        let journaled = journaled(&records, tail).flat_map(Record::journaled);
+        bring_back(pool, disk, (&log.place, journaled), how.read_only)?;
     }
     Ok((log, found))
 }
@@ -445,11 +445,11 @@ pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, bo
 /// The records with blocks that need not be where they belong: in those before the last one says
 /// that they are, and in those before the log's `tail` they were before a checkpoint gave the
 /// records up, so that nobody would bring back the newer ones if that were cut short.
-fn riding(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
+fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     let last = records.last().map(Record::head);
-    let from = last.map_or(0, |head| head.rides_from).max(tail);
-    let is_riding = move |record: &&Record| record.head().epoch >= from;
-    records.iter().filter(is_riding)
+    let from = last.map_or(0, |head| head.journaled_from).max(tail);
+    let is_journaled = move |record: &&Record| record.head().epoch >= from;
+    records.iter().filter(is_journaled)
 }
 
 /// Writes blocks that ride where they belong. They count as written, so that they ride
@@ -457,10 +457,10 @@ fn riding(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
 fn bring_back<'r, P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
-    (place, rides): (&Place, impl Iterator<Item = Ride<'r>>),
+    (place, journaled): (&Place, impl Iterator<Item = JournaledBlock<'r>>),
     read_only: bool,
 ) -> io::Result<()> {
-    for (block, bytes) in rides {
+    for (block, bytes) in journaled {
         let at = place.at_of_block(block);
         if read_only {
             pool.write(at, bytes);

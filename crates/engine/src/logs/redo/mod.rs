@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 
-use vellum_layout::{BLOCK_BYTES, ImageTag, LOG_LINE_BYTES, Ride, record_bytes, seal_record};
+use vellum_layout::{
+    BLOCK_BYTES, ImageTag, JournaledBlock, LOG_LINE_BYTES, record_bytes, seal_record,
+};
 use vellum_media::{Disk, SharedImage, Written};
 
 use crate::disk_sites;
@@ -39,7 +41,7 @@ type Block = [u8; BLOCK_BYTES as usize];
 /// Blocks ride if all rides in force take one in so many parts of the log at most, without what
 /// small logs are to have for lines. Where they take the half, more than that is used: the keeper
 /// has begun to take records home before, and syncs the data without anybody waiting for it.
-const RIDES_PART: u64 = 2;
+const JOURNALED_PART: u64 = 2;
 /// Bytes of a log that are left to lines.
 const LINES_BYTES: u64 = 256 << 10;
 
@@ -103,9 +105,9 @@ struct State {
     /// Bytes from the tail to `at`, all round.
     used: u64,
     /// The first epoch of which blocks in the record need not be where they belong.
-    rides_from: u64,
+    journaled_from: u64,
     /// Blocks in records since the data were last synced; at least those from `rides_from` on.
-    riding: u64,
+    journaled: u64,
     counts: LogCounts,
 }
 
@@ -209,8 +211,8 @@ impl Log {
         if lines == 0 && epoch.written == Written::Few(Vec::new()) {
             return Ok(());
         }
-        let riding = self.riding(epoch, disk.is_direct());
-        let blocks = match riding {
+        let journaled = self.journaled(epoch, disk.is_direct());
+        let blocks = match journaled {
             Some(blocks) => self.read_blocks(disk, blocks)?,
             None => {
                 disk.sync_data(disk_sites::LOG_DATA_DURABLE)?;
@@ -221,18 +223,19 @@ impl Log {
         while !self.has_room(bytes) {
             self.checkpoint(disk)?;
         }
-        let (at, free, expected, rides_from) = {
+        let (at, free, expected, journaled_from) = {
             let mut state = lock(&self.state);
-            if riding.is_none() {
-                (state.rides_from, state.riding) = (state.epoch, 0);
+            if journaled.is_none() {
+                (state.journaled_from, state.journaled) = (state.epoch, 0);
             }
             let expected = self.place.expected(state.epoch, state.previous);
             let free = self.place.area_bytes() - state.used;
-            (state.at, free, expected, state.rides_from)
+            (state.at, free, expected, state.journaled_from)
         };
-        let rides: Vec<Ride<'_>> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
-        let told = (expected.epoch - 1, rides_from);
-        let (record, check) = seal_record(expected, told, &epoch.lines, &rides);
+        let journaled: Vec<JournaledBlock<'_>> =
+            blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
+        let told = (expected.epoch - 1, journaled_from);
+        let (record, check) = seal_record(expected, told, &epoch.lines, &journaled);
         if disk.has_failed() {
             // Somebody's bytes did not arrive before the cut: what leads to them must not come to
             // lie in the log.
@@ -245,7 +248,7 @@ impl Log {
             LogCounts {
                 lines,
                 bytes,
-                blocks: rides.len() as u64,
+                blocks: journaled.len() as u64,
                 ..LogCounts::default()
             },
             check,
@@ -260,18 +263,18 @@ impl Log {
     ///
     /// A ride stays in force until the data are synced, and what is written over its block
     /// meanwhile rides behind it, or is synced.
-    fn riding<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
+    fn journaled<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
         };
         if is_direct && !blocks.is_empty() {
             return None;
         }
-        let (lines, rides) = (epoch.lines.len() as u64, blocks.len() as u64);
+        let (lines, journaled) = (epoch.lines.len() as u64, blocks.len() as u64);
         let area_bytes = self.place.area_bytes();
-        let most = area_bytes.saturating_sub(LINES_BYTES) / RIDES_PART / BLOCK_BYTES;
-        let have_room = (rides == 0 || lock(&self.state).riding + rides <= most)
-            && record_bytes(lines, rides) <= area_bytes;
+        let most = area_bytes.saturating_sub(LINES_BYTES) / JOURNALED_PART / BLOCK_BYTES;
+        let have_room = (journaled == 0 || lock(&self.state).journaled + journaled <= most)
+            && record_bytes(lines, journaled) <= area_bytes;
         have_room.then_some(blocks)
     }
 
@@ -304,7 +307,7 @@ impl Log {
             state.at = (state.at + bytes) % self.place.area_bytes();
             state.previous = Some(check);
             state.used += bytes;
-            state.riding += record.blocks;
+            state.journaled += record.blocks;
             state.counts.commits += 1;
             state.counts.lines += record.lines;
             state.counts.bytes += bytes;
@@ -347,16 +350,16 @@ impl Log {
     /// Makes sure that blocks in the records of a piece are where they belong, before the records
     /// are given up.
     fn bring_home(&self, disk: &dyn Disk, piece: &Piece) -> io::Result<()> {
-        let (rides_from, riding, until) = {
+        let (journaled_from, journaled, until) = {
             let state = lock(&self.state);
-            (state.rides_from, state.riding, state.epoch)
+            (state.journaled_from, state.journaled, state.epoch)
         };
-        if piece.rides_to > 0 && piece.rides_to >= rides_from {
+        if piece.journaled_to > 0 && piece.journaled_to >= journaled_from {
             disk.sync_data(disk_sites::LOG_RIDES_DURABLE)?;
             let mut state = lock(&self.state);
             // Unless a commit has synced meanwhile, too, those that rode before ride no longer.
-            if state.rides_from == rides_from {
-                (state.rides_from, state.riding) = (until, state.riding - riding);
+            if state.journaled_from == journaled_from {
+                (state.journaled_from, state.journaled) = (until, state.journaled - journaled);
             }
         }
         Ok(())

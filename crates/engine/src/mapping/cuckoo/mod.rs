@@ -201,6 +201,6 @@ impl<M: Memories> Mapping<M> for Cuckoo {
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
-        self.rebuild_aids(core, survey)
+        self.rebuild_allocator_state(core, survey)
     }
 }

@@ -26,7 +26,7 @@ const WINDOW_BLOCKS: u64 = 1 << 22;
 
 impl Cuckoo {
     /// See [`crate::mapping::Mapping::rebuild`].
-    pub(super) fn rebuild_aids<M: Memories>(
+    pub(super) fn rebuild_allocator_state<M: Memories>(
         &self,
         core: &Core<M>,
         survey: &dyn Survey,

@@ -247,6 +247,6 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
-        self.rebuild_aids(core, survey)
+        self.rebuild_allocator_state(core, survey)
     }
 }

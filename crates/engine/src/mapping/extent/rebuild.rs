@@ -26,7 +26,7 @@ struct Read {
 
 impl<P: Pages> ExtentTrees<P> {
     /// See [`crate::mapping::Mapping::rebuild`].
-    pub(super) fn rebuild_aids<M: Memories>(
+    pub(super) fn rebuild_allocator_state<M: Memories>(
         &self,
         core: &Core<M>,
         survey: &dyn Survey,

@@ -39,7 +39,9 @@ pub(crate) mod harness;
 #[cfg(test)]
 mod tests;
 
-use vellum_layout::{AidsPlan, BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord, TablePlan};
+use vellum_layout::{
+    BLOCK_BYTES, Geometry, LINE_ENTRIES, MapState, MapWord, SavedStatePlan, TablePlan,
+};
 use vellum_media::{Isa, LINE_BYTES, Memories, Memory};
 
 use self::overflow::Overflow;
@@ -81,7 +83,7 @@ pub(crate) struct HashFs {
     /// Arena words: one bit a line with FREE words that are not flushed.
     freed_at: u64,
     /// Where a clean close saves the aids.
-    aids: AidsPlan,
+    saved_state: SavedStatePlan,
 }
 
 impl HashFs {
@@ -112,7 +114,7 @@ impl HashFs {
             overflow,
             bitmap,
             freed_at,
-            aids: geometry.aids(),
+            saved_state: geometry.saved_state(),
         }
     }
 
@@ -321,14 +323,14 @@ impl<M: Memories> Mapping<M> for HashFs {
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
-        self.rebuild_aids(core, &|id, logical, state| survey.judge(id, logical, state))
+        self.rebuild_allocator_state(core, &|id, logical, state| survey.judge(id, logical, state))
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {
-        self.save_aids(core)
+        self.save_state(core)
     }
 
     fn restore(&self, core: &Core<M>) -> bool {
-        self.restore_aids(core)
+        self.restore_state(core)
     }
 }

@@ -34,7 +34,11 @@ struct Scan {
 
 impl HashFs {
     /// See [`crate::mapping::Mapping::rebuild`].
-    pub(super) fn rebuild_aids<M: Memories>(&self, core: &Core<M>, judge: Judge<'_>) -> Result<()> {
+    pub(super) fn rebuild_allocator_state<M: Memories>(
+        &self,
+        core: &Core<M>,
+        judge: Judge<'_>,
+    ) -> Result<()> {
         let workers = self.workers();
         let part = self.blocks.div_ceil(workers).next_multiple_of(PART_BLOCKS);
         let scans = in_parallel(workers, |worker| {

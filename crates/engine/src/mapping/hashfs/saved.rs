@@ -1,16 +1,16 @@
 //! Saving the arena's aids at a clean close, and taking them back instead of reading the table
-//! (`vellum_layout::AidsPlan` has the format, [`aids`] the part that all mappings have).
+//! (`vellum_layout::SavedStatePlan` has the format, [`aids`] the part that all mappings have).
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsHead, ChainLink};
+use vellum_layout::{ChainLink, SavedStateHead};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use super::HashFs;
 use crate::core::Core;
 use crate::error::Result;
-use crate::mapping::aids::{self, Writer, for_parts};
+use crate::mapping::saved_state::{self, Writer, for_parts};
 use crate::sites;
 
 impl HashFs {
@@ -21,15 +21,15 @@ impl HashFs {
     /// # Errors
     /// [`crate::error::Error::Busy`] if something is at work after all, or broke off: what was
     /// saved would call blocks in limbo used for ever.
-    pub(super) fn save_aids<M: Memories>(&self, core: &Core<M>) -> Result<()> {
+    pub(super) fn save_state<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);
         if self.blocks > self.home_blocks {
             // There is room for those of segment 0 alone: the next opening reads the table.
             return Ok(());
         }
-        let mut out = Writer::new(core, &self.aids, &self.bitmap);
-        for index in 0..self.aids.count_words() {
+        let mut out = Writer::new(core, &self.saved_state, &self.bitmap);
+        for index in 0..self.saved_state.count_words() {
             out.push(self.overflow.count_word(&core.arena, index));
         }
         let displaced = self.save_chains(core, &mut out);
@@ -40,7 +40,7 @@ impl HashFs {
 
     /// Writes chain map and chains; gives how many blocks are on chains.
     fn save_chains<M: Memories>(&self, core: &Core<M>, out: &mut Writer<'_, M>) -> u64 {
-        let chains = self.aids.chains();
+        let chains = self.saved_state.chains();
         for first in (0..chains).step_by(64) {
             let used = |chain: &u64| self.overflow.chain(&core.arena, *chain).next().is_some();
             let map = (first..chains.min(first + 64)).filter(used);
@@ -90,7 +90,7 @@ impl HashFs {
 
     /// Fills the arena's aids, which are zero, from what the last close saved; `false` if that is
     /// not to be believed: then nothing was filled.
-    pub(super) fn restore_aids<M: Memories>(&self, core: &Core<M>) -> bool {
+    pub(super) fn restore_state<M: Memories>(&self, core: &Core<M>) -> bool {
         let saved = self
             .read_saved(core)
             .filter(|_| self.blocks == self.home_blocks);
@@ -98,11 +98,11 @@ impl HashFs {
             return false;
         };
         let (arena, mut index) = (&core.arena, 0);
-        aids::fill_bitmap(core, &self.aids, &self.bitmap);
+        saved_state::fill_bitmap(core, &self.saved_state, &self.bitmap);
         for_parts(
             core,
-            self.aids.counts_at(),
-            self.aids.count_words(),
+            self.saved_state.counts_at(),
+            self.saved_state.count_words(),
             |part| {
                 for &word in part {
                     self.overflow.set_count_word(arena, index, word);
@@ -120,10 +120,10 @@ impl HashFs {
     }
 
     /// The head of what was saved, if all of it is sound and of the last close.
-    fn read_saved<M: Memories>(&self, core: &Core<M>) -> Option<AidsHead> {
-        let head = aids::read_head(core, &self.aids)?;
+    fn read_saved<M: Memories>(&self, core: &Core<M>) -> Option<SavedStateHead> {
+        let head = saved_state::read_head(core, &self.saved_state)?;
         // Nothing that follows relies on a checksum for where it reads, writes or ends.
-        let mut seen = vec![0u64; self.aids.free_words() as usize];
+        let mut seen = vec![0u64; self.saved_state.free_words() as usize];
         let once = self.walk_chains(core, head.displaced, |_, _, block| {
             let (index, bit) = ((block / 64) as usize, 1 << (block % 64));
             let new = u64::from(block) < self.blocks && seen[index] & bit == 0;
@@ -143,29 +143,35 @@ impl HashFs {
         displaced: u64,
         mut each: impl FnMut(u64, Option<u32>, u32) -> bool,
     ) -> bool {
-        let mut map = vec![0u64; self.aids.map_words() as usize];
-        core.pool.read(self.aids.map_at(), map.as_mut_bytes());
-        let mut chains = (0..self.aids.chains())
+        let mut map = vec![0u64; self.saved_state.map_words() as usize];
+        core.pool
+            .read(self.saved_state.map_at(), map.as_mut_bytes());
+        let mut chains = (0..self.saved_state.chains())
             .filter(|&chain| map[(chain / 64) as usize] >> (chain % 64) & 1 == 1);
         let (mut chain, mut before) = (chains.next(), None);
         let (mut left, mut sound) = (displaced, true);
-        for_parts(core, self.aids.links_at(), displaced.div_ceil(2), |part| {
-            let links = part
-                .iter()
-                .flat_map(|word| [*word as u32, (word >> 32) as u32]);
-            for link in links
-                .map(ChainLink)
-                .take(left.min(2 * part.len() as u64) as usize)
-            {
-                left -= 1;
-                let block = link.block();
-                sound = sound && chain.is_some_and(|chain| each(chain, before, block));
-                before = Some(block);
-                if link.is_last() {
-                    (chain, before) = (chains.next(), None);
+        for_parts(
+            core,
+            self.saved_state.links_at(),
+            displaced.div_ceil(2),
+            |part| {
+                let links = part
+                    .iter()
+                    .flat_map(|word| [*word as u32, (word >> 32) as u32]);
+                for link in links
+                    .map(ChainLink)
+                    .take(left.min(2 * part.len() as u64) as usize)
+                {
+                    left -= 1;
+                    let block = link.block();
+                    sound = sound && chain.is_some_and(|chain| each(chain, before, block));
+                    before = Some(block);
+                    if link.is_last() {
+                        (chain, before) = (chains.next(), None);
+                    }
                 }
-            }
-        });
+            },
+        );
         sound && chain.is_none() && before.is_none()
     }
 }

@@ -453,7 +453,7 @@ mod tests {
                 for logical in (0..1000).chain([u32::MAX]) {
                     let run = map.run_of(id, logical);
                     assert_eq!(run.home, homes.line(id, logical));
-                    let chains = geometry.aids().chains();
+                    let chains = geometry.saved_state().chains();
                     assert_eq!(run.hash & (chains - 1), homes.chain(id, logical));
                 }
             }

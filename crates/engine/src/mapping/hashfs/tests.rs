@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{AidsHead, MapState, MapWord, SPAN_LINES};
+use vellum_layout::{MapState, MapWord, SPAN_LINES, SavedStateHead};
 use vellum_media::{FlushVariant, Isa, Memory, Persistent, Site, VectorVariant, count};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -39,7 +39,7 @@ fn table(h: &Harness) -> Vec<MapWord> {
 }
 
 /// The aids agree with the table, nobody being at work.
-fn check_aids(h: &Harness) {
+fn check_saved_state(h: &Harness) {
     let words = table(h);
     let arena = &h.core.arena;
     let mut free = 0;
@@ -223,7 +223,7 @@ fn giving_up_much_costs_a_flush_a_line_and_short_walks() {
     let cost = count::of_this_thread() - before;
     assert_eq!(cost.lines_flushed, lines.len() as u64);
     assert!(cost.probes < 2 * h.map.lines, "{}", cost.probes);
-    check_aids(&h);
+    check_saved_state(&h);
 }
 
 fn every_block_can_be_used_and_comes_back(placement: Placement) {
@@ -249,7 +249,7 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
         h.settle();
         assert_eq!(h.free(), total);
         assert!(table(&h).iter().all(|&word| word == MapWord::FREE));
-        check_aids(&h);
+        check_saved_state(&h);
         for line in 0..h.map.lines {
             assert_eq!(h.map.overflow.displaced(&h.core.arena, line), 0);
         }
@@ -280,10 +280,10 @@ fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placeme
     crate::mapping::space::claimed(&op, &mut from, 1);
     drop(op);
     assert_eq!(u64::from(block) / LINE_ENTRIES, home);
-    check_aids(&h);
+    check_saved_state(&h);
     assert_eq!(release(&h, id, 0, 1, 1), 1);
     h.settle();
-    check_aids(&h);
+    check_saved_state(&h);
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn limbo_waits_for_operations_that_may_read(placement: Placement) {
         drop(reader);
     });
     assert_eq!(h.settle(), total);
-    check_aids(&h);
+    check_saved_state(&h);
 }
 
 #[test]
@@ -400,7 +400,7 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         old.0 < 5.2 && old.1 < 3.0,
         "hits and misses: {young:?}, then {old:?}"
     );
-    check_aids(&h);
+    check_saved_state(&h);
     for id in live {
         release(&h, id, 0, 8, 8);
     }
@@ -447,7 +447,7 @@ fn two_threads_claim_and_release_without_loss(placement: Placement) {
     });
     h.settle();
     assert_eq!(h.free(), total);
-    check_aids(&h);
+    check_saved_state(&h);
 }
 
 fn readers_beside_churn_find_what_stays(placement: Placement) {
@@ -488,7 +488,7 @@ fn rebuild_finds_the_same_and_frees_what_is_judged(placement: Placement) {
         release(&h, 2, 10, 20, u64::MAX);
         let before: Vec<_> = (1..=4).map(|id| find(&h, id, 0, blocks as usize)).collect();
         let h = h.reattach();
-        check_aids(&h);
+        check_saved_state(&h);
         for (id, before) in (1..).zip(&before) {
             assert_eq!(&find(&h, id, 0, blocks as usize), before);
         }
@@ -502,7 +502,7 @@ fn rebuild_finds_the_same_and_frees_what_is_judged(placement: Placement) {
             }
         };
         let h = h.reattach_judged(&judge);
-        check_aids(&h);
+        check_saved_state(&h);
         assert_eq!(
             find(&h, 3, 0, blocks as usize),
             vec![Found::Hole; blocks as usize]
@@ -519,7 +519,7 @@ fn two_entries_of_one_block_are_damage(placement: Placement) {
         h.core.set_word(h.map.entry_at(second), word);
         let arena = h.core.map.mapping;
         let map = HashFs::new(arena, &h.core.geometry, h.core.seed, WHOLE);
-        let result = map.rebuild_aids(&h.core, &|_, _, _| Verdict::Keep);
+        let result = map.rebuild_allocator_state(&h.core, &|_, _, _| Verdict::Keep);
         assert!(matches!(result, Err(Error::Damaged { .. })), "{result:?}");
     }
 }
@@ -565,8 +565,8 @@ proptest! {
     ) {
         let h = Harness::placed(MIB, Placement { seed, layout_score, ..placement });
         mapping::tests::behave(&h, steps)?;
-        check_aids(&h);
-        check_aids(&h.reattach());
+        check_saved_state(&h);
+        check_saved_state(&h.reattach());
     }
 }
 
@@ -584,7 +584,7 @@ fn saved(placement: Placement) -> Harness {
             h.settle();
         }
     }
-    check_aids(&h);
+    check_saved_state(&h);
     h.map.save(&h.core).unwrap();
     h.core.pool.fence(Site::UNNAMED);
     h
@@ -611,14 +611,14 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement
     h.core.pool.track_reads(true);
     assert!(h.map.restore(&h.core));
     h.core.pool.track_reads(false);
-    let in_table = |line: &u64| (geometry.table_at..geometry.aids_at).contains(line);
+    let in_table = |line: &u64| (geometry.table_at..geometry.saved_state_at).contains(line);
     assert_eq!(h.core.pool.lines_read().into_iter().find(in_table), None);
     assert_eq!(h.free(), before.free());
-    check_aids(&h);
+    check_saved_state(&h);
     // Every block there is can be had, and no other.
     let free = h.free() as usize;
     claim(&h, 5000, 0, free, MapState::Mapped);
-    check_aids(&h);
+    check_saved_state(&h);
     assert_eq!(h.free(), 0);
     assert!(h.map.reserve(&h.core.op_begin().unwrap(), 1).is_err());
 }
@@ -626,9 +626,9 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement
 fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Placement) {
     let before = saved(placement);
     let geometry = before.core.geometry;
-    let plan = geometry.aids();
+    let plan = geometry.saved_state();
     let image = before.core.pool.image();
-    let head = AidsHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
+    let head = SavedStateHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
     let end = plan.free_at() + plan.body_words(head.displaced) * 8;
     for at in (plan.at..end)
         .step_by(8)
@@ -639,9 +639,9 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Plac
         let h = before.opened(damaged);
         assert!(!h.map.restore(&h.core), "offset {at}");
         h.map
-            .rebuild_aids(&h.core, &|_, _, _| Verdict::Keep)
+            .rebuild_allocator_state(&h.core, &|_, _, _| Verdict::Keep)
             .unwrap();
-        check_aids(&h);
+        check_saved_state(&h);
     }
     let later = before.recovered(image, &|_, _, _| Verdict::Keep);
     assert!(!later.map.restore(&later.core), "of another epoch");
@@ -653,15 +653,15 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Plac
 fn chains_are_checked_beyond_their_checksum() {
     let before = saved(Placement::USUAL);
     let geometry = before.core.geometry;
-    let plan = geometry.aids();
+    let plan = geometry.saved_state();
     let image = before.core.pool.image();
-    let head = AidsHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
-    let refused = |change: &dyn Fn(&mut [u8], &mut AidsHead)| {
+    let head = SavedStateHead::read_from_bytes(&image[plan.at as usize..][..64]).unwrap();
+    let refused = |change: &dyn Fn(&mut [u8], &mut SavedStateHead)| {
         let (mut image, mut head) = (image.clone(), head);
         change(&mut image, &mut head);
         let bytes = plan.body_words(head.displaced) as usize * 8;
         let check = vellum_layout::checksum(&image[plan.free_at() as usize..][..bytes]);
-        let sealed = AidsHead::new(1, head.used, head.displaced, check);
+        let sealed = SavedStateHead::new(1, head.used, head.displaced, check);
         image[plan.at as usize..][..64].copy_from_slice(sealed.as_bytes());
         let h = before.opened(image);
         !h.map.restore(&h.core)

@@ -14,7 +14,7 @@ use crate::sites;
 
 impl Level {
     /// See [`crate::mapping::Mapping::rebuild`].
-    pub(super) fn rebuild_aids<M: Memories>(
+    pub(super) fn rebuild_allocator_state<M: Memories>(
         &self,
         core: &Core<M>,
         survey: &dyn Survey,

@@ -179,6 +179,6 @@ impl<M: Memories> Mapping<M> for Radix {
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
-        self.rebuild_aids(core, survey)
+        self.rebuild_allocator_state(core, survey)
     }
 }

@@ -20,7 +20,7 @@ struct Tree {
 
 impl Radix {
     /// See [`crate::mapping::Mapping::rebuild`].
-    pub(super) fn rebuild_aids<M: Memories>(
+    pub(super) fn rebuild_allocator_state<M: Memories>(
         &self,
         core: &Core<M>,
         survey: &dyn Survey,

@@ -2,10 +2,10 @@
 
 use vellum_layout::{
     Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
-    ChunkWord, CommittedWord, DirPlace, Entrance, ExternalRequest, FileKind, Formed, Geometry,
+    ChunkWord, CommittedWord, DirPlace, ExternalRequest, FileKind, Formed, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind, NamespaceKind,
-    OwnerWord, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, ReplicaPlan, SLOT_BYTES, StateWord,
-    Superblock, mix,
+    OwnerWord, PoolHeader, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, ReplicaPlan, SLOT_BYTES,
+    StateWord, Superblock, mix,
 };
 use vellum_media::Persistent;
 use zerocopy::IntoBytes;
@@ -135,8 +135,8 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     if geometry.is_logged() {
         write_log(pool, &geometry, options)?;
     }
-    if geometry.has_versions() {
-        let at = geometry.versions_at + Entrance::COMMITTED;
+    if geometry.has_undo() {
+        let at = geometry.undo_at + PoolHeader::COMMITTED;
         let word = CommittedWord::new(0).0;
         pool.store(at, word, std::sync::atomic::Ordering::Release);
         pool.flush(sites::FORMAT_VERSIONS, at, 8);

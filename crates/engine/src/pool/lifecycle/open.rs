@@ -106,7 +106,7 @@ pub struct Opened {
     pub image: FoundImage,
     /// Pieces of 128 bytes of metadata in persistent memory that were taken back, because what
     /// changed them had not been committed with its data.
-    pub pieces_taken_back: u64,
+    pub granules_rolled_back: u64,
 }
 
 /// Whether the last opener for writing was of another boot, so that nothing can be in the caches
@@ -142,7 +142,7 @@ pub(crate) fn settle_image<P: Persistent>(
 ) -> Result<FoundImage> {
     let superblock = read_whole(pool)?;
     superblock.check_writable()?;
-    if superblock.geometry().has_versions() {
+    if superblock.geometry().has_undo() {
         let boot = if given_up.is_some() { [0; 16] } else { boot };
         let settled = undo::open(pool, &superblock, boot, false);
         forget_replica(pool, &superblock);
@@ -204,7 +204,7 @@ pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>
         };
         redo::load(pool, &superblock, &how)?;
     }
-    if geometry.has_versions() {
+    if geometry.has_undo() {
         undo::open(pool, &superblock, [0; 16], true)?;
     }
     let word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
@@ -249,13 +249,13 @@ pub fn attach<M: Memories>(
         .transpose()?;
     let (log, image) = loaded.unzip();
     let taken_back = geometry
-        .has_versions()
+        .has_undo()
         .then(|| undo::open(&pool, &superblock, options.boot_id, options.read_only))
         .transpose()?;
-    let (versions, pieces_taken_back) = taken_back.unzip();
+    let (versions, granules_rolled_back) = taken_back.unzip();
     let commits = log
         .map(|log| Commits::Log(Box::new(log)))
-        .or_else(|| versions.map(Commits::Versions));
+        .or_else(|| versions.map(Commits::UndoLog));
     let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
     if state_word.conversion().is_some() {
         return Err(Error::Converting);
@@ -301,7 +301,7 @@ pub fn attach<M: Memories>(
         records_applied: 0,
         orphans_freed: 0,
         image: image.unwrap_or_default(),
-        pieces_taken_back: pieces_taken_back.unwrap_or_default(),
+        granules_rolled_back: granules_rolled_back.unwrap_or_default(),
     };
     // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
     let saved = opened.was_clean && load_live_map(&core);
@@ -424,7 +424,10 @@ fn inherit<M: Memories>(core: &Core<M>) {
         .filter(|number| core.kind_of_slot((number * slots).max(1)).is_some())
         .map(|number| (geometry.meta_at + number * chunk, chunk));
     let before = (geometry.slots_at, geometry.meta_at - geometry.slots_at);
-    let table = (geometry.table_at, geometry.aids_at - geometry.table_at);
+    let table = (
+        geometry.table_at,
+        geometry.saved_state_at - geometry.table_at,
+    );
     for (at, len) in taken.chain([before, table]) {
         core.pool.flush(sites::RECOVER_INHERITED, at, len);
     }

@@ -11,9 +11,7 @@ use vellum::{
 };
 use vellum_check::{Class, Options as CheckOptions, check};
 use vellum_fuzz::{judge, mount, samples};
-use vellum_layout::{
-    MappingKind, NamespaceKind, POOL_MIN_BYTES, PoolState, StateWord, VersionsPlan,
-};
+use vellum_layout::{MappingKind, NamespaceKind, POOL_MIN_BYTES, PoolState, StateWord, UndoPlan};
 use vellum_media::{
     CrashPoints, HeapMemory, Memory, SimLogged, SimPool, Simulated, SimulatedLogged,
 };
@@ -358,14 +356,14 @@ fn what_is_ahead_of_its_data_is_not_converted() {
     // One version is enough, on a pool that says that it was closed.
     let mut image = disk.image();
     let superblock = vellum_check::survey::superblock(&image).expect("a pool");
-    let versions = VersionsPlan::of(&superblock.geometry()).expect("versions");
-    let mut version = vellum_layout::Version {
-        piece: versions.first,
+    let undo = UndoPlan::of(&superblock.geometry()).expect("an undo log");
+    let mut version = vellum_layout::UndoRecord {
+        granule: undo.first,
         transaction: 1 << 30,
         ..Default::default()
     };
     version.seal(5);
-    let at = versions.version_at(7) as usize;
+    let at = undo.undo_record_at(7) as usize;
     image[at..at + 192].copy_from_slice(zerocopy::IntoBytes::as_bytes(&version));
     assert!(matches!(
         plan(&SimPool::from_image(image)),

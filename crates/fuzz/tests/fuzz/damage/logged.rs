@@ -95,13 +95,13 @@ fn add_record(image: &mut [u8], input: &mut Input) {
             _ => (input.u64() % 100, vec![2; BLOCK_BYTES as usize]),
         })
         .collect();
-    let rides: Vec<(u64, &[u8])> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
+    let journaled: Vec<(u64, &[u8])> = blocks.iter().map(|(at, of)| (*at, &of[..])).collect();
     let expected = Expected {
         salt: log.anchor.salt,
         epoch,
         previous: log.previous,
     };
-    let (record, _) = seal_record(expected, (epoch - 1, epoch), &lines, &rides);
+    let (record, _) = seal_record(expected, (epoch - 1, epoch), &lines, &journaled);
     let place = (superblock.log_at + ANCHORS_BYTES + at) as usize;
     if let Some(to) = image.get_mut(place..place + record.len()) {
         to.copy_from_slice(&record);

@@ -8,4 +8,4 @@ mod records;
 mod regressions;
 mod repair;
 mod segments;
-mod versions;
+mod undo;

@@ -109,7 +109,7 @@ fn any_bytes() {
         let mut damaged = sound.image.clone();
         let end = match random.below(4) {
             0 => sound.image.len() as u64,
-            _ => sound.geometry.aids_at,
+            _ => sound.geometry.saved_state_at,
         };
         for _ in 0..=random.below(4) {
             let bytes = [1, 8, 64, 4096][random.below(4) as usize];

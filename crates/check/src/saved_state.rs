@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use vellum_layout::{
-    AidsHead, AidsPlan, ChainLink, Geometry, Homes, LINE_ENTRIES, MapState, MapWord, Summing,
+    ChainLink, Geometry, Homes, LINE_ENTRIES, MapState, MapWord, SavedStateHead, SavedStatePlan,
+    Summing,
 };
 use zerocopy::FromBytes;
 
@@ -84,15 +85,15 @@ pub(crate) fn judge(
     epoch: u32,
     sink: &mut Sink,
 ) {
-    let plan = geometry.aids();
-    let bytes = view.bytes::<{ size_of::<AidsHead>() }>(plan.at);
+    let plan = geometry.saved_state();
+    let bytes = view.bytes::<{ size_of::<SavedStateHead>() }>(plan.at);
     if bytes.iter().all(|&byte| byte == 0) {
         // Nothing was saved: the next opening reads the table.
         return;
     }
-    let head = AidsHead::read_from_bytes(&bytes).unwrap_or_default();
+    let head = SavedStateHead::read_from_bytes(&bytes).unwrap_or_default();
     let mut damage =
-        |detail: std::fmt::Arguments| sink.damage(Class::SavedAids, Place::Aids, detail);
+        |detail: std::fmt::Arguments| sink.damage(Class::SavedState, Place::Saved, detail);
     if !head.is_sound(epoch) || head.reserved != [0; 4] || head.displaced > plan.blocks {
         return damage(format_args!("the head is not sound, or of another close"));
     }
@@ -151,7 +152,7 @@ pub(crate) fn judge(
 /// Every displaced block is once on its chain, and nothing else is on any.
 fn judge_chains(
     view: &View,
-    plan: &AidsPlan,
+    plan: &SavedStatePlan,
     displaced: u64,
     expected: &mut HashMap<u64, u64>,
     damage: &mut dyn FnMut(std::fmt::Arguments),

@@ -1,7 +1,7 @@
-//! Which pieces of metadata were kept as they were before the running transaction first stored to
+//! Which granules of metadata were kept as they were before the running transaction first stored to
 //! them.
 //!
-//! A transaction begins when nobody stores. Whoever stores to a piece first keeps it; whoever else
+//! A transaction begins when nobody stores. Whoever stores to a granule first keeps it; whoever else
 //! wants to store to it waits for that.
 //!
 //! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back
@@ -16,26 +16,26 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a piece.
-const PIECE_BYTES: u64 = 128;
-/// Pieces of a block, all of which are lost if one is.
-const BLOCK_PIECES: usize = (BLOCK_BYTES / PIECE_BYTES) as usize;
-/// Pieces that are kept with one fence, at most.
+/// Bytes of a granule.
+const GRANULE_BYTES: u64 = 128;
+/// Granules of a block, all of which are lost if one is.
+const BLOCK_GRANULES: usize = (BLOCK_BYTES / GRANULE_BYTES) as usize;
+/// Granules that are kept with one fence, at most.
 const BATCH: usize = 32;
 
-/// A piece that was kept before the transaction's first store to it, or need not be.
+/// A granule that was kept before the transaction's first store to it, or need not be.
 const KEPT: u64 = 0;
 /// One that a thread is keeping.
 const KEEPING: u64 = 1;
 /// One that was given up in the transaction, which has not stored to it.
 const GIVEN_UP: u64 = 2;
 
-/// Keeps what pieces of 128 bytes hold.
-pub trait Originals: Send + Sync {
-    /// Makes durable elsewhere in `pool` what these pieces hold, by their offsets, before
+/// Keeps what granules of 128 bytes hold.
+pub trait UndoWriter: Send + Sync {
+    /// Makes durable elsewhere in `pool` what these granules hold, by their offsets, before
     /// `transaction` changes them. Nobody stores to them meanwhile, but for what is written anew:
     /// of that any part may be kept.
-    fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]);
+    fn keep(&self, pool: &dyn Persistent, transaction: u64, granules: &[u64]);
 
     /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
     fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
@@ -47,26 +47,26 @@ pub trait Originals: Send + Sync {
     fn fail(&self, pool: &dyn Persistent);
 }
 
-/// The state of every piece.
-pub(crate) struct Pieces {
+/// The state of every granule.
+pub(crate) struct Granules {
     /// The transaction that runs.
     running: AtomicU64,
     /// The last transaction that was committed since all this began; 0: none.
     committed: AtomicU64,
-    /// The last transaction that stored to the piece or gave it up, << 2, and one of [`KEPT`],
+    /// The last transaction that stored to the granule or gave it up, << 2, and one of [`KEPT`],
     /// [`KEEPING`] and [`GIVEN_UP`].
     states: Box<[AtomicU64]>,
-    originals: Arc<dyn Originals>,
+    undo: Arc<dyn UndoWriter>,
 }
 
-impl Pieces {
+impl Granules {
     /// For the first `bytes` of a pool. Nothing is kept before the first transaction begins.
-    pub(crate) fn new(bytes: u64, originals: Arc<dyn Originals>) -> Self {
+    pub(crate) fn new(bytes: u64, undo: Arc<dyn UndoWriter>) -> Self {
         Self {
             running: AtomicU64::new(0),
             committed: AtomicU64::new(0),
-            states: zeroed_cells(bytes.div_ceil(PIECE_BYTES) as usize),
-            originals,
+            states: zeroed_cells(bytes.div_ceil(GRANULE_BYTES) as usize),
+            undo,
         }
     }
 
@@ -92,7 +92,7 @@ impl Pieces {
         let running = self.running.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
         if committed > 0 {
-            self.originals.take(pool, at, len);
+            self.undo.take(pool, at, len);
             let was_free = |before: u64| before >> 2 <= committed;
             self.update(at, len, |before| {
                 was_free(before).then_some(running << 2 | KEPT)
@@ -109,7 +109,7 @@ impl Pieces {
         let was_free = |number| self.state(number) >> 2 <= committed;
         let is_anew = committed > 0 && self.numbers(at, len).all(was_free);
         if is_anew {
-            self.originals.take(pool, at, len);
+            self.undo.take(pool, at, len);
         }
         is_anew
     }
@@ -123,15 +123,15 @@ impl Pieces {
         }
     }
 
-    /// Before a store to `[at, at + len)` of `pool`; what lies outside the pieces is passed over.
+    /// Before a store to `[at, at + len)` of `pool`; what lies outside the granules is passed over.
     #[inline]
     pub(crate) fn save(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let kept = self.running.load(Ordering::Acquire) << 2 | KEPT;
-        let Some(first) = self.states.get((at / PIECE_BYTES) as usize) else {
+        let Some(first) = self.states.get((at / GRANULE_BYTES) as usize) else {
             return;
         };
-        // Most stores are to one piece, which was kept before the first of them.
-        let is_one = at % PIECE_BYTES + len <= PIECE_BYTES;
+        // Most stores are to one granule, which was kept before the first of them.
+        let is_one = at % GRANULE_BYTES + len <= GRANULE_BYTES;
         if !(is_one && first.load(Ordering::Acquire) == kept) {
             self.save_all(pool, &[(at, len)]);
         }
@@ -168,24 +168,24 @@ impl Pieces {
         self.states[number].load(Ordering::Acquire)
     }
 
-    /// The pieces that `[at, at + len)` touches.
+    /// The granules that `[at, at + len)` touches.
     fn numbers(&self, at: u64, len: u64) -> Range<usize> {
-        let first = (at / PIECE_BYTES) as usize;
+        let first = (at / GRANULE_BYTES) as usize;
         let end = match len {
             0 => first,
-            _ => at.saturating_add(len).div_ceil(PIECE_BYTES) as usize,
+            _ => at.saturating_add(len).div_ceil(GRANULE_BYTES) as usize,
         };
         first..end.min(self.states.len())
     }
 
-    /// Claims further pieces of the block of one that was claimed: twice as many as of it were kept
+    /// Claims further granules of the block of one that was claimed: twice as many as of it were kept
     /// in this transaction. Whoever stores to some slots of a block mostly stores to others of it,
-    /// too, and finds them kept: the fence is what keeping one costs. A piece that is lost is found
+    /// too, and finds them kept: the fence is what keeping one costs. A granule that is lost is found
     /// out here, before anybody asked for it, as any other reading may find it.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
-        let number = (batch.pieces[claimed] / PIECE_BYTES) as usize;
-        let first = number - number % BLOCK_PIECES;
-        let block = first..(first + BLOCK_PIECES).min(self.states.len());
+        let number = (batch.granules[claimed] / GRANULE_BYTES) as usize;
+        let first = number - number % BLOCK_GRANULES;
+        let block = first..(first + BLOCK_GRANULES).min(self.states.len());
         let is_kept = |&number: &usize| self.state(number) == batch.kept();
         let mut more = 2 * block.clone().filter(is_kept).count();
         // Slots are taken in ascending order.
@@ -199,13 +199,13 @@ impl Pieces {
 
     /// Keeps what was claimed.
     fn keep(&self, pool: &dyn Persistent, batch: &mut Batch) {
-        let pieces = &batch.pieces[..batch.count];
-        if pieces.is_empty() {
+        let granules = &batch.granules[..batch.count];
+        if granules.is_empty() {
             return;
         }
-        self.originals.keep(pool, batch.transaction, pieces);
-        for piece in pieces {
-            let state = &self.states[(piece / PIECE_BYTES) as usize];
+        self.undo.keep(pool, batch.transaction, granules);
+        for granule in granules {
+            let state = &self.states[(granule / GRANULE_BYTES) as usize];
             // Nobody else changes it. (A swap would wait for what was written past the cache.)
             state.store(batch.kept(), Ordering::Release);
         }
@@ -214,14 +214,14 @@ impl Pieces {
 
     /// Bytes of a file did not reach their medium.
     pub(crate) fn fail(&self, pool: &dyn Persistent) {
-        self.originals.fail(pool);
+        self.undo.fail(pool);
     }
 }
 
-/// Pieces that a thread has claimed and is to keep.
+/// Granules that a thread has claimed and is to keep.
 struct Batch {
     transaction: u64,
-    pieces: [u64; BATCH],
+    granules: [u64; BATCH],
     count: usize,
 }
 
@@ -229,22 +229,22 @@ impl Batch {
     fn new(transaction: u64) -> Self {
         Self {
             transaction,
-            pieces: [0; BATCH],
+            granules: [0; BATCH],
             count: 0,
         }
     }
 
-    /// The state of a piece that was kept.
+    /// The state of a granule that was kept.
     fn kept(&self) -> u64 {
         self.transaction << 2 | KEPT
     }
 
-    /// The state of a piece that is being kept.
+    /// The state of a granule that is being kept.
     fn keeping(&self) -> u64 {
         self.transaction << 2 | KEEPING
     }
 
-    /// Whether it is for the caller to keep a piece, which then is part of this: nobody has done so
+    /// Whether it is for the caller to keep a granule, which then is part of this: nobody has done so
     /// in this transaction, or a later one.
     fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
         let order = Ordering::AcqRel;
@@ -254,7 +254,7 @@ impl Batch {
         let claim = |before: u64| is_free(before).then_some(keeping);
         let is_claimed = state.fetch_update(order, Ordering::Acquire, claim).is_ok();
         if is_claimed {
-            self.pieces[self.count] = number as u64 * PIECE_BYTES;
+            self.granules[self.count] = number as u64 * GRANULE_BYTES;
             self.count += 1;
         }
         is_claimed
@@ -274,7 +274,7 @@ mod tests {
     /// Remembers what was kept, with the first byte that was there.
     #[derive(Default)]
     struct Kept {
-        pieces: Mutex<Vec<(u64, u64, u8)>>,
+        granules: Mutex<Vec<(u64, u64, u8)>>,
         /// Whether it takes a while.
         is_slow: bool,
         has_failed: AtomicBool,
@@ -282,17 +282,17 @@ mod tests {
         calls: AtomicU64,
     }
 
-    impl Originals for Kept {
-        fn keep(&self, pool: &dyn Persistent, transaction: u64, pieces: &[u64]) {
+    impl UndoWriter for Kept {
+        fn keep(&self, pool: &dyn Persistent, transaction: u64, granules: &[u64]) {
             self.calls.fetch_add(1, Ordering::SeqCst);
             if self.is_slow {
                 std::thread::sleep(std::time::Duration::from_micros(50));
             }
-            for &piece in pieces {
+            for &granule in granules {
                 let mut byte = [0];
-                pool.read(piece, &mut byte);
-                let mut all = self.pieces.lock().unwrap();
-                all.push((transaction, piece, byte[0]));
+                pool.read(granule, &mut byte);
+                let mut all = self.granules.lock().unwrap();
+                all.push((transaction, granule, byte[0]));
             }
         }
 
@@ -302,30 +302,30 @@ mod tests {
     }
 
     fn taken(kept: &Kept) -> Vec<(u64, u64, u8)> {
-        std::mem::take(&mut kept.pieces.lock().unwrap())
+        std::mem::take(&mut kept.granules.lock().unwrap())
     }
 
     #[test]
-    fn each_piece_is_kept_once_a_transaction() {
+    fn each_granule_is_kept_once_a_transaction() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
-        let pieces = Pieces::new(8192, Arc::clone(&kept) as Arc<dyn Originals>);
-        pieces.save(&pool, 0, 8192);
+        let granules = Granules::new(8192, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+        granules.save(&pool, 0, 8192);
         assert_eq!(taken(&kept), [], "no transaction has begun");
-        pieces.begin(5);
-        pieces.save(&pool, 120, 16);
+        granules.begin(5);
+        granules.save(&pool, 120, 16);
         pool.write(0, &[9; 256]);
-        pieces.save(&pool, 0, 256);
+        granules.save(&pool, 0, 256);
         assert_eq!(taken(&kept), [(5, 0, 0), (5, 128, 0)]);
-        pieces.begin(6);
-        pieces.save(&pool, 128, 8);
+        granules.begin(6);
+        granules.save(&pool, 128, 8);
         assert_eq!(taken(&kept), [(6, 128, 9)]);
-        pieces.save(&pool, 0, 8192);
+        granules.save(&pool, 0, 8192);
         let rest: Vec<u64> = taken(&kept)
             .iter()
-            .map(|(_, piece, _)| piece / 128)
+            .map(|(_, granule, _)| granule / 128)
             .collect();
-        let expected: Vec<u64> = (0..64).filter(|&piece| piece != 1).collect();
+        let expected: Vec<u64> = (0..64).filter(|&granule| granule != 1).collect();
         assert_eq!(rest, expected);
     }
 
@@ -336,15 +336,15 @@ mod tests {
         let pool = SimPool::new(1 << 16);
         let batches = |order: &[u64]| {
             let kept = Arc::new(Kept::default());
-            let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
-            pieces.begin(1);
-            let batch = |&piece: &u64| {
-                pieces.save(&pool, (32 + piece) * 128, 8);
+            let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+            granules.begin(1);
+            let batch = |&granule: &u64| {
+                granules.save(&pool, (32 + granule) * 128, 8);
                 let taken = taken(&kept);
                 taken.iter().map(|&(_, at, _)| at / 128 - 32).collect()
             };
             let batches: Vec<Vec<u64>> = order.iter().map(batch).collect();
-            assert!(batches.iter().flatten().all(|&piece| piece < 32));
+            assert!(batches.iter().flatten().all(|&granule| granule < 32));
             batches
         };
         let up: Vec<u64> = (0..32).collect();
@@ -354,7 +354,7 @@ mod tests {
             sizes.filter(|&len| len > 0).collect::<Vec<_>>()
         };
         assert_eq!(sizes(&up), [1, 3, 9, 19]);
-        let mixed: Vec<u64> = up.iter().map(|piece| piece * 13 % 32).collect();
+        let mixed: Vec<u64> = up.iter().map(|granule| granule * 13 % 32).collect();
         assert_eq!(sizes(&mixed), [1, 3, 9, 19]);
         assert_eq!(
             batches(&[3, 9, 31, 10]),
@@ -371,25 +371,25 @@ mod tests {
     fn several_places_are_kept_together() {
         let pool = SimPool::new(1 << 20);
         let kept = Arc::new(Kept::default());
-        let pieces = Pieces::new(1 << 20, Arc::clone(&kept) as Arc<dyn Originals>);
-        pieces.begin(1);
+        let granules = Granules::new(1 << 20, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+        granules.begin(1);
         let asked = [(8192, 256), (128, 8), (4096 + 120, 16), (8200, 8)];
-        pieces.save_all(&pool, &asked);
+        granules.save_all(&pool, &asked);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
         let places = |kept: &Kept| -> Vec<u64> {
             let taken = taken(kept);
             taken.iter().map(|&(_, at, _)| at).collect()
         };
         assert_eq!(places(&kept), [8192, 8320, 128, 4096, 4224]);
-        pieces.save_all(&pool, &asked);
-        pieces.save_all(&pool, &[]);
-        // Behind the pieces.
-        pieces.save_all(&pool, &[(2 << 20, 8), ((1 << 20) + 128, 256)]);
+        granules.save_all(&pool, &asked);
+        granules.save_all(&pool, &[]);
+        // Behind the granules.
+        granules.save_all(&pool, &[(2 << 20, 8), ((1 << 20) + 128, 256)]);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
         // More than are kept with one fence: each once.
-        pieces.save_all(&pool, &[(128, 8), (16384, 16384)]);
+        granules.save_all(&pool, &[(128, 8), (16384, 16384)]);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 5);
-        let expected: Vec<u64> = (0..128).map(|piece| 16384 + piece * 128).collect();
+        let expected: Vec<u64> = (0..128).map(|granule| 16384 + granule * 128).collect();
         assert_eq!(places(&kept), expected);
     }
 
@@ -397,38 +397,38 @@ mod tests {
     fn what_was_free_at_the_last_commit_is_not_kept() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
-        let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
+        let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
         let stored = |at| {
-            pieces.save(&pool, at, 8);
+            granules.save(&pool, at, 8);
             taken(&kept).len()
         };
         let taken_and_stored = |at| {
-            pieces.take(&pool, at, 128);
+            granules.take(&pool, at, 128);
             stored(at)
         };
-        pieces.begin(5);
+        granules.begin(5);
         assert_eq!(taken_and_stored(0), 1, "nothing was committed yet");
-        pieces.begin(6);
-        pieces.commit(5);
+        granules.begin(6);
+        granules.commit(5);
         // Never in use, and used again in the same transaction.
         assert_eq!(taken_and_stored(4096), 0);
-        pieces.give_up(4096, 128);
+        granules.give_up(4096, 128);
         assert_eq!(taken_and_stored(4096), 0);
         // In use at the commit, given up since: the first time, and no more.
-        pieces.give_up(0, 128);
+        granules.give_up(0, 128);
         assert_eq!(taken_and_stored(0), 1);
-        pieces.give_up(0, 128);
+        granules.give_up(0, 128);
         assert_eq!(taken_and_stored(0), 0);
-        pieces.give_up(8192, 128);
+        granules.give_up(8192, 128);
         assert_eq!(stored(8192), 1);
         // The one before is being committed: what that gave up is still led to.
-        pieces.give_up(12288, 128);
-        pieces.begin(7);
+        granules.give_up(12288, 128);
+        granules.begin(7);
         assert_eq!(taken_and_stored(12288), 1);
         assert_eq!(stored(4096), 1, "it is in use");
-        pieces.give_up(12288, 128);
-        pieces.begin(8);
-        pieces.commit(7);
+        granules.give_up(12288, 128);
+        granules.begin(8);
+        granules.commit(7);
         assert_eq!(taken_and_stored(12288), 0);
     }
 
@@ -437,37 +437,40 @@ mod tests {
     fn what_was_free_at_the_last_commit_is_written_anew() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
-        let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
-        pieces.begin(5);
-        assert!(!pieces.is_anew(&pool, 0, 128), "nothing was committed yet");
-        pieces.begin(6);
-        pieces.commit(5);
-        assert!(pieces.is_anew(&pool, 0, 128));
+        let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+        granules.begin(5);
+        assert!(
+            !granules.is_anew(&pool, 0, 128),
+            "nothing was committed yet"
+        );
+        granules.begin(6);
+        granules.commit(5);
+        assert!(granules.is_anew(&pool, 0, 128));
         pool.write(0, &[7; 128]);
         assert_eq!(taken(&kept), []);
-        pieces.save(&pool, 8, 8);
+        granules.save(&pool, 8, 8);
         assert_eq!(taken(&kept), [(6, 0, 7)]);
-        assert!(!pieces.is_anew(&pool, 0, 128), "it was stored to");
-        pieces.give_up(4096, 128);
-        assert!(!pieces.is_anew(&pool, 4096, 128), "it is still led to");
+        assert!(!granules.is_anew(&pool, 0, 128), "it was stored to");
+        granules.give_up(4096, 128);
+        assert!(!granules.is_anew(&pool, 4096, 128), "it is still led to");
         // The one before is being committed.
-        pieces.begin(7);
-        assert!(!pieces.is_anew(&pool, 0, 128) && !pieces.is_anew(&pool, 4096, 128));
-        pieces.commit(6);
-        assert!(pieces.is_anew(&pool, 0, 128) && pieces.is_anew(&pool, 4096, 128));
+        granules.begin(7);
+        assert!(!granules.is_anew(&pool, 0, 128) && !granules.is_anew(&pool, 4096, 128));
+        granules.commit(6);
+        assert!(granules.is_anew(&pool, 0, 128) && granules.is_anew(&pool, 4096, 128));
     }
 
     #[test]
     fn what_lies_outside_is_passed_over() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
-        let pieces = Pieces::new(256, Arc::clone(&kept) as Arc<dyn Originals>);
-        pieces.begin(1);
-        pieces.save(&pool, 256, 64);
-        pieces.save(&pool, u64::MAX, 8);
-        pieces.save(&pool, 64, 0);
+        let granules = Granules::new(256, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+        granules.begin(1);
+        granules.save(&pool, 256, 64);
+        granules.save(&pool, u64::MAX, 8);
+        granules.save(&pool, 64, 0);
         assert_eq!(taken(&kept), []);
-        pieces.save(&pool, 192, 4096);
+        granules.save(&pool, 192, 4096);
         assert_eq!(taken(&kept), [(1, 128, 0)]);
     }
 
@@ -482,8 +485,8 @@ mod tests {
             data_at: 8192,
             is_external: true,
         };
-        let originals = Arc::clone(&kept) as Arc<dyn Originals>;
-        pool.begin_transactions(split, originals).unwrap();
+        let undo = Arc::clone(&kept) as Arc<dyn UndoWriter>;
+        pool.begin_transactions(split, undo).unwrap();
         pool.write(8192, &[1; 64]);
         assert!(!kept.has_failed.load(Ordering::SeqCst));
         disk.fail_writes_after(0);
@@ -492,20 +495,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_second_waits_until_a_piece_is_kept() {
+    fn whoever_comes_second_waits_until_a_granule_is_kept() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept {
             is_slow: true,
             ..Kept::default()
         });
-        let pieces = Pieces::new(1 << 16, Arc::clone(&kept) as Arc<dyn Originals>);
-        pieces.begin(1);
+        let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
+        granules.begin(1);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for piece in 0..512 {
-                        pieces.save(&pool, piece * 128, 8);
-                        pool.store(piece * 128, 1, Ordering::Relaxed);
+                    for granule in 0..512 {
+                        granules.save(&pool, granule * 128, 8);
+                        pool.store(granule * 128, 1, Ordering::Relaxed);
                     }
                 });
             }

@@ -17,7 +17,7 @@ use crate::segment::chain_count;
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 #[repr(C)]
-pub struct AidsHead {
+pub struct SavedStateHead {
     /// The pool's epoch, as the state word of the close that saved them has it.
     pub epoch: u64,
     /// Blocks that are UNWRITTEN or MAPPED.
@@ -32,9 +32,9 @@ pub struct AidsHead {
     pub reserved: [u64; 4],
 }
 
-const _: () = assert!(size_of::<AidsHead>() == 64);
+const _: () = assert!(size_of::<SavedStateHead>() == 64);
 
-impl AidsHead {
+impl SavedStateHead {
     /// A sound head.
     pub fn new(epoch: u32, used: u64, displaced: u64, body_check: u32) -> Self {
         let mut new = Self {
@@ -84,7 +84,7 @@ impl ChainLink {
 
 /// Where the parts of saved aids lie. Offsets in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AidsPlan {
+pub struct SavedStatePlan {
     /// The head.
     pub at: u64,
     /// Data blocks in the segment.
@@ -94,7 +94,7 @@ pub struct AidsPlan {
     pub lines: u64,
 }
 
-impl AidsPlan {
+impl SavedStatePlan {
     /// How many chains there are.
     pub fn chains(&self) -> u64 {
         match self.lines {
@@ -105,7 +105,7 @@ impl AidsPlan {
 
     /// The free bitmap: one bit a block.
     pub fn free_at(&self) -> u64 {
-        self.at + size_of::<AidsHead>() as u64
+        self.at + size_of::<SavedStateHead>() as u64
     }
 
     /// Words of the free bitmap.
@@ -159,7 +159,7 @@ mod tests {
     fn parts_follow_each_other_in_whole_words() {
         for blocks in [8, 64, 72, 184, 4096, 1 << 30] {
             let lines = blocks / 8;
-            let plan = AidsPlan {
+            let plan = SavedStatePlan {
                 at: 4096,
                 blocks,
                 lines,
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_head_is_of_its_epoch_only() {
-        let head = AidsHead::new(5, 1, 2, 3);
+        let head = SavedStateHead::new(5, 1, 2, 3);
         assert!(head.is_sound(5) && !head.is_sound(6));
-        assert!(!AidsHead { used: 2, ..head }.is_sound(5));
-        assert!(!AidsHead::default().is_sound(0), "zeros are no head");
+        assert!(!SavedStateHead { used: 2, ..head }.is_sound(5));
+        assert!(!SavedStateHead::default().is_sound(0), "zeros are no head");
     }
 }

@@ -1,4 +1,4 @@
-//! Which road a read takes, and the building of page tables: joins `reading` with the mapping.
+//! Which path a read takes, and the building of page tables: joins `reading` with the mapping.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -13,23 +13,23 @@ use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::Found;
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
-use crate::reading::{Costs, Layout, Next, Pattern, Reading, Road, Rule, State};
+use crate::reading::{Costs, Layout, Next, Pattern, ReadPath, Reading, Rule, State};
 
 /// Blocks of a large page, as the pool numbers bytes.
 const LARGE_BYTES: u64 = CHUNK_BYTES;
 
-/// The roads that an open file has.
+/// The paths that an open file has.
 #[derive(Clone, Copy)]
-pub(crate) struct Roads<'a> {
+pub(crate) struct ReadPaths<'a> {
     pub(crate) reading: &'a Reading,
-    pub(crate) road: &'a Road,
+    pub(crate) path: &'a ReadPath,
     /// By which this request is served.
     pub(crate) rule: Rule,
 }
 
 /// How a request is served.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'a> {
+pub(super) enum Path<'a> {
     /// By search.
     Search,
     /// Through the page table where it has the blocks.
@@ -96,20 +96,20 @@ fn layout_of(runs: &[Run]) -> Layout {
 
 impl<M: Memories> Files<'_, M> {
     /// How a request of `pages` to a file is served.
-    pub(super) fn way<'r>(
+    pub(super) fn path<'r>(
         &self,
         op: &Op<'_, M>,
-        roads: Roads<'r>,
+        paths: ReadPaths<'r>,
         cachelet: Cachelet,
         pages: u64,
-    ) -> Way<'r> {
-        let Roads {
+    ) -> Path<'r> {
+        let ReadPaths {
             reading,
-            road,
+            path,
             rule,
-        } = roads;
-        match road.next((reading, rule), self.core, cachelet, pages) {
-            Next::Search => Way::Search,
+        } = paths;
+        match path.next((reading, rule), self.core, cachelet, pages) {
+            Next::Search => Path::Search,
             Next::Measure => {
                 let bytes = (pages * BLOCK_BYTES) as usize;
                 // What is searched for in any case is not a reason to.
@@ -117,7 +117,7 @@ impl<M: Memories> Files<'_, M> {
                     let measure = || self.measure(op, Some(cachelet), Cold::Leave);
                     reading.learn(&self.core.arena, measure);
                 }
-                Way::Search
+                Path::Search
             }
             Next::Look(table, costs, pattern) => {
                 let choice = Choice {
@@ -126,24 +126,24 @@ impl<M: Memories> Files<'_, M> {
                     request_pages: pages,
                     pattern,
                 };
-                Way::Table(table, choice)
+                Path::Table(table, choice)
             }
         }
     }
 
-    /// Copies bytes of a file, piece by piece by the road that is best for it.
+    /// Copies bytes of a file, piece by piece by the path that is best for it.
     pub(super) fn copy_by(
         &self,
         op: &Op<'_, M>,
         file: (Cachelet, &Translation, u64),
-        way: Way<'_>,
+        path: Path<'_>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {
-        let Way::Table(table, choice) = way else {
+        let Path::Table(table, choice) = path else {
             return self.copy_out(op, file, offset, out);
         };
-        // Where search is the better road for requests of this size, it is taken in any case:
+        // Where search is the better path for requests of this size, it is taken in any case:
         // through page tables, bytes that are not in memory come piece by piece, and a kernel that
         // reads ahead of calls has them there before.
         let saves_nothing = || choice.costs.saving_ps(choice.request_pages) == 0;
@@ -332,7 +332,7 @@ impl<M: Memories> Files<'_, M> {
         true
     }
 
-    /// Measures both roads on this pool, by a file if there is one.
+    /// Measures both paths on this pool, by a file if there is one.
     pub(crate) fn measure(
         &self,
         op: &Op<'_, M>,

@@ -1,4 +1,4 @@
-//! Metadata whose data lie elsewhere, with an entrance and versions that are damaged: whatever they
+//! Metadata whose data lie elsewhere, with an header and records that are damaged: whatever they
 //! say, the checker and an opening hold out, and what the checker calls sound can be used.
 
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use vellum::{
 };
 use vellum_check::{Class, Options, check};
 use vellum_fuzz::{Input, Watchdog};
-use vellum_layout::{CommittedWord, Entrance, Superblock, Version, VersionsPlan};
+use vellum_layout::{CommittedWord, PoolHeader, Superblock, UndoPlan, UndoRecord};
 use vellum_media::CrashPoints;
 use vellum_repair::{Plan, apply, plan};
 use zerocopy::IntoBytes;
@@ -37,8 +37,8 @@ fn with(disk: &Arc<SimPool>, names: &[&[u8]], closes: bool) -> Result<()> {
 }
 
 /// A pool that was left: some files are committed, and some are not.
-fn sample() -> &'static (Vec<u8>, VersionsPlan) {
-    static SAMPLE: OnceLock<(Vec<u8>, VersionsPlan)> = OnceLock::new();
+fn sample() -> &'static (Vec<u8>, UndoPlan) {
+    static SAMPLE: OnceLock<(Vec<u8>, UndoPlan)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
         let disk = Arc::new(SimPool::new(5 << 19));
         let options = FormatOptions {
@@ -60,15 +60,15 @@ fn sample() -> &'static (Vec<u8>, VersionsPlan) {
         with(&disk, &[b"three", b"four"], false).expect("there is room");
         let image = disk.image();
         let superblock = Superblock::unseal(&image).expect("a superblock");
-        let plan = VersionsPlan::of(&superblock.geometry()).expect("versions");
+        let plan = UndoPlan::of(&superblock.geometry()).expect("an undo log");
         (image, plan)
     })
 }
 
-/// Writes a sound version that says anything.
-fn add_version(image: &mut [u8], input: &mut Input) {
+/// Writes a sound record that says anything.
+fn add_undo_record(image: &mut [u8], input: &mut Input) {
     let (_, plan) = sample();
-    let piece = match input.u8() % 4 {
+    let granule = match input.u8() % 4 {
         0 => input.u64(),
         _ => plan.first + input.u64() % (plan.end - plan.first) / 128 * 128,
     };
@@ -76,20 +76,20 @@ fn add_version(image: &mut [u8], input: &mut Input) {
         0 => input.u64(),
         _ => u64::from(input.u8() % 8),
     };
-    let mut original = [input.u8(); 128];
-    original[..8].copy_from_slice(&input.u64().to_le_bytes());
-    let mut version = Version {
-        piece,
+    let mut old = [input.u8(); 128];
+    old[..8].copy_from_slice(&input.u64().to_le_bytes());
+    let mut record = UndoRecord {
+        granule,
         transaction,
-        original,
-        ..Version::default()
+        old,
+        ..UndoRecord::default()
     };
-    version.seal(SEED);
-    let at = plan.version_at(input.u64()) as usize;
-    image[at..at + 192].copy_from_slice(version.as_bytes());
+    record.seal(SEED);
+    let at = plan.undo_record_at(input.u64()) as usize;
+    image[at..at + 192].copy_from_slice(record.as_bytes());
 }
 
-/// Makes of the sample what the bytes say; gives it, and whether versions alone were changed, by
+/// Makes of the sample what the bytes say; gives it, and whether records alone were changed, by
 /// bytes that fit no check.
 fn changed(mut input: Input) -> (Vec<u8>, bool) {
     let (image, plan) = sample();
@@ -101,19 +101,19 @@ fn changed(mut input: Input) -> (Vec<u8>, bool) {
         let how = input.u8() % 5;
         is_torn_alone &= how == 3;
         match how {
-            0 => add_version(&mut image, &mut input),
+            0 => add_undo_record(&mut image, &mut input),
             1 => {
                 let word = CommittedWord::new(input.u64() % 8).0;
-                let at = (plan.at + Entrance::COMMITTED) as usize;
+                let at = (plan.at + PoolHeader::COMMITTED) as usize;
                 image[at..at + 8].copy_from_slice(&word.to_le_bytes());
             }
             _ => {
                 let place = input.u64();
                 let at = match how {
                     2 => plan.at + place % 64,
-                    // Of the versions that were never written.
-                    3 => plan.version_at(plan.count / 2 + place % (plan.count / 4)),
-                    _ => plan.version_at(place % 64) + place % 192,
+                    // Of the records that were never written.
+                    3 => plan.undo_record_at(plan.count / 2 + place % (plan.count / 4)),
+                    _ => plan.undo_record_at(place % 64) + place % 192,
                 } as usize;
                 let bytes = input.bytes(8);
                 image[at..at + bytes.len()].copy_from_slice(bytes);
@@ -144,7 +144,7 @@ fn a_sample_that_nothing_happened_to_is_sound() {
 }
 
 #[test]
-fn versions() {
+fn records() {
     vellum_fuzz::target!(CASES, |bytes| {
         let _watchdog = Watchdog::watch(bytes);
         judge(changed(Input::new(bytes)));
@@ -191,7 +191,7 @@ fn files(image: &[u8], names: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
 
 /// Each file whose bytes may be missing is told, and no other; all that was committed is there.
 #[test]
-fn an_entrance_that_says_nothing_is_made_anew() {
+fn an_undo_log_with_an_empty_header_is_made_again() {
     for closes in [true, false] {
         // What was left was taken back by the opening that came before the close.
         let names: &[&[u8]] = match closes {
@@ -200,13 +200,10 @@ fn an_entrance_that_says_nothing_is_made_anew() {
         };
         let mut image = left(closes);
         let plan = sample().1;
-        let at = (plan.at + Entrance::COMMITTED) as usize;
+        let at = (plan.at + PoolHeader::COMMITTED) as usize;
         image[at..at + 32].fill(0xA5);
         let report = check(&image, Options::default());
-        assert!(
-            report.has(Class::Versions) && report.damage == 1,
-            "{report}"
-        );
+        assert!(report.has(Class::UndoLog) && report.damage == 1, "{report}");
         let pool = SimLogged::new(Arc::new(SimPool::from_image(image.clone())), None);
         let arena = |bytes| Ok(HeapMemory::new(bytes));
         let opened = attach::<SimulatedLogged>(pool, arena, MountOptions::default());
@@ -264,20 +261,20 @@ fn a_repair_of_the_entrance_that_was_cut_is_made_again() {
     assert!(seen > 10, "{seen}");
 }
 
-/// A version of what cannot be is none any more, and what was not committed stays.
+/// A record of what cannot be is none any more, and what was not committed stays.
 #[test]
-fn a_version_of_what_is_no_piece_is_given_up() {
+fn an_undo_record_of_no_granule_is_dropped() {
     let mut image = left(false);
     let plan = sample().1;
-    let mut version = Version {
-        piece: plan.end + 7,
+    let mut record = UndoRecord {
+        granule: plan.end + 7,
         transaction: 1 << 20,
-        ..Version::default()
+        ..UndoRecord::default()
     };
-    version.seal(SEED);
-    let at = plan.version_at(plan.count - 3) as usize;
-    image[at..at + 192].copy_from_slice(version.as_bytes());
-    assert!(check(&image, Options::default()).has(Class::Versions));
+    record.seal(SEED);
+    let at = plan.undo_record_at(plan.count - 3) as usize;
+    image[at..at + 192].copy_from_slice(record.as_bytes());
+    assert!(check(&image, Options::default()).has(Class::UndoLog));
     let made = planned(&image);
     let pool = SimPool::from_image(image);
     apply(&pool, &made).expect("a simulated pool takes it");

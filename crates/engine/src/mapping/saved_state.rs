@@ -1,11 +1,11 @@
-//! Writing and reading what a clean close saves of a mapping (`vellum_layout::AidsPlan` has the
+//! Writing and reading what a clean close saves of a mapping (`vellum_layout::SavedStatePlan` has the
 //! format): the part that is the same for all of them.
 //!
 //! What is saved is believed only under the state word of the close that saved it: the head names
 //! that epoch, and opening makes the state word dirty, durably, before anything can change. So no
 //! copy outlives the mapping that it tells of.
 
-use vellum_layout::{AidsHead, AidsPlan, Summing};
+use vellum_layout::{SavedStateHead, SavedStatePlan, Summing};
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
@@ -27,7 +27,7 @@ pub(super) struct Writer<'a, M: Memories> {
 
 impl<'a, M: Memories> Writer<'a, M> {
     /// Begins with the free bitmap.
-    pub(super) fn new(core: &'a Core<M>, plan: &AidsPlan, free: &FreeBitmap) -> Self {
+    pub(super) fn new(core: &'a Core<M>, plan: &SavedStatePlan, free: &FreeBitmap) -> Self {
         let mut new = Self {
             core,
             head_at: plan.at,
@@ -61,7 +61,7 @@ impl<'a, M: Memories> Writer<'a, M> {
     /// Writes the rest, and the head. Durable at the next fence.
     pub(super) fn finish(mut self, used: u64, displaced: u64) {
         self.put();
-        let head = AidsHead::new(self.core.pool_epoch, used, displaced, self.sum.finish());
+        let head = SavedStateHead::new(self.core.pool_epoch, used, displaced, self.sum.finish());
         self.core
             .pool
             .write_through(sites::CLOSE_AIDS_HEAD, self.head_at, head.as_bytes());
@@ -87,8 +87,11 @@ pub(super) fn for_parts<M: Memories>(
 
 /// The head of what was saved, if all of it is sound and of the last close, and the bitmap has at
 /// least as many free blocks as the head says.
-pub(super) fn read_head<M: Memories>(core: &Core<M>, plan: &AidsPlan) -> Option<AidsHead> {
-    let mut head = AidsHead::default();
+pub(super) fn read_head<M: Memories>(
+    core: &Core<M>,
+    plan: &SavedStatePlan,
+) -> Option<SavedStateHead> {
+    let mut head = SavedStateHead::default();
     core.pool.read(plan.at, head.as_mut_bytes());
     let displaced_max = if plan.lines == 0 { 0 } else { head.used };
     let bounded = head.used <= plan.blocks && head.displaced <= displaced_max;
@@ -108,7 +111,7 @@ pub(super) fn read_head<M: Memories>(core: &Core<M>, plan: &AidsPlan) -> Option<
 }
 
 /// Fills the bitmap, which is zero, from what was saved; its summaries are still to be made.
-pub(super) fn fill_bitmap<M: Memories>(core: &Core<M>, plan: &AidsPlan, free: &FreeBitmap) {
+pub(super) fn fill_bitmap<M: Memories>(core: &Core<M>, plan: &SavedStatePlan, free: &FreeBitmap) {
     let mut block = 0;
     for_parts(core, plan.free_at(), plan.free_words(), |part| {
         for &word in part {
