@@ -181,9 +181,9 @@ impl Side for Kernel {
         }
     }
 
-    fn is_hollow(&self) -> bool {
+    fn is_null_fs(&self) -> bool {
         self.server
             .as_ref()
-            .is_some_and(|server| server.is_hollow())
+            .is_some_and(|server| server.is_null_fs())
     }
 }

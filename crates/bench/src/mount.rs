@@ -15,7 +15,7 @@ use vellum::media::count::Counts;
 use crate::Result;
 use crate::error::{Error, doing};
 use crate::kernel::Kernel;
-use crate::serve::{ASK_COUNTS, HOLLOW, READY, counts_of};
+use crate::serve::{ASK_COUNTS, NULL_FS, READY, counts_of};
 
 /// The commands that mount.
 const MEASUREMENTS: [&str; 2] = ["ops", "namespace"];
@@ -43,8 +43,8 @@ impl Mount {
     }
 
     /// Mounts a file system that does nothing; listings give `files` names.
-    pub(crate) fn hollow(files: usize) -> Result<Self> {
-        Self::start(HOLLOW, files)
+    pub(crate) fn null_fs(files: usize) -> Result<Self> {
+        Self::start(NULL_FS, files)
     }
 
     /// Where it is mounted.
@@ -68,7 +68,7 @@ impl Mount {
 
 /// A child process that serves a mount until its standard input ends.
 pub(crate) struct Server {
-    is_hollow: bool,
+    is_null_fs: bool,
     dir: PathBuf,
     child: Mutex<Child>,
     pipes: Mutex<Option<Pipes>>,
@@ -96,7 +96,7 @@ impl Server {
             .map_err(doing("start a process that serves a mount"))?;
         let pipes = child.stdin.take().zip(child.stdout.take());
         let server = Self {
-            is_hollow: what == HOLLOW,
+            is_null_fs: what == NULL_FS,
             dir: dir.to_owned(),
             child: Mutex::new(child),
             pipes: Mutex::new(pipes.map(|(input, output)| Pipes {
@@ -147,8 +147,8 @@ impl Server {
         self.with_pipes(|pipes| Ok(pipes.last)).unwrap_or_default()
     }
 
-    pub(crate) fn is_hollow(&self) -> bool {
-        self.is_hollow
+    pub(crate) fn is_null_fs(&self) -> bool {
+        self.is_null_fs
     }
 }
 

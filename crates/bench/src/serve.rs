@@ -10,14 +10,14 @@ use vellum_fuse::MountConfig;
 
 use crate::Result;
 use crate::error::{Error, doing};
-use crate::hollow::Hollow;
 use crate::interrupt::Interrupt;
 use crate::library::settle;
+use crate::null_fs::NullFs;
 
 /// Stands for the file system that does nothing, in place of a pool.
-pub(crate) const HOLLOW: &str = "do-nothing";
+pub(crate) const NULL_FS: &str = "do-nothing";
 /// Its type of file system, as rows call it.
-pub(crate) const HOLLOW_KIND: &str = "fuse";
+pub(crate) const NULL_FS_KIND: &str = "fuse";
 /// What the server says when it is mounted.
 pub(crate) const READY: &str = "ready";
 /// What the server is asked for its counts by.
@@ -28,8 +28,8 @@ pub(crate) const ASK_COUNTS: &str = "counts";
 pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
     // The process that asked decides when it is over: an interrupt from the terminal reaches both.
     let _ignored = Interrupt::watch();
-    if what == Path::new(HOLLOW) {
-        let session = fuser::spawn_mount(Hollow::new(files), dir, &session_config())
+    if what == Path::new(NULL_FS) {
+        let session = fuser::spawn_mount(NullFs::new(files), dir, &session_config())
             .map_err(doing("mount the file system that does nothing"));
         let session = told(session)?;
         answer(|| Ok(Counts::default()))?;
@@ -61,7 +61,7 @@ fn session_config() -> Config {
     let defaults = MountConfig::default();
     let mut config = Config::default();
     config.mount_options = vec![
-        MountOption::FSName(HOLLOW.into()),
+        MountOption::FSName(NULL_FS.into()),
         MountOption::DefaultPermissions,
     ];
     config.acl = if defaults.allow_other {

@@ -83,7 +83,7 @@ pub(crate) trait Side: Sync {
     fn counts(&self) -> Counts;
 
     /// Whether it keeps nothing, so that what it did cannot be checked.
-    fn is_hollow(&self) -> bool {
+    fn is_null_fs(&self) -> bool {
         false
     }
 
@@ -94,7 +94,7 @@ pub(crate) trait Side: Sync {
         found: T,
         expected: T,
     ) -> Result<()> {
-        if self.is_hollow() {
+        if self.is_null_fs() {
             Ok(())
         } else {
             expect(what, found, expected)

@@ -9,7 +9,7 @@ use vellum::{
     Area, Decided, Evolution, MergedArea, NamespaceKind, Outcome as Became, Pool, RENAMED_ROUNDS,
     RealFs,
 };
-use vellum_fuse::Question;
+use vellum_fuse::ControlRequest;
 use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, quoted};
 
@@ -180,12 +180,12 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
 }
 
 /// What the mount of a pool answers, if it has one.
-fn answered<T: DeserializeOwned>(path: &Path, question: Question) -> Outcome<Option<T>> {
+fn answered<T: DeserializeOwned>(path: &Path, request: ControlRequest) -> Outcome<Option<T>> {
     let Some(mounted) = info::mount_of(path).filter(|mounted| !mounted.is_dead()) else {
         return Ok(None);
     };
-    info::ask(&mounted, question).map(Some).or_else(|failure| {
-        let information: Information = info::ask(&mounted, Question::Information)?;
+    info::ask(&mounted, request).map(Some).or_else(|failure| {
+        let information: Information = info::ask(&mounted, ControlRequest::Information)?;
         has_areas(path, &information.pool.namespace)?;
         Err(failure)
     })
@@ -231,7 +231,7 @@ impl Areas {
 
 /// The areas of a pool; asks its mount if it has one.
 pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
-    if let Some(areas) = answered(path, Question::Areas)? {
+    if let Some(areas) = answered(path, ControlRequest::Areas)? {
         return Ok(areas);
     }
     let path = &info::pool_of(path);
@@ -320,7 +320,7 @@ impl Evolved {
 /// Runs rounds of evolving; a pool's mount, if it has one.
 pub(crate) fn evolve(args: &Evolve) -> Outcome {
     let (path, rounds) = (&args.pool, args.rounds);
-    let evolved = match answered(path, Question::Evolve { rounds })? {
+    let evolved = match answered(path, ControlRequest::Evolve { rounds })? {
         Some(evolved) => evolved,
         None => {
             let path = &info::pool_of(path);

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use vellum::media::{MediaError, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
-use vellum_fuse::{Question, mounts};
+use vellum_fuse::{ControlRequest, mounts};
 use vellum_terminal::output::{print, print_json, warn_line};
 use vellum_terminal::{Failure, Outcome, quoted};
 
@@ -454,7 +454,7 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
 
 /// What a mount tells, which does not know where it has been moved.
 fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
-    let mut information: Information = ask(&mounted, Question::Information)?;
+    let mut information: Information = ask(&mounted, ControlRequest::Information)?;
     if let Some(mount) = &mut information.mount {
         mount.dir = mounted.dir;
     }
@@ -464,7 +464,7 @@ fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
 /// Asks a mount.
 pub(crate) fn ask<T: DeserializeOwned>(
     mounted: &mounts::Mounted,
-    question: Question,
+    request: ControlRequest,
 ) -> Outcome<T> {
     let dir = mounted.dir.display();
     let other_release = "the mount is served by another release of vellum";
@@ -478,7 +478,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
     };
     let asked = mounted
         .open()
-        .and_then(|root| vellum_fuse::ask(&root, question));
+        .and_then(|root| vellum_fuse::ask(&root, request));
     let text = asked.map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
         Failure::new(format!(

@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Others};
-use vellum_fuse::{MountConfig, MountFlags, Question, Session, Stopper};
+use vellum_fuse::{ControlRequest, MountConfig, MountFlags, Session, Stopper};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, quoted, status};
 
@@ -531,12 +531,12 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
         read_only,
         damaged: false,
     };
-    Arc::new(move |question| {
+    Arc::new(move |request| {
         let Some(fs) = fs.upgrade() else {
             return Ok(String::new());
         };
-        match question {
-            Question::Information => {
+        match request {
+            ControlRequest::Information => {
                 let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
                 answer.mount = Some(MountPart {
                     damaged: fs.is_damaged(),
@@ -544,8 +544,10 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
                 });
                 Ok(json(&answer))
             }
-            Question::Areas => Areas::of(&fs).map(|areas| json(&areas)),
-            Question::Evolve { rounds } => Evolved::now(&fs, rounds).map(|evolved| json(&evolved)),
+            ControlRequest::Areas => Areas::of(&fs).map(|areas| json(&areas)),
+            ControlRequest::Evolve { rounds } => {
+                Evolved::now(&fs, rounds).map(|evolved| json(&evolved))
+            }
         }
     })
 }

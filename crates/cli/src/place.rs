@@ -146,7 +146,7 @@ pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPoo
 pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
     pool.close().map_err(|error| {
         let advice = match error {
-            vellum::Error::WritingOff => {
+            vellum::Error::ReadOnlyAfterDamage => {
                 "what was written before is kept: `vellum check` looks for the damage"
             }
             _ => "nothing is lost: the next opening recovers the pool",

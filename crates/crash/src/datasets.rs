@@ -14,7 +14,7 @@ use crate::mkfs::{noise, old_pool};
 use crate::mutant::Mutant;
 use crate::session::{CLOCK_AFTER, CLOCK_START, POOL_BYTES, mount};
 use crate::tree::{Tree, read_tree};
-use crate::workload::Ground;
+use crate::workload::PoolKind;
 
 const NAME: &str = "more";
 const UUID: [u8; 16] = [0x9A; 16];
@@ -37,7 +37,7 @@ struct Change {
 
 /// A pool with a file.
 fn pool() -> Vec<u8> {
-    old_pool(Ground::Memory).unwrap()
+    old_pool(PoolKind::Memory).unwrap()
 }
 
 /// A new dataset in bytes of anything, and what making it did.

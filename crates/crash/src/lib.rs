@@ -81,7 +81,7 @@ pub use steps::{Steps, persistent_steps};
 pub use threads::{
     Bounds, ThreadWorkload, all_thread_workloads, run_these_threads, run_threads, thread_workloads,
 };
-pub use workload::{BlocksAlone, Ground, PowerCut, Step, StepError, Workload};
+pub use workload::{BlocksAlone, PoolKind, PowerCut, Step, StepError, Workload};
 pub use workloads::{
     WorkloadError, WorkloadFile, find, logged_workloads, pairs, random, sampled, single_operations,
     triples, workloads,

@@ -282,8 +282,8 @@ impl Persistent for ExploredPool {
         either!(self, it => it.write_through(site, at, data));
     }
 
-    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
-        either!(self, it => it.write_anew(site, at, data));
+    fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
+        either!(self, it => it.write_fresh(site, at, data));
     }
 
     fn zero_through(&self, site: Site, at: u64, len: u64) {
@@ -324,12 +324,12 @@ impl Persistent for ExploredPool {
         either!(self, it => it.transaction_committed(number));
     }
 
-    fn give_up(&self, at: u64, len: u64) {
-        either!(self, it => it.give_up(at, len));
+    fn freed(&self, at: u64, len: u64) {
+        either!(self, it => it.freed(at, len));
     }
 
-    fn take(&self, at: u64, len: u64) {
-        either!(self, it => it.take(at, len));
+    fn allocated(&self, at: u64, len: u64) {
+        either!(self, it => it.allocated(at, len));
     }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {

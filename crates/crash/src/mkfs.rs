@@ -26,7 +26,7 @@ use crate::session::{
     CLOCK_AFTER, CLOCK_START, EXTERNAL_DATA, POOL_BYTES, Result, Session, blank_image, mount,
 };
 use crate::tree::{Tree, read_tree};
-use crate::workload::{Ground, Step};
+use crate::workload::{PoolKind, Step};
 
 const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
@@ -95,18 +95,18 @@ fn making(name: &'static str) -> Result<Making> {
         ),
         "mkfs/with-external-data" => Making::record(
             name,
-            vec![0; Ground::Split.pool_bytes() as usize],
+            vec![0; PoolKind::Split.pool_bytes() as usize],
             Choice {
-                ground: Ground::Split,
+                pool_kind: PoolKind::Split,
                 ..usual()
             },
         ),
-        "mkfs/over-pool" => Making::record(name, old_pool(Ground::Memory)?, usual()),
+        "mkfs/over-pool" => Making::record(name, old_pool(PoolKind::Memory)?, usual()),
         "mkfs/over-logged-pool" => Making::record(
             name,
-            old_pool(Ground::Logged)?,
+            old_pool(PoolKind::Logged)?,
             Choice {
-                ground: Ground::Logged,
+                pool_kind: PoolKind::Logged,
                 ..usual()
             },
         ),
@@ -119,7 +119,7 @@ fn making(name: &'static str) -> Result<Making> {
 struct Choice {
     namespace: NamespaceKind,
     mapping: MappingKind,
-    ground: Ground,
+    pool_kind: PoolKind,
 }
 
 /// So many bytes that are none of a pool.
@@ -131,12 +131,12 @@ pub(crate) fn noise(bytes: u64) -> Vec<u8> {
 }
 
 /// A pool with a file.
-pub(crate) fn old_pool(ground: Ground) -> Result<Vec<u8>> {
+pub(crate) fn old_pool(pool_kind: PoolKind) -> Result<Vec<u8>> {
     let pool = Shared::of(blank_image(
         2,
         MappingKind::default(),
         NamespaceKind::default(),
-        ground,
+        pool_kind,
     ));
     let mut session: Session = Session::new(pool.clone(), 64);
     for line in [
@@ -287,9 +287,9 @@ impl Making {
             known_zero,
             namespace: choice.namespace,
             mapping: choice.mapping,
-            is_logged: choice.ground.is_logged(),
-            external: choice.ground.is_external().then_some(EXTERNAL_DATA),
-            metadata_bytes: choice.ground.metadata_bytes(),
+            is_logged: choice.pool_kind.is_logged(),
+            external: choice.pool_kind.is_external().then_some(EXTERNAL_DATA),
+            metadata_bytes: choice.pool_kind.metadata_bytes(),
             ..FormatOptions::default()
         };
         format(&*pool.0, &options)?;

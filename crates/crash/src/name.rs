@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::judge::Judge;
     use crate::session::blank_image;
-    use crate::workload::Ground;
+    use crate::workload::PoolKind;
 
     fn store(at: u64, after: u64) -> Event {
         Event {
@@ -116,7 +116,12 @@ mod tests {
 
     #[test]
     fn void_undo_records_make_no_other_recovered_image() {
-        let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
+        let base = blank_image(
+            2,
+            MappingKind::HashFs,
+            NamespaceKind::Direct,
+            PoolKind::Split,
+        );
         let names = Names::of(&base);
         let Versions {
             bytes,
@@ -135,7 +140,12 @@ mod tests {
 
     #[test]
     fn what_comes_after_recovery_is_done_once_whatever_void_undo_records_there_are() {
-        let base = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, Ground::Split);
+        let base = blank_image(
+            2,
+            MappingKind::HashFs,
+            NamespaceKind::Direct,
+            PoolKind::Split,
+        );
         let last = Names::of(&base).versions.unwrap().bytes.end - UNDO_RECORD_BYTES;
         let mut judge = Judge::new(base, 100);
         let first = judge.judge(0).verdict;

@@ -109,7 +109,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         fences,
         unsettled,
         halves: BTreeMap::new(),
-        commits: workload.ground.commits(),
+        commits: workload.pool_kind.commits(),
     };
     for (number, step) in workload.explored.iter().enumerate() {
         if let Some(halves) = step.halves() {

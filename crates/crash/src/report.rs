@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CrashId, Mode};
-use crate::workload::{Ground, Step};
+use crate::workload::{PoolKind, Step};
 
 /// What is wrong with an image that a crash left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -276,7 +276,7 @@ pub struct Summary {
     pub totals: Counts,
     /// Workloads explored, each counted once for each crash model.
     pub runs: u64,
-    /// Different images by what the pools lie on: see [`Ground`](crate::Ground).
+    /// Different images by what the pools lie on: see [`PoolKind`](crate::PoolKind).
     #[serde(default)]
     pub grounds: BTreeMap<String, u64>,
     /// What was left out because the time was up.
@@ -441,8 +441,8 @@ impl Report {
         left_out.compare(&operations);
         let mut grounds = BTreeMap::new();
         for report in &self.workloads {
-            let ground = Ground::of_workload(&report.workload).name().to_owned();
-            *grounds.entry(ground).or_default() += report.counts.distinct;
+            let pool_kind = PoolKind::of_workload(&report.workload).name().to_owned();
+            *grounds.entry(pool_kind).or_default() += report.counts.distinct;
         }
         Summary {
             operations,
@@ -459,8 +459,11 @@ impl Report {
 impl Summary {
     /// Different images of pools that lie on disks, with all that they have or with their data.
     pub fn on_disks(&self) -> u64 {
-        let memory = Ground::Memory.name();
-        let on_disks = self.grounds.iter().filter(|(ground, _)| *ground != memory);
+        let memory = PoolKind::Memory.name();
+        let on_disks = self
+            .grounds
+            .iter()
+            .filter(|(pool_kind, _)| *pool_kind != memory);
         on_disks.map(|(_, distinct)| distinct).sum()
     }
 
@@ -480,8 +483,8 @@ impl Summary {
         let name = |of: &OperationReport| of.operation.clone();
         self.operations.sort_by_key(name);
         self.runs += more.runs;
-        for (ground, distinct) in more.grounds {
-            *self.grounds.entry(ground).or_default() += distinct;
+        for (pool_kind, distinct) in more.grounds {
+            *self.grounds.entry(pool_kind).or_default() += distinct;
         }
         self.left_out.add(more.left_out);
         self.left_out.compare(&self.operations);

@@ -21,7 +21,7 @@ use crate::oracle::Oracle;
 use crate::record::{Recorded, record};
 use crate::report::{Counts, Report, WorkloadReport};
 use crate::threads::{Bounds, all_thread_workloads, of_threads};
-use crate::workload::{Ground, Step, Workload};
+use crate::workload::{PoolKind, Step, Workload};
 use crate::workloads::WorkloadFile;
 
 /// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
@@ -123,9 +123,9 @@ impl Options {
     }
 
     /// States tried at a crash point of a workload on this ground.
-    pub(crate) fn states_on(&self, ground: Ground) -> usize {
-        let least = match ground {
-            Ground::Memory => 0,
+    pub(crate) fn states_on(&self, pool_kind: PoolKind) -> usize {
+        let least = match pool_kind {
+            PoolKind::Memory => 0,
             _ => self.states_on_disks,
         };
         self.states_per_point.max(least)
@@ -355,11 +355,11 @@ fn explore_workload(
     let is_alone = workload.explored.len() == 1;
     let least = if is_alone { options.states_alone } else { 0 };
     let options = &Options {
-        states_per_point: options.states_on(workload.ground).max(least),
+        states_per_point: options.states_on(workload.pool_kind).max(least),
         ..options.clone()
     };
     let modes = options.modes.iter();
-    let modes = modes.filter(|mode| workload.ground.is_crashed_as(**mode));
+    let modes = modes.filter(|mode| workload.pool_kind.is_crashed_as(**mode));
     let reports = modes.map(|&mode| {
         let mut report = explore_recorded(&recorded, mode, Change::None, options, progress);
         if options.diagnose && !options.is_over() {
@@ -408,10 +408,10 @@ mod tests {
         let workload = crate::find("create-append").unwrap();
         let (options, progress) = (in_no_time(), Progress::default());
         let modes = Mode::ALL.into_iter();
-        let of_ground = modes.filter(|&mode| workload.ground.is_crashed_as(mode));
-        let of_ground = of_ground.count();
+        let of_pool_kind = modes.filter(|&mode| workload.pool_kind.is_crashed_as(mode));
+        let of_pool_kind = of_pool_kind.count();
         let reports = explore_workload(&workload, &options, &progress);
-        assert_eq!(reports.len(), of_ground);
+        assert_eq!(reports.len(), of_pool_kind);
         for report in reports {
             assert!(report.cut_short && !report.exhaustive, "{report:?}");
             assert_eq!(report.counts.distinct, 0, "{report:?}");

@@ -11,7 +11,7 @@ use vellum_media::{CrashPoints, Event};
 use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_AFTER, Session, blank_image, mount};
 use crate::tree::{Tree, read_tree};
-use crate::workload::{Ground, Step};
+use crate::workload::{PoolKind, Step};
 
 const SEGMENT: AddedSegment = AddedSegment {
     id: [10; 16],
@@ -20,8 +20,8 @@ const SEGMENT: AddedSegment = AddedSegment {
 };
 
 /// A pool with a file, and with room behind it.
-fn pool(ground: Ground) -> Shared {
-    let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, ground);
+fn pool(pool_kind: PoolKind) -> Shared {
+    let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, pool_kind);
     let added = vec![0xAD; (SEGMENT.blocks * BLOCK_BYTES) as usize];
     let pool = Shared::of([image, added].concat());
     steps(
@@ -89,8 +89,8 @@ fn explore(base: &[u8], log: &[Event], tree: &Tree, stride: usize) -> (u32, u32)
 
 #[test]
 fn a_power_cut_leaves_a_pool_with_the_segment_or_without() {
-    for (ground, stride) in [(Ground::External, 1), (Ground::Split, 61)] {
-        let pool = pool(ground);
+    for (pool_kind, stride) in [(PoolKind::External, 1), (PoolKind::Split, 61)] {
+        let pool = pool(pool_kind);
         let before = mount::<Explored>(&Shared::of(pool.0.image()), 64, CLOCK_AFTER).unwrap();
         let tree = read_tree(&before).unwrap();
         let larger = before.superblock().with_segment(SEGMENT).unwrap();

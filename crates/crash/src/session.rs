@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use vellum::experiments::{MappingAlone, set_table_aside, settle, write_table};
+use vellum::experiments::{MappingProbe, set_table_aside, settle, write_table};
 use vellum::{
     Clock, Cred, Error, ExternalData, FormatOptions, Fs, ImagePlace, MappingKind, MountOptions,
     NamespaceKind, OpenOptions, attach, format, prefer_thread_slot,
@@ -14,7 +14,7 @@ use vellum_media::{SimImages, SimPool};
 use vellum_model::Payload;
 
 use crate::memories::{Backend, Explored, Shared};
-use crate::workload::{BlocksAlone, Ground, Step, Workload};
+use crate::workload::{BlocksAlone, PoolKind, Step, Workload};
 
 /// Bytes of the pools that workloads run on.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
@@ -66,7 +66,7 @@ pub(crate) struct Session<M: Backend = Explored> {
     openings: i64,
 }
 
-impl Ground {
+impl PoolKind {
     /// Bytes of the pool as it was made; where the data have a disk of their own, that is its last
     /// part.
     pub(crate) fn pool_bytes(self) -> u64 {
@@ -95,7 +95,7 @@ pub(crate) fn image_of(workload: &Workload) -> Vec<u8> {
         0
     };
     let (mapping, namespace) = (workload.mapping, workload.namespace);
-    blank_image_with(replica_bytes, 2, (mapping, namespace), workload.ground)
+    blank_image_with(replica_bytes, 2, (mapping, namespace), workload.pool_kind)
 }
 
 /// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
@@ -103,9 +103,9 @@ pub(crate) fn blank_image(
     thread_slots: u32,
     mapping: MappingKind,
     namespace: NamespaceKind,
-    ground: Ground,
+    pool_kind: PoolKind,
 ) -> Vec<u8> {
-    blank_image_with(0, thread_slots, (mapping, namespace), ground)
+    blank_image_with(0, thread_slots, (mapping, namespace), pool_kind)
 }
 
 /// The same with so many bytes for a copy of the metadata.
@@ -113,9 +113,9 @@ fn blank_image_with(
     replica_bytes: u64,
     thread_slots: u32,
     (mapping, namespace): (MappingKind, NamespaceKind),
-    ground: Ground,
+    pool_kind: PoolKind,
 ) -> Vec<u8> {
-    let bytes = ground.pool_bytes() + replica_bytes;
+    let bytes = pool_kind.pool_bytes() + replica_bytes;
     let stale: Vec<u8> = (0..bytes / 8)
         .flat_map(|word| (word | 0xDEAD_BEEF_0000_0000).to_le_bytes())
         .collect();
@@ -124,9 +124,9 @@ fn blank_image_with(
         thread_slots: Some(thread_slots),
         mapping,
         namespace,
-        metadata_bytes: ground.metadata_bytes(),
-        is_logged: ground.is_logged(),
-        external: ground.is_external().then_some(ExternalData {
+        metadata_bytes: pool_kind.metadata_bytes(),
+        is_logged: pool_kind.is_logged(),
+        external: pool_kind.is_external().then_some(ExternalData {
             replica_bytes,
             ..EXTERNAL_DATA
         }),
@@ -137,8 +137,8 @@ fn blank_image_with(
         ..FormatOptions::default()
     };
     format(&pool, &options).expect("the smallest pool can be made");
-    match ground {
-        Ground::Grown => grown(&pool.image()).expect("a new pool has room for one more segment"),
+    match pool_kind {
+        PoolKind::Grown => grown(&pool.image()).expect("a new pool has room for one more segment"),
         _ => pool.image(),
     }
 }
@@ -321,7 +321,7 @@ impl<M: Backend> Session<M> {
         let options = OpenOptions::new().read(true).write(true);
         let handle = fs.open(&Cred::root(), &fs.root(), path, &options)?;
         let (first, count) = (blocks.first, blocks.count);
-        let mut alone = MappingAlone::new(&handle)?;
+        let mut alone = MappingProbe::new(&handle)?;
         alone.insert(first, count as usize)?;
         let mut alone = alone.renew()?;
         if alone.remove(first, first + count)? != count {

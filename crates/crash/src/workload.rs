@@ -284,12 +284,12 @@ pub struct Workload {
     /// How the pool keeps names.
     pub namespace: NamespaceKind,
     /// What the pool lies on.
-    pub ground: Ground,
+    pub pool_kind: PoolKind,
 }
 
 /// What a pool lies on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ground {
+pub enum PoolKind {
     /// Persistent memory.
     #[default]
     Memory,
@@ -304,7 +304,7 @@ pub enum Ground {
     Grown,
 }
 
-impl Ground {
+impl PoolKind {
     /// Each.
     pub(crate) const ALL: [Self; 5] = [
         Self::Memory,
@@ -332,8 +332,8 @@ impl Ground {
     /// What the workload of this name is explored on.
     pub fn of_workload(name: &str) -> Self {
         let name = name.trim_start_matches("threads/");
-        let is_of = |ground: &Self| {
-            let rest = name.strip_prefix(ground.name());
+        let is_of = |pool_kind: &Self| {
+            let rest = name.strip_prefix(pool_kind.name());
             rest.is_some_and(|rest| rest.starts_with('-'))
         };
         let mut grounds = Self::ON_DISKS.into_iter().chain([Self::Grown]);
@@ -408,7 +408,7 @@ impl Workload {
             crowded: false,
             mapping: MappingKind::HashFs,
             namespace: NamespaceKind::Direct,
-            ground: Ground::Memory,
+            pool_kind: PoolKind::Memory,
         }
     }
 
@@ -431,9 +431,9 @@ impl Workload {
     /// The same on a pool of which only what syncs makes anything durable, by whose ground its name
     /// begins; the setup ends with a sync, or a close.
     #[must_use]
-    pub fn logged(mut self, ground: Ground) -> Self {
-        self.name = format!("{}-{}", ground.name(), self.name);
-        self.ground = ground;
+    pub fn logged(mut self, pool_kind: PoolKind) -> Self {
+        self.name = format!("{}-{}", pool_kind.name(), self.name);
+        self.pool_kind = pool_kind;
         if !matches!(self.setup.last(), Some(Step::Close | Step::ExportReplica)) {
             self.setup.push(Step::parse("sync"));
         }

@@ -21,7 +21,7 @@ use fuser::{
 };
 use vellum::{Attr, Cred, FileKind, SetAttr};
 
-use crate::ask::Desk;
+use crate::control::ControlChannel;
 use crate::convert::{file_attr, file_type, kind_of_mode, no_file, set_time};
 use crate::server::{Answer, Seek, Server, Through};
 use crate::stale::{Stale, Written};
@@ -60,7 +60,7 @@ const WANTED: [InitFlags; 7] = [
 pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) open_requests: bool,
-    pub(crate) desk: Desk,
+    pub(crate) control: ControlChannel,
     pub(crate) stale: Stale,
 }
 
@@ -455,7 +455,7 @@ impl fuser::Filesystem for Adapter {
             });
             match done {
                 Ok(()) => reply.ok(),
-                // Told again when the kernel asks for what follows.
+                // Listed again when the kernel asks for what follows.
                 Err(_) if some => reply.ok(),
                 Err(errno) => reply.error(errno),
             }
@@ -555,7 +555,7 @@ impl fuser::Filesystem for Adapter {
             if ino != INodeNo::ROOT {
                 return reply.error(Errno::ENOTTY);
             }
-            match self.desk.answer(number, request.uid(), sent) {
+            match self.control.answer(number, request.uid(), sent) {
                 Ok(bytes) => reply.ioctl(0, &bytes),
                 Err(errno) => reply.error(errno),
             }

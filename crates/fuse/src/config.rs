@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vellum::AccessTimes;
 
-use crate::ask::Answers;
+use crate::control::Answers;
 
 /// How to mount.
 #[derive(Clone)]

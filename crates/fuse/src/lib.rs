@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
-mod ask;
 mod config;
+mod control;
 mod convert;
 pub mod mounts;
 mod server;
@@ -20,6 +20,6 @@ mod session;
 mod stale;
 mod table;
 
-pub use ask::{Answers, Question, ask, stop};
 pub use config::{MountConfig, MountFlags};
+pub use control::{Answers, ControlRequest, ask, stop};
 pub use session::{End, Error, Session, Stopper, mount};

@@ -16,8 +16,8 @@ use thiserror::Error;
 use vellum::{AccessPolicy, AccessTimes, RealFs};
 
 use crate::adapter::Adapter;
-use crate::ask::Desk;
 use crate::config::MountConfig;
+use crate::control::ControlChannel;
 use crate::mounts::{self, Device, Others};
 use crate::server::Server;
 use crate::stale::Stale;
@@ -190,7 +190,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
-        desk: Desk::new(config.answers.clone(), stopper.clone()),
+        control: ControlChannel::new(config.answers.clone(), stopper.clone()),
         stale,
     };
     let refused = |source| Error::Refused {

@@ -85,7 +85,7 @@ fn a_mount_survives_any_page() {
     let (path, mnt) = (dir.path().join("pool"), dir.path().join("mnt"));
     std::fs::create_dir(&mnt).unwrap();
     let files = sample(&path);
-    let mut harmed = 0;
+    let mut damaged = 0;
     for at in (0..POOL_BYTES).step_by(3 * 4096) {
         let pool = Pool::open(&path).unwrap();
         pool.fs().take_away(at).unwrap();
@@ -95,15 +95,15 @@ fn a_mount_survives_any_page() {
             unmount(session);
             continue;
         }
-        harmed += 1;
+        damaged += 1;
         let root = std::fs::metadata(&mnt).unwrap().permissions();
         let changed = errno(std::fs::set_permissions(&mnt, root));
         assert_eq!(changed, Some(libc::EROFS), "page {at:#x}");
         assert_eq!(look(&mnt, &files), gone, "page {at:#x}: the second time");
         unmount(session);
-        assert!(matches!(pool.close(), Err(Error::WritingOff)));
+        assert!(matches!(pool.close(), Err(Error::ReadOnlyAfterDamage)));
     }
-    assert!(harmed > 20, "{harmed} pages held something");
+    assert!(damaged > 20, "{damaged} pages held something");
     let pool = Pool::open(&path).unwrap();
     let session = mount(&pool, &mnt);
     assert_eq!(look(&mnt, &files), 0);
@@ -156,5 +156,5 @@ fn a_listing_shows_names_whose_files_are_lost() {
         assert!((1..=32).contains(&gone), "{gone} are gone");
     }
     unmount(session);
-    assert!(matches!(pool.close(), Err(Error::WritingOff)));
+    assert!(matches!(pool.close(), Err(Error::ReadOnlyAfterDamage)));
 }

@@ -12,17 +12,17 @@
 
 mod decode;
 mod draw;
+mod inject;
 mod input;
 mod judge;
 mod maps;
-mod plant;
 mod sample;
 mod watchdog;
 
 pub use decode::decode;
 pub use draw::draw;
+pub use inject::{change, inject_raw, seal};
 pub use input::Input;
 pub use judge::{Memories, judge, mount};
-pub use plant::{change, plant_raw, seal};
 pub use sample::{Part, Place, Sample, samples};
 pub use watchdog::Watchdog;

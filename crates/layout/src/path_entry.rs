@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_begin_anew_below_a_long_one() {
+    fn paths_begin_again_below_a_long_one() {
         let longest = vec![b'd'; DIR_PATH_MAX];
         assert_eq!(path_below(&longest), longest);
         assert_eq!(path_below(&[b'd'; DIR_PATH_MAX + 1]), b"");

@@ -3,7 +3,7 @@
 use crate::holders::{Locked, lock_when_they_end};
 use crate::mapping::Mapping;
 use crate::process::Process;
-use crate::{MediaError, MediaKind, under_way, uses};
+use crate::{MediaError, MediaKind, in_flight, range_locks};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;
@@ -76,11 +76,11 @@ impl PoolFile {
             return;
         }
         if self.locked.is_some() {
-            uses::release(self);
+            range_locks::release(self);
         }
         let carrier = self.locked.as_deref().unwrap_or(self);
         if carrier.users.fetch_sub(1, Ordering::AcqRel) == 1 {
-            uses::release(carrier);
+            range_locks::release(carrier);
             let _ = rustix::fs::flock(&carrier.fd, FlockOperation::Unlock);
         }
     }
@@ -175,7 +175,7 @@ impl Lock<'_> {
         let operation = match self {
             Self::Change => FlockOperation::NonBlockingLockExclusive,
             Self::Read => FlockOperation::NonBlockingLockShared,
-            Self::ReadOne(name) => return uses::try_to_read(fd, name),
+            Self::ReadOne(name) => return range_locks::try_to_read(fd, name),
         };
         match rustix::fs::flock(fd, operation) {
             Ok(()) => Ok(true),
@@ -243,7 +243,7 @@ impl Backing {
             Err(errno) => return Err(failed("create", path, errno)),
         };
         let made = Self::locked(fd, path, Lock::Change).and_then(|backing| {
-            uses::exclude_all(&backing.fd, path)?;
+            range_locks::exclude_all(&backing.fd, path)?;
             backing.sized(len)
         });
         if made.is_err() && is_new {
@@ -278,8 +278,8 @@ impl Backing {
         }
         // Beside somebody who changes others and is there, nothing of a dead one is waited for:
         // what is read is nobody's.
-        if !uses::are_told(&fd) {
-            under_way::wait(&fd, path)?;
+        if !range_locks::are_told(&fd) {
+            in_flight::wait(&fd, path)?;
         }
         let mut page_bytes = rustix::param::page_size();
         let len = match node {

@@ -26,11 +26,11 @@
 
 use crate::MediaError;
 use crate::backing::{PoolFile, failed};
+use crate::in_flight;
 use crate::logged::{read_exact, write_all};
 use crate::memory::BLOCK_BYTES;
 use crate::process::Process;
 use crate::ring::Rings;
-use crate::under_way;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::param::page_size;
@@ -92,7 +92,7 @@ impl Direct {
             error if is_refusal(&error) => refused(error),
             _ => failed("open past the page cache", path, errno),
         })?;
-        let is_held = under_way::hold_up(&fd, file_from);
+        let is_held = in_flight::hold_up(&fd, file_from);
         let direct = Self {
             fd,
             from,
@@ -165,7 +165,7 @@ impl Direct {
     pub(crate) fn let_go(&self) {
         // Not for a child that goes on without having opened anything.
         if self.held_by == Some(Process::current()) {
-            under_way::let_go(&self.fd, self.file_from);
+            in_flight::let_go(&self.fd, self.file_from);
         }
     }
 }

@@ -28,7 +28,7 @@ const KEPT: u64 = 0;
 /// One that a thread is keeping.
 const KEEPING: u64 = 1;
 /// One that was given up in the transaction, which has not stored to it.
-const GIVEN_UP: u64 = 2;
+const FREED: u64 = 2;
 
 /// Keeps what granules of 128 bytes hold.
 pub trait UndoWriter: Send + Sync {
@@ -38,7 +38,7 @@ pub trait UndoWriter: Send + Sync {
     fn keep(&self, pool: &dyn Persistent, transaction: u64, granules: &[u64]);
 
     /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
-    fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
+    fn allocated(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let _ = (pool, at, len);
     }
 
@@ -81,18 +81,18 @@ impl Granules {
     }
 
     /// Nothing leads to what `[at, at + len)` held any more.
-    pub(crate) fn give_up(&self, at: u64, len: u64) {
+    pub(crate) fn freed(&self, at: u64, len: u64) {
         let running = self.running.load(Ordering::Acquire);
-        let given_up = |before: u64| (before >> 2 < running).then_some(running << 2 | GIVEN_UP);
-        self.update(at, len, given_up);
+        let freed = |before: u64| (before >> 2 < running).then_some(running << 2 | FREED);
+        self.update(at, len, freed);
     }
 
     /// What `[at, at + len)` holds is nobody's, and is about to be stored to.
-    pub(crate) fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
+    pub(crate) fn allocated(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let running = self.running.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
         if committed > 0 {
-            self.undo.take(pool, at, len);
+            self.undo.allocated(pool, at, len);
             let was_free = |before: u64| before >> 2 <= committed;
             self.update(at, len, |before| {
                 was_free(before).then_some(running << 2 | KEPT)
@@ -104,14 +104,14 @@ impl Granules {
     /// written over as it is; then that is about to happen. Nobody has stored to it in this
     /// transaction for all that its state tells: the next store keeps what is written now, or any
     /// part of it if somebody who keeps a neighbour comes first.
-    pub(crate) fn is_anew(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
+    pub(crate) fn is_fresh(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
         let committed = self.committed.load(Ordering::Acquire);
         let was_free = |number| self.state(number) >> 2 <= committed;
-        let is_anew = committed > 0 && self.numbers(at, len).all(was_free);
-        if is_anew {
-            self.undo.take(pool, at, len);
+        let is_fresh = committed > 0 && self.numbers(at, len).all(was_free);
+        if is_fresh {
+            self.undo.allocated(pool, at, len);
         }
-        is_anew
+        is_fresh
     }
 
     /// Changes the states of what `[at, at + len)` touches.
@@ -249,8 +249,8 @@ impl Batch {
     fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
         let order = Ordering::AcqRel;
         let (running, keeping) = (self.transaction, self.keeping());
-        let given_up = running << 2 | GIVEN_UP;
-        let is_free = |before: u64| before >> 2 < running || before == given_up;
+        let freed = running << 2 | FREED;
+        let is_free = |before: u64| before >> 2 < running || before == freed;
         let claim = |before: u64| is_free(before).then_some(keeping);
         let is_claimed = state.fetch_update(order, Ordering::Acquire, claim).is_ok();
         if is_claimed {
@@ -403,7 +403,7 @@ mod tests {
             taken(&kept).len()
         };
         let taken_and_stored = |at| {
-            granules.take(&pool, at, 128);
+            granules.allocated(&pool, at, 128);
             stored(at)
         };
         granules.begin(5);
@@ -412,21 +412,21 @@ mod tests {
         granules.commit(5);
         // Never in use, and used again in the same transaction.
         assert_eq!(taken_and_stored(4096), 0);
-        granules.give_up(4096, 128);
+        granules.freed(4096, 128);
         assert_eq!(taken_and_stored(4096), 0);
         // In use at the commit, given up since: the first time, and no more.
-        granules.give_up(0, 128);
+        granules.freed(0, 128);
         assert_eq!(taken_and_stored(0), 1);
-        granules.give_up(0, 128);
+        granules.freed(0, 128);
         assert_eq!(taken_and_stored(0), 0);
-        granules.give_up(8192, 128);
+        granules.freed(8192, 128);
         assert_eq!(stored(8192), 1);
         // The one before is being committed: what that gave up is still led to.
-        granules.give_up(12288, 128);
+        granules.freed(12288, 128);
         granules.begin(7);
         assert_eq!(taken_and_stored(12288), 1);
         assert_eq!(stored(4096), 1, "it is in use");
-        granules.give_up(12288, 128);
+        granules.freed(12288, 128);
         granules.begin(8);
         granules.commit(7);
         assert_eq!(taken_and_stored(12288), 0);
@@ -434,30 +434,30 @@ mod tests {
 
     /// Once, as long as nobody stores there or gives it up: then it is kept from, as it is by then.
     #[test]
-    fn what_was_free_at_the_last_commit_is_written_anew() {
+    fn what_was_free_at_the_last_commit_is_written_fresh() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
         let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
         granules.begin(5);
         assert!(
-            !granules.is_anew(&pool, 0, 128),
+            !granules.is_fresh(&pool, 0, 128),
             "nothing was committed yet"
         );
         granules.begin(6);
         granules.commit(5);
-        assert!(granules.is_anew(&pool, 0, 128));
+        assert!(granules.is_fresh(&pool, 0, 128));
         pool.write(0, &[7; 128]);
         assert_eq!(taken(&kept), []);
         granules.save(&pool, 8, 8);
         assert_eq!(taken(&kept), [(6, 0, 7)]);
-        assert!(!granules.is_anew(&pool, 0, 128), "it was stored to");
-        granules.give_up(4096, 128);
-        assert!(!granules.is_anew(&pool, 4096, 128), "it is still led to");
+        assert!(!granules.is_fresh(&pool, 0, 128), "it was stored to");
+        granules.freed(4096, 128);
+        assert!(!granules.is_fresh(&pool, 4096, 128), "it is still led to");
         // The one before is being committed.
         granules.begin(7);
-        assert!(!granules.is_anew(&pool, 0, 128) && !granules.is_anew(&pool, 4096, 128));
+        assert!(!granules.is_fresh(&pool, 0, 128) && !granules.is_fresh(&pool, 4096, 128));
         granules.commit(6);
-        assert!(granules.is_anew(&pool, 0, 128) && granules.is_anew(&pool, 4096, 128));
+        assert!(granules.is_fresh(&pool, 0, 128) && granules.is_fresh(&pool, 4096, 128));
     }
 
     #[test]

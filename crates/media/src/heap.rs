@@ -88,7 +88,7 @@ impl HeapMemory {
     #[inline]
     pub(crate) fn cell(&self, at: u64) -> Option<&AtomicU64> {
         if !at.is_multiple_of(CELL) || at >= self.len & !(CELL - 1) {
-            self.harm(at);
+            self.damage(at);
             return None;
         }
         self.cells.get((at / CELL) as usize)
@@ -102,7 +102,7 @@ impl HeapMemory {
     /// The eight cells of an aligned line.
     fn line(&self, at: u64) -> Option<&[AtomicU64; 8]> {
         if !at.is_multiple_of(LINE_BYTES) || !self.holds(at, LINE_BYTES) {
-            self.harm(at);
+            self.damage(at);
             return None;
         }
         let first = (at / CELL) as usize;
@@ -113,7 +113,7 @@ impl HeapMemory {
     pub(crate) fn checked(&self, at: u64, len: u64) -> bool {
         let inside = self.holds(at, len);
         if !inside {
-            self.harm(at);
+            self.damage(at);
         }
         inside
     }
@@ -139,7 +139,7 @@ impl HeapMemory {
     }
 
     #[cold]
-    fn harm(&self, at: u64) {
+    fn damage(&self, at: u64) {
         crate::fault::note(at);
         let at = at.min(UNHARMED - 1);
         let _ = self

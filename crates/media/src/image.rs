@@ -7,12 +7,12 @@
 
 use crate::MediaError;
 use crate::backing::{fs_type, is_memory};
+use crate::dirty_lines::{Cells, bits_of, map_bytes};
 use crate::handle::{self, FileHandle};
 use crate::kept::images_of_gone;
 use crate::logged::read_exact;
 use crate::mapping::{Mapping, MappingError};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES};
-use crate::notes::{Cells, bits_of, map_bytes};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::mm::MapFlags;

@@ -11,14 +11,15 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;
-mod ask;
 mod backing;
 mod barriers;
 mod by_mapping;
 mod child;
+mod control;
 pub mod count;
 mod data_file;
 mod direct;
+mod dirty_lines;
 mod disk;
 mod error;
 mod fault;
@@ -28,6 +29,7 @@ mod handle;
 mod heap;
 mod holders;
 mod image;
+mod in_flight;
 mod isa;
 mod kept;
 mod kind_at;
@@ -35,25 +37,23 @@ mod logged;
 mod mapped;
 mod mapping;
 mod memory;
-mod notes;
 mod part;
 mod persistence;
 mod process;
+mod range_locks;
 mod reserved;
 mod ring;
 mod sim;
 mod sim_logged;
 mod site;
-mod under_way;
 mod undo;
-mod uses;
 mod window;
 mod written;
 
 pub use arena::MappedArena;
-pub use ask::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
 #[doc(hidden)]
 pub use child::fork;
+pub use control::{CONTROL_BYTES, CONTROL_IOCTL, control};
 pub use data_file::DataFile;
 pub use disk::{Disk, Split};
 pub use error::MediaError;
@@ -70,10 +70,10 @@ pub use kind_at::kind_at;
 pub use mapped::{DataPart, MappedPool, MediaChoice, OpenMode};
 pub use memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
 pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState};
+pub use range_locks::{is_in_use, lock_to_read};
 pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use sim_logged::{SimImages, SimLogged, SimulatedLogged};
 pub use site::{Place, Site};
-pub use uses::{is_in_use, lock_to_read};
 pub use window::Window;
 pub use written::Written;
 

@@ -1,11 +1,11 @@
 //! A mapped pool whose metadata are worked on in memory, or taken back by transactions: what it
 //! knows beside its mapping, and how its file is read and written.
 
+use crate::dirty_lines::{DirtyLines, map_bytes};
 use crate::disk::Split;
 use crate::granules::Granules;
 use crate::image::{ImageFile, SharedImage};
 use crate::memory::Persistent;
-use crate::notes::{Notes, map_bytes};
 use crate::written::{Written, WrittenBlocks};
 use rustix::io::Errno;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What is done before a store to the metadata.
 pub(crate) enum Before {
     /// Which lines of the image were stored to since the last cut.
-    Notes(Notes),
+    DirtyLines(DirtyLines),
     /// What the bytes were before the transaction is kept.
     Undo(Granules),
 }
@@ -38,11 +38,11 @@ pub(crate) struct Logged {
 impl Logged {
     pub(crate) fn new(split: Split, shared: Option<Arc<ImageFile>>) -> Self {
         let words = (map_bytes(split.image_bytes) / 8) as usize;
-        let notes = match &shared {
-            Some(image) => Notes::in_cells(image.running(words)),
-            None => Notes::new(split.image_bytes),
+        let dirty_lines = match &shared {
+            Some(image) => DirtyLines::in_cells(image.running(words)),
+            None => DirtyLines::new(split.image_bytes),
         };
-        Self::with(Before::Notes(notes), split, shared)
+        Self::with(Before::DirtyLines(dirty_lines), split, shared)
     }
 
     /// The metadata are not worked on in memory: what they were before a transaction is kept.
@@ -65,7 +65,7 @@ impl Logged {
     #[inline]
     pub(crate) fn before_store(&self, pool: &dyn Persistent, at: u64, len: u64) {
         match &self.before {
-            Before::Notes(notes) => notes.note(at, len),
+            Before::DirtyLines(dirty_lines) => dirty_lines.note(at, len),
             Before::Undo(granules) => granules.save(pool, at, len),
         }
     }
@@ -74,16 +74,16 @@ impl Logged {
     #[inline]
     pub(crate) fn granules(&self) -> Option<&Granules> {
         match &self.before {
-            Before::Notes(_) => None,
+            Before::DirtyLines(_) => None,
             Before::Undo(granules) => Some(granules),
         }
     }
 
     /// The lines that were stored to, of metadata in memory; what is flushed counts as stored to.
     #[inline]
-    pub(crate) fn notes(&self) -> Option<&Notes> {
+    pub(crate) fn dirty_lines(&self) -> Option<&DirtyLines> {
         match &self.before {
-            Before::Notes(notes) => Some(notes),
+            Before::DirtyLines(dirty_lines) => Some(dirty_lines),
             Before::Undo(_) => None,
         }
     }
@@ -95,7 +95,7 @@ impl Logged {
         }
     }
 
-    /// Notes what became of writing bytes of a file to `[at, at + len)` of the pool. That they
+    /// DirtyLines what became of writing bytes of a file to `[at, at + len)` of the pool. That they
     /// could not be written is told by the next sync, and by each after it.
     pub(crate) fn note_outcome(
         &self,
@@ -110,7 +110,7 @@ impl Logged {
         self.note_written(at, len);
     }
 
-    /// Notes which blocks of files `[at, at + len)` touches, now that they are written.
+    /// DirtyLines which blocks of files `[at, at + len)` touches, now that they are written.
     pub(crate) fn note_written(&self, at: u64, len: u64) {
         if at >= self.data_at {
             self.written.note(at, len);
@@ -138,9 +138,9 @@ impl Logged {
     pub(crate) fn cut(&self, pool: &dyn Persistent, each: &mut dyn FnMut(u64)) -> Written {
         match (&self.before, &self.shared) {
             (Before::Undo(_), _) => {}
-            (Before::Notes(notes), None) => notes.take(|_, _| {}, each),
-            (Before::Notes(notes), Some(image)) => {
-                notes.take(|word, lines| image.take(word, lines), each);
+            (Before::DirtyLines(dirty_lines), None) => dirty_lines.take(|_, _| {}, each),
+            (Before::DirtyLines(dirty_lines), Some(image)) => {
+                dirty_lines.take(|word, lines| image.take(word, lines), each);
                 if image.is_damaged() {
                     self.fail(pool);
                 }

@@ -12,6 +12,7 @@ use crate::barriers::Barriers;
 use crate::by_mapping::memory_of_mapping;
 use crate::data_file::DataFile;
 use crate::direct::Direct;
+use crate::dirty_lines::DirtyLines;
 use crate::disk::{Disk, Split};
 use crate::granules::{Granules, UndoWriter};
 use crate::image::{self, Attach, ImageFile, ImageKey, LeftImage, SharedImage};
@@ -20,7 +21,6 @@ use crate::kind_at::grants_sync;
 use crate::logged::Logged;
 use crate::mapping::{Mapping, MappingError, Part};
 use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
-use crate::notes::Notes;
 use crate::part::Room;
 use crate::process::Owner;
 use crate::site::Site;
@@ -443,8 +443,8 @@ impl MappedPool {
 
     /// The lines that were stored to, of metadata in memory.
     #[inline(always)]
-    fn notes(&self) -> Option<&Notes> {
-        self.logged.get().and_then(Logged::notes)
+    fn dirty_lines(&self) -> Option<&DirtyLines> {
+        self.logged.get().and_then(Logged::dirty_lines)
     }
 
     /// What is kept of metadata in persistent memory.
@@ -464,7 +464,7 @@ impl MappedPool {
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
             self.noting(at, data.len() as u64);
-            match logged.notes() {
+            match logged.dirty_lines() {
                 Some(_) => self.mapping.write(at, data),
                 None => self.mapping.write_through(at, data),
             }
@@ -481,15 +481,15 @@ memory_of_mapping!(MappedPool);
 impl Persistent for MappedPool {
     #[inline(always)]
     fn flush(&self, _site: Site, at: u64, len: u64) {
-        match self.notes() {
+        match self.dirty_lines() {
             None => self.mapping.flush(at, len),
-            Some(notes) => notes.note(at, len),
+            Some(dirty_lines) => dirty_lines.note(at, len),
         }
     }
 
     #[inline(always)]
     fn fence(&self, _site: Site) {
-        if self.notes().is_none() {
+        if self.dirty_lines().is_none() {
             self.mapping.fence();
         }
     }
@@ -497,7 +497,7 @@ impl Persistent for MappedPool {
     #[inline(always)]
     fn store_through(&self, _site: Site, at: u64, value: u64) {
         self.noting(at, 8);
-        match self.notes() {
+        match self.dirty_lines() {
             None => self.mapping.store_through(at, value),
             Some(_) => self.mapping.store(at, value, Ordering::Release),
         }
@@ -512,9 +512,9 @@ impl Persistent for MappedPool {
     }
 
     #[inline]
-    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
-        let is_anew = |granules: &Granules| granules.is_anew(self, at, data.len() as u64);
-        if self.granules().is_some_and(is_anew) {
+    fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
+        let is_fresh = |granules: &Granules| granules.is_fresh(self, at, data.len() as u64);
+        if self.granules().is_some_and(is_fresh) {
             self.mapping.write_through(at, data);
         } else {
             self.write_through(site, at, data);
@@ -605,15 +605,15 @@ impl Persistent for MappedPool {
         }
     }
 
-    fn give_up(&self, at: u64, len: u64) {
+    fn freed(&self, at: u64, len: u64) {
         if let Some(granules) = self.granules() {
-            granules.give_up(at, len);
+            granules.freed(at, len);
         }
     }
 
-    fn take(&self, at: u64, len: u64) {
+    fn allocated(&self, at: u64, len: u64) {
         if let Some(granules) = self.granules() {
-            granules.take(self, at, len);
+            granules.allocated(self, at, len);
         }
     }
 
@@ -659,7 +659,7 @@ impl Persistent for MappedPool {
     }
 
     fn kind(&self) -> MediaKind {
-        match self.notes() {
+        match self.dirty_lines() {
             Some(_) => MediaKind::Logged,
             None => self.kind,
         }

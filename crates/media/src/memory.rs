@@ -235,7 +235,7 @@ pub trait Persistent: Memory {
     /// commit is gone back to, it holds `data`, or any part of it, and nothing leads there. What is
     /// stored there later is kept from as anything else.
     #[track_caller]
-    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+    fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
         self.write_through(site, at, data);
     }
 
@@ -317,14 +317,14 @@ pub trait Persistent: Memory {
     }
 
     /// Says that `[at, at + len)` is nobody's any more: nothing leads to it.
-    fn give_up(&self, at: u64, len: u64) {
+    fn freed(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 
     /// Says that `[at, at + len)`, which is nobody's, is about to be stored to, and that whatever
     /// leads to it does so because of later stores of the same transaction. If it was nobody's at
     /// the last commit, what it holds need not be kept.
-    fn take(&self, at: u64, len: u64) {
+    fn allocated(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 

@@ -205,7 +205,7 @@ impl<'r> Flight<'r> {
                 }
                 continue;
             }
-            match self.under_way() {
+            match self.in_flight() {
                 0 => return None,
                 // Half of them, so that threads are woken a few times only, and what came is looked
                 // after while the rest comes.
@@ -215,7 +215,7 @@ impl<'r> Flight<'r> {
     }
 
     /// How many requests will be answered.
-    fn under_way(&mut self) -> usize {
+    fn in_flight(&mut self) -> usize {
         let open = self.open.iter().flatten().count();
         match self.is_broken {
             false => open,

@@ -10,12 +10,12 @@
 //! flushes the lines of its own.
 
 use crate::MediaError;
+use crate::dirty_lines::DirtyLines;
 use crate::disk::{Disk, Split};
 use crate::granules::{Granules, UndoWriter};
 use crate::heap::HeapMemory;
 use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
-use crate::notes::Notes;
 use crate::sim::SimPool;
 use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
@@ -77,8 +77,8 @@ struct Image {
     memory: HeapMemory,
     /// Lines stored to since the last cut, and those that the last cut took, until they are
     /// durable.
-    notes: Notes,
-    taken: Notes,
+    dirty_lines: DirtyLines,
+    taken: DirtyLines,
     head: Mutex<Head>,
     split: Split,
 }
@@ -95,8 +95,8 @@ impl Image {
     fn new(split: Split) -> Self {
         Self {
             memory: HeapMemory::new(split.image_bytes),
-            notes: Notes::new(split.image_bytes),
-            taken: Notes::new(split.image_bytes),
+            dirty_lines: DirtyLines::new(split.image_bytes),
+            taken: DirtyLines::new(split.image_bytes),
             head: Mutex::default(),
             split,
         }
@@ -116,7 +116,7 @@ impl Image {
             return LeftImage::Poisoned;
         }
         let mut lines = Vec::new();
-        Notes::each_of(&[&self.notes, &self.taken], |at| {
+        DirtyLines::each_of(&[&self.dirty_lines, &self.taken], |at| {
             let mut line = [0; LINE_BYTES as usize];
             self.memory.read(at, &mut line);
             lines.push((at, line));
@@ -202,7 +202,7 @@ impl SimLogged {
     /// The image, if it has `at`, told that `[at, at + len)` of it is stored to.
     fn storing(&self, at: u64, len: u64) -> Option<&HeapMemory> {
         let image = self.image.get().filter(|image| at < image.memory.len())?;
-        image.notes.note(at, len);
+        image.dirty_lines.note(at, len);
         Some(&image.memory)
     }
 
@@ -365,9 +365,9 @@ impl Persistent for SimLogged {
         }
     }
 
-    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+    fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
         let granules = self.granules.get().map(|(granules, _)| granules);
-        if granules.is_some_and(|granules| granules.is_anew(&*self.disk, at, data.len() as u64)) {
+        if granules.is_some_and(|granules| granules.is_fresh(&*self.disk, at, data.len() as u64)) {
             self.disk.write_through(site, at, data);
         } else {
             self.write_through(site, at, data);
@@ -426,15 +426,15 @@ impl Persistent for SimLogged {
         }
     }
 
-    fn give_up(&self, at: u64, len: u64) {
+    fn freed(&self, at: u64, len: u64) {
         if let Some((granules, _)) = self.granules.get() {
-            granules.give_up(at, len);
+            granules.freed(at, len);
         }
     }
 
-    fn take(&self, at: u64, len: u64) {
+    fn allocated(&self, at: u64, len: u64) {
         if let Some((granules, _)) = self.granules.get() {
-            granules.take(&*self.disk, at, len);
+            granules.allocated(&*self.disk, at, len);
         }
     }
 
@@ -482,7 +482,7 @@ impl Persistent for SimLogged {
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         if let Some(image) = self.image.get() {
             image
-                .notes
+                .dirty_lines
                 .take(|word, lines| image.taken.add(word, lines), each);
         }
         self.written.take()

@@ -26,7 +26,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// Notes a block, if it is not among so few as can be told apart.
+    /// DirtyLines a block, if it is not among so few as can be told apart.
     fn add(&mut self, at: u64) {
         let Some(few) = self.places.get(..self.count) else {
             return;
@@ -54,7 +54,7 @@ impl WrittenBlocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the blocks that `[at, at + len)` touches.
+    /// DirtyLines the blocks that `[at, at + len)` touches.
     pub(crate) fn note(&self, at: u64, len: u64) {
         let mut noted = self.noted();
         for block in at / BLOCK_BYTES..at.saturating_add(len).div_ceil(BLOCK_BYTES) {

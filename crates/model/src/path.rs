@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_links_are_not_followed_if_the_kernel_is_hardened() {
+    fn protected_links_are_not_followed_if_the_kernel_is_hardened() {
         let mut model = Model::new(0);
         let (root, user) = (Cred::superuser(), Cred::user(5, 5, &[]));
         model.node_mut(Ino::ROOT).unwrap().mode = 0o1777;

@@ -381,7 +381,7 @@ impl Model {
     }
 
     /// Whether someone else may have put `ino` into the sticky directory `dir` to trap the caller.
-    fn is_planted(&self, dir: Ino, ino: Ino, writable: u32, cred: &Cred) -> Result<bool> {
+    fn is_protected(&self, dir: Ino, ino: Ino, writable: u32, cred: &Cred) -> Result<bool> {
         let (parent, node) = (self.node(dir)?, self.node(ino)?);
         let exposed = parent.mode & STICKY != 0 && parent.mode & writable != 0;
         Ok(exposed && node.uid != parent.uid && node.uid != cred.uid)
@@ -389,7 +389,7 @@ impl Model {
 
     /// Checks `fs.protected_symlinks` for a link that is the last component of a path.
     pub(crate) fn may_follow(&self, dir: Ino, link: Ino, cred: &Cred) -> Result<()> {
-        let refused = self.hardening.symlinks && self.is_planted(dir, link, OTHER_WRITE, cred)?;
+        let refused = self.hardening.symlinks && self.is_protected(dir, link, OTHER_WRITE, cred)?;
         if refused { Err(Errno::EACCES) } else { Ok(()) }
     }
 
@@ -401,7 +401,7 @@ impl Model {
             (Kind::File, 2..) => OTHER_WRITE | GROUP_WRITE,
             _ => OTHER_WRITE,
         };
-        if self.is_planted(dir, ino, writable, cred)? {
+        if self.is_protected(dir, ino, writable, cred)? {
             Err(Errno::EACCES)
         } else {
             Ok(())

@@ -367,8 +367,8 @@ impl Making<'_> {
         } = self;
         let mut draft = Draft::new(overlay, superblock, declined, options.now_ns);
         let state = State::read(&draft);
-        let anew = overlay.lost();
-        lost::give_up(&mut draft, anew);
+        let fresh = overlay.lost();
+        lost::give_up(&mut draft, fresh);
         let used = mend(&mut draft, state, before);
         if drops_dead {
             logs::drop_dead(&mut draft);
@@ -574,12 +574,12 @@ fn stages(
     }
     let state_block = state_at / BLOCK_BYTES * BLOCK_BYTES;
     let mut first = Stage::named("the state block, which cannot be read");
-    let mut anew = Stage::named("other blocks that cannot be read");
+    let mut others = Stage::named("other blocks that cannot be read");
     for &at in overlay.lost() {
         let stage = if at == state_block {
             &mut first
         } else {
-            &mut anew
+            &mut others
         };
         stage.renewed.push(at);
     }
@@ -602,7 +602,7 @@ fn stages(
     }
     let [one, two, three] = copies;
     [
-        first, begin, anew, fresh, inside, journals, one, two, three, end,
+        first, begin, fresh, others, inside, journals, one, two, three, end,
     ]
     .into_iter()
     .filter(|stage| !stage.words.is_empty() || !stage.renewed.is_empty())

@@ -110,7 +110,7 @@ pub(crate) fn settle(draft: &mut Draft, survey: &Survey, owners: &HashMap<u32, O
         };
         let node = &survey.nodes.list[node as usize];
         let generation = node.identity.generation();
-        if let Some(word) = plant(draft, survey, *id, generation, &parts) {
+        if let Some(word) = set_root(draft, survey, *id, generation, &parts) {
             draft.set(draft.field(node.slot, Inode::DETAIL), word);
         }
     }
@@ -187,7 +187,7 @@ struct Planned {
 
 /// Lays a tree of `parts`, in the order of their logical blocks; gives the inode's word. `None`:
 /// there is no room.
-fn plant(
+fn set_root(
     draft: &mut Draft,
     survey: &Survey,
     id: u32,

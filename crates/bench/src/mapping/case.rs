@@ -2,8 +2,8 @@
 
 use vellum::File;
 
-use super::bed::{BLOCK_BYTES, Setting, Subject, alone};
-use super::sample::{Alone, Evict, Sample, Sweep, Times, repeat};
+use super::sample::{Evict, Probe, Sample, Sweep, Times, repeat};
+use super::setting::{BLOCK_BYTES, Setting, Subject, probe};
 use crate::Result;
 use crate::error::expect;
 use crate::order::{Numbers, shuffled};
@@ -102,15 +102,15 @@ impl Access {
     fn run(
         &self,
         sweep: &mut Sweep,
-        alone: Alone<'_>,
+        probe: Probe<'_>,
         places: &[u64],
         times: &mut Times,
-        ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+        ask: impl FnMut(&mut Probe<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         match self.caches {
-            Caches::Cold => times.cold(alone, &mut Evict, places, ask),
-            Caches::Swept => times.cold(alone, sweep, places, ask),
-            Caches::Hot => times.hot(alone, places, ask),
+            Caches::Cold => times.cold(probe, &mut Evict, places, ask),
+            Caches::Swept => times.cold(probe, sweep, places, ask),
+            Caches::Hot => times.hot(probe, places, ask),
         }
     }
 }
@@ -178,8 +178,8 @@ impl<'s> Case<'s> {
     /// Looks up blocks that are there.
     pub(super) fn lookup(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
         let blocks = access.blocks as usize;
-        self.ask_each(access, sweep, |alone, at| {
-            expect("blocks looked up", alone.lookup(at, blocks)?, blocks)
+        self.ask_each(access, sweep, |probe, at| {
+            expect("blocks looked up", probe.lookup(at, blocks)?, blocks)
         })
     }
 
@@ -188,12 +188,12 @@ impl<'s> Case<'s> {
         &self,
         access: &Access,
         sweep: &mut Sweep,
-        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+        mut ask: impl FnMut(&mut Probe<'_>, u64) -> Result<()>,
     ) -> Result<Sample> {
         let mut times = Times::default();
         let places = access.places(self.blocks, self.ops_of_file(access));
         for file in &self.files {
-            access.run(sweep, alone(file)?, &places, &mut times, &mut ask)?;
+            access.run(sweep, probe(file)?, &places, &mut times, &mut ask)?;
         }
         Ok(times.sample())
     }
@@ -227,10 +227,10 @@ impl<'s> Case<'s> {
         let first = self.blocks;
         let mut times = Times::default();
         for file in &self.files {
-            access.run(sweep, alone(file)?, &places, &mut times, |alone, at| {
-                Ok(alone.insert(first + at - skip, blocks)?)
+            access.run(sweep, probe(file)?, &places, &mut times, |probe, at| {
+                Ok(probe.insert(first + at - skip, blocks)?)
             })?;
-            let taken = alone(file)?.remove(first, first + room)?;
+            let taken = probe(file)?.remove(first, first + room)?;
             expect("blocks taken away", taken, (ops * blocks) as u64)?;
             self.subject.settle();
         }

@@ -4,9 +4,9 @@ use std::sync::Barrier;
 
 use vellum::File;
 
-use super::bed::{BLOCK_BYTES, Setting, Subject, alone};
 use super::grid::Grid;
-use super::sample::{Alone, Sample, Times};
+use super::sample::{Probe, Sample, Times};
+use super::setting::{BLOCK_BYTES, Setting, Subject, probe};
 use crate::Result;
 use crate::error::{Error, expect};
 use crate::figure::{Axis, Scale};
@@ -142,7 +142,7 @@ impl<'s> Files<'s> {
         })?;
         for file in &self.files {
             let end = self.blocks + self.room * self.files.len() as u64;
-            alone(file)?.remove(self.blocks, end)?;
+            probe(file)?.remove(self.blocks, end)?;
             self.subject.settle();
         }
         Ok(Sample::mean(&samples))
@@ -158,19 +158,19 @@ impl<'s> Files<'s> {
         places: Vec<u64>,
     ) -> Result<Sample> {
         let mut next = self.blocks + turn as u64;
-        let lookup = |alone: &mut Alone<'_>, at| expect("a block", alone.lookup(at, 1)?, 1);
-        let mut insert = |alone: &mut Alone<'_>| {
-            alone.insert(next, 1)?;
+        let lookup = |probe: &mut Probe<'_>, at| expect("a block", probe.lookup(at, 1)?, 1);
+        let mut insert = |probe: &mut Probe<'_>| {
+            probe.insert(next, 1)?;
             next += turns as u64;
             Ok(())
         };
         let mut times = Times::default();
-        times.hot(alone(file)?, &places, |alone, at| match work {
-            Work::Lookup => lookup(alone, at),
-            Work::Insert => insert(alone),
+        times.hot(probe(file)?, &places, |probe, at| match work {
+            Work::Lookup => lookup(probe, at),
+            Work::Insert => insert(probe),
             Work::Both => {
-                lookup(alone, at)?;
-                insert(alone)
+                lookup(probe, at)?;
+                insert(probe)
             }
         })?;
         Ok(times.sample())

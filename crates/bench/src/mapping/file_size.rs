@@ -1,9 +1,9 @@
 //! Fig 7: files from one block to more than memory is.
 
-use super::bed::{BLOCK_BYTES, HASHFS, Setting};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;
 use super::sample::Sweep;
+use super::setting::{BLOCK_BYTES, HASHFS, Setting};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::report::Outcome;

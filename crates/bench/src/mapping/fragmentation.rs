@@ -1,9 +1,9 @@
 //! Fig 6: the same blocks in files that are more and more fragmented.
 
-use super::bed::{HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;
 use super::sample::Sweep;
+use super::setting::{HASHFS, Setting, Subject};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::report::Outcome;

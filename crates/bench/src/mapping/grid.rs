@@ -2,8 +2,8 @@
 
 use vellum::media::count::Counts;
 
-use super::bed::{HASHFS, PEER, Subject};
 use super::sample::Sample;
+use super::setting::{HASHFS, PEER, Subject};
 use crate::figure::{Axis, CountsPerOp, Figure, Point, Scale, Series, Shape, median, number};
 use crate::target::Target;
 

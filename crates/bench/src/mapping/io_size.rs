@@ -3,10 +3,10 @@
 
 use vellum::reading::Rule;
 
-use super::bed::{BLOCK_BYTES, HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::{Grid, at};
-use super::sample::{Alone, Sample, Sweep};
+use super::sample::{Probe, Sample, Sweep};
+use super::setting::{BLOCK_BYTES, HASHFS, Setting, Subject};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Scale};
@@ -145,13 +145,13 @@ fn sixteen(
             for (side, case) in cases.iter().enumerate() {
                 setting.check()?;
                 let ways: [Ask; TOGETHER.len()] = [
-                    |alone, at| Ok(alone.search(at, SIXTEEN as usize)?),
-                    |alone, at| one_by_one(at, |at| Ok(alone.search(at, 1)?)),
-                    |alone, at| one_by_one(at, |at| Ok(alone.lookup(at, 1)?)),
+                    |probe, at| Ok(probe.search(at, SIXTEEN as usize)?),
+                    |probe, at| one_by_one(at, |at| Ok(probe.search(at, 1)?)),
+                    |probe, at| one_by_one(at, |at| Ok(probe.lookup(at, 1)?)),
                 ];
                 for (label, ask) in ways.into_iter().enumerate() {
-                    let sample = case.ask_each(&access, sweep, |alone, at| {
-                        expect("blocks looked up", ask(alone, at)?, SIXTEEN as usize)
+                    let sample = case.ask_each(&access, sweep, |probe, at| {
+                        expect("blocks looked up", ask(probe, at)?, SIXTEEN as usize)
                     })?;
                     grid.add(round, side, label, sample.per(SIXTEEN));
                 }
@@ -162,7 +162,7 @@ fn sixteen(
 }
 
 /// A way to ask for sixteen blocks; gives how many there are.
-type Ask = fn(&mut Alone<'_>, u64) -> Result<usize>;
+type Ask = fn(&mut Probe<'_>, u64) -> Result<usize>;
 
 fn one_by_one(first: u64, mut ask: impl FnMut(u64) -> Result<usize>) -> Result<usize> {
     (first..first + SIXTEEN).try_fold(0, |sum, at| Ok(sum + ask(at)?))

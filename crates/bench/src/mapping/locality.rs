@@ -1,9 +1,9 @@
 //! Fig 5: single blocks, cold and hot, one after the other and at random.
 
-use super::bed::{HASHFS, Setting, Subject};
 use super::case::{Access, Caches, Case, Order, SWEPT_OPS};
 use super::grid::{Grid, at};
 use super::sample::Sweep;
+use super::setting::{HASHFS, Setting, Subject};
 use crate::Result;
 use crate::figure::Figure;
 use crate::report::Outcome;

@@ -1,7 +1,7 @@
 //! File mapping by itself: the figures of the study, each by one command, for every mapping there
 //! is.
 //!
-//! What is timed is what operations on files ask of the mapping ([`MappingAlone`]), without
+//! What is timed is what operations on files ask of the mapping ([`MappingProbe`]), without
 //! entering and leaving operations and without the bytes. Each round lets every mapping do the
 //! same, one after the other; the first round is not counted. Ratios are of values taken in one
 //! round.
@@ -10,9 +10,8 @@
 //! single operation, and that cursors, translations and page caches were emptied; *hot* that
 //! operations follow each other.
 //!
-//! [`MappingAlone`]: vellum::experiments::MappingAlone
+//! [`MappingProbe`]: vellum::experiments::MappingProbe
 
-mod bed;
 mod case;
 mod concurrency;
 mod file_size;
@@ -22,6 +21,7 @@ mod io_size;
 mod locality;
 mod page_cache;
 mod sample;
+mod setting;
 mod utilisation;
 mod vectors;
 mod workloads;
@@ -40,7 +40,7 @@ use crate::machine::Machine;
 pub use crate::report::Report;
 use crate::report::{About, Outcome, Output};
 use crate::workloads::{WorkloadOptions, YcsbOptions};
-use bed::Setting;
+use setting::Setting;
 
 /// A figure of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

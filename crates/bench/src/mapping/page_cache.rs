@@ -3,10 +3,10 @@
 use vellum::File;
 use vellum::reading::Rule;
 
-use super::bed::{BLOCK_BYTES, HASHFS, Setting, Subject, alone};
 use super::case::{Access, Caches, Case, Order};
 use super::grid::{Grid, at};
 use super::sample::{Chill, Evict, Sample, Sweep, repeat};
+use super::setting::{BLOCK_BYTES, HASHFS, Setting, Subject, probe};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Scale, bytes};
@@ -194,7 +194,7 @@ impl Case<'_> {
     /// Makes everything cold.
     fn chill(&self) -> Result<()> {
         for file in self.files() {
-            Evict.chill(&mut alone(file)?);
+            Evict.chill(&mut probe(file)?);
         }
         Ok(())
     }

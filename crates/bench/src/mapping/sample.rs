@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use vellum::experiments::MappingAlone;
+use vellum::experiments::MappingProbe;
 use vellum::media::Real;
 use vellum::media::count::{Counts, of_this_thread};
 
@@ -14,7 +14,7 @@ use crate::Result;
 use crate::figure::median;
 
 /// A file's mapping.
-pub(super) type Alone<'a> = MappingAlone<'a, Real>;
+pub(super) type Probe<'a> = MappingProbe<'a, Real>;
 
 /// What operations of a round came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,16 +94,16 @@ fn timed(run: impl FnOnce() -> Result<()>) -> Result<f64> {
 /// How the caches are made cold.
 pub(super) trait Chill {
     /// Makes everything cold that the next operation could find warm.
-    fn chill(&mut self, alone: &mut Alone<'_>);
+    fn chill(&mut self, probe: &mut Probe<'_>);
 }
 
 /// By flushing the structure's lines.
 pub(super) struct Evict;
 
 impl Chill for Evict {
-    fn chill(&mut self, alone: &mut Alone<'_>) {
-        alone.forget();
-        alone.evict();
+    fn chill(&mut self, probe: &mut Probe<'_>) {
+        probe.forget();
+        probe.evict();
     }
 }
 
@@ -116,10 +116,10 @@ const LINE_BYTES: usize = 64;
 pub(super) struct Sweep(Vec<u8>);
 
 impl Chill for Sweep {
-    fn chill(&mut self, alone: &mut Alone<'_>) {
+    fn chill(&mut self, probe: &mut Probe<'_>) {
         // Not zeros, whose pages could all be one.
         self.0.resize(SWEEP_BYTES, 1);
-        alone.forget();
+        probe.forget();
         let lines = self.0.iter().step_by(LINE_BYTES);
         black_box(lines.map(|&byte| u64::from(byte)).sum::<u64>());
     }
@@ -143,17 +143,17 @@ impl Times {
     /// Asks at each place with cold caches.
     pub(super) fn cold(
         &mut self,
-        mut alone: Alone<'_>,
+        mut probe: Probe<'_>,
         chill: &mut impl Chill,
         places: &[u64],
-        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+        mut ask: impl FnMut(&mut Probe<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         for &place in places {
-            alone = alone.renew()?;
-            chill.chill(&mut alone);
+            probe = probe.renew()?;
+            chill.chill(&mut probe);
             let before = of_this_thread();
             let start = Instant::now();
-            ask(&mut alone, place)?;
+            ask(&mut probe, place)?;
             self.single.push(start.elapsed().as_nanos() as f64);
             self.counts += of_this_thread() - before;
         }
@@ -164,15 +164,15 @@ impl Times {
     /// Asks at each place, one after the other.
     pub(super) fn hot(
         &mut self,
-        mut alone: Alone<'_>,
+        mut probe: Probe<'_>,
         places: &[u64],
-        mut ask: impl FnMut(&mut Alone<'_>, u64) -> Result<()>,
+        mut ask: impl FnMut(&mut Probe<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         let before = of_this_thread();
         self.together_ns += timed(|| {
             for places in places.chunks(RENEW_OPS) {
-                alone = alone.renew()?;
-                places.iter().try_for_each(|&at| ask(&mut alone, at))?;
+                probe = probe.renew()?;
+                places.iter().try_for_each(|&at| ask(&mut probe, at))?;
             }
             Ok(())
         })?;

@@ -8,9 +8,9 @@ use std::time::Instant;
 use vellum::File;
 use vellum::media::count::of_this_thread;
 
-use super::bed::{Design, HASHFS, Setting, Subject, alone};
 use super::grid::{Grid, at, told};
 use super::sample::{Evict, Sample, Times, clock_ns};
+use super::setting::{Design, HASHFS, Setting, Subject, probe};
 use crate::Result;
 use crate::error::expect;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape};
@@ -93,7 +93,7 @@ impl<'s> Churned<'s> {
         while (self.present.len() as u64) < self.blocks * percent / 100 {
             let place = self.absent();
             let (file, at) = self.within(place);
-            alone(file)?.insert(at, 1)?;
+            probe(file)?.insert(at, 1)?;
             self.note(place);
         }
         Ok(())
@@ -106,7 +106,7 @@ impl<'s> Churned<'s> {
             let place = self.present.swap_remove(chosen);
             self.is_present[place as usize] = false;
             let (file, at) = self.within(place);
-            expect("blocks taken away", alone(file)?.remove(at, at + 1)?, 1)?;
+            expect("blocks taken away", probe(file)?.remove(at, at + 1)?, 1)?;
         }
         self.subject.settle();
         Ok(())
@@ -129,8 +129,8 @@ impl<'s> Churned<'s> {
         for of_file in places.chunk_by(|a, b| self.file_number(*a) == self.file_number(*b)) {
             let (file, _) = self.within(of_file[0]);
             let within: Vec<u64> = of_file.iter().map(|&place| self.within(place).1).collect();
-            times.hot(alone(file)?, &within, |alone, at| {
-                let found = alone.search(at, 1)?;
+            times.hot(probe(file)?, &within, |probe, at| {
+                let found = probe.search(at, 1)?;
                 expect("blocks found", found, usize::from(there))
             })?;
         }
@@ -147,8 +147,8 @@ impl<'s> Churned<'s> {
         for _ in 0..ops {
             let chosen = self.numbers.below(self.present.len() as u64) as usize;
             let (file, at) = self.within(self.present[chosen]);
-            times.cold(alone(file)?, &mut Evict, &[at], |alone, at| {
-                expect("blocks found", alone.lookup(at, 1)?, 1)
+            times.cold(probe(file)?, &mut Evict, &[at], |probe, at| {
+                expect("blocks found", probe.lookup(at, 1)?, 1)
             })?;
         }
         Ok(times.sample())
@@ -158,13 +158,13 @@ impl<'s> Churned<'s> {
     fn timed_insert(&mut self) -> Result<[f64; 2]> {
         let place = self.absent();
         let (file, at) = self.within(place);
-        let mut alone = alone(file)?;
+        let mut probe = probe(file)?;
         let before = of_this_thread();
         let start = Instant::now();
-        alone.insert(at, 1)?;
+        probe.insert(at, 1)?;
         let ns = start.elapsed().as_nanos() as f64;
         let probes = (of_this_thread() - before).probes;
-        drop(alone);
+        drop(probe);
         self.note(place);
         Ok([ns, probes as f64])
     }

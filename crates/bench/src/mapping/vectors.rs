@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use vellum::media::{FlushVariant, Isa, LANES, MappedPool, Memory, VectorVariant};
 
-use super::bed::{BLOCK_BYTES, Setting};
+use super::setting::{BLOCK_BYTES, Setting};
 use crate::Result;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape, number};
 use crate::order::Numbers;

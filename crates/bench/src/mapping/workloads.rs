@@ -4,7 +4,7 @@ use vellum::MappingKind;
 use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 
-use super::bed::Setting;
+use super::setting::Setting;
 use crate::Result;
 use crate::figure::number;
 use crate::progress::bar;

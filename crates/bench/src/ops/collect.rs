@@ -70,7 +70,7 @@ pub(crate) fn rows(collected: &[Collected], path: &str, peers: &[Label]) -> Vec<
             if of.part.threads > 1 {
                 add_scaling(&mut row, of, &all);
             } else if path == MOUNT {
-                hold_to_hollow(&mut row);
+                hold_to_null_fs(&mut row);
             } else if let Some(budget) = budget_of(of.part.op) {
                 hold_to(&mut row, budget);
             }
@@ -132,7 +132,7 @@ fn hold_to(row: &mut Row, budget: &Budget) {
 }
 
 /// Compares a row through a mount with the file system that does nothing.
-fn hold_to_hollow(row: &mut Row) {
+fn hold_to_null_fs(row: &mut Row) {
     if DATA.contains(&row.op.as_str()) {
         return;
     }

@@ -34,7 +34,7 @@ use crate::mount::{self, Mount};
 use crate::order::SEED;
 use crate::peer::{EXT4_RAM, Peer};
 use crate::progress::bar;
-use crate::serve::{HOLLOW, HOLLOW_KIND, serve};
+use crate::serve::{NULL_FS, NULL_FS_KIND, serve};
 use crate::side::BLOCK;
 use report::{LIBRARY, MOUNT};
 pub(crate) use rounds::Label;
@@ -224,17 +224,17 @@ impl Run<'_> {
         let pool = self.pool_dir.join("mounted");
         Library::make(&pool, &CreateOptions::new(options.pool_bytes()))?;
         let mount = Mount::of_pool(&pool)?;
-        let hollow = Mount::hollow(options.files)?;
+        let null_fs = Mount::null_fs(options.files)?;
         let mut bench = Bench {
             vellum: Vellum::Mount(&mount.kernel),
-            peers: vec![&hollow.kernel],
+            peers: vec![&null_fs.kernel],
             interrupt: self.interrupt,
             progress: self.progress,
         };
         let collected = bench.run(&self.workloads, options.rounds)?;
         let label = Label {
-            name: HOLLOW.into(),
-            kind: HOLLOW_KIND.into(),
+            name: NULL_FS.into(),
+            kind: NULL_FS_KIND.into(),
         };
         Ok(collect::rows(&collected, MOUNT, &[label]))
     }

@@ -60,7 +60,7 @@ pub(super) const PASSES: [Rule; 3] = [Rule::Threshold, Rule::Layout, Rule::Mmu];
 const WITH_OTHERS: Rule = Rule::Layout;
 
 /// A pool, a directory of the peer, and memory to copy from.
-pub(super) struct Bed<'a> {
+pub(super) struct Fixture<'a> {
     options: &'a ReadingOptions,
     variant: Variant,
     interrupt: &'a Interrupt,
@@ -108,7 +108,7 @@ struct Subject {
     peer: fs::File,
 }
 
-impl<'a> Bed<'a> {
+impl<'a> Fixture<'a> {
     pub(super) fn make(
         options: &'a ReadingOptions,
         variant: Variant,

@@ -161,11 +161,11 @@ impl ReadingOptions {
         let rows = [
             (
                 Figure::BlockSize,
-                2 * passes * files::Bed::request_sizes(self.file_bytes).count(),
+                2 * passes * files::Fixture::request_sizes(self.file_bytes).count(),
             ),
             (
                 Figure::FileSize,
-                passes * files::Bed::file_lengths(self.file_bytes).count(),
+                passes * files::Fixture::file_lengths(self.file_bytes).count(),
             ),
             (Figure::View, 1),
         ];
@@ -266,19 +266,19 @@ fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Repo
     let progress = bar(options.output.printing, options.steps() * variants.len());
     for variant in variants {
         progress.set_message(variant.label());
-        let mut bed = files::Bed::make(options, variant, interrupt, &progress)?;
-        let costs = bed.costs()?;
-        bed.describe(&mut report.machine);
+        let mut fixture = files::Fixture::make(options, variant, interrupt, &progress)?;
+        let costs = fixture.costs()?;
+        fixture.describe(&mut report.machine);
         if options.wants(Figure::BlockSize) {
-            report.rows.extend(bed.block_sizes()?);
+            report.rows.extend(fixture.block_sizes()?);
         }
         if options.wants(Figure::FileSize) {
-            let (rows, openings) = bed.file_sizes()?;
+            let (rows, openings) = fixture.file_sizes()?;
             report.rows.extend(rows);
             report.openings.extend(openings);
         }
         if options.wants(Figure::View) {
-            report.rows.extend(bed.views()?);
+            report.rows.extend(fixture.views()?);
         }
         if let (true, Some(costs)) = (options.wants(Figure::Competitive), &costs) {
             let here = competitive::play_here(variant, costs);
@@ -286,7 +286,7 @@ fn read_files(options: &ReadingOptions, interrupt: &Interrupt, report: &mut Repo
         }
         report.pools.push(PoolCosts {
             variant,
-            memory_on_large_pages: bed.gathered(),
+            memory_on_large_pages: fixture.gathered(),
             costs: costs.as_ref().map(CostsNs::from),
         });
     }

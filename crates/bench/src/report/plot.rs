@@ -200,10 +200,10 @@ pub(super) fn svg(figure: &Figure) -> Result<String> {
 
 /// A figure as a file of its own, on white ground.
 pub(super) fn alone(figure: &Figure) -> Result<String> {
-    let ground = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
+    let background = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
     let mut text = svg(figure)?;
     let inside = text.find('>').map_or(0, |at| at + 1);
-    text.insert_str(inside, ground);
+    text.insert_str(inside, background);
     Ok(text)
 }
 

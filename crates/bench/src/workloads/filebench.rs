@@ -5,7 +5,7 @@ use indicatif::ProgressBar;
 use super::file::{Sizes, Workload};
 use super::personality::FileSet;
 use super::rows::{About, WorkloadRow};
-use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
+use super::sides::{Peers, RunOptions, Side, Subject, Target, rows};
 use crate::Result;
 use crate::interrupt::Interrupt;
 
@@ -143,16 +143,16 @@ impl<'a> Plan<'a> {
         progress: &ProgressBar,
     ) -> Result<()> {
         let threads = self.run.threads;
-        let make = |side: &Side| match &side.ground {
-            Ground::Pool(pool) => FileSet::make(&pool.volume, workload, sizes, threads, interrupt),
-            Ground::Peer(peer) => FileSet::make(&peer.dir, workload, sizes, threads, interrupt),
+        let make = |side: &Side| match &side.target {
+            Target::Pool(pool) => FileSet::make(&pool.volume, workload, sizes, threads, interrupt),
+            Target::Peer(peer) => FileSet::make(&peer.dir, workload, sizes, threads, interrupt),
         };
         let mut sets: Vec<FileSet<'_>> = sides.iter().map(make).collect::<Result<_>>()?;
         for round in 0..=self.run.rounds as u64 {
             for (side, set) in sides.iter_mut().zip(&mut sets) {
-                side.note(round > 0, threads, |ground| match ground {
-                    Ground::Pool(pool) => set.round(&pool.volume, round, self.loops, interrupt),
-                    Ground::Peer(peer) => set.round(&peer.dir, round, self.loops, interrupt),
+                side.note(round > 0, threads, |target| match target {
+                    Target::Pool(pool) => set.round(&pool.volume, round, self.loops, interrupt),
+                    Target::Peer(peer) => set.round(&peer.dir, round, self.loops, interrupt),
                 })?;
                 progress.inc(1);
             }

@@ -49,12 +49,12 @@ pub(crate) type Peers<'a> = &'a [String];
 pub(super) struct Side {
     label: String,
     subject: Option<Subject>,
-    pub(super) ground: Ground,
+    pub(super) target: Target,
     rounds: Rounds,
 }
 
 /// Where a side works.
-pub(super) enum Ground {
+pub(super) enum Target {
     Pool(Box<Pooled>),
     Peer(Box<PeerDir>),
 }
@@ -79,7 +79,7 @@ impl Side {
     /// workload reads as much as the engine waits for, and until then every rule searches.
     fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
         let side = Self::unmeasured(subject, label, bytes, pool_dir)?;
-        if let Ground::Pool(pooled) = &side.ground {
+        if let Target::Pool(pooled) = &side.target {
             let volume = pooled.pool.volume();
             let path = "/measured";
             let sample = MEASURED_BYTES.min(bytes / 8);
@@ -114,7 +114,7 @@ impl Side {
         Ok(Self {
             label,
             subject: Some(subject),
-            ground: Ground::Pool(Box::new(pooled)),
+            target: Target::Pool(Box::new(pooled)),
             rounds: Rounds::default(),
         })
     }
@@ -127,7 +127,7 @@ impl Side {
         Ok(Self {
             label,
             subject: None,
-            ground: Ground::Peer(Box::new(PeerDir { dir, _peer: peer })),
+            target: Target::Peer(Box::new(PeerDir { dir, _peer: peer })),
             rounds: Rounds::default(),
         })
     }
@@ -161,10 +161,10 @@ impl Side {
         &mut self,
         counts: bool,
         threads: usize,
-        run: impl FnOnce(&mut Ground) -> Result<Done>,
+        run: impl FnOnce(&mut Target) -> Result<Done>,
     ) -> Result<()> {
         let before = self.mapping_time();
-        let done = run(&mut self.ground)?;
+        let done = run(&mut self.target)?;
         let mapping = self
             .mapping_time()
             .zip(before)
@@ -184,9 +184,9 @@ impl Side {
     }
 
     fn mapping_time(&self) -> Option<MappingTime> {
-        match &self.ground {
-            Ground::Pool(pooled) => Some(pooled.timer.read()),
-            Ground::Peer(_) => None,
+        match &self.target {
+            Target::Pool(pooled) => Some(pooled.timer.read()),
+            Target::Peer(_) => None,
         }
     }
 }
@@ -265,7 +265,7 @@ mod tests {
 
     /// The pool of a side, and what the page table of a file came to that was read again and again.
     fn read_again(side: &Side) -> PageTable {
-        let Ground::Pool(pooled) = &side.ground else {
+        let Target::Pool(pooled) = &side.target else {
             panic!("a side without a pool");
         };
         let volume = &pooled.volume;
@@ -299,7 +299,7 @@ mod tests {
         for rule in [Rule::Threshold, Rule::Layout] {
             let side = Side::unmeasured(subject(rule), String::new(), POOL_BYTES, dir.path());
             let side = side.expect("a side");
-            let Ground::Pool(pooled) = &side.ground else {
+            let Target::Pool(pooled) = &side.target else {
                 panic!("a side without a pool");
             };
             // A page table costs nothing and saves a microsecond a page.

@@ -13,7 +13,7 @@ use super::msr;
 use super::personality::Done;
 use super::place::{Opened, Place, Purpose};
 use super::rows::{About, WorkloadRow};
-use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
+use super::sides::{Peers, RunOptions, Side, Subject, Target, rows};
 use super::zipf::Zipf;
 use crate::Result;
 use crate::error::{Error, expect};
@@ -294,9 +294,9 @@ impl<'a> Plan<'a> {
     }
 
     fn open(&self, side: &Side, trace: &Trace, interrupt: &Interrupt) -> Result<Files> {
-        Ok(match &side.ground {
-            Ground::Pool(pool) => Files::Pool(self.fill(&pool.volume, trace.files, interrupt)?),
-            Ground::Peer(peer) => Files::Peer(self.fill(&peer.dir, trace.files, interrupt)?),
+        Ok(match &side.target {
+            Target::Pool(pool) => Files::Pool(self.fill(&pool.volume, trace.files, interrupt)?),
+            Target::Peer(peer) => Files::Peer(self.fill(&peer.dir, trace.files, interrupt)?),
         })
     }
 

@@ -19,7 +19,7 @@ use super::mix::{Deed, Distribution, Mix};
 use super::personality::Done;
 use super::place::{Place, Purpose};
 use super::rows::{About, WorkloadRow};
-use super::sides::{Ground, Peers, RunOptions, Side, Subject, rows};
+use super::sides::{Peers, RunOptions, Side, Subject, Target, rows};
 use super::zipf::{Zipf, fnv};
 use crate::Result;
 use crate::error::{Error, expect};
@@ -328,9 +328,9 @@ impl<'a> Plan<'a> {
         let bytes = options.records * (options.record_bytes + 64) * POOL_PART;
         let bytes = bytes.max(POOL_LEAST_BYTES).next_multiple_of(2 << 20);
         let mut sides = Side::all(subjects, peers, bytes, run.pool_dir)?;
-        let make = |side: &Side| match &side.ground {
-            Ground::Pool(pool) => Store::make(&pool.volume, options, interrupt),
-            Ground::Peer(peer) => Store::make(&peer.dir, options, interrupt),
+        let make = |side: &Side| match &side.target {
+            Target::Pool(pool) => Store::make(&pool.volume, options, interrupt),
+            Target::Peer(peer) => Store::make(&peer.dir, options, interrupt),
         };
         progress.set_message("ycsb: loading");
         let stores: Vec<Store> = sides.iter().map(make).collect::<Result<_>>()?;

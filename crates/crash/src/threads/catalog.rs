@@ -3,7 +3,7 @@
 use vellum::{MappingKind, NamespaceKind};
 
 use super::workload::ThreadWorkload;
-use crate::workload::Ground;
+use crate::workload::PoolKind;
 use crate::workloads::files::OfThreads;
 
 /// Every workload of threads on persistent memory.
@@ -28,17 +28,17 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
 
 /// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
 pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
-    let [one, two, three] = Ground::ON_DISKS.map(on_disks);
+    let [one, two, three] = PoolKind::ON_DISKS.map(on_disks);
     [thread_workloads(), one, two, three].concat()
 }
 
 /// Commits that meet, and what goes on beside them.
-pub(super) fn on_disks(ground: Ground) -> Vec<ThreadWorkload> {
+pub(super) fn on_disks(pool_kind: PoolKind) -> Vec<ThreadWorkload> {
     let mut all = OfThreads::Synced.workloads();
-    if ground.is_logged() {
+    if pool_kind.is_logged() {
         all.extend(OfThreads::Logged.workloads());
     }
-    all.into_iter().map(|one| one.logged(ground)).collect()
+    all.into_iter().map(|one| one.logged(pool_kind)).collect()
 }
 
 /// Calls on the bytes of one file whose blocks a tree finds: one tree and the other in turn.

@@ -32,7 +32,7 @@ fn explore_threads(
     let ready = Ready::new(workload.clone())?;
     let options = &Options {
         states_per_point: options
-            .states_on(workload.ground)
+            .states_on(workload.pool_kind)
             .min(options.thread_states),
         ..options.clone()
     };
@@ -119,7 +119,7 @@ pub(crate) fn of_threads<'a>(
         done.unwrap_or_else(|error| vec![not_run(workload, &error)])
     };
     let modes_of = |workload: &ThreadWorkload| {
-        let is_of_it = |mode: &Mode| workload.ground.is_crashed_as(*mode);
+        let is_of_it = |mode: &Mode| workload.pool_kind.is_crashed_as(*mode);
         modes.iter().copied().filter(is_of_it).collect::<Vec<_>>()
     };
     let is_any = |workload: &&ThreadWorkload| !modes_of(workload).is_empty();

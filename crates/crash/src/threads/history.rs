@@ -298,7 +298,7 @@ fn moments<'a>(
             );
             found = own;
             match answer {
-                Some(_) if !workload.ground.commits() => moments.keep(own),
+                Some(_) if !workload.pool_kind.commits() => moments.keep(own),
                 Some(Answer::Done) if syncs => moments.keep(before),
                 _ => {}
             }
@@ -445,7 +445,7 @@ mod tests {
     #[test]
     fn a_log_keeps_what_a_sync_vouches_for_and_any_beginning_of_the_rest() {
         let (workload, before) = workload(&[&["create g 644 -", "sync"], &["create h 644 -"]]);
-        let workload = workload.logged(crate::workload::Ground::Logged);
+        let workload = workload.logged(crate::workload::PoolKind::Logged);
         let mut history = History::new(2);
         history.begin(1);
         history.returned(1, Answer::Done);

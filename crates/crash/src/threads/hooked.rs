@@ -167,10 +167,10 @@ impl<M: Persistent> Persistent for Hooked<M> {
         }
     }
 
-    fn write_anew(&self, site: Site, at: u64, data: &[u8]) {
+    fn write_fresh(&self, site: Site, at: u64, data: &[u8]) {
         for (here, len) in by_lines(at, data.len() as u64) {
             let memory = self.at(What::Store, here, len);
-            memory.write_anew(site, here, &data[piece(at, here, len)]);
+            memory.write_fresh(site, here, &data[piece(at, here, len)]);
         }
     }
 
@@ -217,12 +217,12 @@ impl<M: Persistent> Persistent for Hooked<M> {
         self.memory.transaction_committed(number);
     }
 
-    fn give_up(&self, at: u64, len: u64) {
-        self.memory.give_up(at, len);
+    fn freed(&self, at: u64, len: u64) {
+        self.memory.freed(at, len);
     }
 
-    fn take(&self, at: u64, len: u64) {
-        self.memory.take(at, len);
+    fn allocated(&self, at: u64, len: u64) {
+        self.memory.allocated(at, len);
     }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {

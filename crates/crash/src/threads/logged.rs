@@ -7,13 +7,13 @@ use super::catalog::on_disks;
 use crate::Budget;
 use crate::threads::ready::Ready;
 use crate::threads::search::Found;
-use crate::workload::Ground;
+use crate::workload::PoolKind;
 
 /// Two calls of sync that one record answers, and nothing that a crash leaves is wrong.
 #[test]
 fn commits_that_meet_are_one() {
     let bounds = Budget::Short.options().schedules;
-    let ready = Ready::new(on_disks(Ground::Logged).remove(0)).expect("the setup");
+    let ready = Ready::new(on_disks(PoolKind::Logged).remove(0)).expect("the setup");
     let mut shared = 0;
     let mut look = |found: Found| {
         let is_record =

@@ -41,7 +41,7 @@ impl Ready {
                 workload.thread_slots,
                 workload.mapping,
                 workload.namespace,
-                workload.ground,
+                workload.pool_kind,
             ),
         );
         let setup = run(&workload, &linear, &blank, &Schedule::default())?.setup;

@@ -3,7 +3,7 @@
 use vellum::{MappingKind, NamespaceKind};
 
 use crate::reduce::Parts;
-use crate::workload::{Ground, Step, Workload};
+use crate::workload::{PoolKind, Step, Workload};
 
 /// Calls of two or three threads on a tree that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct ThreadWorkload {
     pub namespace: NamespaceKind,
     /// What the pool lies on; with a log, what was done before a sync that returned is there after
     /// a crash, and some of what came next.
-    pub ground: Ground,
+    pub pool_kind: PoolKind,
 }
 
 /// Thread slots, if nothing else is said: one more than there are threads.
@@ -51,15 +51,15 @@ impl ThreadWorkload {
             mapping: MappingKind::default(),
             thread_slots: THREAD_SLOTS,
             namespace: NamespaceKind::default(),
-            ground: Ground::default(),
+            pool_kind: PoolKind::default(),
         }
     }
 
     /// The same on a pool with a log, which its name begins with; the setup ends with a sync.
-    pub(crate) fn logged(mut self, ground: Ground) -> Self {
+    pub(crate) fn logged(mut self, pool_kind: PoolKind) -> Self {
         let name = self.name.trim_start_matches("threads/");
-        self.name = format!("threads/{}-{name}", ground.name());
-        self.ground = ground;
+        self.name = format!("threads/{}-{name}", pool_kind.name());
+        self.pool_kind = pool_kind;
         self.setup.push(Step::parse("sync"));
         self
     }

@@ -117,7 +117,7 @@ mod tests {
 
     /// The moves that were made in the round of a workload that is explored.
     fn done_last(workload: &Workload) -> Vec<Evolution> {
-        let image = blank_image(2, workload.mapping, workload.namespace, workload.ground);
+        let image = blank_image(2, workload.mapping, workload.namespace, workload.pool_kind);
         let pool = Shared(Arc::new(SimPool::from_image(image)));
         let mut session = Session::<Explored>::new(pool, 256);
         session.step(&Step::Open).unwrap();

@@ -6,7 +6,7 @@ use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
 use super::text::WorkloadFile;
 use crate::session::blank_image;
 use crate::threads::ThreadWorkload;
-use crate::workload::{Ground, Workload};
+use crate::workload::{PoolKind, Workload};
 
 /// A file: its name and its text.
 type File = (&'static str, &'static str);
@@ -127,7 +127,7 @@ pub(super) fn of_disks() -> Vec<Workload> {
 
 pub(super) fn grown() -> Vec<Workload> {
     let but = |left: u64| {
-        let bytes = (room(Ground::Grown).1 - left) * BLOCK_BYTES;
+        let bytes = (room(PoolKind::Grown).1 - left) * BLOCK_BYTES;
         format!("create p 644 - | fallocate p 0 0 {bytes}")
     };
     let named = [("FULL", but(0)), ("NEARLY_FULL", but(2))];
@@ -135,7 +135,7 @@ pub(super) fn grown() -> Vec<Workload> {
 }
 
 /// For a medium with a log.
-pub(super) fn logged(medium: Ground) -> Vec<Workload> {
+pub(super) fn logged(medium: PoolKind) -> Vec<Workload> {
     let (records, blocks) = room(medium);
     let but = |left: u64| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES);
     // Each makes a record of one block, the opening too.
@@ -158,7 +158,7 @@ pub(super) fn split() -> Vec<Workload> {
 
 /// Records of a block that the log of the explorer's pools has room for, and blocks of files in
 /// them.
-pub(super) fn room(medium: Ground) -> (usize, u64) {
+pub(super) fn room(medium: PoolKind) -> (usize, u64) {
     let image = blank_image(2, MappingKind::default(), Default::default(), medium);
     let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().segment_blocks);
     let (log_bytes, blocks) = Superblock::unseal(&image).map_or((0, 0), of);

@@ -3,37 +3,37 @@
 //! by a sync; several before one; checkpoints, and a log that is full.
 
 use super::{files, single_operations};
-use crate::workload::{Ground, Step, Workload};
+use crate::workload::{PoolKind, Step, Workload};
 
 /// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
-    let all = Ground::ON_DISKS.map(on).into_iter().flatten();
+    let all = PoolKind::ON_DISKS.map(on).into_iter().flatten();
     all.chain(files::grown()).collect()
 }
 
 /// Those on pools that lie on `ground`.
-pub(super) fn on(ground: Ground) -> Vec<Workload> {
+pub(super) fn on(pool_kind: PoolKind) -> Vec<Workload> {
     let alone = single_operations().into_iter().filter(suits);
     let synced = alone.map(|mut workload| {
         if !workload.explored.iter().any(Step::syncs) {
             workload.explored.push(Step::parse("sync"));
         }
-        workload.logged(ground)
+        workload.logged(pool_kind)
     });
-    let own = match ground {
-        Ground::Split => files::split(),
-        _ => of_medium(files::logged(ground), ground),
+    let own = match pool_kind {
+        PoolKind::Split => files::split(),
+        _ => of_medium(files::logged(pool_kind), pool_kind),
     };
-    synced.chain(of_any(ground)).chain(own).collect()
+    synced.chain(of_any(pool_kind)).chain(own).collect()
 }
 
 /// Sequences that are the same whatever makes commits durable.
-pub(super) fn of_any(ground: Ground) -> Vec<Workload> {
-    of_medium(files::of_disks(), ground)
+pub(super) fn of_any(pool_kind: PoolKind) -> Vec<Workload> {
+    of_medium(files::of_disks(), pool_kind)
 }
 
-fn of_medium(workloads: Vec<Workload>, ground: Ground) -> Vec<Workload> {
-    let logged = workloads.into_iter().map(|one| one.logged(ground));
+fn of_medium(workloads: Vec<Workload>, pool_kind: PoolKind) -> Vec<Workload> {
+    let logged = workloads.into_iter().map(|one| one.logged(pool_kind));
     logged.collect()
 }
 
@@ -213,7 +213,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            Ground::Logged,
+            PoolKind::Logged,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
@@ -249,7 +249,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            Ground::Logged,
+            PoolKind::Logged,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();
@@ -267,7 +267,7 @@ mod tests {
         turns
             .into_iter()
             .cycle()
-            .take(2 * (room(Ground::Logged).0 - 2))
+            .take(2 * (room(PoolKind::Logged).0 - 2))
             .for_each(&mut step);
         let before = pool.0.image();
         pool.0.start_recording();
@@ -354,7 +354,7 @@ mod tests {
             2,
             MappingKind::HashFs,
             NamespaceKind::Direct,
-            Ground::External,
+            PoolKind::External,
         ));
         let mut session: Session = Session::new(pool.clone(), 64);
         let mut step = |line: &str| session.step(&Step::parse(line)).unwrap();

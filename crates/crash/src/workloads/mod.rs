@@ -33,7 +33,7 @@ use vellum::{MappingKind, NamespaceKind};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::reduce;
-use crate::workload::{Ground, Workload};
+use crate::workload::{PoolKind, Workload};
 
 /// Makes the file that most generated workloads use.
 const FILE: &str = "create f 644 -";
@@ -138,9 +138,9 @@ fn find_whole(name: &str) -> Option<Workload> {
     };
     let is_it = |workload: &Workload| workload.name == name;
     let logged = || {
-        let mut grounds = Ground::ON_DISKS.into_iter();
-        let ground = grounds.find(|ground| name.starts_with(ground.name()))?;
-        logged::on(ground).into_iter().find(is_it)
+        let mut grounds = PoolKind::ON_DISKS.into_iter();
+        let pool_kind = grounds.find(|pool_kind| name.starts_with(pool_kind.name()))?;
+        logged::on(pool_kind).into_iter().find(is_it)
     };
     let grown = || files::grown().into_iter().find(is_it);
     let of_catalog = catalog().iter().find(|workload| is_it(workload));
@@ -196,12 +196,12 @@ mod tests {
     #[test]
     fn names_tell_what_a_pool_lies_on() {
         for workload in crate::all_workloads() {
-            let told = Ground::of_workload(&workload.name);
-            assert_eq!(told, workload.ground, "{}", workload.name);
+            let told = PoolKind::of_workload(&workload.name);
+            assert_eq!(told, workload.pool_kind, "{}", workload.name);
         }
         for workload in all_thread_workloads() {
-            let told = Ground::of_workload(&workload.name);
-            assert_eq!(told, workload.ground, "{}", workload.name);
+            let told = PoolKind::of_workload(&workload.name);
+            assert_eq!(told, workload.pool_kind, "{}", workload.name);
         }
     }
 }

@@ -50,7 +50,7 @@ fn a_kill_takes_nothing() {
 
 fn names() -> impl Iterator<Item = String> {
     let alone = ALONE.map(str::to_owned).into_iter();
-    let sequences = of_any(Ground::Split)
+    let sequences = of_any(PoolKind::Split)
         .into_iter()
         .chain(super::files::split());
     alone.chain(sequences.map(|workload| workload.name))
@@ -157,7 +157,7 @@ fn copies_are_made_of_what_changed() {
     let log = record(&named(REPLICA[0])).unwrap();
     let stores = |of: &[Event]| {
         let is_copied = |event: &&Event| {
-            let end = Ground::Split.pool_bytes();
+            let end = PoolKind::Split.pool_bytes();
             matches!(event.op, Op::Store { at, .. } if at >= end)
         };
         of.iter().filter(is_copied).count()

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum::{MappingKind, NamespaceKind};
 
 use crate::threads::ThreadWorkload;
-use crate::workload::{Ground, PowerCut, Step, Workload, repeated};
+use crate::workload::{PoolKind, PowerCut, Step, Workload, repeated};
 
 /// The workloads of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,7 @@ type Result<T> = std::result::Result<T, String>;
 struct Pool {
     mapping: MappingKind,
     namespace: NamespaceKind,
-    medium: Ground,
+    medium: PoolKind,
     has_small_arena: bool,
 }
 
@@ -141,7 +141,7 @@ impl WorkloadFile {
             }
             (false, true) => {
                 let workload = section.sequence();
-                let name = fits(&workload.name, workload.ground)?;
+                let name = fits(&workload.name, workload.pool_kind)?;
                 self.sequences.push(workload);
                 Ok(name)
             }
@@ -150,7 +150,7 @@ impl WorkloadFile {
             }
             (true, false) => {
                 let workload = section.of_threads();
-                let name = fits(&workload.name, workload.ground)?;
+                let name = fits(&workload.name, workload.pool_kind)?;
                 self.threads.push(workload);
                 Ok(name)
             }
@@ -159,8 +159,8 @@ impl WorkloadFile {
 }
 
 /// The name, if it does not say that the pool lies on something else than `medium`.
-fn fits(name: &str, medium: Ground) -> Result<String> {
-    match Ground::of_workload(name) {
+fn fits(name: &str, medium: PoolKind) -> Result<String> {
+    match PoolKind::of_workload(name) {
         said if said == medium => Ok(name.to_owned()),
         said => {
             let said = said.name();
@@ -265,7 +265,7 @@ impl Pool {
             "namespace" => {
                 self.namespace = one_of(value, key, &NamespaceKind::ALL, NamespaceKind::name)?;
             }
-            "medium" => self.medium = one_of(value, key, &Ground::ALL, Ground::name)?,
+            "medium" => self.medium = one_of(value, key, &PoolKind::ALL, PoolKind::name)?,
             _ if value == "small" => self.has_small_arena = true,
             _ => return Err(format!("`{value}`: an arena is `small`, or as usual")),
         }
@@ -285,7 +285,7 @@ impl Section {
             workload = workload.within(self.pool.namespace);
         }
         match self.pool.medium {
-            Ground::Memory => workload,
+            PoolKind::Memory => workload,
             medium => workload.logged(medium),
         }
     }
@@ -306,7 +306,7 @@ impl Section {
             workload = workload.within(self.pool.namespace);
         }
         match self.pool.medium {
-            Ground::Memory => workload,
+            PoolKind::Memory => workload,
             medium => workload.logged(medium),
         }
     }
@@ -378,7 +378,9 @@ mod tests {
         let threads: [&[&str]; 2] = [&["create f 644 -"], &["rename f g 0", "sync"]];
         let mut expected = ThreadWorkload::new("create+rename", &[], &threads).in_all_slots();
         expected.closes = true;
-        let expected = expected.within(NamespaceKind::Tree).logged(Ground::Logged);
+        let expected = expected
+            .within(NamespaceKind::Tree)
+            .logged(PoolKind::Logged);
         assert_eq!(parsed.threads, [expected]);
     }
 

@@ -12,7 +12,7 @@ const STEPS: [&str; 7] = [
     "flush",
     "fence",
     "store_through",
-    "write_anew",
+    "write_fresh",
     "write_through",
     "zero_through",
 ];

@@ -233,7 +233,7 @@ fn a_directory_closed_beside_lookups_stays_closed() {
 }
 
 #[test]
-fn a_directory_made_anew_beside_lookups_is_the_new_one() {
+fn a_directory_recreated_beside_lookups_is_the_new_one() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());

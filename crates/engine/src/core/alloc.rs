@@ -138,7 +138,7 @@ impl<M: Memories> Core<M> {
         };
         if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
             let at = self.geometry.slot_at(slot);
-            self.pool.give_up(at, count * SLOT_BYTES);
+            self.pool.freed(at, count * SLOT_BYTES);
         }
         self.return_slots(kind, slot, count);
     }
@@ -318,7 +318,7 @@ impl<M: Memories> Core<M> {
             let at = self.geometry.chunk_table_at + chunk * 8;
             if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
                 // A chunk that is free is all zeros, also where a power cut takes it back.
-                self.pool.give_up(begin, bytes);
+                self.pool.freed(begin, bytes);
             }
             self.set_word(at, word_of(chunk).0);
             self.pool.flush(sites::CHUNK_WORD, at, 8);
@@ -420,7 +420,7 @@ impl<M: Memories> Op<'_, M> {
                 self.prefetch_slot(slot + AHEAD);
                 if kind == ChunkKind::Entries {
                     let at = self.core.geometry.slot_at(slot);
-                    self.core.pool.take(at, count * SLOT_BYTES);
+                    self.core.pool.allocated(at, count * SLOT_BYTES);
                 }
                 return Ok(slot);
             }

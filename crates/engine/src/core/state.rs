@@ -115,7 +115,7 @@ pub(crate) mod header {
         /// Nodes of radix trees in use.
         NODES_USED: [1] at 536,
         /// 1: damage was found, nothing more is written.
-        HARMED: [1] at 576,
+        DAMAGED: [1] at 576,
         /// 1: a part of the mapping table could not be read at opening, so that a hole may be a
         /// block.
         TABLE_LOST: [1] at 584,
@@ -304,7 +304,9 @@ impl<M: Memories> Core<M> {
         if self.pool.disk().is_some_and(Disk::has_failed) {
             commits.fail(&self.pool);
         }
-        commits.check().inspect_err(|error| self.note_harm(error))
+        commits
+            .check()
+            .inspect_err(|error| self.record_damage(error))
     }
 
     /// The error of an access at `at` that went wrong. Nothing more is written from now on.
@@ -320,7 +322,7 @@ impl<M: Memories> Core<M> {
         } else {
             Error::damaged("impossible address", Place::Offset(at))
         };
-        self.note_harm(&error);
+        self.record_damage(&error);
         error
     }
 
@@ -349,8 +351,8 @@ impl<M: Memories> Core<M> {
 
     /// Turns writing off because of damage, and says so once.
     #[cold]
-    pub(crate) fn note_harm(&self, error: &Error) {
-        if self.arena.fetch_or(header::HARMED, 1) == 0 && !self.read_only {
+    pub(crate) fn record_damage(&self, error: &Error) {
+        if self.arena.fetch_or(header::DAMAGED, 1) == 0 && !self.read_only {
             tracing::error!(%error, "damage: nothing more is written to this pool");
         }
     }
@@ -364,14 +366,14 @@ impl<M: Memories> Core<M> {
     /// See [`Self::noting`].
     pub(crate) fn note_damage(&self, error: &Error) {
         if let Error::Damaged { .. } = error {
-            self.note_harm(error);
+            self.record_damage(error);
         }
     }
 
     /// Whether damage was found.
     #[inline]
-    pub(crate) fn is_harmed(&self) -> bool {
-        self.pool.condition() != 0 || self.arena.load(header::HARMED, Ordering::Relaxed) != 0
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.pool.condition() != 0 || self.arena.load(header::DAMAGED, Ordering::Relaxed) != 0
     }
 
     /// Fails if this process may not use the pool, or no more. Costs no system call.
@@ -406,7 +408,7 @@ impl<M: Memories> Core<M> {
     /// The same inside an operation, which begins only where the pool may be used.
     #[inline]
     pub(crate) fn check_changeable(&self) -> Result<()> {
-        if self.read_only || self.is_harmed() || self.is_closed() {
+        if self.read_only || self.is_damaged() || self.is_closed() {
             return Err(self.refusal_to_write());
         }
         Ok(())
@@ -422,8 +424,8 @@ impl<M: Memories> Core<M> {
     fn refusal_to_write(&self) -> Error {
         if self.read_only {
             Error::ReadOnly
-        } else if self.is_harmed() {
-            Error::WritingOff
+        } else if self.is_damaged() {
+            Error::ReadOnlyAfterDamage
         } else {
             Error::Closed
         }

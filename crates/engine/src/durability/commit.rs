@@ -233,7 +233,7 @@ impl<M: Memories> Core<M> {
                         .store(header::COMMIT_TOOK, took, Ordering::Relaxed);
                 }
             }
-            Err(error) => self.note_harm(error),
+            Err(error) => self.record_damage(error),
         }
         done
     }

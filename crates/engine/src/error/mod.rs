@@ -17,7 +17,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// What an operation needs first that cannot be had inside of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum First {
+pub enum Retry {
     /// That names no longer stand still because a directory above them is moved.
     Wait,
     /// That what is below a directory is moved with it.
@@ -122,7 +122,7 @@ pub enum Error {
         "the pool is damaged: nothing more is written until it is closed; then `vellum check` \
          tells what it is, and `vellum repair` mends it"
     )]
-    WritingOff,
+    ReadOnlyAfterDamage,
     /// This process was forked off the one that has the pool open, which alone may use it.
     #[error(
         "the pool was opened by the process that this one was forked off, and is used by that \
@@ -164,7 +164,7 @@ pub enum Error {
     /// again.
     #[doc(hidden)]
     #[error("the operation begins again")]
-    First(First),
+    Retry(Retry),
     /// The superblock is refused.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
@@ -269,12 +269,12 @@ impl Error {
             Self::NotUtf8 => libc::EILSEQ,
             Self::Stale => libc::ESTALE,
             Self::BadHandle => libc::EBADF,
-            Self::ReadOnly | Self::WritingOff => libc::EROFS,
+            Self::ReadOnly | Self::ReadOnlyAfterDamage => libc::EROFS,
             Self::Unreadable(_) => libc::EIO,
             Self::Closed => libc::EBADF,
             Self::Busy | Self::Forked | Self::Lent { .. } => libc::EBUSY,
             Self::Deadlock => libc::EDEADLK,
-            Self::First(_) => libc::EAGAIN,
+            Self::Retry(_) => libc::EAGAIN,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,
             Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {
@@ -308,7 +308,7 @@ impl From<Error> for std::io::Error {
             Error::NotUtf8 => return Self::new(std::io::ErrorKind::InvalidData, error),
             Error::Damaged { .. }
             | Error::Unreadable(_)
-            | Error::WritingOff
+            | Error::ReadOnlyAfterDamage
             | Error::Refused { .. }
             | Error::Converting
             | Error::Superblock(_)

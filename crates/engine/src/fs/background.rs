@@ -138,8 +138,12 @@ impl<M: Memories> Fs<M> {
     fn work_off(&self, urgent: bool) -> Result<usize> {
         let core = &self.core;
         // What is to be written may stand on what is lost.
-        let harmed = core.is_harmed();
-        let work = if harmed { Vec::new() } else { core.take_work() };
+        let damaged = core.is_damaged();
+        let work = if damaged {
+            Vec::new()
+        } else {
+            core.take_work()
+        };
         let mut doomed = Vec::new();
         for &cachelet in &work {
             if core.unqueue(cachelet) {

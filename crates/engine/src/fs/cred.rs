@@ -116,7 +116,7 @@ impl<M: Memories> Core<M> {
     /// write: that it belongs to the caller or to the directory's owner, were the caller root. Of
     /// regular files and named pipes only the settings `fs.protected_*` ask it, which the kernel
     /// sees to.
-    pub(crate) fn check_planted(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
+    pub(crate) fn check_protected(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
         const OTHERS_WRITE: u16 = 0o002;
         let mode = self.identity(dir).mode();
         let exposed = mode & STICKY != 0 && mode & OTHERS_WRITE != 0;

@@ -9,7 +9,7 @@ use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, Tally};
 use crate::durability::commit::Durability;
-use crate::error::{Error, First, Result};
+use crate::error::{Error, Result, Retry};
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{NewInode, Removal, Rename};
 
@@ -345,11 +345,11 @@ impl<M: Memories> Fs<M> {
                 self.namespace.rename(op, &rename, &mut allow)
             });
             let renamed = match renamed {
-                Err(Error::First(First::Move)) => self.move_whole(cred, &rename),
+                Err(Error::Retry(Retry::Move)) => self.move_whole(cred, &rename),
                 done => done,
             };
             // Names changed meanwhile.
-            if !matches!(renamed, Err(Error::First(_))) {
+            if !matches!(renamed, Err(Error::Retry(_))) {
                 return self.commit_from(Durability::Dirsync, renamed);
             }
         }
@@ -362,7 +362,7 @@ impl<M: Memories> Fs<M> {
         let lease = Lease::take_to_work(core)?;
         if self.roots_large && self.root_large(rename)? {
             // It is renamed as a root.
-            return Err(Error::First(First::Move));
+            return Err(Error::Retry(Retry::Move));
         }
         let mut ask =
             |op: &Op<'_, M>, source, target| self.allow_rename(op, cred, rename, source, target);

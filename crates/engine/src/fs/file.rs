@@ -17,10 +17,10 @@
 
 mod ahead;
 mod allocate;
-mod alone;
 #[cfg(test)]
 mod crash;
 mod measure;
+mod probe;
 mod read;
 mod read_path;
 mod seek;
@@ -48,8 +48,8 @@ use crate::sites;
 
 pub use allocate::Allocate;
 pub(crate) use allocate::check_range;
-pub use alone::{MappingAlone, gather_metadata, settle};
 pub(crate) use measure::Cold;
+pub use probe::{MappingProbe, gather_metadata, settle};
 pub(crate) use read_path::ReadPaths;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;

@@ -25,7 +25,7 @@ use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};
-pub use file::{Allocate, MappingAlone, View, ViewPlace, gather_metadata, settle};
+pub use file::{Allocate, MappingProbe, View, ViewPlace, gather_metadata, settle};
 pub use list::ListPosition;
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
@@ -35,7 +35,7 @@ use crate::core::slots::{Op, Tally, pause};
 use crate::core::{Core, header};
 use crate::devices::replica;
 use crate::durability::commit::Durability;
-use crate::error::{Error, First, Result};
+use crate::error::{Error, Result, Retry};
 use crate::logs::redo::{Log, LogCounts};
 use crate::logs::undo::UndoCounts;
 use crate::mapping::Mapping;
@@ -102,7 +102,7 @@ impl<M: Memories> Fs<M> {
             let most = match &done {
                 Err(Error::NoSpace(_)) => 1,
                 Err(Error::OutOfMemory(_)) => RECLAIMS_FOR_MEMORY,
-                Err(Error::First(First::Wait)) => {
+                Err(Error::Retry(Retry::Wait)) => {
                     self.wait_for_move();
                     continue;
                 }
@@ -200,7 +200,7 @@ impl<M: Memories> Fs<M> {
         match (core.log(), core.pool.disk()) {
             (Some(log), Some(disk)) if !log.is_over() => log
                 .checkpoint(disk)
-                .inspect_err(|error| core.note_harm(error)),
+                .inspect_err(|error| core.record_damage(error)),
             _ => Ok(0),
         }
     }
@@ -213,9 +213,9 @@ impl<M: Memories> Fs<M> {
 
     /// From now on this thread, the first that says so, is unparked when more than half of the log
     /// has come to be used: it is to call [`checkpoint`](Self::checkpoint).
-    pub fn wake_when_half_full(&self, keeper: std::thread::Thread) {
+    pub fn wake_when_half_full(&self, background: std::thread::Thread) {
         if let Some(log) = self.log_in_use() {
-            log.wake_when_half_full(keeper);
+            log.wake_when_half_full(background);
         }
     }
 
@@ -281,7 +281,7 @@ impl<M: Memories> Fs<M> {
 
     /// Whether damage was found since the opening: then nothing is written any more.
     pub fn is_damaged(&self) -> bool {
-        self.core.is_harmed()
+        self.core.is_damaged()
     }
 
     /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection. Of a
@@ -397,7 +397,7 @@ impl Fs<Real> {
         if let (Err(error), Some(commits)) = (&flushed, &core.commits) {
             // As behind a commit that failed: nobody is to take over what may not have arrived.
             commits.fail(&core.pool);
-            core.note_harm(error);
+            core.record_damage(error);
         }
         committed.and(flushed)
     }

@@ -282,7 +282,7 @@ impl<M: Memories> Fs<M> {
         if op.core.kind(found) == FileKind::Directory {
             return Err(Error::IsDirectory);
         }
-        op.core.check_planted(cred, parent.dir, found)?;
+        op.core.check_protected(cred, parent.dir, found)?;
         self.check_open(op, cred, found, options)?;
         Ok(OpenedFile {
             file: found,

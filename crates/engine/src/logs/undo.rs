@@ -90,7 +90,7 @@ impl UndoWriter for Ring {
         pool.fence(disk_sites::VERSIONS_ORIGINAL_DURABLE);
     }
 
-    fn take(&self, pool: &dyn Persistent, at: u64, len: u64) {
+    fn allocated(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let marked = |changed: &ChangedBlocks| changed.mark(pool, at, len);
         if self.changed.as_ref().is_some_and(marked) {
             pool.fence(disk_sites::CARRIED_CHANGED_DURABLE);

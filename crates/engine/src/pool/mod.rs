@@ -352,7 +352,9 @@ impl Pool {
         let mut workers = Vec::new();
         if !options.read_only {
             let of = Arc::clone(&fs);
-            workers.push(Worker::start("vellum-keeper", move |stop| keep(&of, stop)));
+            workers.push(Worker::start("vellum-background", move |stop| {
+                keep(&of, stop)
+            }));
         }
         let has_areas = fs.superblock().geometry().namespace == NamespaceKind::Adaptive;
         let evolves = options.evolve_every.filter(|_| has_areas);

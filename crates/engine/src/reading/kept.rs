@@ -69,7 +69,7 @@ fn add<A: Memory>(arena: &A, more: u64) {
 }
 
 /// Counts from nothing again.
-pub(super) fn count_anew<A: Memory>(arena: &A) {
+pub(super) fn restart_counts<A: Memory>(arena: &A) {
     arena.store(header::PAGES_READ, 0, Ordering::Relaxed);
 }
 
@@ -145,7 +145,7 @@ mod tests {
         let enough = pages(&arena);
         count(&arena, 0, COUNTED_PAGES_MAX);
         assert_eq!(pages(&arena), enough);
-        count_anew(&arena);
+        restart_counts(&arena);
         assert_eq!(pages(&arena), 0);
     }
 }

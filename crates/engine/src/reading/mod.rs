@@ -111,7 +111,7 @@ impl Reading {
             return Some(*known);
         }
         let Some(costs) = measure() else {
-            kept::count_anew(arena);
+            kept::restart_counts(arena);
             return None;
         };
         kept::keep(arena, costs);

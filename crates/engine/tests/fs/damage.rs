@@ -315,7 +315,7 @@ fn a_damaged_tree_turns_writing_off_whoever_finds_it() {
             assert!(told, "{mapping:?}, call {number}: {result:?}");
             let late = fs.mkdir(&Cred::root(), &fs.root(), b"late", 0o755);
             assert!(
-                matches!(late, Err(Error::WritingOff)),
+                matches!(late, Err(Error::ReadOnlyAfterDamage)),
                 "{mapping:?}, call {number}"
             );
             assert!(fs.is_damaged() && fs.close().is_err());

@@ -173,7 +173,7 @@ fn nothing_is_made_in_an_area_that_is_none() {
             let made = node(&fs, path)
                 .and_then(|dir| fs.mknod(&Cred::root(), &dir, b"new", FileKind::File, 0o644, 0));
             // On the way there it may have been found, and all changes are refused since.
-            let is_refused = path != "/own" && matches!(made, Err(Error::WritingOff));
+            let is_refused = path != "/own" && matches!(made, Err(Error::ReadOnlyAfterDamage));
             assert!(is_refused || is_damage(made), "{path}");
             assert!(fs.is_damaged());
         }

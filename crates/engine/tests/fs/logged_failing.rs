@@ -173,7 +173,7 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
             fail(&disk, u32::MAX);
             assert!(matches!(fs.sync(), Err(Error::Io(_))), "{good}");
             assert!(
-                matches!(make(&fs, "late"), Err(Error::WritingOff)),
+                matches!(make(&fs, "late"), Err(Error::ReadOnlyAfterDamage)),
                 "{good}"
             );
             assert!(fs.close().is_err(), "{good}");
@@ -319,7 +319,10 @@ fn a_write_that_fails_is_told_to_its_caller() {
         disk.fail_writes_after(0);
         assert!(matches!(fill(&fs, &file, "f1"), Err(Error::Io(_))));
         disk.fail_writes_after(u32::MAX);
-        assert!(matches!(fill(&fs, &file, "f1"), Err(Error::WritingOff)));
+        assert!(matches!(
+            fill(&fs, &file, "f1"),
+            Err(Error::ReadOnlyAfterDamage)
+        ));
         assert!(matches!(fs.sync(), Err(Error::Io(_))));
         assert!(is_whole(&fs, "f0"));
         drop(fs);
@@ -343,7 +346,7 @@ fn a_failed_commit_answers_all_who_wait_with_its_error() {
                         .err()
                 });
                 assert!(
-                    matches!(failed, Some(Error::Io(_) | Error::WritingOff)),
+                    matches!(failed, Some(Error::Io(_) | Error::ReadOnlyAfterDamage)),
                     "{failed:?}"
                 );
                 assert!(matches!(fs.sync(), Err(Error::Io(_))));

@@ -201,7 +201,10 @@ fn assert_writing_is_off(fs: &RealFs, what: &str) {
         let error = result.expect_err(what);
         assert_eq!(error.errno(), libc::EROFS, "{what}: {error}");
     }
-    assert!(matches!(fs.close(), Err(Error::WritingOff)), "{what}");
+    assert!(
+        matches!(fs.close(), Err(Error::ReadOnlyAfterDamage)),
+        "{what}"
+    );
 }
 
 #[test]
@@ -475,7 +478,7 @@ fn any_page_may_vanish_before_a_change_meets_it() {
             if let Err(error) = &done {
                 failed += 1;
                 // A change is of several calls, of which the first may have met the loss.
-                let is_off = matches!(error, Error::WritingOff);
+                let is_off = matches!(error, Error::ReadOnlyAfterDamage);
                 assert!(is_damage(error) || is_off, "{what}: {error}");
                 assert_writing_is_off(&fs, &what);
             }

@@ -157,7 +157,7 @@ fn areas_along_a_path_change_nothing() {
 }
 
 #[test]
-fn a_directory_made_anew_is_another_one() {
+fn a_directory_recreated_is_another_one() {
     everywhere(|fs, ino| {
         let (dir, name) = split(fs, "/a/b/c/f");
         fs.unlink(&Cred::root(), &dir, name).unwrap();

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
-use vellum::experiments::MappingAlone;
+use vellum::experiments::MappingProbe;
 use vellum::reading::{Costs, Rule};
 use vellum::{
     Allocate, Clock, CreateOptions, Cred, FormatOptions, Fs, Handle, MappingKind, MountOptions,
@@ -260,7 +260,7 @@ fn a_page_table_outlived_the_cachelet_of_its_file() {
     assert!(!is_there());
     let handle = read();
     // An operation in each thread slot: to let go of a cachelet takes another one.
-    let operations = [(); 2].map(|()| MappingAlone::new(other.handle()).unwrap());
+    let operations = [(); 2].map(|()| MappingProbe::new(other.handle()).unwrap());
     let closing = std::thread::spawn(move || drop(handle));
     let begun = Instant::now();
     while is_there() && begun.elapsed() < Duration::from_secs(20) {

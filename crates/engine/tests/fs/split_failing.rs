@@ -71,7 +71,7 @@ fn assert_stopped(fs: &SplitFs) {
     for _ in 0..2 {
         assert!(matches!(fs.sync(), Err(Error::Io(_))));
     }
-    assert!(matches!(write(fs, "c"), Err(Error::WritingOff)));
+    assert!(matches!(write(fs, "c"), Err(Error::ReadOnlyAfterDamage)));
     assert_eq!(read(fs, "a").unwrap(), [7; 5000]);
 }
 

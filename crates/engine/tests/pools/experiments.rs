@@ -1,7 +1,7 @@
 //! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is
 //! not.
 
-use vellum::experiments::{MappingAlone, settle};
+use vellum::experiments::{MappingProbe, settle};
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, ViewPlace};
 
@@ -30,7 +30,7 @@ fn blocks_come_and_go_on_every_mapping() {
         let pool = options.create(&path).unwrap();
         let file = sparse(&pool);
         let free = pool.fs().stat_fs().blocks_free;
-        let mut alone = MappingAlone::new(file.handle()).unwrap();
+        let mut alone = MappingProbe::new(file.handle()).unwrap();
         assert_eq!(alone.lookup(0, 8).unwrap(), 0, "{mapping:?}");
         assert_eq!(alone.remove(0, BLOCKS).unwrap(), 0, "{mapping:?}");
         alone.insert(0, 200).unwrap();
@@ -74,7 +74,7 @@ fn is_sound(path: &std::path::Path) {
 fn only_the_size_can_be_filled() {
     let pool = Pool::memory(8 << 20).unwrap();
     let file = sparse(&pool);
-    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let mut alone = MappingProbe::new(file.handle()).unwrap();
     for (first, blocks) in [(BLOCKS, 1), (BLOCKS - 1, 2)] {
         let refused = alone.insert(first, blocks);
         assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
@@ -83,7 +83,7 @@ fn only_the_size_can_be_filled() {
     assert_eq!(alone.search(0, BLOCKS as usize).unwrap(), BLOCKS as usize);
     drop(alone);
     let reading = pool.volume().open("/file").unwrap();
-    assert!(MappingAlone::new(reading.handle()).is_err());
+    assert!(MappingProbe::new(reading.handle()).is_err());
 }
 
 /// Blocks that an insertion had claimed when nodes ran out hold whatever they held.
@@ -99,7 +99,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
     let pool = options.create(&path).unwrap();
     let file = sparse(&pool);
     file.set_len(2000 * BLOCK).unwrap();
-    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let mut alone = MappingProbe::new(file.handle()).unwrap();
     // A tree with a node that has room for some.
     (0..20).for_each(|i| alone.insert(i * 2, 1).unwrap());
     drop(alone);
@@ -109,7 +109,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
     assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
     settle(&*pool.fs());
     let free = pool.fs().stat_fs().blocks_free;
-    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let mut alone = MappingProbe::new(file.handle()).unwrap();
     let refused = alone.insert(44, 1500);
     assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
     // Whole pieces of 256 blocks, and nothing of the one that failed.
@@ -132,7 +132,7 @@ fn what_is_lent_is_not_changed() {
     let pool = Pool::memory(8 << 20).unwrap();
     let file = sparse(&pool);
     file.write_at(&[7; 8 * BLOCK as usize], 0).unwrap();
-    let mut alone = MappingAlone::new(file.handle()).unwrap();
+    let mut alone = MappingProbe::new(file.handle()).unwrap();
     let view = file.view(0..BLOCK).unwrap();
     assert_eq!(view.place(), ViewPlace::Pool);
     assert!(matches!(alone.remove(0, 1), Err(Error::Busy)));

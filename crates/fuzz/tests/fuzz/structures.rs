@@ -1,7 +1,7 @@
 //! Every structure of the media: decoded from any bytes, and planted in a pool that is then
 //! checked, opened, used, closed and checked again.
 
-use vellum_fuzz::{Input, Part, Sample, Watchdog, change, decode, judge, plant_raw, samples};
+use vellum_fuzz::{Input, Part, Sample, Watchdog, change, decode, inject_raw, judge, samples};
 
 /// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
@@ -17,7 +17,7 @@ fn changed(bytes: &[u8], parts: &[Part]) {
     let mut sample = (*samples[usize::from(how) % samples.len()]).clone();
     let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
     if raw {
-        plant_raw(&mut sample, *input.pick(parts), &mut input);
+        inject_raw(&mut sample, *input.pick(parts), &mut input);
     }
     for _ in 0..12 {
         if input.is_empty() {

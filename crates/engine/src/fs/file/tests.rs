@@ -252,7 +252,10 @@ fn blocks_that_were_not_claimed_stayed_in_the_count() {
         let counts = (f.size(file), f.blocks(file).unwrap());
         assert_eq!(counts, (first, first / B + stay));
         let later = f.append(file, &t, b"more");
-        assert!(matches!(later, Err(Error::WritingOff)), "{later:?}");
+        assert!(
+            matches!(later, Err(Error::ReadOnlyAfterDamage)),
+            "{later:?}"
+        );
     }
 }
 

@@ -351,7 +351,7 @@ impl Log {
             has_failed: Default::default(),
             is_over: Default::default(),
             answered: Default::default(),
-            keeper: Default::default(),
+            background: Default::default(),
         }
     }
 

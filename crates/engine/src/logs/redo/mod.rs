@@ -87,7 +87,7 @@ pub(crate) struct Log {
     is_over: AtomicBool,
     answered: AtomicU64,
     /// Who takes pieces home in the background.
-    keeper: OnceLock<Thread>,
+    background: OnceLock<Thread>,
     /// What is worked on, if it outlives the process, and what anchors are to say of it.
     image: Option<(Arc<dyn SharedImage>, ImageTag)>,
 }
@@ -186,9 +186,9 @@ impl Log {
     }
 
     /// From now on this thread is unparked whenever more than half of the log is used.
-    pub(crate) fn wake_when_half_full(&self, keeper: Thread) {
+    pub(crate) fn wake_when_half_full(&self, background: Thread) {
         // There is one keeper a pool.
-        let _ = self.keeper.set(keeper);
+        let _ = self.background.set(background);
     }
 
     /// Whether more than half of the log is used.
@@ -315,8 +315,8 @@ impl Log {
             // Only the step over the half: whoever is woken goes on until it is below.
             state.used > half && state.used - bytes <= half
         };
-        if let Some(keeper) = self.keeper.get().filter(|_| is_half_full) {
-            keeper.unpark();
+        if let Some(background) = self.background.get().filter(|_| is_half_full) {
+            background.unpark();
         }
     }
 

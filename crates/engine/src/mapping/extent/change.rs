@@ -109,7 +109,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             None => {
                 let mut extents: Vec<Extent> = whole.into_iter().collect();
                 node::add(&mut extents, extent);
-                self.plant(op, &extents)?;
+                self.build(op, &extents)?;
             }
         }
         Ok(extent.end())
@@ -285,7 +285,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                 }
                 let mut extents = vec![whole];
                 node::set_state(&mut extents, part.first(), part.end(), state);
-                return self.plant(op, &extents);
+                return self.build(op, &extents);
             }
             ExtentRoot::Empty => return Err(damaged(self.id)),
         };

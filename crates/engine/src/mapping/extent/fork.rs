@@ -458,7 +458,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 
     /// Makes a tree of extents in order, of a file that had none but what its word said.
-    pub(super) fn plant(&self, op: &Op<'_, M>, extents: &[Extent]) -> Result<()> {
+    pub(super) fn build(&self, op: &Op<'_, M>, extents: &[Extent]) -> Result<()> {
         let mut draft = Draft::default();
         let leaf = self.make_leaf(op, &mut draft, 0, extents);
         let link = leaf.map(|leaf| Link::Root(leaf, 0));

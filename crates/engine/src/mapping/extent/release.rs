@@ -111,7 +111,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         } else {
             let mut rest = vec![whole];
             node::cut(&mut rest, part.first(), part.end());
-            self.plant(op, &rest)?;
+            self.build(op, &rest)?;
         }
         gone.extents.push(part);
         Ok(())

@@ -19,7 +19,7 @@ use super::{Adaptive, moves};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, flag};
 use crate::core::slots::Op;
-use crate::error::{Error, First, Result};
+use crate::error::{Error, Result, Retry};
 use crate::namespace::common::Bodies;
 use crate::namespace::common::log::scan_log;
 use crate::namespace::{
@@ -456,7 +456,7 @@ impl<M: Memories> Areas<M> for Adaptive {
             Ok(true) => Ok(Outcome::Done),
             Ok(false) | Err(Error::NotFound) => Ok(Outcome::Gone),
             Err(Error::NoSpace(_) | Error::OutOfMemory(_)) => Ok(Outcome::NoRoom),
-            Err(Error::First(First::Wait)) => Ok(Outcome::GaveWay),
+            Err(Error::Retry(Retry::Wait)) => Ok(Outcome::GaveWay),
             Err(error) => Err(error),
         }
     }

@@ -35,7 +35,7 @@ impl<M: Memories> Op<'_, M> {
 
     /// Goes on without names of `dir` that cannot be read.
     pub(crate) fn do_without_names(&self, dir: Cachelet, error: &Error) {
-        self.core.note_harm(error);
+        self.core.record_damage(error);
         self.core.raise_flag(dir, flag::UNSURE);
         self.forgive_faults();
     }

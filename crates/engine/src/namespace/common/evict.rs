@@ -144,7 +144,7 @@ fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bo
     // operation came to while the eviction began may have got work to do.
     let is_free = core.ino(cachelet) == 0;
     // Nothing is written back where what it knows may stand on what is lost.
-    let is_stuck = flags & flag::DIRTY != 0 && core.is_harmed();
+    let is_stuck = flags & flag::DIRTY != 0 && core.is_damaged();
     if is_free || is_stuck || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
         core.clear_flag(cachelet, flag::EVICTING);
         return Ok(false);

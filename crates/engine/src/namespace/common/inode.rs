@@ -200,7 +200,7 @@ impl<M: Memories> Op<'_, M> {
         }
         // A creation that did not get any further leaves the same.
         core.pool
-            .write_anew(sites::CREATE_INODE, at, inode.as_bytes());
+            .write_fresh(sites::CREATE_INODE, at, inode.as_bytes());
         generation
     }
 

@@ -34,7 +34,7 @@ use crate::core::cachelet::{Cachelet, flag};
 use crate::core::named::Named;
 use crate::core::slots::{Op, pause};
 use crate::durability::journal::Record;
-use crate::error::{Error, First, Place, Result};
+use crate::error::{Error, Place, Result, Retry};
 use crate::namespace::{
     Areas, Ask, ListHint, ListRange, Mender, Namespace, NewInode, PathIn, Removal, Rename,
     SurveyedNames, Walked,
@@ -213,7 +213,7 @@ impl<M: Memories> Op<'_, M> {
     /// for by the mover.
     fn check_change<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         if S::TELL_PATHS && self.core.has_flag(dir, flag::STILL) {
-            return Err(Error::First(First::Wait));
+            return Err(Error::Retry(Retry::Wait));
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::core::alloc::Take;
 use crate::core::cachelet::{CHILD_ONE, Cachelet, field};
 use crate::core::slots::{Op, pause};
 use crate::durability::journal::Record;
-use crate::error::{Error, First, Result};
+use crate::error::{Error, Result, Retry};
 use crate::namespace::Rename;
 use crate::namespace::common::moving::{Allow, Moved};
 use crate::sites;
@@ -91,7 +91,7 @@ impl<M: Memories> Op<'_, M> {
         let _changing = core.change_paths(source_is_dir || target_is_dir);
         match self.check_rename(rename, ends.source, target, allow) {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
-            Ok(true) => return Err(Error::First(First::Move)),
+            Ok(true) => return Err(Error::Retry(Retry::Move)),
             // An answer holds for both names at once, and for the directories that they were in
             // then.
             _ if !self.are_there::<S>(&ends) => return Ok(false),
@@ -239,12 +239,12 @@ impl<M: Memories> Op<'_, M> {
                 .ensure_counted::<S>(dir)
                 .and_then(|()| self.begin_dying_indexed::<S>(dir));
             begun.map_err(|error| match error {
-                Error::NotEmpty => Error::First(First::Move),
+                Error::NotEmpty => Error::Retry(Retry::Move),
                 other => other,
             })?;
             *place = Some(dir);
             if S::would_leave_dead(core, dir, to)? {
-                return Err(Error::First(First::Move));
+                return Err(Error::Retry(Retry::Move));
             }
         }
         Ok(kept)
@@ -286,7 +286,7 @@ impl<M: Memories> Op<'_, M> {
             // The directory has moved meanwhile.
             Ok(false) => {
                 self.discard(&draft);
-                Err(Error::First(First::Move))
+                Err(Error::Retry(Retry::Move))
             }
             Err(error) => {
                 self.discard(&draft);

@@ -186,7 +186,7 @@ impl<M: Memories> Op<'_, M> {
         }
         let told = self.go_on_without(dir, told.map(Some))?.unwrap_or_default();
         self.go_on_without(dir, read)?;
-        let top = self.plant(dir, &told)?;
+        let top = self.insert_all(dir, &told)?;
         core.set(dir, field::TOP_NODE, top);
         self.count(Tally::Names, told.there().count() as i64);
         if core.has_flag(dir, flag::COUNTED) || self.check_names(dir).is_err() {
@@ -206,21 +206,21 @@ impl<M: Memories> Op<'_, M> {
 
     /// Makes a tree of the names that are there; gives its topmost node. The directory is marked
     /// where that is damaged.
-    fn plant(&self, dir: Cachelet, told: &Told) -> Result<u64> {
+    fn insert_all(&self, dir: Cachelet, told: &Told) -> Result<u64> {
         let core = self.core;
         let mut top = 0;
         for came in told.there() {
             let mut buffer = [0; NAME_MAX];
             let leaf = Leaf::new(came.place, came.hash);
             let name = core.name_of_leaf(leaf, &mut buffer);
-            let planted = if core.radix_find_under(top, name).is_some() {
+            let inserted = if core.radix_find_under(top, name).is_some() {
                 let place = Place::Slot(came.place.slot());
                 self.go_on_without(dir, Err(Error::damaged("two records of one name", place)))
             } else {
                 core.radix_prepare(top, name, leaf)
                     .map(|insertion| core.radix_publish_unseen(&mut top, insertion))
             };
-            if let Err(error) = planted {
+            if let Err(error) = inserted {
                 let nodes = core.radix_nodes(top);
                 nodes.into_iter().for_each(|node| core.free_node(node));
                 return Err(error);

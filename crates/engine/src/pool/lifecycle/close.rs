@@ -29,9 +29,9 @@ impl<M: Memories> Fs<M> {
         if core.read_only {
             return Ok(());
         }
-        if core.is_harmed() {
+        if core.is_damaged() {
             // Not closed, so that the next opening looks at everything.
-            return Err(Error::WritingOff);
+            return Err(Error::ReadOnlyAfterDamage);
         }
         core.refuse_changes();
         let lease = Lease::take(core);
@@ -94,8 +94,8 @@ impl<M: Memories> Fs<M> {
         self.mapping.save(core)?;
         core.pool.fence(sites::CLOSE_SAVED_DURABLE);
         core.check_media()?;
-        if core.is_harmed() {
-            return Err(Error::WritingOff);
+        if core.is_damaged() {
+            return Err(Error::ReadOnlyAfterDamage);
         }
         core.make_durable(Some(lease))
     }

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::Op;
-use crate::error::{Error, First, Place, Result};
+use crate::error::{Error, Place, Result, Retry};
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::common::Bodies;
@@ -78,7 +78,7 @@ impl<M: Memories> Move<'_, M> {
         drop(op);
         for part in logged.chunks(PIECE) {
             if self.gives_way && core.is_lease_wanted() {
-                return Err(Error::First(First::Wait));
+                return Err(Error::Retry(Retry::Wait));
             }
             let op = core.op_to_change()?;
             for word in part {

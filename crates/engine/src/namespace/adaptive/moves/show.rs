@@ -58,7 +58,7 @@ impl<M: Memories> Move<'_, M> {
             let op = core.op_step();
             op.give_states(sites::MOVE_CLEARED, from, EntryState::None);
         }
-        if core.is_harmed() {
+        if core.is_damaged() {
             // The next opening does it.
             return;
         }
@@ -94,7 +94,7 @@ fn show<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copies: &[Copied]
         show_place(core, copy);
         // The list stays, and what was copied, where it cannot be seen to that nothing leads there.
         let shown = show_name(op, carried, copy);
-        shown.unwrap_or_else(|error| core.note_harm(&error));
+        shown.unwrap_or_else(|error| core.record_damage(&error));
     }
     for line in copies.chunk_by(|a, b| a.word_at / LINE_BYTES == b.word_at / LINE_BYTES) {
         let at = line[0].word_at / LINE_BYTES * LINE_BYTES;

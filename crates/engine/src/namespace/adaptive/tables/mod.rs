@@ -295,7 +295,7 @@ impl<M: Memories> Core<M> {
         let key = Key::new(dir, name.hash);
         let word = Word::new(EntryWord::new(key, entry), value);
         let is_closed = self.arena.load(header::CLOSED, Ordering::Acquire) != 0;
-        let may_change = !self.read_only && !is_closed && !self.is_harmed();
+        let may_change = !self.read_only && !is_closed && !self.is_damaged();
         if may_change {
             match op.insert_word(area, key, word, place) {
                 Ok(at) => return Ok(Ok(word.pair(at))),

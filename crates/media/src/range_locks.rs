@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 /// Bytes that names stand for are in front of this one, which says that what is used is told. Far
-/// behind it are those of [`crate::under_way`].
+/// behind it are those of [`crate::in_flight`].
 const TOLD: i64 = 1 << 62;
 
 /// Bytes that are locked, in a way that others can have them locked, too, or not.

@@ -66,13 +66,13 @@ pub(crate) fn map_bytes(bytes: u64) -> u64 {
 }
 
 /// Lines that were stored to.
-pub(crate) struct Notes {
+pub(crate) struct DirtyLines {
     lines: Cells,
     /// A bit for each word of `lines`.
     words: Cells,
 }
 
-impl Notes {
+impl DirtyLines {
     /// For an image of `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self::in_cells(Cells::new((map_bytes(bytes) / 8) as usize))
@@ -84,7 +84,7 @@ impl Notes {
         Self { lines, words }
     }
 
-    /// Notes the lines that `[at, at + len)` touches; those outside the image are passed over.
+    /// DirtyLines the lines that `[at, at + len)` touches; those outside the image are passed over.
     #[inline]
     pub(crate) fn note(&self, at: u64, len: u64) {
         let (mut line, last) = (
@@ -107,7 +107,7 @@ impl Notes {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Notes lines as another map's word has them.
+    /// DirtyLines lines as another map's word has them.
     pub(crate) fn add(&self, number: u64, lines: u64) {
         if let Some(word) = self.lines.get(number as usize) {
             self.set(number, word, lines);
@@ -159,15 +159,15 @@ pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = u64> {
 mod tests {
     use super::*;
 
-    fn taken(notes: &Notes) -> Vec<u64> {
+    fn taken(dirty_lines: &DirtyLines) -> Vec<u64> {
         let mut lines = Vec::new();
-        notes.take(|_, _| {}, &mut |at| lines.push(at / LINE_BYTES));
+        dirty_lines.take(|_, _| {}, &mut |at| lines.push(at / LINE_BYTES));
         lines
     }
 
     #[test]
     fn what_was_noted_is_taken_once() {
-        let notes = Notes::new(1 << 20);
+        let dirty_lines = DirtyLines::new(1 << 20);
         for (at, len) in [
             (0, 8),
             (60, 8),
@@ -175,23 +175,23 @@ mod tests {
             (64 * 200, 64 * 130),
             ((1 << 20) - 1, 1),
         ] {
-            notes.note(at, len);
+            dirty_lines.note(at, len);
         }
         let mut expected = vec![0, 1];
         expected.extend(200..330);
         expected.push((1 << 14) - 1);
-        assert_eq!(taken(&notes), expected);
-        assert_eq!(taken(&notes), []);
-        notes.note(64, 1);
-        assert_eq!(taken(&notes), [1]);
+        assert_eq!(taken(&dirty_lines), expected);
+        assert_eq!(taken(&dirty_lines), []);
+        dirty_lines.note(64, 1);
+        assert_eq!(taken(&dirty_lines), [1]);
     }
 
     #[test]
     fn what_lies_outside_is_passed_over() {
-        let notes = Notes::new(4096);
-        notes.note(4096, 64);
-        notes.note(u64::MAX, 8);
-        notes.note(4032, 4096);
-        assert_eq!(taken(&notes), [63]);
+        let dirty_lines = DirtyLines::new(4096);
+        dirty_lines.note(4096, 64);
+        dirty_lines.note(u64::MAX, 8);
+        dirty_lines.note(4032, 4096);
+        assert_eq!(taken(&dirty_lines), [63]);
     }
 }

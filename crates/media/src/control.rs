@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
 /// Bytes that are sent and come back; an ioctl number has 14 bits for the size.
-pub const ASK_MOUNT_BYTES: usize = 8192;
-/// The number of the ioctl: writes and reads [`ASK_MOUNT_BYTES`] bytes, group `v`, number 2.
-pub const ASK_MOUNT_NUMBER: Opcode = opcode::read_write::<[u8; ASK_MOUNT_BYTES]>(b'v', 2);
+pub const CONTROL_BYTES: usize = 8192;
+/// The number of the ioctl: writes and reads [`CONTROL_BYTES`] bytes, group `v`, number 2.
+pub const CONTROL_IOCTL: Opcode = opcode::read_write::<[u8; CONTROL_BYTES]>(b'v', 2);
 
 /// File system number of FUSE, from `linux/magic.h`.
 const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
@@ -18,7 +18,7 @@ const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
 ///
 /// # Errors
 /// `file` is not on FUSE, or what the file system says: `ENOTTY` if it does not know the question.
-pub fn ask_mount(file: impl AsFd, bytes: &mut [u8; ASK_MOUNT_BYTES]) -> io::Result<()> {
+pub fn control(file: impl AsFd, bytes: &mut [u8; CONTROL_BYTES]) -> io::Result<()> {
     let on = rustix::fs::fstatfs(&file)?;
     if on.f_type as u32 != FUSE_SUPER_MAGIC {
         return Err(io::Error::from(rustix::io::Errno::NOTTY));
@@ -26,6 +26,6 @@ pub fn ask_mount(file: impl AsFd, bytes: &mut [u8; ASK_MOUNT_BYTES]) -> io::Resu
     // SAFETY: `file` is on FUSE, whose ioctls on files and directories are restricted: the kernel
     // itself copies as many bytes as the number says, and so many `bytes` has.
     // The kernel gives no number of group `v` another meaning before FUSE sees it.
-    unsafe { ioctl(&file, Updater::<ASK_MOUNT_NUMBER, _>::new(bytes))? };
+    unsafe { ioctl(&file, Updater::<CONTROL_IOCTL, _>::new(bytes))? };
     Ok(())
 }

@@ -59,7 +59,7 @@ pub fn change(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
 }
 
 /// Puts the input's bytes, as they are, over a structure of class `part`.
-pub fn plant_raw(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
+pub fn inject_raw(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
     let place = *input.pick(&sample.places(part));
     let seal = input.u8() & 3;
     let raw = input.bytes(place.bytes as usize);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tempfile::TempDir;
-use vellum::experiments::{MappingAlone, gather_metadata, settle};
+use vellum::experiments::{MappingProbe, gather_metadata, settle};
 use vellum::media::Real;
 use vellum::reading::Rule;
 use vellum::{CreateOptions, File, MappingKind, OpenOptions, Pool, PoolOptions};
@@ -64,14 +64,14 @@ impl<'a> Setting<'a> {
     pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let bytes = blocks * BLOCK_BYTES;
         let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
-        subjects(bytes, metadata, layout_score, Subject::hollow)
+        subjects(bytes, metadata, layout_score, Subject::sparse)
     }
 
     /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made
     /// anew with most inserts, and cannot be used again while somebody is in an operation.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
         let metadata = (bytes / 4).max(METADATA_MIN_BYTES);
-        subjects(bytes, metadata, self.options.layout_score, Subject::hollow)
+        subjects(bytes, metadata, self.options.layout_score, Subject::sparse)
     }
 
     /// For each mapping a pool in the directory for pools, all of whose bytes are there.
@@ -164,7 +164,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn hollow(design: Design, create: &CreateOptions) -> Result<Self> {
+    fn sparse(design: Design, create: &CreateOptions) -> Result<Self> {
         let pool = create.create_in_memory()?;
         let gathered = gather_metadata(&pool.fs());
         Ok(Self {
@@ -242,11 +242,11 @@ impl Subject {
     /// A new file of so many blocks, all of them there, claimed from the first to the last.
     pub(super) fn filled(&self, name: &str, blocks: u64) -> Result<File> {
         let file = self.sparse(name, blocks)?;
-        let mut alone = alone(&file)?;
+        let mut probe = probe(&file)?;
         for first in (0..blocks).step_by(FILL_BLOCKS as usize) {
-            alone.insert(first, FILL_BLOCKS.min(blocks - first) as usize)?;
+            probe.insert(first, FILL_BLOCKS.min(blocks - first) as usize)?;
         }
-        drop(alone);
+        drop(probe);
         Ok(file)
     }
 
@@ -257,6 +257,6 @@ impl Subject {
 }
 
 /// A file's mapping.
-pub(super) fn alone(file: &File) -> Result<MappingAlone<'_, Real>> {
-    Ok(MappingAlone::new(file.handle())?)
+pub(super) fn probe(file: &File) -> Result<MappingProbe<'_, Real>> {
+    Ok(MappingProbe::new(file.handle())?)
 }

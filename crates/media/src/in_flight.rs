@@ -15,7 +15,7 @@
 
 use crate::MediaError;
 use crate::backing::failed;
-use crate::uses::Bytes;
+use crate::range_locks::Bytes;
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;

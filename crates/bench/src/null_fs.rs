@@ -38,7 +38,7 @@ const WANTED: [InitFlags; 7] = [
 ];
 
 /// The file system that does nothing.
-pub(crate) struct Hollow {
+pub(crate) struct NullFs {
     entries: Vec<String>,
     next: AtomicU64,
     listed: OnceLock<u64>,
@@ -46,7 +46,7 @@ pub(crate) struct Hollow {
     zeros: Vec<u8>,
 }
 
-impl Hollow {
+impl NullFs {
     /// Listings of [`LISTED`] give `entries` names.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Hollow {
     }
 }
 
-impl fuser::Filesystem for Hollow {
+impl fuser::Filesystem for NullFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in WANTED {
             // What this kernel doesn't have, it doesn't have for Vellum either.

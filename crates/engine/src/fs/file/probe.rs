@@ -27,7 +27,7 @@ const CLAIM_BLOCKS: usize = 256;
 ///
 /// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that
 /// an experiment made for itself.
-pub struct MappingAlone<'a, M: Memories> {
+pub struct MappingProbe<'a, M: Memories> {
     files: Files<'a, M>,
     beside_size: BesideSize<'a, M>,
     op: Op<'a, M>,
@@ -63,13 +63,13 @@ impl<'a, M: Memories> BesideSize<'a, M> {
     }
 }
 
-impl<M: Memories> std::fmt::Debug for MappingAlone<'_, M> {
+impl<M: Memories> std::fmt::Debug for MappingProbe<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MappingAlone").finish_non_exhaustive()
     }
 }
 
-impl<'a, M: Memories> MappingAlone<'a, M> {
+impl<'a, M: Memories> MappingProbe<'a, M> {
     /// Begins an operation on a regular file that is open for reading and writing.
     ///
     /// # Errors
@@ -126,9 +126,9 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// Damage.
     pub fn lookup(&mut self, first: u64, blocks: usize) -> Result<usize> {
         let version = self.files.core.get(self.cachelet, field::VERSION);
-        self.each_request(first, blocks, |alone, id, first, found| {
-            let (files, op) = (alone.files, &alone.op);
-            files.find(op, id, &alone.translation, version, first, found)
+        self.each_request(first, blocks, |probe, id, first, found| {
+            let (files, op) = (probe.files, &probe.op);
+            files.find(op, id, &probe.translation, version, first, found)
         })
     }
 
@@ -137,11 +137,11 @@ impl<'a, M: Memories> MappingAlone<'a, M> {
     /// # Errors
     /// Damage.
     pub fn search(&mut self, first: u64, blocks: usize) -> Result<usize> {
-        self.each_request(first, blocks, |alone, id, first, found| {
-            alone
+        self.each_request(first, blocks, |probe, id, first, found| {
+            probe
                 .files
                 .mapping
-                .lookup(&alone.op, id, first as u32, found)
+                .lookup(&probe.op, id, first as u32, found)
         })
     }
 
@@ -280,7 +280,7 @@ pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
     fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64
 }
 
-/// Makes blocks free that nobody uses any more. The caller has no [`MappingAlone`].
+/// Makes blocks free that nobody uses any more. The caller has no [`MappingProbe`].
 pub fn settle<M: Memories>(fs: &Fs<M>) {
     if fs.core.check_use().is_ok() {
         // Whoever closes the pool meanwhile frees them.

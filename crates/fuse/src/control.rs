@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fuser::Errno;
 use rustix::io::Errno as OsErrno;
-use vellum::media::{ASK_MOUNT_BYTES, ASK_MOUNT_NUMBER, ask_mount};
+use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::session::Stopper;
 
-/// What a mount can be asked.
+/// What a mount can be head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum ControlRequest {
     /// What it serves, and how. Anybody may ask.
     Information,
     /// The areas that names are kept in. Only the superuser and the user who serves the mount may
@@ -31,15 +31,15 @@ pub enum Question {
 }
 
 /// Answers questions, as JSON.
-pub type Answers = dyn Fn(Question) -> vellum::Result<String> + Send + Sync;
+pub type Answers = dyn Fn(ControlRequest) -> vellum::Result<String> + Send + Sync;
 
-/// A question, as it is sent; zeros follow.
+/// A request, as it is sent; zeros follow.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Asked {
+struct RequestHead {
     number: u64,
     argument: u64,
-    /// Of the answer of which more is wanted; 0: the question is a new one.
+    /// Of the answer of which more is wanted; 0: the request is a new one.
     token: u64,
     /// Where, in the answer, what is wanted begins.
     from: u64,
@@ -48,40 +48,40 @@ struct Asked {
 /// What is in front of a part of an answer.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-struct Told {
+struct ReplyHead {
     /// Bytes of the whole answer.
     len: u64,
     /// By which the rest of it can be had.
     token: u64,
 }
 
-/// The number of what is no question: the mount is to end at once.
+/// The number of what is no request: the mount is to end at once.
 const STOP: u64 = 4;
 /// Bytes of an answer that one exchange has room for.
-const PART_BYTES: usize = ASK_MOUNT_BYTES - size_of::<Told>();
+const PART_BYTES: usize = CONTROL_BYTES - size_of::<ReplyHead>();
 /// Answers that others' questions took the place of, before one gives up.
 const TRIES: usize = 16;
 
-impl Question {
-    fn asked(self) -> Asked {
+impl ControlRequest {
+    fn head(self) -> RequestHead {
         let (number, argument) = match self {
             Self::Information => (1, 0),
             Self::Areas => (2, 0),
             Self::Evolve { rounds } => (3, rounds.map_or(0, |rounds| rounds.saturating_add(1))),
         };
-        Asked {
+        RequestHead {
             number,
             argument,
-            ..Asked::default()
+            ..RequestHead::default()
         }
     }
 
-    fn of(asked: &Asked) -> Option<Self> {
-        match asked.number {
+    fn of(head: &RequestHead) -> Option<Self> {
+        match head.number {
             1 => Some(Self::Information),
             2 => Some(Self::Areas),
             3 => Some(Self::Evolve {
-                rounds: asked.argument.checked_sub(1),
+                rounds: head.argument.checked_sub(1),
             }),
             _ => None,
         }
@@ -100,13 +100,13 @@ struct Long {
 }
 
 /// Answers what comes through the root.
-pub(crate) struct Desk {
+pub(crate) struct ControlChannel {
     answers: Option<Arc<Answers>>,
     stopper: Stopper,
     long: Mutex<Long>,
 }
 
-impl Desk {
+impl ControlChannel {
     pub(crate) fn new(answers: Option<Arc<Answers>>, stopper: Stopper) -> Self {
         Self {
             answers,
@@ -117,63 +117,63 @@ impl Desk {
 
     /// Answers an ioctl of user `uid` on the root.
     pub(crate) fn answer(&self, number: u32, uid: u32, sent: &[u8]) -> Result<Vec<u8>, Errno> {
-        if number != ASK_MOUNT_NUMBER {
+        if number != CONTROL_IOCTL {
             return Err(Errno::ENOTTY);
         }
-        let (asked, _) = Asked::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
-        let question = Question::of(&asked);
+        let (head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
+        let request = ControlRequest::of(&head);
         let serves = rustix::process::geteuid().as_raw();
-        if !question.is_some_and(Question::is_for_all) && uid != 0 && uid != serves {
+        if !request.is_some_and(ControlRequest::is_for_all) && uid != 0 && uid != serves {
             return Err(Errno::EPERM);
         }
-        if asked.number == STOP {
+        if head.number == STOP {
             self.stopper.cut_off();
-            return Ok(told(&[], 0, 0));
+            return Ok(head(&[], 0, 0));
         }
         let answers = self.answers.as_deref().ok_or(Errno::ENOTTY)?;
-        let question = question.ok_or(Errno::ENOTTY)?;
-        if asked.token != 0 {
-            return self.more(&asked);
+        let request = request.ok_or(Errno::ENOTTY)?;
+        if head.token != 0 {
+            return self.more(&head);
         }
-        let text = answers(question).map_err(|error| crate::convert::errno(&error))?;
+        let text = answers(request).map_err(|error| crate::convert::errno(&error))?;
         let text = text.into_bytes();
         if text.len() <= PART_BYTES {
-            return Ok(told(&text, 0, 0));
+            return Ok(head(&text, 0, 0));
         }
         let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let token = long.token + 1;
         *long = Long { token, text };
-        Ok(told(&long.text, token, 0))
+        Ok(head(&long.text, token, 0))
     }
 
     /// More of an answer that was kept; `EAGAIN` if another one was since.
-    fn more(&self, asked: &Asked) -> Result<Vec<u8>, Errno> {
+    fn more(&self, head: &RequestHead) -> Result<Vec<u8>, Errno> {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = usize::try_from(asked.from).unwrap_or(usize::MAX);
-        match long.token == asked.token && from <= long.text.len() {
-            true => Ok(told(&long.text, long.token, from)),
+        let from = usize::try_from(head.from).unwrap_or(usize::MAX);
+        match long.token == head.token && from <= long.text.len() {
+            true => Ok(head(&long.text, long.token, from)),
             false => Err(Errno::EAGAIN),
         }
     }
 }
 
 /// The part of an answer from `from` on, as it is sent.
-fn told(text: &[u8], token: u64, from: usize) -> Vec<u8> {
+fn head(text: &[u8], token: u64, from: usize) -> Vec<u8> {
     let len = text.len() as u64;
     let end = text.len().min(from + PART_BYTES);
-    let mut bytes = Told { len, token }.as_bytes().to_vec();
+    let mut bytes = ReplyHead { len, token }.as_bytes().to_vec();
     bytes.extend_from_slice(&text[from..end]);
-    bytes.resize(ASK_MOUNT_BYTES, 0);
+    bytes.resize(CONTROL_BYTES, 0);
     bytes
 }
 
 /// Asks the file system with this root; gives its JSON.
 ///
 /// # Errors
-/// It is not of Vellum, does not know the question, or does not answer it (to this user).
-pub fn ask(root: &File, question: Question) -> io::Result<String> {
+/// It is not of Vellum, does not know the request, or does not answer it (to this user).
+pub fn ask(root: &File, request: ControlRequest) -> io::Result<String> {
     for _ in 0..TRIES {
-        match answer_of(root, question) {
+        match answer_of(root, request) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             answered => {
                 let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -191,13 +191,13 @@ pub fn ask(root: &File, question: Question) -> io::Result<String> {
 /// # Errors
 /// It is not of Vellum, it is served by a release that does not know this, or not for this user.
 pub fn stop(root: &File) -> io::Result<()> {
-    let asked = Asked {
+    let head = RequestHead {
         number: STOP,
-        ..Asked::default()
+        ..RequestHead::default()
     };
-    let mut bytes = [0; ASK_MOUNT_BYTES];
-    bytes[..size_of::<Asked>()].copy_from_slice(asked.as_bytes());
-    match ask_mount(root, &mut bytes) {
+    let mut bytes = [0; CONTROL_BYTES];
+    bytes[..size_of::<RequestHead>()].copy_from_slice(head.as_bytes());
+    match control(root, &mut bytes) {
         // It ended before it could say so.
         Err(error)
             if matches!(
@@ -207,27 +207,27 @@ pub fn stop(root: &File) -> io::Result<()> {
         {
             Ok(())
         }
-        asked => asked.map(drop),
+        head => head.map(drop),
     }
 }
 
-fn answer_of(root: &File, question: Question) -> io::Result<Vec<u8>> {
-    let mut asked = question.asked();
+fn answer_of(root: &File, request: ControlRequest) -> io::Result<Vec<u8>> {
+    let mut head = request.head();
     let mut text = Vec::new();
     loop {
-        let mut bytes = [0; ASK_MOUNT_BYTES];
-        bytes[..size_of::<Asked>()].copy_from_slice(asked.as_bytes());
-        ask_mount(root, &mut bytes)?;
-        let (told, part) = Told::read_from_prefix(&bytes[..])
+        let mut bytes = [0; CONTROL_BYTES];
+        bytes[..size_of::<RequestHead>()].copy_from_slice(head.as_bytes());
+        control(root, &mut bytes)?;
+        let (head, part) = ReplyHead::read_from_prefix(&bytes[..])
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let left = usize::try_from(told.len)
+        let left = usize::try_from(head.len)
             .unwrap_or(usize::MAX)
             .saturating_sub(text.len());
         text.extend_from_slice(&part[..left.min(PART_BYTES)]);
         if left <= PART_BYTES {
             return Ok(text);
         }
-        (asked.token, asked.from) = (told.token, text.len() as u64);
+        (head.token, head.from) = (head.token, text.len() as u64);
     }
 }
 
@@ -235,98 +235,102 @@ fn answer_of(root: &File, question: Question) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn text_of(question: Question) -> String {
-        match question {
-            Question::Information => "short".into(),
-            Question::Areas => (0..9000)
+    fn text_of(request: ControlRequest) -> String {
+        match request {
+            ControlRequest::Information => "short".into(),
+            ControlRequest::Areas => (0..9000)
                 .map(|i| char::from(b'a' + (i % 26) as u8))
                 .collect(),
-            Question::Evolve { rounds } => format!("{rounds:?}"),
+            ControlRequest::Evolve { rounds } => format!("{rounds:?}"),
         }
     }
 
-    fn desk() -> Desk {
-        let answers = Arc::new(|question| Ok(text_of(question)));
-        Desk::new(Some(answers), Stopper::unheard())
+    fn channel() -> ControlChannel {
+        let answers = Arc::new(|request| Ok(text_of(request)));
+        ControlChannel::new(Some(answers), Stopper::unheard())
     }
 
-    fn exchange(desk: &Desk, uid: u32, asked: Asked) -> Result<(Told, Vec<u8>), Errno> {
-        let mut sent = asked.as_bytes().to_vec();
-        sent.resize(ASK_MOUNT_BYTES, 0);
-        let bytes = desk.answer(ASK_MOUNT_NUMBER, uid, &sent)?;
-        assert_eq!(bytes.len(), ASK_MOUNT_BYTES);
-        let (told, part) = Told::read_from_prefix(&bytes).unwrap();
-        Ok((told, part.to_vec()))
+    fn exchange(
+        channel: &ControlChannel,
+        uid: u32,
+        head: RequestHead,
+    ) -> Result<(ReplyHead, Vec<u8>), Errno> {
+        let mut sent = head.as_bytes().to_vec();
+        sent.resize(CONTROL_BYTES, 0);
+        let bytes = channel.answer(CONTROL_IOCTL, uid, &sent)?;
+        assert_eq!(bytes.len(), CONTROL_BYTES);
+        let (head, part) = ReplyHead::read_from_prefix(&bytes).unwrap();
+        Ok((head, part.to_vec()))
     }
 
     #[test]
     fn what_fits_is_one_exchange() {
-        let desk = desk();
+        let channel = channel();
         for rounds in [None, Some(0), Some(7)] {
-            let question = Question::Evolve { rounds };
-            let (told, part) = exchange(&desk, 0, question.asked()).unwrap();
-            assert_eq!(&part[..told.len as usize], text_of(question).as_bytes());
+            let request = ControlRequest::Evolve { rounds };
+            let (head, part) = exchange(&channel, 0, request.head()).unwrap();
+            assert_eq!(&part[..head.len as usize], text_of(request).as_bytes());
         }
     }
 
     #[test]
     fn what_does_not_fit_is_several_of_one_answer() {
-        let desk = desk();
-        let asked = Question::Areas.asked();
-        let whole = text_of(Question::Areas).into_bytes();
-        let (told, first) = exchange(&desk, 0, asked).unwrap();
-        assert_eq!((told.len, &first[..]), (9000, &whole[..PART_BYTES]));
-        let (token, from) = (told.token, PART_BYTES as u64);
-        let more = Asked {
+        let channel = channel();
+        let head = ControlRequest::Areas.head();
+        let whole = text_of(ControlRequest::Areas).into_bytes();
+        let (head, first) = exchange(&channel, 0, head).unwrap();
+        assert_eq!((head.len, &first[..]), (9000, &whole[..PART_BYTES]));
+        let (token, from) = (head.token, PART_BYTES as u64);
+        let more = RequestHead {
             token,
             from,
-            ..asked
+            ..head
         };
-        let (_, rest) = exchange(&desk, 0, more).unwrap();
+        let (_, rest) = exchange(&channel, 0, more).unwrap();
         assert_eq!(&rest[..9000 - PART_BYTES], &whole[PART_BYTES..]);
         // Beyond the end, and once another answer took its place, there is nothing.
-        let behind = Asked { from: 9001, ..more };
-        assert_eq!(exchange(&desk, 0, behind).unwrap_err(), Errno::EAGAIN);
-        exchange(&desk, 0, asked).unwrap();
-        assert_eq!(exchange(&desk, 0, more).unwrap_err(), Errno::EAGAIN);
+        let behind = RequestHead { from: 9001, ..more };
+        assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::EAGAIN);
+        exchange(&channel, 0, head).unwrap();
+        assert_eq!(exchange(&channel, 0, more).unwrap_err(), Errno::EAGAIN);
     }
 
     #[test]
     fn strangers_are_told_no_names() {
-        let desk = desk();
+        let channel = channel();
         let stranger = rustix::process::geteuid().as_raw() + 1;
-        assert!(exchange(&desk, stranger, Question::Information.asked()).is_ok());
-        let stop = Asked {
+        assert!(exchange(&channel, stranger, ControlRequest::Information.head()).is_ok());
+        let stop = RequestHead {
             number: STOP,
-            ..Asked::default()
+            ..RequestHead::default()
         };
-        let evolve = Question::Evolve { rounds: None }.asked();
-        for asked in [Question::Areas.asked(), evolve, stop] {
-            let said = exchange(&desk, stranger, asked).unwrap_err();
+        let evolve = ControlRequest::Evolve { rounds: None }.head();
+        for head in [ControlRequest::Areas.head(), evolve, stop] {
+            let said = exchange(&channel, stranger, head).unwrap_err();
             assert_eq!(said, Errno::EPERM);
         }
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
-        let desk = desk();
+    fn an_unknown_request_is_refused() {
+        let channel = channel();
         assert_eq!(
-            desk.answer(ASK_MOUNT_NUMBER, 0, &[]).unwrap_err(),
+            channel.answer(CONTROL_IOCTL, 0, &[]).unwrap_err(),
             Errno::EINVAL
         );
-        let asked = Asked {
+        let head = RequestHead {
             number: 99,
-            ..Asked::default()
+            ..RequestHead::default()
         };
-        assert_eq!(exchange(&desk, 0, asked).unwrap_err(), Errno::ENOTTY);
-        let (number, sent) = (ASK_MOUNT_NUMBER + 1, [0; ASK_MOUNT_BYTES]);
-        assert_eq!(desk.answer(number, 0, &sent).unwrap_err(), Errno::ENOTTY);
+        assert_eq!(exchange(&channel, 0, head).unwrap_err(), Errno::ENOTTY);
+        let (number, sent) = (CONTROL_IOCTL + 1, [0; CONTROL_BYTES]);
+        assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::ENOTTY);
         assert_eq!(
-            Desk::new(None, Stopper::unheard())
+            ControlChannel::new(None, Stopper::unheard())
                 .answer(
-                    ASK_MOUNT_NUMBER,
+                    CONTROL_IOCTL,
                     0,
-                    Question::Information.asked().as_bytes()
+                    ControlRequest::Information.head().as_bytes()
                 )
                 .unwrap_err(),
             Errno::ENOTTY
