@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::session::Stopper;
 
-/// What a mount can be head.
+/// What a mount can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
     /// What it serves, and how. Anybody may ask.
@@ -63,7 +63,7 @@ const PART_BYTES: usize = CONTROL_BYTES - size_of::<ReplyHead>();
 const TRIES: usize = 16;
 
 impl ControlRequest {
-    fn head(self) -> RequestHead {
+    fn sent_head(self) -> RequestHead {
         let (number, argument) = match self {
             Self::Information => (1, 0),
             Self::Areas => (2, 0),
@@ -76,12 +76,12 @@ impl ControlRequest {
         }
     }
 
-    fn of(head: &RequestHead) -> Option<Self> {
-        match head.number {
+    fn of(sent_head: &RequestHead) -> Option<Self> {
+        match sent_head.number {
             1 => Some(Self::Information),
             2 => Some(Self::Areas),
             3 => Some(Self::Evolve {
-                rounds: head.argument.checked_sub(1),
+                rounds: sent_head.argument.checked_sub(1),
             }),
             _ => None,
         }
@@ -120,45 +120,45 @@ impl ControlChannel {
         if number != CONTROL_IOCTL {
             return Err(Errno::ENOTTY);
         }
-        let (head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
-        let request = ControlRequest::of(&head);
+        let (sent_head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
+        let request = ControlRequest::of(&sent_head);
         let serves = rustix::process::geteuid().as_raw();
         if !request.is_some_and(ControlRequest::is_for_all) && uid != 0 && uid != serves {
             return Err(Errno::EPERM);
         }
-        if head.number == STOP {
+        if sent_head.number == STOP {
             self.stopper.cut_off();
-            return Ok(head(&[], 0, 0));
+            return Ok(reply(&[], 0, 0));
         }
         let answers = self.answers.as_deref().ok_or(Errno::ENOTTY)?;
         let request = request.ok_or(Errno::ENOTTY)?;
-        if head.token != 0 {
-            return self.more(&head);
+        if sent_head.token != 0 {
+            return self.more(&sent_head);
         }
         let text = answers(request).map_err(|error| crate::convert::errno(&error))?;
         let text = text.into_bytes();
         if text.len() <= PART_BYTES {
-            return Ok(head(&text, 0, 0));
+            return Ok(reply(&text, 0, 0));
         }
         let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let token = long.token + 1;
         *long = Long { token, text };
-        Ok(head(&long.text, token, 0))
+        Ok(reply(&long.text, token, 0))
     }
 
     /// More of an answer that was kept; `EAGAIN` if another one was since.
-    fn more(&self, head: &RequestHead) -> Result<Vec<u8>, Errno> {
+    fn more(&self, sent_head: &RequestHead) -> Result<Vec<u8>, Errno> {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = usize::try_from(head.from).unwrap_or(usize::MAX);
-        match long.token == head.token && from <= long.text.len() {
-            true => Ok(head(&long.text, long.token, from)),
+        let from = usize::try_from(sent_head.from).unwrap_or(usize::MAX);
+        match long.token == sent_head.token && from <= long.text.len() {
+            true => Ok(reply(&long.text, long.token, from)),
             false => Err(Errno::EAGAIN),
         }
     }
 }
 
 /// The part of an answer from `from` on, as it is sent.
-fn head(text: &[u8], token: u64, from: usize) -> Vec<u8> {
+fn reply(text: &[u8], token: u64, from: usize) -> Vec<u8> {
     let len = text.len() as u64;
     let end = text.len().min(from + PART_BYTES);
     let mut bytes = ReplyHead { len, token }.as_bytes().to_vec();
@@ -191,12 +191,12 @@ pub fn ask(root: &File, request: ControlRequest) -> io::Result<String> {
 /// # Errors
 /// It is not of Vellum, it is served by a release that does not know this, or not for this user.
 pub fn stop(root: &File) -> io::Result<()> {
-    let head = RequestHead {
+    let sent_head = RequestHead {
         number: STOP,
         ..RequestHead::default()
     };
     let mut bytes = [0; CONTROL_BYTES];
-    bytes[..size_of::<RequestHead>()].copy_from_slice(head.as_bytes());
+    bytes[..size_of::<RequestHead>()].copy_from_slice(sent_head.as_bytes());
     match control(root, &mut bytes) {
         // It ended before it could say so.
         Err(error)
@@ -207,27 +207,27 @@ pub fn stop(root: &File) -> io::Result<()> {
         {
             Ok(())
         }
-        head => head.map(drop),
+        sent_head => sent_head.map(drop),
     }
 }
 
 fn answer_of(root: &File, request: ControlRequest) -> io::Result<Vec<u8>> {
-    let mut head = request.head();
+    let mut sent_head = request.sent_head();
     let mut text = Vec::new();
     loop {
         let mut bytes = [0; CONTROL_BYTES];
-        bytes[..size_of::<RequestHead>()].copy_from_slice(head.as_bytes());
+        bytes[..size_of::<RequestHead>()].copy_from_slice(sent_head.as_bytes());
         control(root, &mut bytes)?;
-        let (head, part) = ReplyHead::read_from_prefix(&bytes[..])
+        let (reply, part) = ReplyHead::read_from_prefix(&bytes[..])
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-        let left = usize::try_from(head.len)
+        let left = usize::try_from(reply.len)
             .unwrap_or(usize::MAX)
             .saturating_sub(text.len());
         text.extend_from_slice(&part[..left.min(PART_BYTES)]);
         if left <= PART_BYTES {
             return Ok(text);
         }
-        (head.token, head.from) = (head.token, text.len() as u64);
+        (sent_head.token, sent_head.from) = (reply.token, text.len() as u64);
     }
 }
 
@@ -253,14 +253,14 @@ mod tests {
     fn exchange(
         channel: &ControlChannel,
         uid: u32,
-        head: RequestHead,
+        sent_head: RequestHead,
     ) -> Result<(ReplyHead, Vec<u8>), Errno> {
-        let mut sent = head.as_bytes().to_vec();
+        let mut sent = sent_head.as_bytes().to_vec();
         sent.resize(CONTROL_BYTES, 0);
         let bytes = channel.answer(CONTROL_IOCTL, uid, &sent)?;
         assert_eq!(bytes.len(), CONTROL_BYTES);
-        let (head, part) = ReplyHead::read_from_prefix(&bytes).unwrap();
-        Ok((head, part.to_vec()))
+        let (reply, part) = ReplyHead::read_from_prefix(&bytes).unwrap();
+        Ok((reply, part.to_vec()))
     }
 
     #[test]
@@ -268,30 +268,30 @@ mod tests {
         let channel = channel();
         for rounds in [None, Some(0), Some(7)] {
             let request = ControlRequest::Evolve { rounds };
-            let (head, part) = exchange(&channel, 0, request.head()).unwrap();
-            assert_eq!(&part[..head.len as usize], text_of(request).as_bytes());
+            let (reply, part) = exchange(&channel, 0, request.sent_head()).unwrap();
+            assert_eq!(&part[..reply.len as usize], text_of(request).as_bytes());
         }
     }
 
     #[test]
     fn what_does_not_fit_is_several_of_one_answer() {
         let channel = channel();
-        let head = ControlRequest::Areas.head();
+        let sent_head = ControlRequest::Areas.sent_head();
         let whole = text_of(ControlRequest::Areas).into_bytes();
-        let (head, first) = exchange(&channel, 0, head).unwrap();
-        assert_eq!((head.len, &first[..]), (9000, &whole[..PART_BYTES]));
-        let (token, from) = (head.token, PART_BYTES as u64);
+        let (reply, first) = exchange(&channel, 0, sent_head).unwrap();
+        assert_eq!((reply.len, &first[..]), (9000, &whole[..PART_BYTES]));
+        let (token, from) = (reply.token, PART_BYTES as u64);
         let more = RequestHead {
             token,
             from,
-            ..head
+            ..sent_head
         };
         let (_, rest) = exchange(&channel, 0, more).unwrap();
         assert_eq!(&rest[..9000 - PART_BYTES], &whole[PART_BYTES..]);
         // Beyond the end, and once another answer took its place, there is nothing.
         let behind = RequestHead { from: 9001, ..more };
         assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::EAGAIN);
-        exchange(&channel, 0, head).unwrap();
+        exchange(&channel, 0, sent_head).unwrap();
         assert_eq!(exchange(&channel, 0, more).unwrap_err(), Errno::EAGAIN);
     }
 
@@ -299,14 +299,14 @@ mod tests {
     fn strangers_are_told_no_names() {
         let channel = channel();
         let stranger = rustix::process::geteuid().as_raw() + 1;
-        assert!(exchange(&channel, stranger, ControlRequest::Information.head()).is_ok());
+        assert!(exchange(&channel, stranger, ControlRequest::Information.sent_head()).is_ok());
         let stop = RequestHead {
             number: STOP,
             ..RequestHead::default()
         };
-        let evolve = ControlRequest::Evolve { rounds: None }.head();
-        for head in [ControlRequest::Areas.head(), evolve, stop] {
-            let said = exchange(&channel, stranger, head).unwrap_err();
+        let evolve = ControlRequest::Evolve { rounds: None }.sent_head();
+        for sent_head in [ControlRequest::Areas.sent_head(), evolve, stop] {
+            let said = exchange(&channel, stranger, sent_head).unwrap_err();
             assert_eq!(said, Errno::EPERM);
         }
     }
@@ -318,11 +318,11 @@ mod tests {
             channel.answer(CONTROL_IOCTL, 0, &[]).unwrap_err(),
             Errno::EINVAL
         );
-        let head = RequestHead {
+        let sent_head = RequestHead {
             number: 99,
             ..RequestHead::default()
         };
-        assert_eq!(exchange(&channel, 0, head).unwrap_err(), Errno::ENOTTY);
+        assert_eq!(exchange(&channel, 0, sent_head).unwrap_err(), Errno::ENOTTY);
         let (number, sent) = (CONTROL_IOCTL + 1, [0; CONTROL_BYTES]);
         assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::ENOTTY);
         assert_eq!(
@@ -330,7 +330,7 @@ mod tests {
                 .answer(
                     CONTROL_IOCTL,
                     0,
-                    ControlRequest::Information.head().as_bytes()
+                    ControlRequest::Information.sent_head().as_bytes()
                 )
                 .unwrap_err(),
             Errno::ENOTTY

@@ -56,7 +56,7 @@ impl Listed {
     }
 
     /// What is told of a file whose attributes cannot be had; `known`: it is known by its number.
-    fn without_attr(&self, known: Option<&Known>) -> Listed {
+    fn without_attr(&self, known: Option<&Known>) -> EntryAttr {
         let attr = Attr {
             ino: self.ino,
             generation: known.map_or(0, |known| known.node.generation()),
@@ -72,7 +72,7 @@ impl Listed {
             mtime_ns: 0,
             ctime_ns: 0,
         };
-        Listed {
+        EntryAttr {
             attr,
             is_true: false,
         }
@@ -80,7 +80,7 @@ impl Listed {
 }
 
 /// What a listing tells of a file beside its entry.
-pub(crate) struct Listed {
+pub(crate) struct EntryAttr {
     pub(crate) attr: Attr,
     /// The attributes are the file's; if not, they could not be had, and asking for them gives the
     /// error.
@@ -433,7 +433,7 @@ impl Server {
         &self,
         ino: u64,
         after: u64,
-        add: &mut dyn FnMut(ListEntry<'_>, &Listed) -> bool,
+        add: &mut dyn FnMut(ListEntry<'_>, &EntryAttr) -> bool,
     ) -> Answer<()> {
         let _open = self.enter()?;
         let dir = self.known(ino)?;
@@ -446,7 +446,7 @@ impl Server {
             };
             if !add(
                 dot,
-                &Listed {
+                &EntryAttr {
                     attr,
                     is_true: true,
                 },
@@ -507,7 +507,7 @@ impl Server {
         &self,
         dir: &Known,
         listed: &Listed,
-        add: &mut dyn FnMut(ListEntry<'_>, &Listed) -> bool,
+        add: &mut dyn FnMut(ListEntry<'_>, &EntryAttr) -> bool,
     ) -> Answer<bool> {
         let node = match self.fs.lookup(&Cred::root(), &dir.node, &listed.name) {
             // Removed since it was listed.
@@ -519,7 +519,7 @@ impl Server {
             Err(error) => Err(errno(error)),
         };
         let told = match attr {
-            Ok(attr) => Listed {
+            Ok(attr) => EntryAttr {
                 attr,
                 is_true: true,
             },

@@ -64,14 +64,19 @@ impl<'a> Setting<'a> {
     pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let bytes = blocks * BLOCK_BYTES;
         let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
-        subjects(bytes, metadata, layout_score, Subject::sparse)
+        subjects(bytes, metadata, layout_score, Subject::in_memory)
     }
 
     /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made
     /// anew with most inserts, and cannot be used again while somebody is in an operation.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
         let metadata = (bytes / 4).max(METADATA_MIN_BYTES);
-        subjects(bytes, metadata, self.options.layout_score, Subject::sparse)
+        subjects(
+            bytes,
+            metadata,
+            self.options.layout_score,
+            Subject::in_memory,
+        )
     }
 
     /// For each mapping a pool in the directory for pools, all of whose bytes are there.
@@ -164,7 +169,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn sparse(design: Design, create: &CreateOptions) -> Result<Self> {
+    fn in_memory(design: Design, create: &CreateOptions) -> Result<Self> {
         let pool = create.create_in_memory()?;
         let gathered = gather_metadata(&pool.fs());
         Ok(Self {

@@ -32,7 +32,7 @@ pub(super) fn of(information: &Information) -> String {
     let others = information.datasets.iter().skip(1);
     lines.add_all(
         "also",
-        others.map(|fs| format!("`{}`: {}", fs.name, fs::told(fs))),
+        others.map(|fs| format!("`{}`: {}", fs.name, dataset::told(fs))),
     );
     lines.data(media, space);
     lines.metadata(pool, space);
