@@ -19,7 +19,7 @@ use crate::figure::median;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::side::BLOCK;
-use crate::workloads::Place;
+use crate::workloads::FileTree;
 
 /// How many operations tell what one takes while nothing goes home.
 const QUIET_OPS: usize = 10_000;

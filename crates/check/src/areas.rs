@@ -18,7 +18,7 @@ use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Found, Nodes};
 use crate::journal::generation_of;
 use crate::logs::{COOKIE_MAX, COOKIE_MIN, ISSUES_MAX, Logs, Name, hash_of};
-use crate::report::{Class, Place, Severity, Sink};
+use crate::report::{Class, Location, Severity, Sink};
 
 /// An area with a sound line that is somebody's.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct PathOf {
 pub(crate) struct Fault {
     pub(crate) class: Class,
     severity: Severity,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     pub(crate) detail: String,
 }
 
@@ -65,7 +65,7 @@ pub struct Areas {
     pub(crate) roots: HashMap<u32, u32>,
     pub(crate) faults: Vec<Fault>,
     /// What is wrong with what a close made, where all else is sound.
-    pub(crate) derived: Vec<(Class, Place, String)>,
+    pub(crate) derived: Vec<(Class, Location, String)>,
     /// Directories (nodes) whose place is wrong.
     pub misplaced: BTreeSet<u32>,
     /// Directories (nodes) whose log does not lead to their names.
@@ -133,7 +133,7 @@ impl Areas {
         &mut self,
         class: Class,
         severity: Severity,
-        place: Place,
+        place: Location,
         detail: impl std::fmt::Display,
     ) {
         if self.faults.len() < ISSUES_MAX {
@@ -150,7 +150,7 @@ impl Areas {
         let mut slot = geometry.areas.table;
         while slot != 0 {
             let number = self.blocks.len() as u32;
-            let place = Place::Slot(slot);
+            let place = Location::Slot(slot);
             let mut bytes = [0; BLOCK_BYTES as usize];
             let is_placed = chunks.holds(slot, SLOTS_PER_BLOCK, ChunkKind::Blocks);
             if is_placed {
@@ -188,7 +188,7 @@ impl Areas {
     /// Ties areas in use to the directories that are their roots.
     fn find_roots(&mut self, nodes: &Nodes) {
         for area in self.list.clone() {
-            let place = Place::Area(area.number);
+            let place = Location::Area(area.number);
             if area.phase != AreaPhase::Live {
                 let detail = format_args!("is {:?}", area.phase);
                 self.fault(Class::AreaUnfinished, Severity::Residue, place, detail);
@@ -217,7 +217,7 @@ impl Areas {
         }
         let first = nodes.root().and_then(|root| self.roots.get(&root));
         if first != Some(&ROOT_AREA) && !self.unsound.contains_key(&ROOT_AREA) {
-            let place = Place::Area(ROOT_AREA);
+            let place = Location::Area(ROOT_AREA);
             let detail = "is not that of the root directory";
             self.fault(Class::AreaNoRoot, Severity::Damage, place, detail);
         }
@@ -235,7 +235,7 @@ impl Areas {
         for (&number, &is_named) in &self.unsound {
             if is_named || number == ROOT_AREA {
                 let detail = "its line does not fit its checksum";
-                sink.damage(Class::AreaUnsound, Place::Area(number), detail);
+                sink.damage(Class::AreaUnsound, Location::Area(number), detail);
             }
         }
         for fault in &self.faults {
@@ -248,7 +248,7 @@ impl Areas {
             let node = &nodes.list[root as usize];
             if node.names == 0 && node.slot != ROOT_SLOT {
                 let detail = format_args!("inode {} has no name", node.slot);
-                sink.residue(Class::AreaNoRoot, Place::Area(number), detail);
+                sink.residue(Class::AreaNoRoot, Location::Area(number), detail);
             }
         }
         if sink.is_sound_inside() {
@@ -327,7 +327,7 @@ impl Reader<'_, '_> {
         };
         self.drop_state(slot);
         let (directory, class, detail) = reason;
-        let place = Place::Slot(slot);
+        let place = Location::Slot(slot);
         let is_open = closed_epoch(self.view, self.geometry).is_none();
         if is_open && self.is_of_a_removed_directory(slot) {
             return;
@@ -450,7 +450,7 @@ impl Reader<'_, '_> {
         for (sequence, group) in groups.into_iter().enumerate() {
             let chosen = if let [alone] = group {
                 if alone.name.alive && homes.fits(self, alone) == Some(false) {
-                    let place = Place::Slot(alone.name.slot);
+                    let place = Location::Slot(alone.name.slot);
                     let detail = "its path does not go on from that of its directory";
                     let (directory, at) = (alone.name.directory, alone.name.word_at);
                     self.logs
@@ -480,7 +480,7 @@ impl Reader<'_, '_> {
             .iter()
             .filter(|entry| entry.name.slot != chosen.name.slot)
         {
-            let place = Place::Slot(entry.name.slot);
+            let place = Location::Slot(entry.name.slot);
             let detail = format!(
                 "the name with cookie {} of inode {} is at slot {}, too",
                 entry.name.cookie,

@@ -8,7 +8,7 @@ use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, MapRoot, MapState, MapWord,
 
 use crate::image::{View, for_each_table_word};
 use crate::inodes::{Found, Nodes};
-use crate::report::{Class, Place, Sink, Summary};
+use crate::report::{Class, Location, Sink, Summary};
 use crate::trees::{TreeBlock, Trees};
 
 /// Largest file: 2^32 blocks of 4 KiB.
@@ -85,7 +85,7 @@ fn judge_trees(
                     word.logical(),
                     word.id()
                 );
-                sink.damage(Class::MapTwice, Place::Block(block), detail);
+                sink.damage(Class::MapTwice, Location::Block(block), detail);
             }
             *seen |= bit;
         }
@@ -154,7 +154,7 @@ fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
         }
     }
     for node in nodes.list.iter().filter(|node| node.kept) {
-        let place = Place::Inode(node.slot);
+        let place = Location::Inode(node.slot);
         if let Some(field) = node.reserved {
             sink.damage(Class::Reserved, place, field);
         }
@@ -207,7 +207,7 @@ fn judge_word(
     summary: &mut Summary,
     sink: &mut Sink,
 ) -> bool {
-    let place = Place::Block(block);
+    let place = Location::Block(block);
     let state = word.state();
     match state {
         MapState::Free => {
@@ -279,7 +279,7 @@ fn judge_twice(
                 "block {} of inode {inode} is at block {before} too",
                 word.logical()
             );
-            sink.damage(Class::MapTwice, Place::Block(block), detail);
+            sink.damage(Class::MapTwice, Location::Block(block), detail);
         }
     });
 }

@@ -4,7 +4,7 @@
 use vellum_layout::{BLOCK_BYTES, FsRecord, Superblock, uuid_text};
 
 use crate::Image;
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// Looks at each that the table has, in the file or device in which the pool lies.
 pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) {
@@ -15,7 +15,7 @@ pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) 
         if let Err(wrong) = look(file, record) {
             let name = record.name_text().unwrap_or_default();
             let detail = format_args!("`{name}` is not where the table has it: {wrong}");
-            sink.damage(Class::Dataset, Place::Dataset(number), detail);
+            sink.damage(Class::Dataset, Location::Dataset(number), detail);
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use vellum_layout::{
-    AreaCounts, AreaLife, AreaPhase, BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind,
+    AreaCounts, AreaLife, AreaPhase, BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind,
     Geometry, LifeWord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathHash, PathSeal, ROOT_SLOT,
     SLOT_BYTES, SLOTS_PER_BLOCK, StateMapWord, TABLE_BLOCK_LINES, TABLE_LINE_WORDS, TableHead,
     TableRoot, TableWord, TargetWord, path_tag,
@@ -16,7 +16,7 @@ use crate::entrance::Chunks;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
 use crate::logs::{ISSUES_MAX, Logs, Name, Word, hash_of};
-use crate::report::{Class, Place, Severity};
+use crate::report::{Class, Location, Severity};
 
 /// Everybody may search.
 const SEARCH_ALL: u16 = 0o111;
@@ -79,7 +79,7 @@ impl Logs {
 }
 
 impl Reader<'_, '_> {
-    fn say(&mut self, class: Class, place: Place, detail: impl std::fmt::Display) {
+    fn say(&mut self, class: Class, place: Location, detail: impl std::fmt::Display) {
         let derived = &mut self.logs.areas.derived;
         if derived.len() < ISSUES_MAX {
             derived.push((class, place, detail.to_string()));
@@ -87,7 +87,7 @@ impl Reader<'_, '_> {
     }
 
     fn say_of(&mut self, class: Class, directory: u32, detail: impl std::fmt::Display) {
-        let place = Place::Inode(self.nodes.list[directory as usize].slot);
+        let place = Location::Inode(self.nodes.list[directory as usize].slot);
         let areas = &mut self.logs.areas;
         match class {
             Class::PlaceWrong => areas.misplaced.insert(directory),
@@ -206,7 +206,7 @@ impl Reader<'_, '_> {
                 continue;
             };
             let area = self.logs.areas.roots.get(&number).copied().unwrap_or(0);
-            if node.detail != DirPlace::new(entry, area).0 {
+            if node.detail != DirLocation::new(entry, area).0 {
                 let detail =
                     format_args!("is entry {entry} and area {area}, not {:#x}", node.detail);
                 self.say_of(Class::PlaceWrong, number, detail);
@@ -216,7 +216,7 @@ impl Reader<'_, '_> {
 
     /// What the close in `epoch` saved of an area with these names.
     fn judge_area(&mut self, area: &Area, epoch: u32, names: &[Name]) {
-        let place = Place::Area(area.number);
+        let place = Location::Area(area.number);
         let is_restricting = |name: &&Name| {
             let node = crate::tree::target(self.nodes, name);
             node.is_some_and(|node| {
@@ -246,7 +246,7 @@ impl Reader<'_, '_> {
     /// Every name of the area has one word, in one of its two lines; there are no others, and the
     /// heads know of them.
     fn judge_table(&mut self, area: &Area, root: TableRoot, names: &[Name]) {
-        let place = Place::Area(area.number);
+        let place = Location::Area(area.number);
         let Some((level, blocks)) = self.blocks_of(root) else {
             let detail = format_args!("{:#x} leads to no table", root.0);
             return self.say(Class::AreaTable, place, detail);

@@ -7,7 +7,7 @@ use vellum_layout::{
 use zerocopy::IntoBytes;
 
 use crate::image::{View, for_each_word};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// Copies of the superblock that tell of a rewrite which was not finished.
 #[derive(Default)]
@@ -25,10 +25,10 @@ impl Unfinished {
         for &(name, sequence) in &self.stale {
             let counts = superblock.sequence;
             let detail = format_args!("has sequence {sequence} but another has {counts}");
-            sink.residue(Class::SuperblockCopy, Place::Superblock(name), detail);
+            sink.residue(Class::SuperblockCopy, Location::Superblock(name), detail);
         }
         for &name in &self.cut {
-            let place = Place::Superblock(name);
+            let place = Location::Superblock(name);
             let detail = "is as a change of the table of datasets left it that was cut short";
             if is_strict {
                 sink.damage(Class::SuperblockCopy, place, detail);
@@ -55,7 +55,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
         Ok(best) => best,
         Err(reason) => {
             sink.incomplete = true;
-            sink.damage(Class::NotAPool, Place::Superblock("every copy"), reason);
+            sink.damage(Class::NotAPool, Location::Superblock("every copy"), reason);
             return None;
         }
     };
@@ -90,7 +90,11 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
             expected: data_end,
             actual: view.len(),
         };
-        sink.damage(Class::Geometry, Place::Superblock("counting copy"), error);
+        sink.damage(
+            Class::Geometry,
+            Location::Superblock("counting copy"),
+            error,
+        );
         return None;
     }
     let unfinished = Unfinished {
@@ -155,7 +159,7 @@ fn judge_copy(
     best: &Superblock,
     sink: &mut Sink,
 ) -> Option<(&'static str, u64)> {
-    let place = Place::Superblock(name);
+    let place = Location::Superblock(name);
     match copy {
         Err(SuperblockError::Damaged) => {
             sink.damage(Class::SuperblockCopy, place, "its checksum does not fit");
@@ -181,13 +185,13 @@ pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option
     let state = word.get();
     if is_converting(view, geometry) {
         let detail = "a conversion was not finished: `vellum convert` finishes it";
-        sink.damage(Class::StateWord, Place::State, detail);
+        sink.damage(Class::StateWord, Location::State, detail);
     } else if word.repair().is_some() {
         let detail = "a repair was not finished; the pool counts as not closed";
-        sink.damage(Class::StateWord, Place::State, detail);
+        sink.damage(Class::StateWord, Location::State, detail);
     } else if state.is_none() {
         let detail = format_args!("{:#x} is no state; the pool counts as not closed", word.0);
-        sink.damage(Class::StateWord, Place::State, detail);
+        sink.damage(Class::StateWord, Location::State, detail);
     }
     state
 }
@@ -218,12 +222,12 @@ impl Chunks {
                     Some(_) => {
                         let namespace = geometry.namespace.name();
                         let detail = format_args!("is of areas, which {namespace} does not have");
-                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
+                        sink.damage(Class::ChunkWord, Location::Chunk(index), detail);
                         None
                     }
                     None => {
                         let detail = format_args!("{word:#018x} is not sound for this chunk");
-                        sink.damage(Class::ChunkWord, Place::Chunk(index), detail);
+                        sink.damage(Class::ChunkWord, Location::Chunk(index), detail);
                         None
                     }
                 };
@@ -235,7 +239,7 @@ impl Chunks {
                 "no chunk, or more than one, has part {} of the words of its blocks",
                 missing.part
             );
-            sink.damage(Class::ChunkWord, Place::Segment(missing.segment), detail);
+            sink.damage(Class::ChunkWord, Location::Segment(missing.segment), detail);
         }
         Self {
             kinds,

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use thiserror::Error;
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState,
-    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogOwner, LogPlace, LogWord, MapRoot,
+    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogOwner, LogPosition, LogWord, MapRoot,
     MapState, NamespaceKind, OwnerWord, PoolPhase, PoolState, Records, SLOT_BYTES, StateWord,
     Superblock, TargetWord,
 };
@@ -340,11 +340,11 @@ fn records(pool: &Pool, number: u64, inode: &Inode) -> String {
         slot: number,
         generation: IdentityWord(inode.identity).generation(),
     };
-    let tail = LogPlace(inode.detail);
+    let tail = LogPosition(inode.detail);
     let mut out = String::new();
     let _ = writeln!(out, "tail: byte {} of slot {}", tail.byte(), tail.slot());
     let (mut slot, mut visited) = (inode.root, HashSet::new());
-    let mut counts = tail != LogPlace::NONE;
+    let mut counts = tail != LogPosition::NONE;
     while slot != 0 && visited.insert(slot) {
         if pool.chunks.kind_of(slot) != Some(ChunkKind::Blocks) {
             let _ = writeln!(out, "slot {slot}: no place for a block");

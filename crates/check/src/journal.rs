@@ -7,7 +7,7 @@ use vellum_layout::{
 use zerocopy::FromBytes;
 
 use crate::image::View;
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 use crate::{areas, records};
 
 /// What a thread slot's journal holds.
@@ -108,7 +108,7 @@ pub(crate) fn may_store(geometry: &Geometry, at: u64) -> bool {
 pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) -> u64 {
     let mut committed = Vec::new();
     for slot in 0..geometry.thread_slots {
-        let place = Place::ThreadSlot(slot);
+        let place = Location::ThreadSlot(slot);
         match read(view, geometry, slot) {
             (_, Record::Retired) => {}
             (head, Record::Unsound) => sink.damage(
@@ -138,7 +138,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
             if !may_store(geometry, pair.at) {
                 sink.damage(
                     Class::JournalUnsound,
-                    Place::ThreadSlot(slot),
+                    Location::ThreadSlot(slot),
                     format_args!("its record stores at {:#x}, outside the metadata", pair.at),
                 );
             } else if apply {
@@ -146,7 +146,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
                 if before.is_some() && !laid.contains(&pair.at) {
                     sink.damage(
                         Class::JournalConflict,
-                        Place::ThreadSlot(slot),
+                        Location::ThreadSlot(slot),
                         format_args!("its record and another store at {:#x}", pair.at),
                     );
                 }

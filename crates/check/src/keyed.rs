@@ -1,10 +1,10 @@
 //! Tables that keep the blocks of all files by their keys, cuckoo and level tables: their entries,
 //! whether each is where its key leads, and whether what each counts beside it is there.
 
-use vellum_layout::{Geometry, KeyedPlan, LevelPlan, LevelRoot, MapState, MapWord, PlaceWord};
+use vellum_layout::{Geometry, KeyedPlan, KeyedWord, LevelPlan, LevelRoot, MapState, MapWord};
 
 use crate::image::{View, for_each_word};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 use crate::trees::TreeBlock;
 
 /// Words of a line.
@@ -25,7 +25,7 @@ pub(crate) struct Row {
     at: u64,
     line: u64,
     word: MapWord,
-    place: PlaceWord,
+    place: KeyedWord,
 }
 
 impl Row {
@@ -70,7 +70,7 @@ fn read_lines(view: &View, geometry: &Geometry, lines: std::ops::Range<u64>, row
                 at: first + (index - 1) * 8,
                 line: lines.start + index / LINE_WORDS,
                 word: MapWord(key),
-                place: PlaceWord(word),
+                place: KeyedWord(word),
             });
         }
     });
@@ -103,7 +103,7 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
     let homes = |row: &Row| plan.homes(*seed, row.key());
     let mut sound = Vec::new();
     for row in rows {
-        let place = Place::Offset(row.at);
+        let place = Location::Offset(row.at);
         let (id, logical) = (row.word.id(), row.word.logical());
         if row.word.state() == MapState::Limbo {
             let detail = format_args!("an entry on its way, for block {logical} of id {id}");
@@ -133,7 +133,7 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
         } else if sound[i].place.has_counts() {
             let (id, logical) = (sound[i].word.id(), sound[i].word.logical());
             let detail = format_args!("block {logical} of id {id} has counts, where none has");
-            sink.damage(Class::MapCounts, Place::Offset(sound[i].at), detail);
+            sink.damage(Class::MapCounts, Location::Offset(sound[i].at), detail);
         }
     }
 }
@@ -149,12 +149,12 @@ fn judge_levels(
     let root_at = geometry.table_at + LevelRoot::WORD;
     if view.word(root_at) != root.0 {
         let detail = format_args!("the root is not sound");
-        sink.damage(Class::MapLevels, Place::Offset(root_at), detail);
+        sink.damage(Class::MapLevels, Location::Offset(root_at), detail);
     } else if let Some(level) = root.moving() {
         let lines = plan.lines_of(level);
         if !table.rows.iter().any(|row| lines.contains(&row.line)) {
             let detail = format_args!("level {level} is being moved, and nothing is in it");
-            sink.residue(Class::MapLevels, Place::Offset(root_at), detail);
+            sink.residue(Class::MapLevels, Location::Offset(root_at), detail);
         }
     }
     let mut early = Vec::new();
@@ -163,14 +163,14 @@ fn judge_levels(
     }
     for row in early {
         let detail = format_args!("an entry in a level that is not in use");
-        sink.damage(Class::MapWord, Place::Offset(row.at), detail);
+        sink.damage(Class::MapWord, Location::Offset(row.at), detail);
     }
 }
 
 /// Judges the second entry of a key.
 fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
     let (id, logical) = (copy.word.id(), copy.word.logical());
-    let place = Place::Offset(copy.at);
+    let place = Location::Offset(copy.at);
     if kept.block() == copy.block() && plan.may_leave_copy(kept.line, copy.line) {
         let detail = format_args!("block {logical} of id {id} is at {:#x} too", kept.at);
         sink.residue(Class::MapCopy, place, detail);
@@ -188,7 +188,7 @@ fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
 /// Judges what the first of `rows`, which are in the order of their keys, counts.
 fn judge_counts(rows: &[Row], sink: &mut Sink) {
     let first = &rows[0];
-    let place = Place::Offset(first.at);
+    let place = Location::Offset(first.at);
     let (id, logical) = (first.word.id(), first.word.logical());
     for ahead in 1..=first.place.following() {
         let next = rows.get(ahead as usize).filter(|next| {

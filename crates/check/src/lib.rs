@@ -38,7 +38,7 @@ use std::fmt;
 use vellum_layout::{ChunkKind, FileKind, LOG_LINE_BYTES, PoolPhase, Superblock};
 
 use crate::image::View;
-use crate::report::{Place, Sink};
+use crate::report::{Location, Sink};
 
 pub use image::{Image, MemoryImage};
 pub use locate::Locator;
@@ -131,7 +131,7 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
     }
     for range in view.take_unreadable() {
         sink.incomplete = true;
-        sink.damage(Class::Unreadable, Place::Offset(range.at), range.reason);
+        sink.damage(Class::Unreadable, Location::Offset(range.at), range.reason);
     }
     sink.finish(summary, phase)
 }
@@ -231,12 +231,12 @@ fn judge_saved(
     let saved = slots::Saved::read(view, geometry);
     if !saved.is_sound(epoch) {
         let detail = "the line saved at close does not fit its checksum";
-        sink.damage(Class::SavedCounters, Place::State, detail);
+        sink.damage(Class::SavedCounters, Location::State, detail);
         return;
     }
     if saved.live_map_check != slots::live_map_checksum(view, geometry) {
         let detail = "does not fit the checksum saved at close";
-        sink.damage(Class::LiveMap, Place::LiveMap, detail);
+        sink.damage(Class::LiveMap, Location::LiveMap, detail);
     } else if sound {
         slots.judge_live_map(view, geometry, sink);
     }
@@ -247,7 +247,7 @@ fn judge_saved(
     ] {
         if sound && saved != found {
             let detail = format_args!("{saved} {what} in use were saved, {found} are");
-            sink.damage(Class::SavedCounters, Place::State, detail);
+            sink.damage(Class::SavedCounters, Location::State, detail);
         }
     }
 }

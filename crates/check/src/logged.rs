@@ -10,7 +10,7 @@ use vellum_layout::{
 
 use crate::Line;
 use crate::image::View;
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// Lines or blocks, by their offset.
 type Lines = BTreeMap<u64, Vec<u8>>;
@@ -131,7 +131,7 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, newer: &[Line],
     let Some(log) = RedoLog::read(view, superblock) else {
         sink.incomplete = true;
         let detail = "both anchors of the log are unsound";
-        sink.damage(Class::NotAPool, Place::Offset(superblock.log_at), detail);
+        sink.damage(Class::NotAPool, Location::Offset(superblock.log_at), detail);
         return;
     };
     for (&at, line) in &log.lines {
@@ -185,7 +185,7 @@ fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u
 /// Home is as it was before the checkpoint that the anchor tells of, or on the way to what it is to
 /// be.
 fn judge_sum(found: Option<u64>, is_short: bool, point: AnchorPoint, sink: &mut Sink) {
-    let place = Place::Offset(0);
+    let place = Location::Offset(0);
     if is_short {
         let detail = "records that a checkpoint was taking home are missing";
         sink.damage(Class::HomeSum, place, detail);

@@ -19,7 +19,7 @@ use crate::areas::Areas;
 use crate::entrance::Chunks;
 use crate::image::{View, Window};
 use crate::inodes::{Found, Nodes};
-use crate::report::{Class, Place};
+use crate::report::{Class, Location};
 
 /// Something wrong in a directory.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Issue {
     pub directory: u32,
     /// What is wrong.
     pub class: Class,
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// What exactly.
     pub detail: String,
     /// Pool offset of the word that leads to it: without that word the directory is rid of it.
@@ -166,7 +166,7 @@ impl Logs {
         &mut self,
         directory: u32,
         class: Class,
-        place: Place,
+        place: Location,
         word_at: u64,
         detail: impl fmt::Display,
     ) {
@@ -225,7 +225,7 @@ impl Logs {
 
     /// Which kind of extent may lie where `job` looks, if any.
     fn find_extent(&mut self, job: &Job, chunks: &Chunks, nodes: &Nodes) -> Option<LogExtentKind> {
-        let owner = Place::Inode(nodes.list[job.directory as usize].slot);
+        let owner = Location::Inode(nodes.list[job.directory as usize].slot);
         match chunks.kind_of(job.slot) {
             Some(ChunkKind::Entries) => Some(LogExtentKind::Small),
             Some(ChunkKind::Blocks) if job.slot.is_multiple_of(SLOTS_PER_BLOCK) => {
@@ -266,7 +266,7 @@ impl Logs {
             ..
         } = job;
         let owner = nodes.list[directory as usize].slot;
-        let place = Place::Inode(owner);
+        let place = Location::Inode(owner);
         let (head, _) = LogExtentHead::read_from_prefix(bytes).ok()?;
         let generation = nodes.list[directory as usize].identity.generation();
         if !head.is_sound(slot, owner, generation) {
@@ -323,7 +323,7 @@ impl Logs {
         head: &LogExtentHead,
         words_at: u64,
         bytes: &[u8],
-        place: Place,
+        place: Location,
     ) -> u32 {
         let exact = !head.is_compacted();
         let mut sequence = job.sequence;
@@ -377,13 +377,13 @@ impl Logs {
                             "has cookie {}, its place gives {}",
                             name.cookie, word.cookie
                         );
-                        let place = Place::Slot(word.entry);
+                        let place = Location::Slot(word.entry);
                         self.issue(word.directory, Class::Cookies, place, word.at, detail);
                     }
                     self.names.push(name);
                 }
                 Err((class, detail)) => {
-                    let place = Place::Slot(word.entry);
+                    let place = Location::Slot(word.entry);
                     self.issue(word.directory, class, place, word.at, detail);
                 }
             }
@@ -487,7 +487,7 @@ pub(crate) fn link(logs: &mut Logs, nodes: &mut Nodes) {
         }
         directory.children += 1;
         if let Err((class, detail)) = link_one(name, nodes) {
-            let place = Place::Slot(name.slot);
+            let place = Location::Slot(name.slot);
             logs.issue(name.directory, class, place, name.word_at, detail);
             logs.instead(vec![(name.word_at, name.word_without)]);
         }

@@ -2,7 +2,7 @@
 //! *adaptive*, laid over the image.
 
 use vellum_layout::{
-    AreaTableHead, BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Geometry, Inode,
+    AreaTableHead, BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind, Geometry, Inode,
     LifeWord, LogWord, MoveListHead, MovedEntry, NamespaceKind, PathEntryHead, SLOTS_PER_BLOCK,
     StateMapWord, TargetWord,
 };
@@ -11,7 +11,7 @@ use crate::areas;
 use crate::entrance::Chunks;
 use crate::image::View;
 use crate::journal::may_store;
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// Judges the list of a move; when `apply`, lays what it says over the view, as recovery would.
 pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) {
@@ -29,16 +29,16 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
         Ok(entries) => entries,
         Err(slot) => {
             let detail = "is no block of the list of a move";
-            sink.damage(Class::MoveUnsound, Place::Slot(slot), detail);
+            sink.damage(Class::MoveUnsound, Location::Slot(slot), detail);
             return;
         }
     };
     let detail = format_args!("the list of a move of {} entries", entries.len());
-    sink.residue(Class::MoveUnfinished, Place::Slot(list), detail);
+    sink.residue(Class::MoveUnfinished, Location::Slot(list), detail);
     for entry in &entries {
         if !can_be_done(view, geometry, &chunks, entry) {
             let detail = "the list of a move says what cannot be";
-            sink.damage(Class::MoveUnsound, Place::Slot(entry.to.into()), detail);
+            sink.damage(Class::MoveUnsound, Location::Slot(entry.to.into()), detail);
         } else if apply {
             lay(view, geometry, entry);
         }
@@ -102,7 +102,7 @@ fn lay(view: &mut View, geometry: &Geometry, entry: &MovedEntry) {
     view.lay(entry.word_at, LogWord::new(to).0);
     if let Some(directory) = directory_at(view, geometry, to) {
         let at = geometry.slot_at(directory) + Inode::DETAIL;
-        let place = DirPlace::new(to, DirPlace(view.word(at)).area());
+        let place = DirLocation::new(to, DirLocation(view.word(at)).area());
         view.lay(at, place.0);
     }
 }

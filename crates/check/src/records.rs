@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, Geometry, Inode, LogExtentHead, LogOwner, LogPlace, NAME_MAX,
+    BLOCK_BYTES, ChunkKind, Geometry, Inode, LogExtentHead, LogOwner, LogPosition, NAME_MAX,
     NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, SLOT_BYTES, SLOTS_PER_BLOCK,
     TargetWord, name_hash,
 };
@@ -15,18 +15,18 @@ use crate::image::View;
 use crate::inodes::{Found, Node, Nodes};
 use crate::journal::generation_of;
 use crate::logs::{COOKIE_MAX, COOKIE_MIN, Extent, Logs, Name, hash_of};
-use crate::report::{Class, Place};
+use crate::report::{Class, Location};
 
 /// A log being read.
 struct Log<'n> {
     directory: u32,
     node: &'n Node,
     owner: LogOwner,
-    tail: LogPlace,
+    tail: LogPosition,
     /// Pool offset of the word that leads to the block being read.
     word_at: u64,
     /// Where the records of the block in front end.
-    end: LogPlace,
+    end: LogPosition,
     /// Least cookie that comes next.
     cookie: u64,
     /// Where the names of this log begin.
@@ -55,9 +55,9 @@ impl Logs {
                     slot: node.slot,
                     generation: node.identity.generation(),
                 },
-                tail: LogPlace(node.detail),
+                tail: LogPosition(node.detail),
                 word_at: geometry.slot_at(node.slot) + Inode::ROOT,
-                end: LogPlace::NONE,
+                end: LogPosition::NONE,
                 cookie: COOKIE_MIN,
                 first_name: self.names.len(),
             };
@@ -67,7 +67,7 @@ impl Logs {
 
     /// Says that the log ends where the last sound record of it does.
     fn cut(&mut self, geometry: &Geometry, log: &Log<'_>, class: Class, detail: &str) {
-        let place = Place::Inode(log.node.slot);
+        let place = Location::Inode(log.node.slot);
         self.issue(log.directory, class, place, log.word_at, detail);
         let tail_at = geometry.slot_at(log.node.slot) + Inode::DETAIL;
         self.instead(vec![(log.word_at, 0), (tail_at, log.end.0)]);
@@ -84,7 +84,7 @@ impl Logs {
         visited: &mut HashSet<u64>,
         log: &mut Log<'_>,
     ) {
-        let mut reached_tail = log.tail == LogPlace::NONE;
+        let mut reached_tail = log.tail == LogPosition::NONE;
         let mut slot = log.node.root;
         while slot != 0 {
             let head = match find_block(view, geometry, chunks, nodes, log.owner, slot) {
@@ -133,12 +133,12 @@ impl Logs {
         let mut bytes = [0; BLOCK_BYTES as usize];
         view.read(geometry.slot_at(slot), &mut bytes);
         let tail = Some(log.tail).filter(|tail| tail.slot() == slot);
-        log.end = LogPlace::new(slot, NameRecord::FIRST);
+        log.end = LogPosition::new(slot, NameRecord::FIRST);
         for found in Records::of(&bytes, slot, log.owner, tail) {
             let found = match found {
                 Ok(found) => found,
                 Err(unsound) => {
-                    let place = Place::Slot(slot);
+                    let place = Location::Slot(slot);
                     let detail = format!("record at byte {} of the block", unsound.place.byte());
                     let at = geometry.slot_at(slot) + unsound.place.byte();
                     self.issue(log.directory, Class::EntryUnsound, place, at, detail);
@@ -155,7 +155,7 @@ impl Logs {
             };
             self.take_record(geometry, seed, log, &found);
             let past = found.place.byte() + NameRecord::bytes_for(found.name.len());
-            log.end = LogPlace::new(slot, past);
+            log.end = LogPosition::new(slot, past);
         }
     }
 
@@ -192,7 +192,7 @@ impl Logs {
             kind: RecordKind::Gone as u8,
             ..*record
         });
-        let place = Place::Slot(found.place.slot());
+        let place = Location::Slot(found.place.slot());
         let mut issue = |class, detail: String| {
             self.issue(log.directory, class, place, at, detail);
             self.instead(vec![(at, nothing), (at + NameRecord::COOKIE, 0)]);
@@ -239,7 +239,7 @@ impl Logs {
 
 /// The words of records from `place` up to `next` that tell nothing: that a name went which never
 /// came.
-fn fill(place: LogPlace, next: LogPlace, owner: LogOwner) -> Option<Vec<u64>> {
+fn fill(place: LogPosition, next: LogPosition, owner: LogOwner) -> Option<Vec<u64>> {
     const NAME: [u8; NAME_MAX] = [0; NAME_MAX];
     let (mut at, mut words) = (place, Vec::new());
     while at != next {
@@ -261,7 +261,7 @@ fn fill(place: LogPlace, next: LogPlace, owner: LogOwner) -> Option<Vec<u64>> {
         let used = record.encode(name, at, owner, &mut buffer);
         let (own, _) = buffer[..used].as_chunks::<8>();
         words.extend(own.iter().map(|word| u64::from_le_bytes(*word)));
-        at = LogPlace::new(at.slot(), at.byte() + used as u64);
+        at = LogPosition::new(at.slot(), at.byte() + used as u64);
     }
     Some(words)
 }
@@ -322,7 +322,7 @@ pub(crate) fn checksum_at(view: &View, geometry: &Geometry, at: u64) -> Option<u
         generation: generation_of(view, geometry, head.owner),
     };
     head.is_sound_of_records(slot, owner).then_some(())?;
-    let place = LogPlace::new(slot, inside % BLOCK_BYTES);
+    let place = LogPosition::new(slot, inside % BLOCK_BYTES);
     let bytes = block.get(place.byte() as usize..)?;
     NameRecord::decode(bytes, place, owner).map(|(record, _)| record.checksum)
 }

@@ -415,7 +415,7 @@ pub fn counted(number: u64, one: &str) -> String {
 
 /// A place in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Superblock(&'static str),
     Dataset(usize),
     State,
@@ -431,7 +431,7 @@ pub(crate) enum Place {
     Saved,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Superblock(copy) => write!(f, "superblock, {copy}"),
@@ -471,11 +471,11 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn damage(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+    pub(crate) fn damage(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         self.add(class, Severity::Damage, place, &detail);
     }
 
-    pub(crate) fn residue(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+    pub(crate) fn residue(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         let severity = if self.lenient {
             Severity::Residue
         } else {
@@ -485,12 +485,12 @@ impl Sink {
     }
 
     /// What a crash leaves of a pool that is closed, too.
-    pub(crate) fn left(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+    pub(crate) fn left(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         self.add(class, Severity::Residue, place, &detail);
     }
 
     /// What a close in order leaves too, because it is stored but not flushed.
-    pub(crate) fn remainder(&mut self, class: Class, place: Place, detail: impl fmt::Display) {
+    pub(crate) fn remainder(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         if self.closed {
             self.left(class, place, detail);
         } else {
@@ -498,7 +498,13 @@ impl Sink {
         }
     }
 
-    fn add(&mut self, class: Class, severity: Severity, place: Place, detail: &dyn fmt::Display) {
+    fn add(
+        &mut self,
+        class: Class,
+        severity: Severity,
+        place: Location,
+        detail: &dyn fmt::Display,
+    ) {
         debug_assert!(severity == Severity::Damage || class.may_be_residue());
         match severity {
             Severity::Damage => self.damage += 1,

@@ -9,7 +9,7 @@ use vellum_layout::{
 use zerocopy::FromBytes;
 
 use crate::image::{View, for_each_word};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 use crate::trees::Trees;
 
 /// What the mapping says.
@@ -93,7 +93,7 @@ pub(crate) fn judge(
     }
     let head = SavedStateHead::read_from_bytes(&bytes).unwrap_or_default();
     let mut damage =
-        |detail: std::fmt::Arguments| sink.damage(Class::SavedState, Place::Saved, detail);
+        |detail: std::fmt::Arguments| sink.damage(Class::SavedState, Location::Saved, detail);
     if !head.is_sound(epoch) || head.reserved != [0; 4] || head.displaced > plan.blocks {
         return damage(format_args!("the head is not sound, or of another close"));
     }

@@ -8,7 +8,7 @@ use crate::entrance::Chunks;
 use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 use crate::trees::{TreeNode, Trees};
 
 /// What holds metadata slots.
@@ -131,12 +131,12 @@ impl Slots {
                     (slot, format!("a tree node of inode {inode}, and another"))
                 }
             };
-            sink.damage(Class::SlotShared, Place::Slot(slot), detail);
+            sink.damage(Class::SlotShared, Location::Slot(slot), detail);
         }
         for &(number, why) in &self.unsound_texts {
             let node = &nodes.list[number];
             let detail = format_args!("the text at slot {} {why}", node.root);
-            sink.damage(Class::TextUnsound, Place::Inode(node.slot), detail);
+            sink.damage(Class::TextUnsound, Location::Inode(node.slot), detail);
         }
     }
 
@@ -199,7 +199,7 @@ impl Slots {
         ] {
             for (first, last) in runs.0 {
                 let detail = format_args!("slots {first} to {last} are {what}");
-                sink.damage(Class::LiveMap, Place::LiveMap, detail);
+                sink.damage(Class::LiveMap, Location::LiveMap, detail);
             }
         }
     }

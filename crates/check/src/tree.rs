@@ -5,7 +5,7 @@ use vellum_layout::{FileKind, ROOT_SLOT};
 use crate::image::View;
 use crate::inodes::{Found, Nodes};
 use crate::logs::{Logs, Name};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// Judges the tree. Whatever is wrong with a directory that nothing names and that holds nothing
 /// is what a crash left of a half-made or half-removed one, where `sink` is lenient.
@@ -36,7 +36,7 @@ pub(crate) fn judge(view: &View, nodes: &mut Nodes, logs: &mut Logs, sink: &mut 
 
 fn judge_root(nodes: &Nodes, sink: &mut Sink) -> Option<u32> {
     let root = nodes.root();
-    let place = Place::Inode(ROOT_SLOT);
+    let place = Location::Inode(ROOT_SLOT);
     match (root, nodes.find(ROOT_SLOT)) {
         (Some(number), _) => {
             if nodes.list[number as usize].orphan {
@@ -92,7 +92,7 @@ pub(crate) fn reach(nodes: &mut Nodes, logs: &Logs, root: Option<u32>) {
 /// written back in part.
 fn judge_broken(nodes: &Nodes, sink: &mut Sink) {
     for broken in &nodes.broken {
-        let place = Place::Inode(broken.slot);
+        let place = Location::Inode(broken.slot);
         if broken.named || broken.slot == ROOT_SLOT {
             sink.damage(broken.class, place, &broken.detail);
         } else {
@@ -117,7 +117,7 @@ fn keep(nodes: &mut Nodes, root: Option<u32>, sink: &mut Sink) {
             // Judged with the directories that the root does not reach.
             continue;
         }
-        let place = Place::Inode(node.slot);
+        let place = Location::Inode(node.slot);
         let kind = node.kind;
         if node.orphan {
             let detail = format_args!("{kind:?} was open without a name");
@@ -140,7 +140,7 @@ fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sin
             continue;
         }
         let detail = format_args!("holds {} entries", node.children);
-        sink.damage(Class::Unreachable, Place::Inode(node.slot), detail);
+        sink.damage(Class::Unreachable, Location::Inode(node.slot), detail);
         walk += 1;
         let mut at = start;
         while seen[at as usize] == 0 && nodes.list[at as usize].names > 0 {
@@ -149,7 +149,7 @@ fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sin
         }
         if seen[at as usize] == walk {
             let slot = nodes.list[at as usize].slot;
-            sink.damage(Class::Cycle, Place::Inode(slot), "contains itself");
+            sink.damage(Class::Cycle, Location::Inode(slot), "contains itself");
         }
     }
     if let Some(name) = logs
@@ -161,7 +161,7 @@ fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sin
             "inode {} has an entry that names the root",
             nodes.list[name.directory as usize].slot
         );
-        sink.damage(Class::Cycle, Place::Inode(ROOT_SLOT), detail);
+        sink.damage(Class::Cycle, Location::Inode(ROOT_SLOT), detail);
     }
 }
 
@@ -175,7 +175,7 @@ fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
         if before.directory == name.directory && before.cookie >= name.cookie && directory.kept {
             sink.damage(
                 Class::Cookies,
-                Place::Inode(directory.slot),
+                Location::Inode(directory.slot),
                 format_args!(
                     "cookie {} (slot {}) follows cookie {} (slot {})",
                     name.cookie, name.slot, before.cookie, before.slot
@@ -191,7 +191,7 @@ fn judge_names(view: &View, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
         let (first, second) = (&logs.names[first], &logs.names[second]);
         sink.damage(
             Class::DuplicateName,
-            Place::Inode(nodes.list[first.directory as usize].slot),
+            Location::Inode(nodes.list[first.directory as usize].slot),
             format_args!(
                 "{:?} at slots {} and {}",
                 name_at(view, first).escape_ascii().to_string(),
@@ -240,7 +240,7 @@ pub(crate) fn name_at(view: &View, name: &Name) -> Vec<u8> {
 /// Links, parent and times of one inode.
 fn judge_links(nodes: &Nodes, number: u32, root: Option<u32>, sink: &mut Sink) {
     let node = &nodes.list[number as usize];
-    let place = Place::Inode(node.slot);
+    let place = Location::Inode(node.slot);
     let is_root = root == Some(number);
     if node.kind != FileKind::Directory {
         if node.names > 0 && node.names != node.links {

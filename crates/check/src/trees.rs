@@ -11,7 +11,7 @@ use crate::extents;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
 use crate::keyed::{self, Table};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// A data block that a tree leads to.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +118,7 @@ impl Trees {
     /// Tells of words that are not sound.
     pub(crate) fn judge(&self, sink: &mut Sink) {
         for (inode, detail) in &self.unsound {
-            sink.damage(Class::MapWord, Place::Inode(*inode), detail);
+            sink.damage(Class::MapWord, Location::Inode(*inode), detail);
         }
     }
 }

@@ -8,7 +8,7 @@ use vellum_layout::{
 };
 
 use crate::image::{View, Window};
-use crate::report::{Class, Place, Sink};
+use crate::report::{Class, Location, Sink};
 
 /// What the records of a pool say.
 #[derive(Clone, Debug, Default)]
@@ -85,8 +85,8 @@ impl UndoLog {
         self.committed.is_some() && !self.old.is_empty()
     }
 
-    /// Whether a granule was changed by one of the last two transactions, the only ones that may not
-    /// have been committed.
+    /// Whether a granule was changed by one of the last two transactions, the only ones that may
+    /// not have been committed.
     pub fn is_recent(&self, granule: u64) -> bool {
         let last = self.changed.get(&granule);
         last.is_some_and(|&last| last + 1 >= self.latest)
@@ -102,12 +102,12 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, boot: [u8; 16],
     };
     if records.committed.is_none() {
         let detail = "the entrance does not say what was committed with its data";
-        sink.damage(Class::UndoLog, Place::Offset(plan.at), detail);
+        sink.damage(Class::UndoLog, Location::Offset(plan.at), detail);
         return;
     }
     for &at in &records.impossible {
         let detail = "a version of what is no piece of metadata, or of no transaction";
-        sink.damage(Class::UndoLog, Place::Offset(at), detail);
+        sink.damage(Class::UndoLog, Location::Offset(at), detail);
     }
     let last: [u8; 16] = view.bytes(plan.at + PoolHeader::BOOT);
     let is_poisoned = view.word(plan.at + PoolHeader::POISONED) != 0;

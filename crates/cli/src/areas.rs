@@ -15,7 +15,7 @@ use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::{Evolve, Inspect, Opening, Structure};
 use crate::info::{self, Information};
-use crate::place;
+use crate::location;
 use crate::units;
 
 /// Bytes of a slot.
@@ -156,12 +156,12 @@ struct EvolvedPool {
 /// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
 fn open(path: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
     let options = opening.options(read_only).evolve_every(None);
-    let pool = place::open_with(path, &options)?;
+    let pool = location::open_with(path, &options)?;
     let kind = pool.superblock().geometry().namespace;
     match has_areas(path, kind.name()) {
         Ok(()) => Ok(pool),
         Err(failure) => {
-            place::close(pool, path)?;
+            location::close(pool, path)?;
             Err(failure)
         }
     }
@@ -237,7 +237,7 @@ pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
     let path = &info::pool_of(path);
     let pool = open(path, opening, true)?;
     let areas = Areas::of(&pool.fs()).map_err(|error| failed(path, &error))?;
-    place::close(pool, path)?;
+    location::close(pool, path)?;
     Ok(areas)
 }
 
@@ -326,7 +326,7 @@ pub(crate) fn evolve(args: &Evolve) -> Outcome {
             let path = &info::pool_of(path);
             let pool = open(path, &args.opening, false)?;
             let evolved = Evolved::now(&pool.fs(), rounds).map_err(|error| failed(path, &error))?;
-            place::close(pool, path)?;
+            location::close(pool, path)?;
             evolved
         }
     };

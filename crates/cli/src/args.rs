@@ -11,9 +11,9 @@ use vellum_terminal::manual::Manual;
 use crate::data::DataMedia;
 use crate::dataset::Datasets;
 use crate::images::Prune;
+use crate::location::PathInPool;
 use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
-use crate::place::Place;
 use crate::replica::Replica;
 use crate::transfer::End;
 use crate::units::{Identity, parse_size, parse_uuid};
@@ -560,7 +560,7 @@ Examples:
 pub(crate) struct Ls {
     /// Directories or files
     #[arg(required = true)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PathInPool>,
     /// Show kinds, modes, owners, sizes and times
     #[arg(long, short)]
     pub(crate) long: bool,
@@ -581,7 +581,7 @@ Examples:
 pub(crate) struct Stat {
     /// Files
     #[arg(required = true)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PathInPool>,
     /// Follow a symbolic link at the end
     #[arg(long, short = 'L')]
     pub(crate) dereference: bool,
@@ -599,7 +599,7 @@ Examples:
 pub(crate) struct Cat {
     /// Files
     #[arg(required = true)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PathInPool>,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -616,7 +616,7 @@ pub(crate) struct Put {
     /// The file; - is standard input
     pub(crate) file: PathBuf,
     /// Where to
-    pub(crate) place: Place,
+    pub(crate) place: PathInPool,
     #[command(flatten)]
     pub(crate) opening: Opening,
 }
@@ -629,7 +629,7 @@ Examples:
   vellum get pool.img:/notes.txt - | wc")]
 pub(crate) struct Get {
     /// The file in the pool
-    pub(crate) place: Place,
+    pub(crate) place: PathInPool,
     /// Where to; - is standard output
     pub(crate) file: PathBuf,
     #[command(flatten)]
@@ -644,7 +644,7 @@ Examples:
 pub(crate) struct Mkdir {
     /// Directories
     #[arg(required = true)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PathInPool>,
     /// Make missing directories above too; an existing one is no error
     #[arg(long, short)]
     pub(crate) parents: bool,
@@ -663,7 +663,7 @@ Examples:
 pub(crate) struct Rm {
     /// Files
     #[arg(required = true)]
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PathInPool>,
     /// Directories too, with all that is in them
     #[arg(long, short)]
     pub(crate) recursive: bool,
@@ -683,9 +683,9 @@ Examples:
   vellum mv pool.img:/notes.txt pool.img:/old/")]
 pub(crate) struct Mv {
     /// The file
-    pub(crate) from: Place,
+    pub(crate) from: PathInPool,
     /// Its new name, in the same pool
-    pub(crate) to: Place,
+    pub(crate) to: PathInPool,
     /// Fail if the new name exists
     #[arg(long, short)]
     pub(crate) no_clobber: bool,
@@ -740,7 +740,7 @@ pub(crate) struct Import {
     /// The directory
     pub(crate) dir: PathBuf,
     /// Where to
-    pub(crate) place: Place,
+    pub(crate) place: PathInPool,
     /// Replace files that exist
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -758,7 +758,7 @@ Examples:
   vellum export pool.img:/src /tmp/src")]
 pub(crate) struct Export {
     /// The directory in the pool
-    pub(crate) place: Place,
+    pub(crate) place: PathInPool,
     /// Where to
     pub(crate) dir: PathBuf,
     /// Replace files that exist

@@ -10,7 +10,7 @@ use vellum::{PoolPath, find_data, own_bytes};
 use vellum_check::{Image, survey};
 use vellum_terminal::{Failure, Outcome};
 
-use crate::place;
+use crate::location;
 
 /// A pool, or a dataset of one, locked against writers for as long as it is open, as is the
 /// medium of its data. Others of the same pool may be written to meanwhile.
@@ -34,7 +34,7 @@ impl Bytes {
         let read = alone.read(superblock.media_at, &mut places);
         read.map_err(|error| Failure::io(pool.display(), &error))?;
         let found = find_data(&superblock, &places, pool, data, true);
-        let found = found.map_err(|error| place::refused(pool, &error))?;
+        let found = found.map_err(|error| location::refused(pool, &error))?;
         Ok(Self {
             data: found,
             ..alone
@@ -57,13 +57,13 @@ impl Bytes {
         };
         let own = match survey::entrance(&whole) {
             Some(superblock) => own_bytes(&superblock, place),
-            None if place.name.is_none() => match place::holds_none(pool, whole.own.1) {
+            None if place.name.is_none() => match location::holds_none(pool, whole.own.1) {
                 Some(failure) => return Err(failure),
                 None => Ok(whole.own),
             },
             None => Err(vellum::SuperblockError::NotVellum.into()),
         };
-        let (start, len) = own.map_err(|error| place::refused(pool, &error))?;
+        let (start, len) = own.map_err(|error| location::refused(pool, &error))?;
         // What is cut short has the bytes that there are.
         let there = whole.own.1.saturating_sub(start);
         Ok(Self {
@@ -121,7 +121,7 @@ fn open(place: &PoolPath) -> Outcome<File> {
     }
     match lock_to_read(&image, place.dataset()) {
         Ok(true) => Ok(image),
-        Ok(false) => Err(place::busy(&place.path(), owner(place))),
+        Ok(false) => Err(location::busy(&place.path(), owner(place))),
         Err(error) => Err(Failure::io(pool.display(), &error)),
     }
 }

@@ -12,13 +12,13 @@ use vellum_terminal::{Failure, Outcome, progress, quoted, status};
 use crate::args::Check;
 use crate::bytes::Bytes;
 use crate::killed::{self, Left};
-use crate::place;
+use crate::location;
 
 /// Checks a pool; the exit status is that of fsck(8).
 pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     let operational = |failure: Failure| failure.with_status(status::CHECK_OPERATION);
     let image = Bytes::open(&args.pool, &args.data).map_err(operational)?;
-    place::refuse_later_release(&args.pool).map_err(operational)?;
+    location::refuse_later_release(&args.pool).map_err(operational)?;
     let bar = progress(args.printing.hides_progress());
     let tell = |stage, done, of| show(&bar, stage, done, of);
     let left = killed::left(&image, &args.pool).map_err(operational)?;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         if report.damage > missing {
             match report.complete {
                 true => warn_line!("`vellum repair {pool}` mends it; with --dry-run it says how"),
-                false => warn_line!("{}", place::advice_for_incomplete(&args.pool)),
+                false => warn_line!("{}", location::advice_for_incomplete(&args.pool)),
             }
         }
     }

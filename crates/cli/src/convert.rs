@@ -10,7 +10,7 @@ use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::Convert;
 use crate::check;
-use crate::place;
+use crate::location;
 
 /// What `--json` writes.
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ struct Answer {
 
 /// Converts a pool to another namespace.
 pub(crate) fn run(args: &Convert) -> Outcome {
-    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
+    let pool = location::open_as_it_is(&args.pool, &args.opening)?;
     let resumed = check::writing(args.printing.hides_progress(), |tell| {
         finish_conversion(&pool, tell)
     });
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
     drop(pool);
     // What a crash left is recovered, and what was finished just now is closed cleanly.
     reopen(args)?;
-    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
+    let pool = location::open_as_it_is(&args.pool, &args.opening)?;
     let to = args.namespace.into();
     let planned = match planned(args, &pool, to) {
         Ok(planned) => planned,
@@ -58,8 +58,8 @@ pub(crate) fn run(args: &Convert) -> Outcome {
 }
 
 fn reopen(args: &Convert) -> Outcome {
-    let pool = place::open(&args.pool, &args.opening, false)?;
-    place::close(pool, &args.pool)
+    let pool = location::open(&args.pool, &args.opening, false)?;
+    location::close(pool, &args.pool)
 }
 
 fn planned(

@@ -9,8 +9,8 @@ use vellum_terminal::output::{print_json, say};
 use vellum_terminal::{Outcome, Printing, quoted};
 
 use crate::args::Opening;
+use crate::location;
 use crate::mkfs;
-use crate::place;
 use crate::units::{parse_size, size};
 
 /// What to do with the external data devices of a pool.
@@ -78,7 +78,7 @@ fn add(args: &Add) -> Outcome {
     let hint = |medium: &Path| format!("vellum data add {word} {} --size 100G", quoted(medium));
     let data = mkfs::external(&PoolPath::of(&args.pool).pool, &args.device, asked, hint)?;
     let added = Pool::add_data(&args.pool, &data, &args.opening.options(false));
-    let added = added.map_err(|error| place::refused(&args.pool, &error))?;
+    let added = added.map_err(|error| location::refused(&args.pool, &error))?;
     let data_bytes = added.blocks * 4096;
     if args.printing.json {
         return print_json(&Added {

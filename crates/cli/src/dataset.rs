@@ -10,8 +10,8 @@ use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, plain, quoted};
 
 use crate::args::{Making, Opening};
+use crate::location;
 use crate::mkfs::{self, Plan};
-use crate::place;
 use crate::units::size;
 
 /// What to do with the datasets of a pool.
@@ -181,7 +181,7 @@ pub(crate) fn lines(pool: &Path) -> Outcome<Vec<Line>> {
 fn found(pool: &Path) -> Outcome<Vec<Dataset>> {
     Pool::datasets(pool).map_err(|error| match &error {
         vellum::Error::Io(io) => Failure::new(format!("{}: {}", pool.display(), plain(io))),
-        _ => place::refused(pool, &error),
+        _ => location::refused(pool, &error),
     })
 }
 
@@ -295,12 +295,12 @@ fn remove(args: &Remove) -> Outcome {
 fn not_removed(pool: &Path, error: &vellum::Error) -> Failure {
     match error {
         vellum::Error::Dataset(DatasetError::Unread { path, source }) if is_busy(source) => {
-            place::refused(path, source)
+            location::refused(path, source)
         }
         vellum::Error::Dataset(DatasetError::NotEmpty { .. } | DatasetError::Unread { .. }) => {
             Failure::new(error.to_string()).advise("remove it with all that is in it: --force")
         }
-        _ => place::refused(pool, error),
+        _ => location::refused(pool, error),
     }
 }
 

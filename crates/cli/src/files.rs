@@ -17,7 +17,7 @@ use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
-use crate::place::{self, Place};
+use crate::location::{self, PathInPool};
 use crate::units::time;
 
 /// Bytes copied at once.
@@ -25,7 +25,7 @@ pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
 /// Opens the pool of `places`, which must be one, runs a command, and closes it.
 fn with_pool(
-    places: &[&Place],
+    places: &[&PathInPool],
     opening: &Opening,
     read_only: bool,
     run: impl FnOnce(&Session) -> Outcome,
@@ -49,7 +49,7 @@ fn with_pool(
     }
     let pool = first.open(opening, read_only)?;
     let done = run(&Session::new(&pool));
-    let closed = place::close(pool, &first.pool);
+    let closed = location::close(pool, &first.pool);
     done.and(closed)
 }
 
@@ -72,19 +72,19 @@ impl Session {
         }
     }
 
-    fn find(&self, place: &Place, follow: bool) -> Outcome<Node<Real>> {
+    fn find(&self, place: &PathInPool, follow: bool) -> Outcome<Node<Real>> {
         let root = self.fs.root();
         self.fs
             .find(&self.cred, &root, place.bytes(), follow)
             .map_err(|e| place.failed(&e))
     }
 
-    fn attr(&self, place: &Place, follow: bool) -> Outcome<Attr> {
+    fn attr(&self, place: &PathInPool, follow: bool) -> Outcome<Attr> {
         let node = self.find(place, follow)?;
         self.fs.attr(&node).map_err(|e| place.failed(&e))
     }
 
-    fn open(&self, place: &Place, options: &OpenOptions) -> Outcome<Handle<Real>> {
+    fn open(&self, place: &PathInPool, options: &OpenOptions) -> Outcome<Handle<Real>> {
         let options = (*options).mode(options.mode & !self.umask);
         let root = self.fs.root();
         self.fs
@@ -93,7 +93,7 @@ impl Session {
     }
 
     /// The place itself, or one of `name` in it if it is a directory.
-    fn in_directory(&self, place: &Place, name: Option<&OsStr>) -> Outcome<Place> {
+    fn in_directory(&self, place: &PathInPool, name: Option<&OsStr>) -> Outcome<PathInPool> {
         let is_dir = match self.volume.metadata(&place.path) {
             Ok(attr) => attr.file_type().kind() == FileKind::Directory,
             Err(_) => place.bytes().ends_with(b"/"),
@@ -212,7 +212,7 @@ fn mode_text(kind: FileKind, mode: u16) -> String {
 
 /// `vellum ls`.
 pub(crate) fn ls(args: &Ls) -> Outcome {
-    let places: Vec<&Place> = args.places.iter().collect();
+    let places: Vec<&PathInPool> = args.places.iter().collect();
     with_pool(&places, &args.opening, true, |session| {
         let mut told = Vec::new();
         for place in &places {
@@ -227,7 +227,12 @@ pub(crate) fn ls(args: &Ls) -> Outcome {
     })
 }
 
-fn list(session: &Session, place: &Place, args: &Ls, heading: bool) -> Outcome<Vec<Told<'static>>> {
+fn list(
+    session: &Session,
+    place: &PathInPool,
+    args: &Ls,
+    heading: bool,
+) -> Outcome<Vec<Told<'static>>> {
     let node = session.find(place, true)?;
     let mut names: Vec<Vec<u8>> = Vec::new();
     if node.kind() == FileKind::Directory {
@@ -299,7 +304,7 @@ fn long_line(attr: &Attr, file: &Told<'_>) -> String {
 
 /// `vellum stat`.
 pub(crate) fn stat(args: &Stat) -> Outcome {
-    let places: Vec<&Place> = args.places.iter().collect();
+    let places: Vec<&PathInPool> = args.places.iter().collect();
     with_pool(&places, &args.opening, true, |session| {
         let mut all = Vec::new();
         for place in &places {
@@ -319,7 +324,7 @@ pub(crate) fn stat(args: &Stat) -> Outcome {
     })
 }
 
-fn stat_text(place: &Place, attr: &Attr, told: &Told<'_>) -> String {
+fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
     let arrow = told
         .target
         .as_ref()
@@ -352,7 +357,7 @@ fn stat_text(place: &Place, attr: &Attr, told: &Told<'_>) -> String {
 
 /// `vellum cat`.
 pub(crate) fn cat(args: &Cat) -> Outcome {
-    let places: Vec<&Place> = args.places.iter().collect();
+    let places: Vec<&PathInPool> = args.places.iter().collect();
     with_pool(&places, &args.opening, true, |session| {
         for place in &places {
             let options = OpenOptions::new().read(true);
@@ -371,7 +376,7 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
 /// Copies a file's bytes; no failure in the error: the reader went away.
 fn copy_out(
     handle: &Handle<Real>,
-    place: &Place,
+    place: &PathInPool,
     to: &mut dyn Write,
 ) -> Result<(), Option<Failure>> {
     let mut buffer = vec![0; PIECE_BYTES];
@@ -476,7 +481,7 @@ pub(crate) fn get(args: &Get) -> Outcome {
 
 /// `vellum mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
-    let places: Vec<&Place> = args.places.iter().collect();
+    let places: Vec<&PathInPool> = args.places.iter().collect();
     with_pool(&places, &args.opening, false, |session| {
         for place in &places {
             if args.parents {
@@ -507,7 +512,7 @@ pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
 
 /// `vellum rm`.
 pub(crate) fn rm(args: &Rm) -> Outcome {
-    let places: Vec<&Place> = args.places.iter().collect();
+    let places: Vec<&PathInPool> = args.places.iter().collect();
     with_pool(&places, &args.opening, false, |session| {
         for place in &places {
             match remove(session, place, args.recursive) {
@@ -526,7 +531,11 @@ pub(crate) fn rm(args: &Rm) -> Outcome {
 }
 
 /// Removes a file, or a tree from its leaves up.
-fn remove(session: &Session, place: &Place, recursive: bool) -> Result<(), (Place, Error)> {
+fn remove(
+    session: &Session,
+    place: &PathInPool,
+    recursive: bool,
+) -> Result<(), (PathInPool, Error)> {
     let at = |error| (place.clone(), error);
     if session
         .volume

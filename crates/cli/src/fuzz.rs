@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use clap::Parser;
 
 use crate::args::Cli;
-use crate::place::Place;
+use crate::location::PathInPool;
 use crate::units::{parse_size, size};
 
 /// Cases of a target in a run of the tests.
@@ -47,7 +47,7 @@ fn sizes() {
 fn places() {
     vellum_fuzz::target!(CASES, |bytes| {
         let text = text(bytes);
-        let place = Place::from(OsString::from_vec(text.clone()));
+        let place = PathInPool::from(OsString::from_vec(text.clone()));
         let path = place.bytes();
         assert!(path.is_empty() || path.starts_with(b"/"), "{place}");
         let pool = place.pool.as_os_str().len();

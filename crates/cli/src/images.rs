@@ -13,7 +13,7 @@ use vellum_terminal::{Failure, Outcome, Printing, quoted, status};
 
 use crate::bytes::Bytes;
 use crate::killed::{self, Fit};
-use crate::place::user;
+use crate::location::user;
 use crate::units::size;
 
 /// Where images are, if nothing else is said.

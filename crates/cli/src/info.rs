@@ -19,7 +19,7 @@ use vellum_terminal::{Failure, Outcome, quoted};
 use crate::args::Info;
 use crate::dataset;
 use crate::images;
-use crate::place;
+use crate::location;
 use crate::umount;
 use commits::{LogPart, UndoInfo};
 use promise::{Image, Promise, Survives};
@@ -495,11 +495,11 @@ fn look(pool: &Path, args: &Info) -> Outcome<Information> {
         Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
         opened => opened,
     };
-    let opened = opened.map_err(|error| place::refused(pool, &error))?;
+    let opened = opened.map_err(|error| location::refused(pool, &error))?;
     let information = Information::of(&opened.fs(), pool)
         .measured_by_a_file(&opened.volume())
         .opened(opened.opened());
-    place::close(opened, pool)?;
+    location::close(opened, pool)?;
     Ok(information)
 }
 

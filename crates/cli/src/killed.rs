@@ -16,7 +16,7 @@ use vellum_terminal::{Failure, Outcome, quoted};
 use crate::args::Opening;
 use crate::bytes::Bytes;
 use crate::images;
-use crate::place;
+use crate::location;
 
 /// What is there of the pool, which is locked.
 pub(crate) enum Left {
@@ -117,15 +117,15 @@ pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcom
     let options = opening.options(false).last_epoch(last_epoch);
     let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| match has_undo {
-        true => place::refused(pool, &error),
+        true => location::refused(pool, &error),
         // Whoever gives it up is not advised to.
-        false if last_epoch => place::refused(pool, &error),
+        false if last_epoch => location::refused(pool, &error),
         false => refused(pool, &error),
     })
 }
 
 fn refused(pool: &Path, error: &vellum::Error) -> Failure {
-    let failure = place::refused(pool, error);
+    let failure = location::refused(pool, error);
     if let vellum::Error::Media(MediaError::Image { .. }) = error {
         return failure;
     }

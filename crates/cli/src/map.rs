@@ -31,14 +31,14 @@ const BORDER: &str = "stroke=\"#555\"";
 
 /// A rectangle.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct Rectangle {
     x: f64,
     y: f64,
     width: f64,
     height: f64,
 }
 
-impl Place {
+impl Rectangle {
     /// Parts of it side by side along its longer side, as large as `weights` say.
     fn divided(self, weights: &[f64]) -> Vec<Self> {
         let sum: f64 = weights.iter().sum();
@@ -93,7 +93,7 @@ fn drawn(pool: &str, areas: &Areas) -> String {
         HEIGHT + LEGEND,
         escaped(pool)
     );
-    let place = Place {
+    let place = Rectangle {
         x: 0.0,
         y: 0.0,
         width: WIDTH,
@@ -157,14 +157,14 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
-    fn draw_side_by_side(&self, svg: &mut String, some: &[&Shown], place: Place) {
+    fn draw_side_by_side(&self, svg: &mut String, some: &[&Shown], place: Rectangle) {
         let weights: Vec<f64> = some.iter().map(|area| weight(self.areas, area)).collect();
         for (area, place) in some.iter().zip(place.divided(&weights)) {
             self.draw(svg, area, place);
         }
     }
 
-    fn draw(&self, svg: &mut String, area: &Shown, place: Place) {
+    fn draw(&self, svg: &mut String, area: &Shown, place: Rectangle) {
         self.draw_box(svg, area, place);
         let inner: Vec<&Shown> = within(self.areas, area).collect();
         if inner.is_empty() {
@@ -194,13 +194,13 @@ impl Picture<'_> {
         self.merged.iter().filter(is_its).map(told).collect()
     }
 
-    fn draw_box(&self, svg: &mut String, area: &Shown, place: Place) {
+    fn draw_box(&self, svg: &mut String, area: &Shown, place: Rectangle) {
         let label = area.label.as_deref().unwrap_or(COLOURS[0].0);
         let colour = COLOURS.iter().find(|(name, _)| *name == label);
         let colour = colour.map_or(COLOURS[0].1, |(_, colour)| colour);
         let is_new = self.last.contains(&area.number);
         let border = if is_new { LAST_BORDER } else { BORDER };
-        let Place {
+        let Rectangle {
             x,
             y,
             width,
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn boxes_are_in_boxes_and_as_large_as_names_are_many() {
-        let place = Place {
+        let place = Rectangle {
             x: 10.0,
             y: 20.0,
             width: 400.0,
@@ -280,7 +280,7 @@ mod tests {
         let parts = place.divided(&[1.0, 3.0]);
         assert_eq!((parts[0].x, parts[0].width), (10.0, 100.0));
         assert_eq!((parts[1].x, parts[1].width), (110.0, 300.0));
-        let high = Place {
+        let high = Rectangle {
             height: 800.0,
             ..place
         };

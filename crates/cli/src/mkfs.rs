@@ -15,7 +15,7 @@ use vellum_terminal::{Failure, Outcome, Printing, quoted};
 use crate::args::{DiskDurability, Making, Mapping, Medium, Mkfs};
 use crate::images;
 use crate::info::{self, Information};
-use crate::place;
+use crate::location;
 use crate::units::Identity;
 use tuning::{Setting, Tuning};
 
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         return Err(Failure::usage("no pool is named"));
     };
     let pool = path.display();
-    place::refuse_dataset(path)?;
+    location::refuse_dataset(path)?;
     let plan = Plan::of(making, path, args.force)?;
     let present = admit(path, args.force)?;
     let size_bytes = match (making.size, &present) {
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
 /// Closes what was made, and says what it is, as JSON or not at all.
 pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing) -> Outcome {
     let information = Information::of(&made.fs(), path);
-    place::close(made, path)?;
+    location::close(made, path)?;
     if printing.json {
         return print_json(&information);
     }
@@ -182,7 +182,7 @@ impl Plan {
 
     /// Why nothing was made at `path`, and what to ask for instead.
     pub(crate) fn refused(&self, path: &Path, error: &vellum::Error) -> Failure {
-        let failure = place::refused(path, error);
+        let failure = location::refused(path, error);
         let is_full = matches!(
             error,
             vellum::Error::Geometry(GeometryError::NoRoomForData { .. })
@@ -243,8 +243,8 @@ fn same_file(a: &Path, b: &Path) -> bool {
 fn admit(path: &Path, force: bool) -> Outcome<Present> {
     let present = look(path).map_err(|e| Failure::io(path.display(), &e))?;
     match present {
-        Present::Nothing => place::no_directory(path).map_or(Ok(()), Err)?,
-        Present::Device => place::refuse_empty_device(path)?,
+        Present::Nothing => location::no_directory(path).map_or(Ok(()), Err)?,
+        Present::Device => location::refuse_empty_device(path)?,
         Present::EmptyFile | Present::File { .. } => {}
     }
     if !force {

@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{AccessPolicy, Durability, ImagePlace, Pool, PoolPath};
+use vellum::{AccessPolicy, Durability, ImageLocation, Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Others};
 use vellum_fuse::{ControlRequest, MountConfig, MountFlags, Session, Stopper};
 use vellum_terminal::output::warn_line;
@@ -28,7 +28,7 @@ use crate::args::Opening;
 use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
-use crate::place;
+use crate::location;
 use crate::served;
 use crate::umount;
 
@@ -399,9 +399,9 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
         .access_times(config.flags.access_times)
         .durability(durability(args))
         .image(match &args.image {
-            None => ImagePlace::Shared,
-            Some(none) if none.as_os_str() == "none" => ImagePlace::Process,
-            Some(dir) => ImagePlace::In(dir.clone()),
+            None => ImageLocation::Shared,
+            Some(none) if none.as_os_str() == "none" => ImageLocation::Process,
+            Some(dir) => ImageLocation::In(dir.clone()),
         })
         .last_epoch(args.discard_image)
         .commit_every(commit_every(args)?)
@@ -411,7 +411,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
             (args.evolve_every > 0).then(|| Duration::from_secs(args.evolve_every.into())),
         );
     if !args.all {
-        let pool = place::open_with(&path, &options)?;
+        let pool = location::open_with(&path, &options)?;
         return Ok(vec![(path, args.dir.clone(), pool)]);
     }
     if let Some(name) = &place.name {
@@ -426,10 +426,10 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
         )));
     }
     let opened = Pool::open_all(&place.pool, &options);
-    let opened = opened.map_err(|error| place::refused(&path, &error))?;
+    let opened = opened.map_err(|error| location::refused(&path, &error))?;
     let below = |(place, pool): (PoolPath, vellum::Result<Pool>)| {
         let path = place.path();
-        let pool = pool.map_err(|error| place::refused(&path, &error))?;
+        let pool = pool.map_err(|error| location::refused(&path, &error))?;
         Ok((path, args.dir.join(place.dataset()), pool))
     };
     opened.into_iter().map(below).collect()
@@ -458,7 +458,7 @@ fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outc
         }),
         Err(error) => {
             let failure = cannot_mount(&error);
-            place::close(pool, &path)?;
+            location::close(pool, &path)?;
             Err(failure)
         }
     }
@@ -474,7 +474,7 @@ fn stop(served: &[Served]) {
 fn end(served: Vec<Served>) -> Outcome {
     let end_one = |served: Served| {
         let ended = served.session.wait();
-        let closed = place::close(served.pool, &served.path);
+        let closed = location::close(served.pool, &served.path);
         closed?;
         ended
             .map(drop)

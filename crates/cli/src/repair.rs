@@ -19,7 +19,7 @@ use crate::args::Repair;
 use crate::bytes::Bytes;
 use crate::check;
 use crate::killed::{self, Left};
-use crate::place;
+use crate::location;
 use crate::units;
 
 /// What `--json` writes.
@@ -50,7 +50,7 @@ struct Restored {
 pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     let done = match &args.restore {
         Some(file) => restore(args, file),
-        None => place::refuse_later_release(&args.pool).and_then(|()| match args.dry_run {
+        None => location::refuse_later_release(&args.pool).and_then(|()| match args.dry_run {
             true => dry_run(args),
             false => repair(args),
         }),
@@ -100,12 +100,12 @@ fn now_ns() -> i64 {
 fn repair(args: &Repair) -> Outcome<ExitCode> {
     if args.force_data_device {
         let accepted = Pool::accept_data(&args.pool, &args.opening.data);
-        accepted.map_err(|error| place::refused(&args.pool, &error))?;
+        accepted.map_err(|error| location::refused(&args.pool, &error))?;
     }
     if args.discard_image {
         killed::settle(&args.pool, &args.opening, true)?;
     }
-    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
+    let pool = location::open_as_it_is(&args.pool, &args.opening)?;
     let image = MemoryImage(&pool);
     let mut made = planned(args, &image, &BTreeSet::new());
     if made.is_empty() {
@@ -302,8 +302,8 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     }
     if let Some(why) = &made.refused {
         warn_line!("vellum: {pool} cannot be repaired: {why}");
-        if let Some(error) = place::superblock_error(&args.pool) {
-            warn_line!("  {}", place::advice_for(&args.pool, &error));
+        if let Some(error) = location::superblock_error(&args.pool) {
+            warn_line!("  {}", location::advice_for(&args.pool, &error));
         }
         return;
     }
@@ -353,7 +353,7 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
 fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
-    let pool = place::open_as_it_is(&args.pool, &args.opening)?;
+    let pool = location::open_as_it_is(&args.pool, &args.opening)?;
     check::writing(args.printing.hides_progress(), |tell| {
         undo.restore_watched(&pool, tell)
     })

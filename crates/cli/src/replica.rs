@@ -11,7 +11,7 @@ use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
 use crate::args::{Medium, Opening};
 use crate::check;
-use crate::place;
+use crate::location;
 use crate::units::size;
 
 const BLOCK_BYTES: u64 = 4096;
@@ -140,10 +140,10 @@ pub(crate) fn make_whole(
     all: bool,
     hidden: bool,
 ) -> Outcome<Option<ExportedReplica>> {
-    let opened = place::open(pool, opening, false)?;
+    let opened = location::open(pool, opening, false)?;
     let superblock = opened.superblock();
     if superblock.changed_at == 0 {
-        place::close(opened, pool)?;
+        location::close(opened, pool)?;
         return Ok(None);
     }
     let replica = check::writing(hidden, |tell| opened.close_and_export(all, tell));
@@ -176,7 +176,7 @@ pub(crate) fn tell(pool: &Path, replica: &ExportedReplica) {
 /// Makes a pool of a replica.
 fn import(args: &Import) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
-    place::refuse_dataset(&args.pool)?;
+    location::refuse_dataset(&args.pool)?;
     let options = AttachOptions {
         data: args.data.clone(),
         media: args.medium.into(),
@@ -208,7 +208,7 @@ fn import(args: &Import) -> Outcome {
 
 /// Why there is no pool, and what to do.
 fn refused(args: &Import, error: &vellum::Error) -> Failure {
-    let failure = place::refused(&args.pool, error);
+    let failure = location::refused(&args.pool, error);
     match error {
         vellum::Error::Medium(MediumError::Stale { .. }) => failure.advise(
             "where its pool is: `vellum replica export POOL`, or `vellum umount --export-replica \
@@ -217,7 +217,7 @@ fn refused(args: &Import, error: &vellum::Error) -> Failure {
         vellum::Error::Medium(MediumError::ReplicaDamaged { .. }) => failure
             .advise("where its pool is: `vellum replica export --all POOL` writes all of it again"),
         vellum::Error::Medium(MediumError::Unordered { .. }) => {
-            failure.advise(place::TRY_IN_MEMORY)
+            failure.advise(location::TRY_IN_MEMORY)
         }
         vellum::Error::Media(vellum::media::MediaError::Exists { .. }) => failure.advise(
             "choose another name, or overwrite it with --force: what it holds is then lost",

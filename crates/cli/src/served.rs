@@ -15,7 +15,7 @@ use vellum_fuse::mounts::{self, Device};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
-use crate::place::process;
+use crate::location::process;
 use crate::sync::sync;
 
 /// The thread of `vellum mount` that ends mounts on signals; no other program that serves one has

@@ -15,7 +15,7 @@ use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
 use crate::args::{Opening, Umount};
-use crate::place::process;
+use crate::location::process;
 use crate::replica;
 use crate::served;
 use crate::sync::sync;

@@ -377,7 +377,7 @@ fn as_process<T: Send>(work: impl FnOnce() -> Result<T, Wrong> + Send) -> Result
 
 #[cfg(test)]
 mod tests {
-    use vellum_media::{Place, Site};
+    use vellum_media::{Caller, Site};
 
     use super::*;
 
@@ -396,7 +396,7 @@ mod tests {
             thread: 1,
             op,
             site: Site::UNNAMED,
-            place: Place::here(),
+            place: Caller::here(),
         })
         .collect()
     }

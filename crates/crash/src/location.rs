@@ -6,11 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use vellum::sites;
-use vellum_media::{Event, LINE_BYTES, Op, Place, Site};
+use vellum_media::{Caller, Event, LINE_BYTES, Op, Site};
 
 /// What a log went through: the site, where in the source, and of an order within a line, so many
 /// bytes behind the cell that is stored later the other one lies.
-pub(crate) type Taken = (Site, Place, Option<i64>);
+pub(crate) type Taken = (Site, Caller, Option<i64>);
 
 /// What logs went through.
 pub(crate) type Reached = HashSet<Taken>;
@@ -41,12 +41,12 @@ pub(crate) fn steps_of<'a>(
 pub struct Location {
     pub(crate) site: Site,
     /// None: wherever the site is.
-    pub(crate) place: Option<PlaceName>,
+    pub(crate) place: Option<LocationName>,
 }
 
-/// The name of a [`Place`].
+/// The name of a [`Caller`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PlaceName {
+pub(crate) struct LocationName {
     file: String,
     line: u32,
 }
@@ -54,7 +54,7 @@ pub(crate) struct PlaceName {
 impl Location {
     /// What `site` does at `place`.
     pub(crate) fn at((site, place, _): Taken) -> Self {
-        let name = PlaceName {
+        let name = LocationName {
             file: place.file().to_owned(),
             line: place.line(),
         };
@@ -74,8 +74,8 @@ impl Location {
             .any(|&(site, place, _)| self.is_at(site, place))
     }
 
-    fn is_at(&self, site: Site, place: Place) -> bool {
-        let named = |of: &PlaceName| of.line == place.line() && of.file == place.file();
+    fn is_at(&self, site: Site, place: Caller) -> bool {
+        let named = |of: &LocationName| of.line == place.line() && of.file == place.file();
         site == self.site && self.place.as_ref().is_none_or(named)
     }
 }
@@ -90,13 +90,13 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(sites::name(self.site))?;
         match &self.place {
-            Some(PlaceName { file, line }) => write!(f, ":{file}:{line}"),
+            Some(LocationName { file, line }) => write!(f, ":{file}:{line}"),
             None => Ok(()),
         }
     }
 }
 
-impl FromStr for PlaceName {
+impl FromStr for LocationName {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {

@@ -406,7 +406,7 @@ fn settle(part: &mut [Event]) {
 
 #[cfg(test)]
 mod tests {
-    use vellum_media::Place;
+    use vellum_media::Caller;
 
     use super::*;
 
@@ -418,7 +418,7 @@ mod tests {
             thread: 1,
             op,
             site,
-            place: Place::here(),
+            place: Caller::here(),
         }
     }
 
@@ -456,7 +456,7 @@ mod tests {
         for &(site, _) in sites::ALL {
             for location in [
                 Location::from(site),
-                Location::at((site, Place::here(), None)),
+                Location::at((site, Caller::here(), None)),
             ] {
                 let mutants = [
                     Mutant::Omit(location.clone()),

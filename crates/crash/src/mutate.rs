@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use vellum::sites;
-use vellum_media::{Event, Op, Place};
+use vellum_media::{Caller, Event, Op};
 
 use crate::id::Mode;
 use crate::kills::steps_after_kills;
@@ -538,7 +538,7 @@ impl<'a> Stage<'a> {
 }
 
 /// The lines of the source in which steps are taken.
-fn places_of(steps: &BTreeSet<Taken>) -> BTreeSet<Place> {
+fn places_of(steps: &BTreeSet<Taken>) -> BTreeSet<Caller> {
     steps.iter().map(|&(_, place, _)| place).collect()
 }
 

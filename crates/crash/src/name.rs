@@ -93,7 +93,7 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use vellum::{MappingKind, NamespaceKind};
-    use vellum_media::{Memory, Place, Site};
+    use vellum_media::{Caller, Memory, Site};
 
     use super::*;
     use crate::judge::Judge;
@@ -110,7 +110,7 @@ mod tests {
                 non_temporal: false,
             },
             site: Site::UNNAMED,
-            place: Place::here(),
+            place: Caller::here(),
         }
     }
 

@@ -44,7 +44,7 @@ impl Parts for Workload {
 
 /// A step of a workload: of which part, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct StepIndex {
     part: usize,
     step: usize,
 }
@@ -67,13 +67,13 @@ pub(crate) fn find<W: Parts>(name: &str, known: impl FnOnce(&str) -> Option<W>) 
 /// setup. Each of the three takes at most so many questions. `shows` was true last of what is
 /// returned, or never.
 pub(crate) fn least<W: Parts>(whole: &W, questions: usize, mut shows: impl FnMut(&W) -> bool) -> W {
-    let (setup, mut explored): (Vec<Place>, Vec<Place>) =
+    let (setup, mut explored): (Vec<StepIndex>, Vec<StepIndex>) =
         places(whole).into_iter().partition(|place| place.part == 0);
-    let mut ask = |setup: &[Place], explored: &[Place]| {
+    let mut ask = |setup: &[StepIndex], explored: &[StepIndex]| {
         !explored.is_empty() && shows(&keeping(whole, &[setup, explored].concat()))
     };
     let threads: Vec<usize> = (1..whole.parts().len()).collect();
-    let of_threads = |threads: &[usize]| -> Vec<Place> {
+    let of_threads = |threads: &[usize]| -> Vec<StepIndex> {
         let places = explored.iter().copied();
         places
             .filter(|place| threads.contains(&place.part))
@@ -88,19 +88,19 @@ pub(crate) fn least<W: Parts>(whole: &W, questions: usize, mut shows: impl FnMut
     keeping(whole, &[setup, explored].concat())
 }
 
-fn places(of: &impl Parts) -> Vec<Place> {
+fn places(of: &impl Parts) -> Vec<StepIndex> {
     let parts = of.parts().into_iter().enumerate();
     parts
-        .flat_map(|(part, steps)| (0..steps.len()).map(move |step| Place { part, step }))
+        .flat_map(|(part, steps)| (0..steps.len()).map(move |step| StepIndex { part, step }))
         .collect()
 }
 
-fn keeping<W: Parts>(whole: &W, kept: &[Place]) -> W {
+fn keeping<W: Parts>(whole: &W, kept: &[StepIndex]) -> W {
     let (mut parts, mut left_out) = (whole.parts(), Vec::new());
     for (part, steps) in parts.iter_mut().enumerate() {
         let mut step = 0..;
         steps.retain(|_| {
-            let place = step.next().map(|step| Place { part, step });
+            let place = step.next().map(|step| StepIndex { part, step });
             let is_kept = place.is_some_and(|place| kept.contains(&place));
             left_out.extend(place.filter(|_| !is_kept));
             is_kept
@@ -109,8 +109,8 @@ fn keeping<W: Parts>(whole: &W, kept: &[Place]) -> W {
     whole.with(name_without(whole.name(), &left_out), parts)
 }
 
-fn name_without(whole: &str, left_out: &[Place]) -> String {
-    let follows = |a: &Place, b: &Place| a.part == b.part && a.step + 1 == b.step;
+fn name_without(whole: &str, left_out: &[StepIndex]) -> String {
+    let follows = |a: &StepIndex, b: &StepIndex| a.part == b.part && a.step + 1 == b.step;
     let runs = left_out.chunk_by(follows).map(|run| {
         let part = match run[0].part {
             0 => "s".to_owned(),
@@ -137,7 +137,7 @@ struct Run {
 }
 
 impl Run {
-    fn contains(&self, place: &Place) -> bool {
+    fn contains(&self, place: &StepIndex) -> bool {
         place.part == self.part && (self.first..=self.last).contains(&place.step)
     }
 }

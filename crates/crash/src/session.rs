@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::experiments::{MappingProbe, set_table_aside, settle, write_table};
 use vellum::{
-    Clock, Cred, Error, ExternalData, FormatOptions, Fs, ImagePlace, MappingKind, MountOptions,
+    Clock, Cred, Error, ExternalData, FormatOptions, Fs, ImageLocation, MappingKind, MountOptions,
     NamespaceKind, OpenOptions, attach, format, prefer_thread_slot,
 };
 use vellum_driver::Driver;
@@ -191,8 +191,8 @@ pub(crate) fn mount_with_arena<M: Backend>(
             .try_into()
             .unwrap_or_default(),
         image: match images {
-            Some(_) => ImagePlace::Shared,
-            None => ImagePlace::Process,
+            Some(_) => ImageLocation::Shared,
+            None => ImageLocation::Process,
         },
         attach: clock.to_le_bytes().repeat(2).try_into().unwrap_or_default(),
         ..MountOptions::default()

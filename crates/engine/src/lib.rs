@@ -79,12 +79,12 @@ pub use crate::core::slots::prefer_thread_slot;
 pub use devices::medium::{ExternalData, find_data, pool_of_data};
 pub use devices::replica::{AttachOptions, ExportedReplica};
 pub use durability::commit::Durability;
-pub use error::{DatasetError, Error, MediumError, Place, Result, SegmentError};
+pub use error::{DatasetError, Error, Location, MediumError, Result, SegmentError};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, StatFs, View, ViewPlace,
+    RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource,
 };
-pub use logs::redo::{FoundImage, ImagePlace, LogCounts};
+pub use logs::redo::{FoundImage, ImageLocation, LogCounts};
 pub use logs::undo::UndoCounts;
 pub use mapping::timed::{MappingTime, MappingTimer};
 pub use namespace::{

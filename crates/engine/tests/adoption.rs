@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use vellum::media::{MediaChoice, MediaError};
-use vellum::{CreateOptions, Error, FoundImage, ImagePlace, MappingKind, Pool, PoolOptions};
+use vellum::{CreateOptions, Error, FoundImage, ImageLocation, MappingKind, Pool, PoolOptions};
 use vellum_check::{Options, check};
 
 /// In the environment of a process that is to be killed: the pool that it works on, and where its
@@ -44,9 +44,9 @@ fn content(number: u64) -> Vec<u8> {
 /// Works on a pool for ever, and says what it has done.
 fn work(path: &Path) -> ! {
     let place = match std::env::var_os(IMAGE) {
-        None => ImagePlace::Shared,
-        Some(dir) if dir.is_empty() => ImagePlace::Process,
-        Some(dir) => ImagePlace::In(dir.into()),
+        None => ImageLocation::Shared,
+        Some(dir) if dir.is_empty() => ImageLocation::Process,
+        Some(dir) => ImageLocation::In(dir.into()),
     };
     let options = PoolOptions::new().image(place);
     let pool = options.open(path).unwrap();
@@ -179,7 +179,7 @@ fn shared() -> tempfile::TempDir {
 }
 
 fn options(image: &Path) -> PoolOptions {
-    PoolOptions::new().image(ImagePlace::In(image.into()))
+    PoolOptions::new().image(ImageLocation::In(image.into()))
 }
 
 /// Every file is as it was when `last` was done, but for that which was under way.
@@ -548,7 +548,7 @@ fn images_of(path: &Path) -> Vec<PathBuf> {
 fn images_of_openings_that_were_killed_do_not_stay() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
-    let alone = PoolOptions::new().image(ImagePlace::Process);
+    let alone = PoolOptions::new().image(ImageLocation::Process);
     // The last round looks, and leaves nothing.
     for round in 0..=30_u64 {
         let mut command = Command::new(std::env::current_exe().unwrap());

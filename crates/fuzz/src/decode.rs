@@ -2,35 +2,35 @@
 
 use vellum_layout::{
     AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, DATASET_ALIGN,
-    Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal, Inode,
-    JOURNAL_MAX_PAIRS, JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, LogWord,
-    MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead, MediumPlaces,
-    MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, PlaceWord,
+    DevicePaths, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal,
+    Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, KeyedWord, LogExtentHead, LogOwner,
+    LogPosition, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead,
+    MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal,
     RECORD_MAX_BYTES, REPLICA_MAGIC, ReplicaHead, ReplicaPlan, StateMapWord, StateWord, Superblock,
     TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::sample::Part;
+use crate::sample::Class;
 
 /// Decodes `bytes`, lengthened with zeros, as a structure of class `part`.
 ///
 /// # Panics
 /// What was decoded says something else than the bytes.
-pub fn decode(part: Part, bytes: &[u8]) {
+pub fn decode(part: Class, bytes: &[u8]) {
     let word = padded::<u64>(bytes);
     match part {
-        Part::Superblock => {
+        Class::Superblock => {
             decode_superblock(bytes);
             decode_medium(bytes);
         }
-        Part::State | Part::LiveMap => {
+        Class::State | Class::LiveMap => {
             if let Some((phase, epoch)) = StateWord(word).get() {
                 assert_eq!(StateWord::new(phase, epoch).0, word);
             }
         }
-        Part::Journal => decode_journal(bytes),
-        Part::Chunk => {
+        Class::Journal => decode_journal(bytes),
+        Class::Chunk => {
             for index in [0, 1, u64::MAX] {
                 if let Some((kind, segment)) = ChunkWord(word).decode(index) {
                     let again = match ChunkWord(word).table_part(index) {
@@ -41,7 +41,7 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 }
             }
         }
-        Part::Inode => {
+        Class::Inode => {
             let inode: Inode = padded(bytes);
             let sound = inode.is_sound(5);
             assert!(!sound || inode.checksum == inode.expected_checksum(5));
@@ -53,12 +53,12 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 );
             }
         }
-        Part::Entry => {
+        Class::Entry => {
             decode_entry(bytes);
             decode_record(bytes);
             decode_path_entry(bytes);
         }
-        Part::Extent => {
+        Class::Extent => {
             let head: LogExtentHead = padded(bytes);
             if head.is_sound(9, head.owner, 2) {
                 let again = LogExtentHead {
@@ -84,27 +84,27 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 assert_eq!(LogExtentHead { next, ..again }, head);
             }
         }
-        Part::LogWord => {
+        Class::LogWord => {
             let log = LogWord(word);
             assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
-            let tail = LogPlace(word);
-            assert!(!tail.is_sound() || LogPlace::new(tail.slot(), tail.byte()) == tail);
+            let tail = LogPosition(word);
+            assert!(!tail.is_sound() || LogPosition::new(tail.slot(), tail.byte()) == tail);
         }
-        Part::Area => decode_area(bytes),
-        Part::AreaExtent => {
+        Class::Area => decode_area(bytes),
+        Class::AreaExtent => {
             let head: AreaExtentHead = padded(bytes);
             if let Some(area) = head.owner(9) {
                 assert_eq!(AreaExtentHead::new(9, area), head);
             }
         }
-        Part::States => {
+        Class::States => {
             let states = StateMapWord(word);
             let all = states.entries().fold(StateMapWord(0), |all, slot| {
                 all.with(slot, states.get(slot))
             });
             assert_eq!(all, states);
         }
-        Part::MoveList => {
+        Class::MoveList => {
             let block = padded::<[u8; BLOCK_BYTES as usize]>(bytes);
             if let Some((next, entries)) = MoveListHead::decode(64, &block) {
                 let used = size_of::<MoveListHead>() + size_of_val(&entries[..]);
@@ -112,11 +112,11 @@ pub fn decode(part: Part, bytes: &[u8]) {
                 assert_eq!(again[..used], block[..used]);
             }
         }
-        Part::Text => {
+        Class::Text => {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];
             assert!(text_check(1, 2, text) <= u64::from(u32::MAX));
         }
-        Part::Map => {
+        Class::Map => {
             let map = MapWord(word);
             let again = MapWord::new(map.state(), map.id(), map.logical());
             assert!(again == map || map.state() == MapState::Free);
@@ -184,11 +184,11 @@ fn decode_medium(bytes: &[u8]) {
         let plan = ReplicaPlan { at: 0, blocks };
         assert_eq!(plan.block_at(blocks), plan.bytes());
     }
-    let mut places: MediumPlaces = padded(bytes);
-    let _ = MediumPlaces::find(bytes, head.id);
-    places.seal();
-    for place in places.places {
-        let path = MediumPlaces::find(places.as_bytes(), place.id);
+    let mut structures: DevicePaths = padded(bytes);
+    let _ = DevicePaths::find(bytes, head.id);
+    structures.seal();
+    for place in structures.places {
+        let path = DevicePaths::find(structures.as_bytes(), place.id);
         assert!(path.is_none_or(|path| (1..=MEDIUM_PATH_MAX).contains(&path.len())));
     }
 }
@@ -211,11 +211,11 @@ fn decode_tree(word: u64, bytes: &[u8]) {
         if let Some(kind) = body.kind().filter(|_| body.is_sound(seal)) {
             assert_eq!(ExtentBody::new(seal, body.place(), kind), body);
         }
-        let place = PlaceWord(word);
+        let place = KeyedWord(word);
         if place.is_of(u64::from(id)) {
             let (block, following, preceding) =
                 (place.block(), place.following(), place.preceding());
-            let again = PlaceWord::new(id.into(), block, following, preceding);
+            let again = KeyedWord::new(id.into(), block, following, preceding);
             assert_eq!(again, place);
         }
     }
@@ -304,7 +304,7 @@ fn decode_area(bytes: &[u8]) {
 }
 
 fn decode_record(bytes: &[u8]) {
-    let place = LogPlace::new(8, NameRecord::FIRST);
+    let place = LogPosition::new(8, NameRecord::FIRST);
     let owner = LogOwner {
         slot: 9,
         generation: 2,

@@ -3,7 +3,7 @@
 use vellum_layout::{
     AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase, AreaTableHead,
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
-    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPlace, MapRoot, MapWord, MoveListHead,
+    JournalHead, JournalPair, LogExtentHead, LogOwner, LogPosition, MapRoot, MapWord, MoveListHead,
     MovedEntry, NAME_MAX, NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState,
     SLOT_BYTES, StateWord, Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash,
     text_check,
@@ -12,14 +12,14 @@ use zerocopy::IntoBytes;
 
 use crate::input::Input;
 use crate::maps;
-use crate::sample::{Part, Place, Sample};
+use crate::sample::{Class, Sample, Structure};
 
 /// Reads one change of a structure of class `part` from `input` and makes it.
 ///
 /// A byte chooses the structure, one says how its checksum is left (three in four times it is made
 /// to fit), two where the change begins, one what kind of change it is; the rest is the value's.
-pub fn change(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
-    let place = *input.pick(&sample.places(part));
+pub fn change(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
+    let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
     let at = place.at + u64::from(input.u16()) % place.bytes;
     let word_at = place.at + (at - place.at) / 8 * 8;
@@ -41,7 +41,7 @@ pub fn change(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
         }
         4 => {
             // What another structure of this class says there.
-            let other = *input.pick(&sample.places(part));
+            let other = *input.pick(&sample.structures(part));
             let from = other.at + (word_at - place.at) % other.bytes;
             let value = sample.word(from / 8 * 8);
             sample.set_word(word_at, value);
@@ -59,8 +59,8 @@ pub fn change(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
 }
 
 /// Puts the input's bytes, as they are, over a structure of class `part`.
-pub fn inject_raw(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
-    let place = *input.pick(&sample.places(part));
+pub fn inject_raw(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
+    let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
     let raw = input.bytes(place.bytes as usize);
     sample
@@ -70,29 +70,31 @@ pub fn inject_raw(sample: &mut Sample, part: Part, input: &mut Input<'_>) {
 }
 
 /// Makes the checksum of a structure fit what it says.
-pub fn seal(sample: &mut Sample, part: Part, place: Place) {
+pub fn seal(sample: &mut Sample, part: Class, place: Structure) {
     finish(sample, part, place, 0);
 }
 
 /// A number that code may trip over.
 fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
     let geometry = sample.geometry;
-    let slot = |places: Vec<Place>, input: &mut Input<'_>| input.pick(&places).number;
+    let slot = |structures: Vec<Structure>, input: &mut Input<'_>| input.pick(&structures).number;
     match input.u8() % 16 {
         0 => input.u8().into(),
         1 => input.u16().into(),
         2 => 1 << (input.u8() % 64),
         3 => (1u64 << (input.u8() % 64)).wrapping_sub(1),
         4 => u64::from(input.u8()).wrapping_neg(),
-        5 => slot(sample.places(Part::Inode), input),
-        6 => slot(sample.places(Part::Entry), input),
-        7 => slot(sample.places(Part::Extent), input),
-        8 => slot(sample.places(Part::Entry), input) << 1,
-        9 => geometry.slot_at(slot(sample.places(Part::Inode), input)) + u64::from(input.u8()),
-        10 => geometry.slot_at(slot(sample.places(Part::Entry), input)) + u64::from(input.u8()),
-        11 => MapRoot::new(0, slot(sample.places(Part::Inode), input) as u32).0,
+        5 => slot(sample.structures(Class::Inode), input),
+        6 => slot(sample.structures(Class::Entry), input),
+        7 => slot(sample.structures(Class::Extent), input),
+        8 => slot(sample.structures(Class::Entry), input) << 1,
+        9 => geometry.slot_at(slot(sample.structures(Class::Inode), input)) + u64::from(input.u8()),
+        10 => {
+            geometry.slot_at(slot(sample.structures(Class::Entry), input)) + u64::from(input.u8())
+        }
+        11 => MapRoot::new(0, slot(sample.structures(Class::Inode), input) as u32).0,
         12 => {
-            let id = slot(sample.places(Part::Inode), input);
+            let id = slot(sample.structures(Class::Inode), input);
             u64::from(input.u8() & 3) << 62 | MapWord::key(id as u32, input.u8().into())
         }
         13 => *input.pick(&[
@@ -108,21 +110,21 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
 }
 
 /// Leaves the checksum as it is, or makes it fit, and with it what is derived from the name.
-fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
+fn finish(sample: &mut Sample, part: Class, place: Structure, seal: u8) {
     if seal != 3 {
         match part {
-            Part::Superblock => seal_superblock(sample),
-            Part::State => seal_state(sample),
-            Part::LiveMap => {
+            Class::Superblock => seal_superblock(sample),
+            Class::State => seal_state(sample),
+            Class::LiveMap => {
                 let map = sample.bytes(place.at, place.bytes);
                 let check = u64::from(checksum(map));
                 let at = sample.geometry.state_at + PoolState::LIVE_MAP_CHECK;
                 sample.set_word(at, check);
                 seal_state(sample);
             }
-            Part::Journal => seal_journal(sample, place),
-            Part::Chunk => seal_chunk(sample, place),
-            Part::Inode => {
+            Class::Journal => seal_journal(sample, place),
+            Class::Chunk => seal_chunk(sample, place),
+            Class::Inode => {
                 let mut inode: Inode = sample.read(place.at);
                 inode.checksum = inode.expected_checksum(place.number);
                 let bytes = inode.as_bytes();
@@ -130,24 +132,24 @@ fn finish(sample: &mut Sample, part: Part, place: Place, seal: u8) {
                     .bytes_mut(place.at, SLOT_BYTES)
                     .copy_from_slice(bytes);
             }
-            Part::Entry => match sample.geometry.namespace {
+            Class::Entry => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_entry(sample, place, seal),
                 NamespaceKind::Tree => seal_record(sample, place, seal),
                 NamespaceKind::Adaptive => seal_path_entry(sample, place),
             },
-            Part::Extent => match sample.geometry.namespace {
+            Class::Extent => match sample.geometry.namespace {
                 NamespaceKind::Direct | NamespaceKind::Adaptive => seal_extent(sample, place),
                 NamespaceKind::Tree => seal_block_of_records(sample, place),
             },
-            Part::Text => seal_text(sample, place),
-            Part::Map => maps::seal(sample, place),
-            Part::Area => seal_area(sample, place, seal),
-            Part::AreaExtent => seal_area_extent(sample, place),
-            Part::MoveList => seal_list(sample, place),
-            Part::LogWord | Part::States => {}
+            Class::Text => seal_text(sample, place),
+            Class::Map => maps::seal(sample, place),
+            Class::Area => seal_area(sample, place, seal),
+            Class::AreaExtent => seal_area_extent(sample, place),
+            Class::MoveList => seal_list(sample, place),
+            Class::LogWord | Class::States => {}
         }
     }
-    if part == Part::Superblock {
+    if part == Class::Superblock {
         let block = sample.bytes(0, BLOCK_BYTES).to_vec();
         for at in [BLOCK_BYTES, sample.geometry.last_copy_at] {
             sample.bytes_mut(at, BLOCK_BYTES).copy_from_slice(&block);
@@ -177,7 +179,7 @@ fn seal_state(sample: &mut Sample) {
     sample.set_word(at + PoolState::SAVED_CHECK, check);
 }
 
-fn seal_journal(sample: &mut Sample, place: Place) {
+fn seal_journal(sample: &mut Sample, place: Structure) {
     let head = JournalHead(sample.word(place.at + JournalHead::AT));
     let pairs: Vec<_> = (0..head.count().min(JOURNAL_MAX_PAIRS) as u64)
         .map(|pair| place.at + JournalHead::PAIRS + 16 * pair)
@@ -190,7 +192,7 @@ fn seal_journal(sample: &mut Sample, place: Place) {
     sample.set_word(place.at + JournalHead::CHECK, check);
 }
 
-fn seal_chunk(sample: &mut Sample, place: Place) {
+fn seal_chunk(sample: &mut Sample, place: Structure) {
     let word = sample.word(place.at);
     let kind = match word & 7 {
         1 => ChunkKind::Inodes,
@@ -211,7 +213,7 @@ fn generation_of(sample: &Sample, slot: u64) -> u32 {
     IdentityWord(sample.word(sample.geometry.slot_at(slot))).generation()
 }
 
-fn seal_entry(sample: &mut Sample, place: Place, seal: u8) {
+fn seal_entry(sample: &mut Sample, place: Structure, seal: u8) {
     let mut head: EntryHead = sample.read(place.at);
     let len = u64::from(head.name_len).min(NAME_MAX as u64);
     let name = sample.bytes(place.at + Entry::NAME, len).to_vec();
@@ -231,12 +233,12 @@ fn seal_entry(sample: &mut Sample, place: Place, seal: u8) {
 }
 
 /// An entry with a path, of the area whose line it names in the first block of the table.
-fn seal_path_entry(sample: &mut Sample, place: Place) {
+fn seal_path_entry(sample: &mut Sample, place: Structure) {
     let head: PathEntryHead = sample.read(place.at);
     let len = u64::from(head.path_len).min(PATH_MAX as u64);
     let path = sample.bytes(place.at + PathEntryHead::PATH, len).to_vec();
     let number = u64::from(head.area) % AREA_TABLE_LINES;
-    let line: AreaLine = sample.read(sample.places(Part::Area)[0].at + 64 * number);
+    let line: AreaLine = sample.read(sample.structures(Class::Area)[0].at + 64 * number);
     let own = PathSeal {
         area: line.generation,
         slot: place.number,
@@ -248,7 +250,7 @@ fn seal_path_entry(sample: &mut Sample, place: Place) {
         .copy_from_slice(sealed.as_bytes());
 }
 
-fn seal_area(sample: &mut Sample, place: Place, seal: u8) {
+fn seal_area(sample: &mut Sample, place: Structure, seal: u8) {
     if place.number == 0 {
         let head: AreaTableHead = sample.read(place.at);
         let checksum = AreaTableHead::new(sample.geometry.areas.table, head.number).checksum;
@@ -283,7 +285,7 @@ fn seal_area(sample: &mut Sample, place: Place, seal: u8) {
         .copy_from_slice(sealed.as_bytes());
 }
 
-fn seal_area_extent(sample: &mut Sample, place: Place) {
+fn seal_area_extent(sample: &mut Sample, place: Structure) {
     let head: AreaExtentHead = sample.read(place.at);
     let area = AreaLife {
         number: head.area,
@@ -299,7 +301,7 @@ fn seal_area_extent(sample: &mut Sample, place: Place) {
 }
 
 /// A list with more entries than its place has bytes for stays unsound.
-fn seal_list(sample: &mut Sample, place: Place) {
+fn seal_list(sample: &mut Sample, place: Structure) {
     let head: MoveListHead = sample.read(place.at);
     let first = place.at + size_of::<MoveListHead>() as u64;
     let each = size_of::<MovedEntry>() as u64;
@@ -316,7 +318,7 @@ fn seal_list(sample: &mut Sample, place: Place) {
 }
 
 /// Unknown flags stay, and stay unsound.
-fn seal_extent(sample: &mut Sample, place: Place) {
+fn seal_extent(sample: &mut Sample, place: Structure) {
     let head: LogExtentHead = sample.read(place.at);
     let sealed = LogExtentHead::new(
         place.number,
@@ -338,7 +340,7 @@ fn seal_extent(sample: &mut Sample, place: Place) {
 }
 
 /// The record of a name in the log of the directory that the place's number says.
-fn seal_record(sample: &mut Sample, place: Place, seal: u8) {
+fn seal_record(sample: &mut Sample, place: Structure, seal: u8) {
     let mut record: NameRecord = sample.read(place.at);
     let len = u64::from(record.name_len).min(place.bytes - NameRecord::NAME);
     let name = sample.bytes(place.at + NameRecord::NAME, len).to_vec();
@@ -347,7 +349,7 @@ fn seal_record(sample: &mut Sample, place: Place, seal: u8) {
     }
     let block = place.at / BLOCK_BYTES * BLOCK_BYTES;
     let slot = (block - sample.geometry.meta_at) / SLOT_BYTES;
-    let log_place = LogPlace::new(slot, place.at - block);
+    let log_place = LogPosition::new(slot, place.at - block);
     let record = record.sealed(&name, log_place, owner_of(sample, place.number));
     let bytes = record.as_bytes();
     sample
@@ -356,7 +358,7 @@ fn seal_record(sample: &mut Sample, place: Place, seal: u8) {
 }
 
 /// Unknown flags stay, and stay unsound.
-fn seal_block_of_records(sample: &mut Sample, place: Place) {
+fn seal_block_of_records(sample: &mut Sample, place: Structure) {
     let head: LogExtentHead = sample.read(place.at);
     let owner = owner_of(sample, head.owner);
     let sealed = LogExtentHead {
@@ -377,7 +379,7 @@ fn owner_of(sample: &Sample, slot: u64) -> LogOwner {
     }
 }
 
-fn seal_text(sample: &mut Sample, place: Place) {
+fn seal_text(sample: &mut Sample, place: Structure) {
     let inode: Inode = sample.read(sample.geometry.slot_at(place.number));
     let generation = generation_of(sample, place.number);
     let text = sample.bytes(place.at, inode.size.min(TEXT_MAX as u64));

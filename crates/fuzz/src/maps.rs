@@ -4,12 +4,12 @@
 use vellum_check::survey::{TreeNode, trees};
 use vellum_layout::{
     BLOCK_BYTES, EXTENT_ENTRIES, ExtentBody, ExtentKey, ExtentKind, ExtentNodeHead, ExtentRoot,
-    ExtentSeal, FileKind, IdentityWord, Inode, MapState, MapWord, MappingKind, PlaceWord,
+    ExtentSeal, FileKind, IdentityWord, Inode, KeyedWord, MapState, MapWord, MappingKind,
     RADIX_WORDS, SLOTS_PER_BLOCK, Superblock, TreeTarget, TreeWord,
 };
 use zerocopy::IntoBytes;
 
-use crate::sample::{Place, Sample};
+use crate::sample::{Sample, Structure};
 
 /// Bytes of a word, of an entry of two.
 const WORD: u64 = 8;
@@ -18,7 +18,7 @@ const ENTRY: u64 = 16;
 const ROOT: u64 = 1 << 63;
 
 /// What is in use, and some of what is free.
-pub(crate) fn find(sample: &Sample) -> Vec<Place> {
+pub(crate) fn find(sample: &Sample) -> Vec<Structure> {
     match sample.geometry.mapping {
         MappingKind::HashFs => in_table(sample),
         MappingKind::Cuckoo | MappingKind::Level => in_entries(sample),
@@ -26,43 +26,43 @@ pub(crate) fn find(sample: &Sample) -> Vec<Place> {
     }
 }
 
-fn in_table(sample: &Sample) -> Vec<Place> {
-    let place = |number| Place {
+fn in_table(sample: &Sample) -> Vec<Structure> {
+    let place = |number| Structure {
         at: sample.geometry.table_at + WORD * number,
         bytes: WORD,
         number,
     };
-    let places = (0..sample.geometry.segment_blocks).map(place);
-    let chosen = |place: &Place| {
+    let structures = (0..sample.geometry.segment_blocks).map(place);
+    let chosen = |place: &Structure| {
         place.number < 16 || MapWord(sample.word(place.at)).state() != MapState::Free
     };
-    places.filter(chosen).collect()
+    structures.filter(chosen).collect()
 }
 
-fn in_entries(sample: &Sample) -> Vec<Place> {
+fn in_entries(sample: &Sample) -> Vec<Structure> {
     let table = sample
         .geometry
         .mapping
         .table_bytes(sample.geometry.segment_blocks);
-    let place = |number| Place {
+    let place = |number| Structure {
         at: sample.geometry.table_at + ENTRY * number,
         bytes: ENTRY,
         number,
     };
     let entries = (0..table / ENTRY).map(place);
-    let chosen = |place: &Place| place.number < 8 || sample.word(place.at) != 0;
+    let chosen = |place: &Structure| place.number < 8 || sample.word(place.at) != 0;
     entries.filter(chosen).collect()
 }
 
 /// A place's number says for what its words are sealed: the mapping id in the upper half, behind it
 /// the first logical block (radix), or what the inode's word is told by, or the number of a node
 /// (extents).
-fn in_trees(sample: &Sample) -> Vec<Place> {
+fn in_trees(sample: &Sample) -> Vec<Structure> {
     let is_radix = sample.geometry.mapping == MappingKind::Radix;
-    let mut places = Vec::new();
+    let mut structures = Vec::new();
     for inode in &sample.inodes {
         if IdentityWord(sample.word(inode.at)).kind() == Some(FileKind::File) {
-            places.push(Place {
+            structures.push(Structure {
                 at: inode.at + Inode::DETAIL,
                 bytes: WORD,
                 number: (inode.number << 32) | if is_radix { 0 } else { ROOT },
@@ -73,20 +73,20 @@ fn in_trees(sample: &Sample) -> Vec<Place> {
     let superblock = superblock.expect("the sample's superblock is sound");
     for node in trees(&sample.image, &superblock).nodes {
         if is_radix {
-            radix_words(sample, &node, &mut places);
+            radix_words(sample, &node, &mut structures);
         } else {
-            extent_entries(sample, &node, &mut places);
+            extent_entries(sample, &node, &mut structures);
         }
     }
-    places
+    structures
 }
 
-fn radix_words(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
+fn radix_words(sample: &Sample, node: &TreeNode, structures: &mut Vec<Structure>) {
     let span = (node.end - node.first) / RADIX_WORDS;
     for index in 0..RADIX_WORDS {
         let at = sample.geometry.slot_at(node.slot) + WORD * index;
         if index < 4 || sample.word(at) != 0 {
-            places.push(Place {
+            structures.push(Structure {
                 at,
                 bytes: WORD,
                 number: (node.inode << 32) | (node.first + index * span),
@@ -95,10 +95,10 @@ fn radix_words(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
     }
 }
 
-fn extent_entries(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
+fn extent_entries(sample: &Sample, node: &TreeNode, structures: &mut Vec<Structure>) {
     let node_at = sample.geometry.slot_at(node.slot);
     let number = (node.inode << 32) | (node.slot / SLOTS_PER_BLOCK);
-    places.push(Place {
+    structures.push(Structure {
         at: node_at,
         bytes: ExtentNodeHead::ENTRIES_AT,
         number,
@@ -106,7 +106,7 @@ fn extent_entries(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
     for index in 0..EXTENT_ENTRIES as u64 {
         let at = node_at + ExtentNodeHead::ENTRIES_AT + ENTRY * index;
         if index < 4 || sample.word(at) != 0 {
-            places.push(Place {
+            structures.push(Structure {
                 at,
                 bytes: ENTRY,
                 number,
@@ -116,14 +116,14 @@ fn extent_entries(sample: &Sample, node: &TreeNode, places: &mut Vec<Place>) {
 }
 
 /// Makes the checks of what is at `place` fit what it says.
-pub(crate) fn seal(sample: &mut Sample, place: Place) {
+pub(crate) fn seal(sample: &mut Sample, place: Structure) {
     let word = sample.word(place.at);
     let id = (place.number >> 32) as u32 & !(ROOT >> 32) as u32;
     match (sample.geometry.mapping, place.bytes) {
         (MappingKind::HashFs, _) => {}
         (MappingKind::Cuckoo | MappingKind::Level, _) => {
-            let told = PlaceWord(sample.word(place.at + WORD));
-            let sealed = PlaceWord::new(word, told.block(), told.following(), told.preceding());
+            let told = KeyedWord(sample.word(place.at + WORD));
+            let sealed = KeyedWord::new(word, told.block(), told.following(), told.preceding());
             sample.set_word(place.at + WORD, sealed.0);
         }
         (MappingKind::Radix, _) => {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, format};
 use vellum_layout::{
     AreaExtentHead, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind,
-    Geometry, IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPlace,
+    Geometry, IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPosition,
     LogWord, MoveListHead, NameRecord, POOL_MIN_BYTES, PathEntryHead, PoolPhase, PoolState,
     Records, SLOT_BYTES, SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock,
 };
@@ -17,7 +17,7 @@ use crate::maps;
 
 /// A class of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Class {
     /// The superblock; a change goes to every copy.
     Superblock,
     /// The state block's two lines.
@@ -53,7 +53,7 @@ pub enum Part {
 
 /// A structure of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Structure {
     /// Pool offset.
     pub at: u64,
     /// Bytes.
@@ -72,13 +72,13 @@ pub struct Sample {
     pub geometry: Geometry,
     /// Seed of its hashes.
     pub hash_seed: u64,
-    pub(crate) inodes: Vec<Place>,
-    entries: Vec<Place>,
-    extents: Vec<Place>,
-    log_words: Vec<Place>,
-    texts: Vec<Place>,
-    maps: Vec<Place>,
-    lists: Vec<Place>,
+    pub(crate) inodes: Vec<Structure>,
+    entries: Vec<Structure>,
+    extents: Vec<Structure>,
+    log_words: Vec<Structure>,
+    texts: Vec<Structure>,
+    maps: Vec<Structure>,
+    lists: Vec<Structure>,
 }
 
 /// The pools to start from: closed in order; the same as if it had not been; left by a crash;
@@ -174,9 +174,9 @@ fn make_moving(options: FormatOptions) -> Vec<u8> {
 /// Whether a list says what is left to be done, and no record does.
 fn is_moving(image: &[u8]) -> bool {
     let sample = Sample::of(image.to_vec());
-    let journals = sample.places(Part::Journal).into_iter();
+    let journals = sample.structures(Class::Journal).into_iter();
     let mut heads = journals.map(|slot| JournalHead(sample.word(slot.at + JournalHead::AT)));
-    !sample.places(Part::MoveList).is_empty() && heads.all(|head| head.count() == 0)
+    !sample.structures(Class::MoveList).is_empty() && heads.all(|head| head.count() == 0)
 }
 
 fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
@@ -262,7 +262,7 @@ impl Sample {
         }
     }
 
-    fn find_log(&mut self, dir: Place) {
+    fn find_log(&mut self, dir: Structure) {
         let mut next = self.word(dir.at + Inode::ROOT);
         while next != 0 {
             let place = self.slot(next, size_of::<LogExtentHead>() as u64);
@@ -274,11 +274,11 @@ impl Sample {
                 if entry != 0 {
                     let place = self.slot(entry, 0);
                     let bytes = self.entry_bytes(place.at);
-                    self.entries.push(Place { bytes, ..place });
+                    self.entries.push(Structure { bytes, ..place });
                 }
                 // The first words that are free, too.
                 if entry != 0 || word < 12 {
-                    self.log_words.push(Place {
+                    self.log_words.push(Structure {
                         at,
                         bytes: 8,
                         number: word,
@@ -308,9 +308,9 @@ impl Sample {
     }
 
     /// The words of state-maps that tell of entries, and a few others.
-    fn states(&self) -> Vec<Place> {
+    fn states(&self) -> Vec<Structure> {
         let plan = self.geometry.areas;
-        let word = |slot| Place {
+        let word = |slot| Structure {
             at: self.geometry.meta_at + plan.states_at(slot),
             bytes: 8,
             number: slot,
@@ -338,14 +338,14 @@ impl Sample {
         }
     }
 
-    fn find_records(&mut self, dir: Place) {
+    fn find_records(&mut self, dir: Structure) {
         let inode: Inode = self.read(dir.at);
-        let tail = LogPlace(inode.detail);
+        let tail = LogPosition(inode.detail);
         let owner = LogOwner {
             slot: dir.number,
             generation: IdentityWord(inode.identity).generation(),
         };
-        self.log_words.push(Place {
+        self.log_words.push(Structure {
             at: dir.at + Inode::DETAIL,
             bytes: 8,
             number: dir.number,
@@ -356,37 +356,37 @@ impl Sample {
             let bytes = self.bytes(block.at, BLOCK_BYTES).try_into();
             let end = (tail.slot() == next).then_some(tail);
             let records = Records::of(bytes.expect("a block"), next, owner, end);
-            let places = records.map(|record| {
+            let structures = records.map(|record| {
                 let found = record.expect("the sample's records are sound");
-                Place {
+                Structure {
                     at: block.at + found.place.byte(),
                     bytes: NameRecord::NAME + found.name.len() as u64,
                     number: dir.number,
                 }
             });
-            let places: Vec<_> = places.collect();
-            self.entries.extend(places);
+            let structures: Vec<_> = structures.collect();
+            self.entries.extend(structures);
             self.extents
                 .push(self.slot(next, size_of::<LogExtentHead>() as u64));
             next = self.read::<LogExtentHead>(block.at).next;
         }
     }
 
-    fn find_text(&mut self, link: Place) {
+    fn find_text(&mut self, link: Structure) {
         let inode: Inode = self.read(link.at);
-        self.texts.push(Place {
+        self.texts.push(Structure {
             number: link.number,
             ..self.slot(inode.root, inode.size)
         });
     }
 
-    fn kind_of(&self, inode: Place) -> Option<FileKind> {
+    fn kind_of(&self, inode: Structure) -> Option<FileKind> {
         IdentityWord(self.word(inode.at)).kind()
     }
 
-    fn slot(&self, slot: u64, bytes: u64) -> Place {
+    fn slot(&self, slot: u64, bytes: u64) -> Structure {
         let at = self.geometry.slot_at(slot);
-        Place {
+        Structure {
             at,
             bytes,
             number: slot,
@@ -401,17 +401,17 @@ impl Sample {
 
     /// The structures of a class; of some there are none with other namespaces, or where nothing
     /// was being moved.
-    pub fn places(&self, part: Part) -> Vec<Place> {
+    pub fn structures(&self, part: Class) -> Vec<Structure> {
         let geometry = &self.geometry;
         let one = |at, bytes| {
-            vec![Place {
+            vec![Structure {
                 at,
                 bytes,
                 number: 0,
             }]
         };
         let row = |at, count, each, bytes| {
-            let place = |number| Place {
+            let place = |number| Structure {
                 at: at + each * number,
                 bytes,
                 number,
@@ -419,10 +419,10 @@ impl Sample {
             (0..count).map(place).collect()
         };
         match part {
-            Part::Superblock => one(0, BLOCK_BYTES),
-            Part::State => one(geometry.state_at, 128),
-            Part::LiveMap => one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8),
-            Part::Journal => {
+            Class::Superblock => one(0, BLOCK_BYTES),
+            Class::State => one(geometry.state_at, 128),
+            Class::LiveMap => one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8),
+            Class::Journal => {
                 let bytes = JournalHead::PAIRS + 16 * vellum_layout::JOURNAL_MAX_PAIRS as u64;
                 let each = vellum_layout::THREAD_SLOT_BYTES;
                 row(
@@ -432,25 +432,25 @@ impl Sample {
                     bytes,
                 )
             }
-            Part::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
-            Part::Inode => self.inodes.clone(),
-            Part::Entry => self.entries.clone(),
-            Part::Extent => self.extents.clone(),
-            Part::LogWord => self.log_words.clone(),
-            Part::Text => self.texts.clone(),
-            Part::Map => self.maps.clone(),
-            Part::MoveList => self.lists.clone(),
-            Part::Area | Part::AreaExtent | Part::States
+            Class::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
+            Class::Inode => self.inodes.clone(),
+            Class::Entry => self.entries.clone(),
+            Class::Extent => self.extents.clone(),
+            Class::LogWord => self.log_words.clone(),
+            Class::Text => self.texts.clone(),
+            Class::Map => self.maps.clone(),
+            Class::MoveList => self.lists.clone(),
+            Class::Area | Class::AreaExtent | Class::States
                 if geometry.namespace != NamespaceKind::Adaptive =>
             {
                 vec![]
             }
-            Part::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
-            Part::AreaExtent => {
+            Class::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
+            Class::AreaExtent => {
                 let head = |slot| self.slot(slot, AreaExtentHead::STATES);
                 self.area_extents().into_iter().map(head).collect()
             }
-            Part::States => self.states(),
+            Class::States => self.states(),
         }
     }
 

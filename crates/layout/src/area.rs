@@ -453,9 +453,9 @@ impl StateMapWord {
 /// the file system's root), number of the area whose root it is (32..56; 0: of none). A hint, which
 /// whoever follows it checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DirPlace(pub u64);
+pub struct DirLocation(pub u64);
 
-impl DirPlace {
+impl DirLocation {
     /// Packs the word.
     pub fn new(entry: u64, area: u32) -> Self {
         Self(entry & 0xFFFF_FFFF | u64::from(area % AREA_LIMIT) << 32)
@@ -651,11 +651,11 @@ mod tests {
 
     #[test]
     fn places_give_back_what_was_packed() {
-        let place = DirPlace::new(u64::from(u32::MAX), AREA_LIMIT - 1);
+        let place = DirLocation::new(u64::from(u32::MAX), AREA_LIMIT - 1);
         assert_eq!(
             (place.entry(), place.area()),
             (u64::from(u32::MAX), AREA_LIMIT - 1)
         );
-        assert!(place.is_sound() && !DirPlace(1 << 56).is_sound());
+        assert!(place.is_sound() && !DirLocation(1 << 56).is_sound());
     }
 }

@@ -62,7 +62,7 @@ pub struct External {
     pub id: [u8; 16],
     /// Where on it the data begin.
     pub at: u64,
-    /// The block of the pool that tells where media were last found ([`crate::MediumPlaces`]).
+    /// The block of the pool that tells where media were last found ([`crate::DevicePaths`]).
     pub places_at: u64,
 }
 

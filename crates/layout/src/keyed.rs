@@ -3,7 +3,7 @@
 //!
 //! Their lines hold four entries of two words. The first word is the key, a
 //! [`MapWord`](crate::MapWord), which also says whether the entry is in use; the second, a
-//! [`PlaceWord`], says where the block is. A *stash* of a few lines holds keys that found no room
+//! [`KeyedWord`], says where the block is. A *stash* of a few lines holds keys that found no room
 //! in any of their lines.
 
 use vellum_media::mix;
@@ -24,9 +24,9 @@ const SECOND: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The second word of an entry: block (bits 0..30), blocks of the file that follow it on the medium
 /// (30..38), blocks from which on none before it counts it (38..46), check (46..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlaceWord(pub u64);
+pub struct KeyedWord(pub u64);
 
-impl PlaceWord {
+impl KeyedWord {
     /// Packs the word of the entry with this key; `block` keeps 30 bits, counts above
     /// [`RUN_COUNT_MAX`] are cut to it.
     pub fn new(key: u64, block: u32, following: u32, preceding: u32) -> Self {
@@ -171,7 +171,7 @@ fn is_used(plan: &LevelPlan, level: u32, seed: u64, word: &impl Fn(u64) -> u64) 
     lines.any(|line| {
         (0..PAIRS_PER_LINE).any(|place| {
             let at = line * LINE_BYTES + place * 16;
-            let (key, place) = (MapWord(word(at)), PlaceWord(word(at + 8)));
+            let (key, place) = (MapWord(word(at)), KeyedWord(word(at + 8)));
             matches!(key.state(), MapState::Mapped | MapState::Unwritten)
                 && place.is_of(key.0)
                 && plan.homes(seed, key.0, level).contains(&line)
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn places_give_back_what_was_packed() {
         let key = MapWord::new(MapState::Mapped, 7, 9).0;
-        let word = PlaceWord::new(key, 0x3FFF_FFFF, 300, 254);
+        let word = KeyedWord::new(key, 0x3FFF_FFFF, 300, 254);
         assert_eq!(
             (word.block(), word.following(), word.preceding()),
             (0x3FFF_FFFF, 255, 254)
@@ -212,6 +212,6 @@ mod tests {
         let unwritten = MapWord(key).with_state(MapState::Unwritten).0;
         assert!(word.is_of(unwritten), "the state is not under the check");
         assert!(!word.is_of(key + 1));
-        assert!(!PlaceWord(word.0 ^ 1 << 30).is_of(key));
+        assert!(!KeyedWord(word.0 ^ 1 << 30).is_of(key));
     }
 }

@@ -50,7 +50,7 @@ pub use added::{
 };
 pub use area::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase,
-    AreaPlan, AreaTableHead, AreaWord, DirPlace, EntryState, Formed, ROOT_AREA, StateMapWord,
+    AreaPlan, AreaTableHead, AreaWord, DirLocation, EntryState, Formed, ROOT_AREA, StateMapWord,
 };
 pub use checksum::{Summing, checksum, checksum_words, long_name_hash, name_hash};
 pub use chunk::{ChunkKind, ChunkWord};
@@ -68,7 +68,7 @@ pub use geometry::{
 };
 pub use inode::{FileKind, IdentityWord, Inode, InodeState, LinksWord, MapRoot, OwnerWord};
 pub use journal::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
-pub use keyed::{KeyedPlan, PAIRS_PER_LINE, PlaceWord, RUN_COUNT_MAX, STASH_LINES};
+pub use keyed::{KeyedPlan, KeyedWord, PAIRS_PER_LINE, RUN_COUNT_MAX, STASH_LINES};
 pub use last_copy::last_copy_before_datasets;
 pub use level::{LevelPlan, LevelRoot};
 pub use log::{
@@ -77,8 +77,8 @@ pub use log::{
     RECORD_HEAD_BYTES, Record, RecordHead, line_sum, log_bytes_for, record_bytes, seal_record,
 };
 pub use medium::{
-    MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MediumHead, MediumPlace,
-    MediumPlaces,
+    DevicePath, DevicePaths, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_MAGIC, MEDIUM_PATH_MAX,
+    MediumHead,
 };
 pub use merged::{MergeReason, Merged, MergedWord};
 pub use move_list::{MOVE_LIST_ENTRIES, MoveListHead, MovedEntry};
@@ -108,7 +108,8 @@ pub use superblock::{
 pub use text::{TEXT_MAX, TEXT_SLOT_MAX, text_check, text_home};
 pub use tree::{RADIX_LEVELS_MAX, RADIX_WORDS, TreeTarget, TreeWord, Unsound, radix_span};
 pub use tree_log::{
-    LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records, UnsoundRecord,
+    LogOwner, LogPosition, NameRecord, RECORD_MAX_BYTES, RecordKind, Recorded, Records,
+    UnsoundRecord,
 };
 pub use undo::{
     CommittedWord, GRANULE_BYTES, POOL_HEADER_BYTES, PoolHeader, UNDO_RECORD_BYTES, UndoPlan,

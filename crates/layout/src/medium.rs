@@ -10,7 +10,7 @@ use crate::{AddedSegment, BLOCK_BYTES, ReplicaPlan};
 pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
 /// Where on a new medium the data begin: what maps large pages maps them there.
 pub const MEDIUM_DATA_AT: u64 = 2 << 20;
-/// Most bytes of a path in [`MediumPlaces`].
+/// Most bytes of a path in [`DevicePaths`].
 pub const MEDIUM_PATH_MAX: usize = 232;
 /// Media that a pool can tell the places of.
 const PLACES: usize = 15;
@@ -139,7 +139,7 @@ impl MediumHead {
 /// Where a medium was last found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct MediumPlace {
+pub struct DevicePath {
     /// Its identity; 0: this place is not in use.
     pub id: [u8; 16],
     /// 1: data.
@@ -157,9 +157,9 @@ pub struct MediumPlace {
 /// which session it was last open for writing.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
-pub struct MediumPlaces {
+pub struct DevicePaths {
     /// The places.
-    pub places: [MediumPlace; PLACES],
+    pub places: [DevicePath; PLACES],
     /// XXH3-64 of the places.
     pub check: u64,
     /// The session of the external data device that is to be there ([`MediumHead::session`]).
@@ -170,12 +170,12 @@ pub struct MediumPlaces {
     pub reserved: [u64; 29],
 }
 
-const _: () = assert!(size_of::<MediumPlaces>() as u64 == BLOCK_BYTES);
+const _: () = assert!(size_of::<DevicePaths>() as u64 == BLOCK_BYTES);
 
-/// [`MediumPlace::kind`] of an external data device.
+/// [`DevicePath::kind`] of an external data device.
 const KIND_DATA: u16 = 1;
 
-impl MediumPlaces {
+impl DevicePaths {
     /// Bytes of what tells places; sessions lie behind them, and change by themselves.
     pub const TOLD_BYTES: usize = std::mem::offset_of!(Self, session);
     /// Offset of `session`.
@@ -201,7 +201,7 @@ impl MediumPlaces {
         let Some(mut places) = Self::sound(bytes) else {
             return new;
         };
-        let is_its = |place: &&mut MediumPlace| place.kind == 0 || place.id == id;
+        let is_its = |place: &&mut DevicePath| place.kind == 0 || place.id == id;
         if let Some(place) = places.places.iter_mut().find(is_its) {
             *place = new.places[0];
         }
@@ -288,30 +288,30 @@ mod tests {
         let head = sample().in_session(5);
         assert_eq!(MediumHead::unseal(head.as_bytes()), Some(head.clone()));
         assert_eq!(head.in_session(0), sample());
-        let mut places = MediumPlaces::of_data([9; 16], b"d.img");
+        let mut places = DevicePaths::of_data([9; 16], b"d.img");
         (places.session, places.next) = (7, 8);
         let bytes = places.as_bytes();
         assert_eq!(
-            MediumPlaces::find(bytes, [9; 16]).as_deref(),
+            DevicePaths::find(bytes, [9; 16]).as_deref(),
             Some(&b"d.img"[..])
         );
-        assert_eq!(MediumPlaces::sessions(bytes), Some([7, 8]));
+        assert_eq!(DevicePaths::sessions(bytes), Some([7, 8]));
         let word = |at: u64| u64::from_le_bytes(*bytes[at as usize..].first_chunk().unwrap());
-        assert_eq!(word(MediumPlaces::SESSION), 7);
-        assert_eq!(word(MediumPlaces::NEXT), 8);
-        assert_eq!(MediumPlaces::sessions(&bytes[1..]), None);
+        assert_eq!(word(DevicePaths::SESSION), 7);
+        assert_eq!(word(DevicePaths::NEXT), 8);
+        assert_eq!(DevicePaths::sessions(&bytes[1..]), None);
     }
 
     #[test]
     fn places_of_several_media_stand_beside_each_other() {
-        let first = MediumPlaces::of_data([9; 16], b"first");
-        let both = MediumPlaces::with_data(first.as_bytes(), [8; 16], b"second");
-        let moved = MediumPlaces::with_data(both.as_bytes(), [9; 16], b"moved");
-        let find = |id| MediumPlaces::find(moved.as_bytes(), id);
+        let first = DevicePaths::of_data([9; 16], b"first");
+        let both = DevicePaths::with_data(first.as_bytes(), [8; 16], b"second");
+        let moved = DevicePaths::with_data(both.as_bytes(), [9; 16], b"moved");
+        let find = |id| DevicePaths::find(moved.as_bytes(), id);
         assert_eq!(find([9; 16]).as_deref(), Some(&b"moved"[..]));
         assert_eq!(find([8; 16]).as_deref(), Some(&b"second"[..]));
-        let alone = MediumPlaces::with_data(&[7; 4096], [8; 16], b"second");
-        assert_eq!(alone, MediumPlaces::of_data([8; 16], b"second"));
+        let alone = DevicePaths::with_data(&[7; 4096], [8; 16], b"second");
+        assert_eq!(alone, DevicePaths::of_data([8; 16], b"second"));
     }
 
     #[test]
@@ -353,16 +353,16 @@ mod tests {
     fn places_are_found_by_identity() {
         let long = vec![b'p'; MEDIUM_PATH_MAX];
         for path in [&b"d.img"[..], &long] {
-            let mut places = MediumPlaces::of_data([9; 16], path);
-            let find = |places: &MediumPlaces| MediumPlaces::find(places.as_bytes(), [9; 16]);
+            let mut places = DevicePaths::of_data([9; 16], path);
+            let find = |places: &DevicePaths| DevicePaths::find(places.as_bytes(), [9; 16]);
             assert_eq!(find(&places).as_deref(), Some(path));
-            assert_eq!(MediumPlaces::find(places.as_bytes(), [0; 16]), None);
+            assert_eq!(DevicePaths::find(places.as_bytes(), [0; 16]), None);
             places.places[0].length = u16::MAX;
             assert_eq!(find(&places), None);
             places.seal();
             assert_eq!(find(&places), None);
         }
-        let none = MediumPlaces::of_data([9; 16], b"");
-        assert_eq!(MediumPlaces::find(none.as_bytes(), [9; 16]), None);
+        let none = DevicePaths::of_data([9; 16], b"");
+        assert_eq!(DevicePaths::find(none.as_bytes(), [9; 16]), None);
     }
 }

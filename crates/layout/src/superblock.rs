@@ -47,11 +47,11 @@ pub mod features {
     pub const EXTERNAL_DATA: u64 = 4;
     /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with
     /// data on a medium of their own.
-    pub const VERSIONS: u64 = 8;
+    pub const UNDO: u64 = 8;
     /// Incompatible: there are segments behind the first one.
     pub const SEGMENTS: u64 = 16;
     /// Incompatible features known to this version.
-    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | VERSIONS | SEGMENTS;
+    pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS;
 }
 
 /// Which namespace a dataset has. The numbers are on the media.
@@ -319,7 +319,7 @@ pub struct Superblock {
     pub undo_at: u64,
     /// Bytes of the versions: a block with the entrance, then versions.
     pub undo_bytes: u64,
-    /// Pool offset of the block that tells where media were last found ([`crate::MediumPlaces`]);
+    /// Pool offset of the block that tells where media were last found ([`crate::DevicePaths`]);
     /// 0: none.
     pub media_at: u64,
     /// Pool offset of the map of blocks that changed since the external data device got a copy of
@@ -414,7 +414,7 @@ impl Superblock {
         new.undo_at = geometry.undo_at;
         new.undo_bytes = geometry.undo_bytes;
         if geometry.has_undo() {
-            new.incompatible |= features::VERSIONS;
+            new.incompatible |= features::UNDO;
         }
         let span_lines = match geometry.span_lines {
             1 => 0,
@@ -587,7 +587,7 @@ impl Superblock {
         field(self.has_sound_datasets(), "table of datasets")?;
         let is_logged = self.incompatible & features::LOGGED != 0;
         field(is_logged == (self.log_bytes != 0), "log")?;
-        let has_undo = self.incompatible & features::VERSIONS != 0;
+        let has_undo = self.incompatible & features::UNDO != 0;
         field(has_undo == (self.undo_bytes != 0), "undo log")?;
         let has_replica = self.read_only_compatible & features::REPLICA != 0;
         field(has_replica == (self.changed_at != 0), "changed map")?;

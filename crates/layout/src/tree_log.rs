@@ -45,9 +45,9 @@ impl RecordKind {
 /// [`crate::Inode::detail`] of a directory, the tail: behind it nothing counts. 0: nothing was ever
 /// recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPlace(pub u64);
+pub struct LogPosition(pub u64);
 
-impl LogPlace {
+impl LogPosition {
     /// The tail of a log without records.
     pub const NONE: Self = Self(0);
 
@@ -140,7 +140,7 @@ impl NameRecord {
     }
 
     /// The record with its length and checksum, for its place in the log of `owner`.
-    pub fn sealed(&self, name: &[u8], place: LogPlace, owner: LogOwner) -> Self {
+    pub fn sealed(&self, name: &[u8], place: LogPosition, owner: LogOwner) -> Self {
         let mut sealed = *self;
         sealed.name_len = name.len() as u16;
         sealed.checksum = sealed.expected_checksum(name, place, owner);
@@ -152,7 +152,7 @@ impl NameRecord {
     pub fn encode(
         &self,
         name: &[u8],
-        place: LogPlace,
+        place: LogPosition,
         owner: LogOwner,
         buffer: &mut [u8; RECORD_MAX_BYTES],
     ) -> usize {
@@ -167,7 +167,7 @@ impl NameRecord {
 
     /// The record, and its name, with which `bytes` begin, if it is a sound one for its place in
     /// the log of `owner`.
-    pub fn decode(bytes: &[u8], place: LogPlace, owner: LogOwner) -> Option<(Self, &[u8])> {
+    pub fn decode(bytes: &[u8], place: LogPosition, owner: LogOwner) -> Option<(Self, &[u8])> {
         let found = Self::decode_unsealed(bytes, place);
         found.filter(|(record, name)| {
             record.checksum == record.expected_checksum(name, place, owner)
@@ -175,7 +175,7 @@ impl NameRecord {
     }
 
     /// The same whatever its checksum says, for what was verified before.
-    pub fn decode_unsealed(bytes: &[u8], place: LogPlace) -> Option<(Self, &[u8])> {
+    pub fn decode_unsealed(bytes: &[u8], place: LogPosition) -> Option<(Self, &[u8])> {
         let (record, rest) = Self::read_from_prefix(bytes).ok()?;
         let len = usize::from(record.name_len);
         let name = rest.get(..len)?;
@@ -190,7 +190,7 @@ impl NameRecord {
         is_sound.then_some((record, name))
     }
 
-    fn expected_checksum(&self, name: &[u8], place: LogPlace, owner: LogOwner) -> u32 {
+    fn expected_checksum(&self, name: &[u8], place: LogPosition, owner: LogOwner) -> u32 {
         let bare = Self {
             checksum: 0,
             ..*self
@@ -218,7 +218,7 @@ impl NameRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded<'b> {
     /// Where it begins.
-    pub place: LogPlace,
+    pub place: LogPosition,
     /// Everything but the name.
     pub record: NameRecord,
     /// The name; empty in one that went.
@@ -229,9 +229,9 @@ pub struct Recorded<'b> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsoundRecord {
     /// Where.
-    pub place: LogPlace,
+    pub place: LogPosition,
     /// Where the next sound one begins, which is read next.
-    pub next: Option<LogPlace>,
+    pub next: Option<LogPosition>,
 }
 
 /// The records of a block, in order.
@@ -239,7 +239,7 @@ pub struct UnsoundRecord {
 pub struct Records<'b> {
     block: &'b [u8; BLOCK_BYTES as usize],
     owner: LogOwner,
-    at: LogPlace,
+    at: LogPosition,
     /// Where they end; with a zero word, if not given.
     end: Option<u64>,
     is_sealed: bool,
@@ -253,13 +253,13 @@ impl<'b> Records<'b> {
         block: &'b [u8; BLOCK_BYTES as usize],
         slot: u64,
         owner: LogOwner,
-        tail: Option<LogPlace>,
+        tail: Option<LogPosition>,
     ) -> Self {
         Self {
             block,
             owner,
-            at: LogPlace::new(slot, NameRecord::FIRST),
-            end: tail.map(LogPlace::byte),
+            at: LogPosition::new(slot, NameRecord::FIRST),
+            end: tail.map(LogPosition::byte),
             is_sealed: true,
             is_over: false,
         }
@@ -267,7 +267,7 @@ impl<'b> Records<'b> {
 
     /// The same from byte `byte` on, where a record begins or the records end.
     pub fn from(mut self, byte: u64) -> Self {
-        self.at = LogPlace::new(self.at.slot(), byte);
+        self.at = LogPosition::new(self.at.slot(), byte);
         self
     }
 
@@ -278,10 +278,10 @@ impl<'b> Records<'b> {
     }
 
     /// The next place with a sound record: its checksum is of this very place.
-    fn sound_behind(&self, place: LogPlace) -> Option<LogPlace> {
+    fn sound_behind(&self, place: LogPosition) -> Option<LogPosition> {
         let end = self.end.unwrap_or(NameRecord::LIMIT);
         let places = (place.byte() + 8..end).step_by(8);
-        let mut places = places.map(|byte| LogPlace::new(place.slot(), byte));
+        let mut places = places.map(|byte| LogPosition::new(place.slot(), byte));
         places.find(|&place| {
             let bytes = self.block.get(place.byte() as usize..).unwrap_or_default();
             let found = NameRecord::decode(bytes, place, self.owner);
@@ -323,7 +323,7 @@ impl<'b> Iterator for Records<'b> {
             self.at = next.unwrap_or(place);
             return Some(Err(UnsoundRecord { place, next }));
         };
-        self.at = LogPlace::new(place.slot(), past);
+        self.at = LogPosition::new(place.slot(), past);
         Some(Ok(Recorded {
             place,
             record,
@@ -368,7 +368,7 @@ mod tests {
                 RecordKind::Came
             };
             let mut buffer = [0; RECORD_MAX_BYTES];
-            let place = LogPlace::new(SLOT, at);
+            let place = LogPosition::new(SLOT, at);
             let bytes = record(kind, 3 + i as u64).encode(name, place, OWNER, &mut buffer);
             block[at as usize..at as usize + bytes].copy_from_slice(&buffer[..bytes]);
             at += bytes as u64;
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn records_are_read_up_to_the_tail_or_a_zero_word() {
         let (mut block, end) = block(&[b"first", b"", &[b'x'; 255], b"last"]);
-        let tail = LogPlace::new(SLOT, end);
+        let tail = LogPosition::new(SLOT, end);
         let read = |block: &_, tail| cookies(Records::of(block, SLOT, OWNER, tail));
         assert_eq!(read(&block, Some(tail)), [Ok(3), Ok(4), Ok(5), Ok(6)]);
         assert_eq!(read(&block, None).last(), Some(&Err(end)), "no end");
@@ -398,9 +398,9 @@ mod tests {
         let later = Records::of(&block, SLOT, OWNER, Some(tail)).from(second);
         assert_eq!(cookies(later), [Ok(4), Ok(5), Ok(6)]);
         // A tail inside a record.
-        let inside = LogPlace::new(SLOT, second - 8);
+        let inside = LogPosition::new(SLOT, second - 8);
         assert_eq!(read(&block, Some(inside)), [Err(NameRecord::FIRST)]);
-        let none = LogPlace::new(SLOT, NameRecord::FIRST);
+        let none = LogPosition::new(SLOT, NameRecord::FIRST);
         assert_eq!(read(&block, Some(none)), []);
     }
 
@@ -418,7 +418,7 @@ mod tests {
     fn reading_goes_on_behind_a_damaged_record() {
         let (mut block, end) = block(&[b"first", b"second", b"", b"last"]);
         let second = (NameRecord::FIRST + NameRecord::bytes_for(5)) as usize;
-        let tail = LogPlace::new(SLOT, end);
+        let tail = LogPosition::new(SLOT, end);
         let read = |block: &_| cookies(Records::of(block, SLOT, OWNER, Some(tail)));
         for at in second..second + 40 + 6 {
             block[at] ^= 16;
@@ -434,8 +434,12 @@ mod tests {
         for name in [&b"some name"[..], b""] {
             let (sound, end) = block(&[name]);
             let read = |block: &[u8; 4096], slot, owner| {
-                NameRecord::decode(&block[64..], LogPlace::new(slot, NameRecord::FIRST), owner)
-                    .is_some()
+                NameRecord::decode(
+                    &block[64..],
+                    LogPosition::new(slot, NameRecord::FIRST),
+                    owner,
+                )
+                .is_some()
             };
             assert!(read(&sound, SLOT, OWNER));
             assert!(!read(&sound, SLOT + 32, OWNER));
@@ -453,16 +457,16 @@ mod tests {
 
     #[test]
     fn places_give_back_what_was_packed() {
-        let place = LogPlace::new(1 << 47, 4088);
+        let place = LogPosition::new(1 << 47, 4088);
         assert_eq!((place.slot(), place.byte()), (1 << 47, 4088));
         assert!(place.is_sound());
         for bad in [
-            LogPlace::NONE,
-            LogPlace::new(0, 64),
-            LogPlace::new(33, 64),
-            LogPlace::new(32, 56),
-            LogPlace::new(32, 68),
-            LogPlace(1 << 60 | LogPlace::new(32, 64).0),
+            LogPosition::NONE,
+            LogPosition::new(0, 64),
+            LogPosition::new(33, 64),
+            LogPosition::new(32, 56),
+            LogPosition::new(32, 68),
+            LogPosition(1 << 60 | LogPosition::new(32, 64).0),
         ] {
             assert!(!bad.is_sound(), "{bad:?}");
         }

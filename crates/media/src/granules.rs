@@ -1,8 +1,8 @@
 //! Which granules of metadata were kept as they were before the running transaction first stored to
 //! them.
 //!
-//! A transaction begins when nobody stores. Whoever stores to a granule first keeps it; whoever else
-//! wants to store to it waits for that.
+//! A transaction begins when nobody stores. Whoever stores to a granule first keeps it; whoever
+//! else wants to store to it waits for that.
 //!
 //! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back
 //! with the transaction that took it. What was given up since is still led to then, and is kept as
@@ -178,10 +178,10 @@ impl Granules {
         first..end.min(self.states.len())
     }
 
-    /// Claims further granules of the block of one that was claimed: twice as many as of it were kept
-    /// in this transaction. Whoever stores to some slots of a block mostly stores to others of it,
-    /// too, and finds them kept: the fence is what keeping one costs. A granule that is lost is found
-    /// out here, before anybody asked for it, as any other reading may find it.
+    /// Claims further granules of the block of one that was claimed: twice as many as of it were
+    /// kept in this transaction. Whoever stores to some slots of a block mostly stores to others of
+    /// it, too, and finds them kept: the fence is what keeping one costs. A granule that is lost is
+    /// found out here, before anybody asked for it, as any other reading may find it.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
         let number = (batch.granules[claimed] / GRANULE_BYTES) as usize;
         let first = number - number % BLOCK_GRANULES;
@@ -244,8 +244,8 @@ impl Batch {
         self.transaction << 2 | KEEPING
     }
 
-    /// Whether it is for the caller to keep a granule, which then is part of this: nobody has done so
-    /// in this transaction, or a later one.
+    /// Whether it is for the caller to keep a granule, which then is part of this: nobody has done
+    /// so in this transaction, or a later one.
     fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
         let order = Ordering::AcqRel;
         let (running, keeping) = (self.transaction, self.keeping());

@@ -73,7 +73,7 @@ pub use persistence::{CrashPoint, CrashPoints, CrashState, LineBytes, LineState}
 pub use range_locks::{is_in_use, lock_to_read};
 pub use sim::{Event, LatencyModel, Op, SimPool};
 pub use sim_logged::{SimImages, SimLogged, SimulatedLogged};
-pub use site::{Place, Site};
+pub use site::{Caller, Site};
 pub use window::Window;
 pub use written::Written;
 

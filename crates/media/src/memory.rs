@@ -31,7 +31,7 @@ pub const LINE_BYTES: u64 = 64;
 pub const BLOCK_BYTES: u64 = 4096;
 
 /// Shared memory, addressed by byte offset. What changes it knows its caller's
-/// [`Place`](crate::Place).
+/// [`Caller`](crate::Caller).
 pub trait Memory: Send + Sync + 'static {
     /// Bytes of the memory.
     fn len(&self) -> u64;

@@ -3,7 +3,7 @@
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memory, Persistent};
-use crate::site::{Place, Site};
+use crate::site::{Caller, Site};
 use crate::undo::Undo;
 use crate::window::Window;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub struct Event {
     /// Which step it is; [`Site::UNNAMED`] for plain stores and markers.
     pub site: Site,
     /// Where in the source.
-    pub place: Place,
+    pub place: Caller,
 }
 
 /// What was done.
@@ -69,7 +69,7 @@ pub enum Op {
 #[derive(Clone, Copy)]
 struct How {
     site: Site,
-    place: Place,
+    place: Caller,
     non_temporal: bool,
 }
 
@@ -78,7 +78,7 @@ impl How {
     fn plain() -> Self {
         Self {
             site: Site::UNNAMED,
-            place: Place::here(),
+            place: Caller::here(),
             non_temporal: false,
         }
     }
@@ -171,7 +171,7 @@ impl SimPool {
     /// Writes into the log that bytes may be overwritten from here on.
     #[track_caller]
     pub(crate) fn released(&self, site: Site, at: u64, len: u64) {
-        self.record(site, Place::here(), Op::Release { at, len });
+        self.record(site, Caller::here(), Op::Release { at, len });
     }
 
     /// Lets `count` more writes by calls succeed, which [`SimLogged`](crate::SimLogged) makes;
@@ -194,7 +194,7 @@ impl SimPool {
     /// Puts a marker into the log, for a test to tell its operations apart.
     #[track_caller]
     pub fn marker(&self, value: u64) {
-        self.record(Site::UNNAMED, Place::here(), Op::Marker(value));
+        self.record(Site::UNNAMED, Caller::here(), Op::Marker(value));
     }
 
     /// What the pool holds, as its threads see it.
@@ -230,7 +230,7 @@ impl SimPool {
         lock(&self.lines_read).iter().copied().collect()
     }
 
-    fn record(&self, site: Site, place: Place, op: Op) {
+    fn record(&self, site: Site, place: Caller, op: Op) {
         if self.recording.load(Ordering::Relaxed) {
             let mut log = lock(&self.log);
             // Recording may have ended while we waited.
@@ -307,7 +307,7 @@ impl SimPool {
     }
 
     /// Stores as non-temporal stores do: whole lines past the cache, the ends stored and flushed.
-    fn put_through(&self, site: Site, place: Place, at: u64, data: &[u8]) {
+    fn put_through(&self, site: Site, place: Caller, at: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
             let here = at + done as u64;
@@ -486,7 +486,7 @@ impl Persistent for SimPool {
             .filter(|&&cell| cell - cell % LINE_BYTES == line);
         let cells = beside.fold(0, |cells, cell| cells | 1 << (cell % LINE_BYTES / 8));
         if cells != 0 {
-            self.record(site, Place::here(), Op::Behind { at, cells });
+            self.record(site, Caller::here(), Op::Behind { at, cells });
         }
     }
 
@@ -497,7 +497,7 @@ impl Persistent for SimPool {
         let lines = lines_of(at, len);
         count::flushed(lines);
         if self.recording.load(Ordering::Relaxed) {
-            let (first, place) = (at - at % LINE_BYTES, Place::here());
+            let (first, place) = (at - at % LINE_BYTES, Caller::here());
             (0..lines).for_each(|i| {
                 let line = first + i * LINE_BYTES;
                 self.record(site, place, Op::Flush { line });
@@ -508,13 +508,13 @@ impl Persistent for SimPool {
 
     fn fence(&self, site: Site) {
         count::fenced();
-        self.record(site, Place::here(), Op::Fence);
+        self.record(site, Caller::here(), Op::Fence);
         self.spin(&self.fence_ns, 1);
     }
 
     fn write_through(&self, site: Site, at: u64, data: &[u8]) {
         if self.memory.checked(at, data.len() as u64) {
-            self.put_through(site, Place::here(), at, data);
+            self.put_through(site, Caller::here(), at, data);
         }
     }
 
@@ -527,7 +527,7 @@ impl Persistent for SimPool {
         while here < at + len {
             // Pieces end on lines, so that cutting makes no partial line of a whole one.
             let end = (here - here % LINE_BYTES + ZEROS.len() as u64).min(at + len);
-            self.put_through(site, Place::here(), here, &ZEROS[..(end - here) as usize]);
+            self.put_through(site, Caller::here(), here, &ZEROS[..(end - here) as usize]);
             here = end;
         }
     }

@@ -31,9 +31,9 @@ impl Site {
 /// and simulated pools write it into their logs; in others nothing looks at it, so that it is gone
 /// with their inlined calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Place(&'static Location<'static>);
+pub struct Caller(&'static Location<'static>);
 
-impl Place {
+impl Caller {
     /// The caller's place.
     #[must_use]
     #[track_caller]
@@ -59,33 +59,33 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file(), self.line())
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.0, other.0) || self.key() == other.key()
     }
 }
 
-impl Eq for Place {}
+impl Eq for Caller {}
 
-impl Ord for Place {
+impl Ord for Caller {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.0.file(), self.line()).cmp(&(other.0.file(), other.line()))
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for Caller {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Hash for Place {
+impl Hash for Caller {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.line().hash(state);
     }

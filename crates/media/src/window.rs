@@ -31,10 +31,10 @@ pub struct Window {
     bytes: u64,
     /// Areas charged to this window.
     areas: AtomicU64,
-    place: Place,
+    backing: Backing,
 }
 
-enum Place {
+enum Backing {
     Mapped(Mapped),
     /// Of a simulated pool: the pool offset of each block plus one; 0: nothing was laid there.
     Simulated(Box<[AtomicU64]>),
@@ -89,7 +89,7 @@ impl Window {
         let window = Self {
             bytes: bytes as u64,
             areas: AtomicU64::new(0),
-            place: Place::Mapped(Mapped::new(bytes, isa, pool)?),
+            backing: Backing::Mapped(Mapped::new(bytes, isa, pool)?),
         };
         window.take_areas(1).then_some(window)
     }
@@ -100,7 +100,7 @@ impl Window {
         Self {
             bytes: blocks * BLOCK_BYTES,
             areas: AtomicU64::new(0),
-            place: Place::Simulated((0..blocks).map(|_| AtomicU64::new(0)).collect()),
+            backing: Backing::Simulated((0..blocks).map(|_| AtomicU64::new(0)).collect()),
         }
     }
 
@@ -117,7 +117,7 @@ impl Window {
     /// Sets areas aside before as many runs are laid. `false`: the process has too many already.
     /// They come back when the window is cleared or dropped.
     pub fn take_areas(&self, areas: u64) -> bool {
-        if let Place::Simulated(_) = self.place {
+        if let Backing::Simulated(_) = self.backing {
             return true;
         }
         let taken = areas_left().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -134,14 +134,16 @@ impl Window {
     /// # Errors
     /// What the operating system said; the window is then of no further use.
     pub fn clear(&self) -> io::Result<()> {
-        match &self.place {
-            Place::Mapped(mapped) => {
+        match &self.backing {
+            Backing::Mapped(mapped) => {
                 mapped.clear()?;
                 // All of it is one area again.
                 let taken = self.areas.swap(1, Ordering::Relaxed);
                 areas_left().fetch_add(taken - 1, Ordering::Relaxed);
             }
-            Place::Simulated(blocks) => blocks.iter().for_each(|at| at.store(0, Ordering::Relaxed)),
+            Backing::Simulated(blocks) => {
+                blocks.iter().for_each(|at| at.store(0, Ordering::Relaxed))
+            }
         }
         Ok(())
     }
@@ -154,15 +156,15 @@ impl Window {
         from: u64,
         len: u64,
     ) -> io::Result<()> {
-        match &self.place {
-            Place::Mapped(mapped) if fits(at, len, self.bytes) => mapped.lay(fd, at, from, len),
+        match &self.backing {
+            Backing::Mapped(mapped) if fits(at, len, self.bytes) => mapped.lay(fd, at, from, len),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
     /// Remembers that the bytes at `from` of a simulated pool lie at `at`.
     pub(crate) fn lay_simulated(&self, at: u64, from: u64, len: u64) -> io::Result<()> {
-        let Place::Simulated(blocks) = &self.place else {
+        let Backing::Simulated(blocks) = &self.backing else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         if !fits(at, len, self.bytes) {
@@ -180,7 +182,7 @@ impl Window {
 
     /// Where the block at `at` of a simulated window lies in the pool.
     pub(crate) fn simulated_at(&self, at: u64) -> Option<u64> {
-        let Place::Simulated(blocks) = &self.place else {
+        let Backing::Simulated(blocks) = &self.backing else {
             return None;
         };
         let block = blocks.get((at / BLOCK_BYTES) as usize)?;
@@ -190,7 +192,7 @@ impl Window {
     /// Has the kernel fill in the translations of `[at, at + len)` now, so that no read waits for
     /// one. If it cannot, reads do.
     pub fn fill_in(&self, at: u64, len: u64) {
-        if let Place::Mapped(mapped) = &self.place
+        if let Backing::Mapped(mapped) = &self.backing
             && fits(at, len, self.bytes)
         {
             let start = mapped.base.wrapping_add(at as usize).cast();
@@ -216,8 +218,8 @@ impl Window {
     /// lives.
     #[inline]
     pub(crate) fn run(&self, at: u64, len: u64) -> Option<(*const u8, Isa)> {
-        match &self.place {
-            Place::Mapped(mapped) if at <= self.bytes && len <= self.bytes - at => {
+        match &self.backing {
+            Backing::Mapped(mapped) if at <= self.bytes && len <= self.bytes - at => {
                 Some((mapped.base.wrapping_add(at as usize), mapped.isa))
             }
             _ => None,
@@ -240,11 +242,11 @@ impl Drop for Window {
 
 impl Mapped {
     fn new(bytes: usize, isa: Isa, pool: &'static Slot) -> Option<Self> {
-        let place = Reserved::new(bytes, LARGE_PAGE_BYTES, ProtFlags::READ).ok()?;
+        let backing = Reserved::new(bytes, LARGE_PAGE_BYTES, ProtFlags::READ).ok()?;
         let page_bytes = rustix::param::page_size();
-        let slot = fault::register_window(place.start(), bytes, page_bytes, pool).ok()?;
+        let slot = fault::register_window(backing.start(), bytes, page_bytes, pool).ok()?;
         Some(Self {
-            base: place.into_base().cast(),
+            base: backing.into_base().cast(),
             bytes,
             isa,
             slot,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use vellum_check::Class;
 use vellum_check::survey::{self, Found, Name, Node, Survey};
 use vellum_layout::{
-    AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirPlace,
+    AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, DirLocation,
     EntryState, FileKind, Geometry, IdentityWord, Inode, LifeWord, LogOwner, NamespaceKind,
     PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT, SLOT_BYTES,
     SLOTS_PER_BLOCK, StateMapWord, path_below,
@@ -188,7 +188,7 @@ impl Draft<'_> {
         if target.kind == FileKind::Directory {
             self.set(
                 self.field(target.ino, Inode::DETAIL),
-                DirPlace::new(slot, 0).0,
+                DirLocation::new(slot, 0).0,
             );
             self.paths.insert(target.ino, path);
         }
@@ -446,8 +446,8 @@ pub(crate) fn places(draft: &mut Draft, survey: &Survey) {
         let mut names = survey.logs.names.iter();
         let own = names.find(|name| survey.target(name) == Some(directory));
         let place = match own {
-            _ if root == Some(directory) => DirPlace::new(0, ROOT_AREA),
-            Some(own) => DirPlace::new(own.slot, 0),
+            _ if root == Some(directory) => DirLocation::new(0, ROOT_AREA),
+            Some(own) => DirLocation::new(own.slot, 0),
             None => continue,
         };
         let what = format_args!("set to slot {}", place.entry());

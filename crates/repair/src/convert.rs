@@ -23,7 +23,7 @@ use vellum_check::survey::{self, Name, Node, RedoLog, Survey};
 use vellum_check::{Image, MemoryImage, Options as CheckOptions, Progress, Report, check};
 use vellum_layout::{
     AreaPlan, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, FileKind, Inode, JournalHead,
-    LogExtentHead, LogOwner, LogPlace, NameRecord, NamespaceKind, PENDING_MAX, PendingBlock,
+    LogExtentHead, LogOwner, LogPosition, NameRecord, NamespaceKind, PENDING_MAX, PendingBlock,
     PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, SLOT_BYTES, SLOTS_PER_BLOCK, StateWord,
     Superblock,
 };
@@ -352,7 +352,7 @@ impl<'a> Making<'a> {
                 continue;
             };
             let mut buffer = [0; RECORD_MAX_BYTES];
-            let place = LogPlace::new(*slot, end);
+            let place = LogPosition::new(*slot, end);
             let text = self.survey.text_of(name);
             let named = Named::of(name);
             let record = named.record(&text, self.superblock.hash_seed);
@@ -363,7 +363,7 @@ impl<'a> Making<'a> {
         let root = blocks.first().map_or(0, |block| block.0);
         let tail = blocks
             .last()
-            .map_or(LogPlace::NONE, |block| LogPlace::new(block.0, end));
+            .map_or(LogPosition::NONE, |block| LogPosition::new(block.0, end));
         for (slot, block) in &blocks {
             self.put(*slot, block);
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use vellum_check::Class;
 use vellum_check::survey::{Found, Holder, Name, Node, Survey};
 use vellum_layout::{
-    ChunkKind, DirPlace, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord,
+    ChunkKind, DirLocation, Entry, FileKind, IdentityWord, Inode, InodeState, LinksWord,
     LogExtentHead, ROOT_AREA, ROOT_SLOT, SLOT_BYTES, SLOTS_PER_BLOCK, TEXT_MAX, text_check,
     text_home,
 };
@@ -43,7 +43,7 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
         size: 0,
         root: first,
         detail: if draft.has_areas() {
-            DirPlace::new(0, ROOT_AREA).0
+            DirLocation::new(0, ROOT_AREA).0
         } else {
             0
         },

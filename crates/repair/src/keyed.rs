@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use vellum_check::Class;
-use vellum_layout::{KeyedPlan, LevelRoot, MapState, MapWord, PlaceWord};
+use vellum_layout::{KeyedPlan, KeyedWord, LevelRoot, MapState, MapWord};
 
 use crate::blocks::{Owner, Room, fault};
 use crate::draft::Draft;
@@ -20,7 +20,7 @@ pub(crate) struct Row {
     at: u64,
     line: u64,
     pub(crate) word: MapWord,
-    place: PlaceWord,
+    place: KeyedWord,
 }
 
 impl Row {
@@ -73,7 +73,7 @@ fn rows(draft: &Draft, lines: impl IntoIterator<Item = u64>) -> Vec<Row> {
                     at,
                     line,
                     word: MapWord(word),
-                    place: PlaceWord(place),
+                    place: KeyedWord(place),
                 });
             }
         }
@@ -207,7 +207,7 @@ fn settle_block(
     );
     if draft.mend(Class::MapTwice, place, what) {
         // Nothing follows a copy; what counts it is put right with the other counts.
-        row.place = PlaceWord::new(row.word.0, copy as u32, 0, row.place.preceding());
+        row.place = KeyedWord::new(row.word.0, copy as u32, 0, row.place.preceding());
         draft.set(row.at + 8, row.place.0);
     }
     true
@@ -257,7 +257,7 @@ fn set_counts(draft: &mut Draft, row: &mut Row, following: u32, preceding: u32) 
     let place = format!("offset {}", row.at);
     let what = format_args!("set to {following} behind and {preceding} before");
     if draft.mend(Class::MapCounts, place, what) {
-        row.place = PlaceWord::new(row.word.0, row.place.block(), following, preceding);
+        row.place = KeyedWord::new(row.word.0, row.place.block(), following, preceding);
         draft.set(row.at + 8, row.place.0);
     }
 }

@@ -2,8 +2,8 @@
 
 use vellum_check::survey::Survey;
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, Inode, LogExtentHead, LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES,
-    SLOTS_PER_BLOCK,
+    BLOCK_BYTES, ChunkKind, Inode, LogExtentHead, LogOwner, LogPosition, NameRecord,
+    RECORD_MAX_BYTES, SLOTS_PER_BLOCK,
 };
 use zerocopy::IntoBytes;
 
@@ -39,7 +39,7 @@ impl Draft<'_> {
         for (at, word) in (at..).step_by(8).zip(words) {
             self.set(at, u64::from_le_bytes(*word));
         }
-        let tail = LogPlace::new(place.slot(), place.byte() + bytes);
+        let tail = LogPosition::new(place.slot(), place.byte() + bytes);
         self.set(self.field(dir.ino, Inode::DETAIL), tail.0);
         self.tails.insert(dir.ino, Tail::of_records(cookie + 1));
         Some(())
@@ -66,30 +66,30 @@ impl Draft<'_> {
         owner: LogOwner,
         bytes: u64,
         cookie: u64,
-    ) -> Option<LogPlace> {
-        let tail = LogPlace(self.word(self.field(owner.slot, Inode::DETAIL)));
-        let link = if tail == LogPlace::NONE {
+    ) -> Option<LogPosition> {
+        let tail = LogPosition(self.word(self.field(owner.slot, Inode::DETAIL)));
+        let link = if tail == LogPosition::NONE {
             self.field(owner.slot, Inode::ROOT)
         } else {
             self.geometry.slot_at(tail.slot()) + LogExtentHead::NEXT
         };
         let next = self.word(link);
-        if tail != LogPlace::NONE && next == 0 && tail.byte() + bytes <= NameRecord::LIMIT {
+        if tail != LogPosition::NONE && next == 0 && tail.byte() + bytes <= NameRecord::LIMIT {
             return Some(tail);
         }
         if next != 0 {
-            return Some(LogPlace::new(next, NameRecord::FIRST));
+            return Some(LogPosition::new(next, NameRecord::FIRST));
         }
         let slot = self.take_slots(survey, ChunkKind::Blocks, SLOTS_PER_BLOCK)?;
         let mut block = [0; BLOCK_BYTES as usize];
         let head = LogExtentHead::of_records(slot, owner, cookie);
         block[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
         self.put_slots(slot, SLOTS_PER_BLOCK, &block);
-        if tail != LogPlace::NONE {
+        if tail != LogPosition::NONE {
             let end = self.geometry.slot_at(tail.slot()) + tail.byte();
             self.set(end, 0);
         }
         self.set(link, slot);
-        Some(LogPlace::new(slot, NameRecord::FIRST))
+        Some(LogPosition::new(slot, NameRecord::FIRST))
     }
 }

@@ -5,7 +5,7 @@ use super::meter::{Meter, Sheet};
 use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::report::Outcome;
-use crate::workloads::Place;
+use crate::workloads::FileTree;
 
 const ROOT: &str = "ffsb";
 const LABELS: [&str; 1] = ["operation"];
@@ -64,14 +64,14 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 }
 
 impl Work for Ffsb {
-    fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        Files::fill(place, ROOT, DIRS)
+    fn fill<P: FileTree>(&self, tree: &P) -> Result<()> {
+        Files::fill(tree, ROOT, DIRS)
     }
 
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
-        let mut files = Files::new(place, ROOT, DIRS, REQUEST as usize);
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
+        let mut files = Files::new(tree, ROOT, DIRS, REQUEST as usize);
         (0..self.files).try_for_each(|_| self.make(&mut files))?;
-        meter.timed(place, 0, self.operations, || {
+        meter.timed(tree, 0, self.operations, || {
             (0..self.operations).try_for_each(|_| self.operation(&mut files))
         })?;
         (0..files.count()).try_for_each(|_| files.remove())
@@ -79,7 +79,7 @@ impl Work for Ffsb {
 }
 
 impl Ffsb {
-    fn operation<P: Place>(&self, files: &mut Files<'_, P>) -> Result<()> {
+    fn operation<P: FileTree>(&self, files: &mut Files<'_, P>) -> Result<()> {
         let kind = files.numbers.below(KINDS);
         let Some(file) = files.pick() else {
             return self.make(files);
@@ -101,7 +101,7 @@ impl Ffsb {
         }
     }
 
-    fn make<P: Place>(&self, files: &mut Files<'_, P>) -> Result<()> {
+    fn make<P: FileTree>(&self, files: &mut Files<'_, P>) -> Result<()> {
         let bytes = drawn(files.numbers.below(100));
         match files.bytes() + bytes > self.room {
             true => Ok(()),

@@ -5,11 +5,11 @@ use std::ffi::CString;
 use crate::Result;
 use crate::error::expect;
 use crate::order::Numbers;
-use crate::workloads::{Opened, Place, Purpose};
+use crate::workloads::{FileTree, Opened, Purpose};
 
 /// Files below some directories, as one round makes and removes them.
 pub(super) struct Files<'p, P> {
-    place: &'p P,
+    tree: &'p P,
     root: &'static str,
     dirs: u64,
     /// What chooses.
@@ -20,19 +20,19 @@ pub(super) struct Files<'p, P> {
     buffer: Vec<u8>,
 }
 
-impl<'p, P: Place> Files<'p, P> {
+impl<'p, P: FileTree> Files<'p, P> {
     /// Makes the directories, below `root`.
-    pub(super) fn fill(place: &P, root: &str, dirs: u64) -> Result<()> {
+    pub(super) fn fill(tree: &P, root: &str, dirs: u64) -> Result<()> {
         let name = |text: String| CString::new(text).unwrap_or_default();
-        place.make_dir(&name(root.into()))?;
-        (0..dirs).try_for_each(|dir| place.make_dir(&name(format!("{root}/{dir}"))))
+        tree.make_dir(&name(root.into()))?;
+        (0..dirs).try_for_each(|dir| tree.make_dir(&name(format!("{root}/{dir}"))))
     }
 
     /// An empty set of files in the directories that [`Self::fill`] made. Requests have `request`
     /// bytes.
-    pub(super) fn new(place: &'p P, root: &'static str, dirs: u64, request: usize) -> Self {
+    pub(super) fn new(tree: &'p P, root: &'static str, dirs: u64, request: usize) -> Self {
         Self {
-            place,
+            tree,
             root,
             dirs,
             numbers: Numbers::new(51),
@@ -73,7 +73,7 @@ impl<'p, P: Place> Files<'p, P> {
 
     pub(super) fn make(&mut self, bytes: u64) -> Result<()> {
         let name = self.name();
-        let file = self.place.open(&name, Purpose::Create)?;
+        let file = self.tree.open(&name, Purpose::Create)?;
         for (at, len) in self.requests(0, bytes) {
             file.write_at(at, &self.buffer[..len])?;
         }
@@ -83,7 +83,7 @@ impl<'p, P: Place> Files<'p, P> {
     }
 
     pub(super) fn read(&mut self, file: usize, from: u64, bytes: u64) -> Result<()> {
-        let opened = self.place.open(&self.alive[file].0, Purpose::Read)?;
+        let opened = self.tree.open(&self.alive[file].0, Purpose::Read)?;
         for (at, len) in self.requests(from, bytes) {
             let read = opened.read_at(at, &mut self.buffer[..len])?;
             expect("bytes read", read, len)?;
@@ -92,7 +92,7 @@ impl<'p, P: Place> Files<'p, P> {
     }
 
     pub(super) fn write(&self, file: usize, from: u64, bytes: u64, is_synced: bool) -> Result<()> {
-        let opened = self.place.open(&self.alive[file].0, Purpose::ReadWrite)?;
+        let opened = self.tree.open(&self.alive[file].0, Purpose::ReadWrite)?;
         for (at, len) in self.requests(from, bytes) {
             opened.write_at(at, &self.buffer[..len])?;
         }
@@ -100,7 +100,7 @@ impl<'p, P: Place> Files<'p, P> {
     }
 
     pub(super) fn append(&mut self, file: usize, bytes: u64, is_synced: bool) -> Result<()> {
-        let opened = self.place.open(&self.alive[file].0, Purpose::Append)?;
+        let opened = self.tree.open(&self.alive[file].0, Purpose::Append)?;
         for (_, len) in self.requests(0, bytes) {
             opened.append(&self.buffer[..len])?;
         }
@@ -111,7 +111,7 @@ impl<'p, P: Place> Files<'p, P> {
 
     pub(super) fn rename(&mut self, file: usize) -> Result<()> {
         let new = self.name();
-        self.place.rename(&self.alive[file].0, &new)?;
+        self.tree.rename(&self.alive[file].0, &new)?;
         self.alive[file].0 = new;
         Ok(())
     }
@@ -123,7 +123,7 @@ impl<'p, P: Place> Files<'p, P> {
         };
         let (name, bytes) = self.alive.swap_remove(file);
         self.bytes -= bytes;
-        self.place.remove(&name)
+        self.tree.remove(&name)
     }
 
     /// Offsets and lengths of the requests that bytes are read and written by.

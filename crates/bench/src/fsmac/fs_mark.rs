@@ -9,7 +9,7 @@ use crate::commits::together;
 use crate::order::names;
 use crate::report::Outcome;
 use crate::side::BLOCK;
-use crate::workloads::{Opened, Place, Purpose};
+use crate::workloads::{FileTree, Opened, Purpose};
 
 /// Threads of the labels that have some.
 const THREADS: [usize; 3] = [1, 2, 4];
@@ -68,43 +68,43 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 }
 
 impl FsMark {
-    fn make<P: Place>(place: &P, name: &CString, is_synced: bool) -> Result<()> {
-        let file = place.open(name, Purpose::Create)?;
+    fn make<P: FileTree>(tree: &P, name: &CString, is_synced: bool) -> Result<()> {
+        let file = tree.open(name, Purpose::Create)?;
         file.write_at(0, &[0xC3; BLOCK])?;
         if is_synced { file.sync() } else { Ok(()) }
     }
 }
 
 impl Work for FsMark {
-    fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        place.make_dir(c"marks")
+    fn fill<P: FileTree>(&self, tree: &P) -> Result<()> {
+        tree.make_dir(c"marks")
     }
 
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
-        meter.timed(place, 0, self.unsynced.len(), || {
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
+        meter.timed(tree, 0, self.unsynced.len(), || {
             let mut all = self.unsynced.iter();
-            all.try_for_each(|name| Self::make(place, name, false))
+            all.try_for_each(|name| Self::make(tree, name, false))
         })?;
         self.unsynced
             .iter()
-            .try_for_each(|name| place.remove(name))?;
+            .try_for_each(|name| tree.remove(name))?;
         for (at, threads) in THREADS.into_iter().enumerate() {
-            meter.timed(place, BY_THREADS + at, self.synced.len(), || {
+            meter.timed(tree, BY_THREADS + at, self.synced.len(), || {
                 together(threads, |thread| {
                     let mut own = self.synced.iter().skip(thread).step_by(threads);
-                    own.try_for_each(|name| Self::make(place, name, true))
+                    own.try_for_each(|name| Self::make(tree, name, true))
                 })
                 .map(drop)
             })?;
-            self.synced.iter().try_for_each(|name| place.remove(name))?;
+            self.synced.iter().try_for_each(|name| tree.remove(name))?;
         }
-        place.open(c"marks/log", Purpose::Create)?;
-        let log = place.open(c"marks/log", Purpose::Append)?;
-        meter.timed(place, APPEND, self.synced.len(), || {
+        tree.open(c"marks/log", Purpose::Create)?;
+        let log = tree.open(c"marks/log", Purpose::Append)?;
+        meter.timed(tree, APPEND, self.synced.len(), || {
             let mut all = self.synced.iter();
             all.try_for_each(|_| log.append(&[0xC3; BLOCK]).and_then(|()| log.sync()))
         })?;
         drop(log);
-        place.remove(c"marks/log")
+        tree.remove(c"marks/log")
     }
 }

@@ -5,7 +5,7 @@ use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::report::Outcome;
-use crate::workloads::{Opened, Place, Purpose};
+use crate::workloads::{FileTree, Opened, Purpose};
 
 /// Appends from one `fsync` to the next.
 const INTERVALS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -60,11 +60,11 @@ fn metadata_part(setting: &Setting<'_>, sheet: Sheet, work: &Intervals) -> Resul
 }
 
 impl Work for Intervals {
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
         for (label, interval) in INTERVALS.into_iter().enumerate() {
-            place.open(c"appends", Purpose::Create)?;
-            let file = place.open(c"appends", Purpose::Append)?;
-            meter.timed(place, label, self.appends, || {
+            tree.open(c"appends", Purpose::Create)?;
+            let file = tree.open(c"appends", Purpose::Append)?;
+            meter.timed(tree, label, self.appends, || {
                 (1..=self.appends).try_for_each(|done| {
                     file.append(&[0x5A; BYTES])?;
                     if done % interval == 0 {
@@ -75,7 +75,7 @@ impl Work for Intervals {
                 })
             })?;
             drop(file);
-            place.remove(c"appends")?;
+            tree.remove(c"appends")?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::figure::{Axis, Figure, Scale};
 use crate::mapping::{Grid, Sample};
 use crate::target::Target;
-use crate::workloads::Place;
+use crate::workloads::FileTree;
 
 /// What is counted: names, titles, units.
 const REQUESTS: [(&str, &str, &str); 3] = [
@@ -128,20 +128,20 @@ impl Grids {
 
 impl Meter<'_> {
     /// Notes what `ops` operations at a label took.
-    pub(super) fn timed<P: Place>(
+    pub(super) fn timed<P: FileTree>(
         &mut self,
-        place: &P,
+        tree: &P,
         label: usize,
         ops: usize,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         // What was done before is in nobody's way.
-        place.settle()?;
+        tree.settle()?;
         let before = self.requests();
         let begin = Instant::now();
         work()?;
         let time = begin.elapsed();
-        place.sync()?;
+        tree.sync()?;
         let asked = self.requests() - before;
         let per_op = |value: f64| Sample {
             value: value / ops as f64,

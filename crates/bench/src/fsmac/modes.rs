@@ -8,7 +8,7 @@ use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::report::Outcome;
 use crate::side::BLOCK;
-use crate::workloads::{Opened, Place, Purpose};
+use crate::workloads::{FileTree, Opened, Purpose};
 
 const LABELS: [&str; 5] = ["create", "rename", "unlink", "mkdir", "create, write 4 KiB"];
 /// Of these labels, those that change names only.
@@ -90,19 +90,19 @@ impl Mode {
 }
 
 impl Work for Files {
-    fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        self.0.fill(place)
+    fn fill<P: FileTree>(&self, tree: &P) -> Result<()> {
+        self.0.fill(tree)
     }
 
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
-        self.0.round(place, meter)?;
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
+        self.0.round(tree, meter)?;
         let made = self.0.made();
-        meter.timed(place, NAMES, made.len(), || {
+        meter.timed(tree, NAMES, made.len(), || {
             made.iter().try_for_each(|name| {
-                let file = place.open(name, Purpose::Create)?;
+                let file = tree.open(name, Purpose::Create)?;
                 file.append(&[0x5A; BLOCK])
             })
         })?;
-        made.iter().try_for_each(|name| place.remove(name))
+        made.iter().try_for_each(|name| tree.remove(name))
     }
 }

@@ -25,7 +25,7 @@ use crate::mapping::{Grid, Sample};
 use crate::peer::{EXT4_LOOP, Ext4Loop, Mounting};
 use crate::report::Outcome;
 use crate::target::Target;
-use crate::workloads::{KernelDir, Place, Purpose};
+use crate::workloads::{FileTree, KernelDir, Purpose};
 
 /// What is opened.
 const LABELS: [&str; 4] = ["power cut", "closed", "closed, not cached", "killed"];
@@ -201,11 +201,11 @@ impl Peer {
 
     /// What mounting takes; there is nothing that a kill could leave.
     fn times(&mut self) -> Result<Times> {
-        let place = KernelDir::open(self.ext4.dir())?;
-        rename(&place, self.files)?;
-        place.sync()?;
+        let tree = KernelDir::open(self.ext4.dir())?;
+        rename(&tree, self.files)?;
+        tree.sync()?;
         // It would keep the file system mounted.
-        drop(place);
+        drop(tree);
         let cut = self.ext4.mount_as_cut(forget)?;
         let closed = self.ext4.remount(|_| Ok(()))?;
         let not_cached = self.ext4.remount(forget)?;
@@ -231,26 +231,26 @@ fn bytes_of(files: usize) -> (u64, u64) {
 }
 
 /// Makes the files.
-fn fill(place: &impl Place, files: usize, interrupt: &Interrupt) -> Result<()> {
+fn fill(tree: &impl FileTree, files: usize, interrupt: &Interrupt) -> Result<()> {
     for file in 0..files {
         if file % DIR_FILES == 0 {
             interrupt.check()?;
-            place.make_dir(&text(dir_of(file)))?;
+            tree.make_dir(&text(dir_of(file)))?;
         }
-        place.open(&name("old", file), Purpose::Create)?;
+        tree.open(&name("old", file), Purpose::Create)?;
     }
     Ok(())
 }
 
 /// Renames as many files as fill a log, of no more than half of them, or gives them their names
 /// back.
-fn rename(place: &impl Place, files: usize) -> Result<()> {
-    let [from, to] = match place.stat(&name("old", 0)) {
+fn rename(tree: &impl FileTree, files: usize) -> Result<()> {
+    let [from, to] = match tree.stat(&name("old", 0)) {
         Ok(_) => ["old", "new"],
         Err(_) => ["new", "old"],
     };
     let mut renames = 0..(LOG_BYTES / LOG_OF_RENAME).min(files / 2);
-    renames.try_for_each(|file| place.rename(&name(from, file), &name(to, file)))
+    renames.try_for_each(|file| tree.rename(&name(from, file), &name(to, file)))
 }
 
 /// What a killed process left in memory goes with the pool.

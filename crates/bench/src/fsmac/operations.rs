@@ -7,7 +7,7 @@ use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::order::{names, shuffled_names};
 use crate::report::Outcome;
-use crate::workloads::{Place, Purpose};
+use crate::workloads::{FileTree, Purpose};
 
 const LABELS: [&str; 4] = ["create", "rename", "unlink", "mkdir"];
 /// How many times as fast as ext4, but for mkdir, of which nothing is asked.
@@ -67,26 +67,26 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 }
 
 impl Work for Names {
-    fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        place.make_dir(c"names")
+    fn fill<P: FileTree>(&self, tree: &P) -> Result<()> {
+        tree.make_dir(c"names")
     }
 
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
         let count = self.made.len();
-        meter.timed(place, 0, count, || {
+        meter.timed(tree, 0, count, || {
             let mut made = self.made.iter();
-            made.try_for_each(|name| place.open(name, Purpose::Create).map(drop))
+            made.try_for_each(|name| tree.open(name, Purpose::Create).map(drop))
         })?;
-        meter.timed(place, 1, count, || {
+        meter.timed(tree, 1, count, || {
             let mut both = self.made.iter().zip(&self.renamed);
-            both.try_for_each(|(old, new)| place.rename(old, new))
+            both.try_for_each(|(old, new)| tree.rename(old, new))
         })?;
-        meter.timed(place, 2, count, || {
-            self.removed.iter().try_for_each(|name| place.remove(name))
+        meter.timed(tree, 2, count, || {
+            self.removed.iter().try_for_each(|name| tree.remove(name))
         })?;
-        meter.timed(place, 3, count, || {
-            self.made.iter().try_for_each(|name| place.make_dir(name))
+        meter.timed(tree, 3, count, || {
+            self.made.iter().try_for_each(|name| tree.make_dir(name))
         })?;
-        self.made.iter().try_for_each(|name| place.remove_dir(name))
+        self.made.iter().try_for_each(|name| tree.remove_dir(name))
     }
 }

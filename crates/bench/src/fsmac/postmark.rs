@@ -5,7 +5,7 @@ use super::meter::{Meter, Sheet};
 use super::subjects::{Setting, Work};
 use crate::Result;
 use crate::report::Outcome;
-use crate::workloads::Place;
+use crate::workloads::FileTree;
 
 const ROOT: &str = "postmark";
 const LABELS: [&str; 3] = ["create", "transaction", "remove"];
@@ -38,27 +38,25 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 }
 
 impl Work for PostMark {
-    fn fill<P: Place>(&self, place: &P) -> Result<()> {
-        Files::fill(place, ROOT, DIRS)
+    fn fill<P: FileTree>(&self, tree: &P) -> Result<()> {
+        Files::fill(tree, ROOT, DIRS)
     }
 
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
-        let mut files = Files::new(place, ROOT, DIRS, BYTES_MAX as usize);
-        meter.timed(place, 0, self.files, || {
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
+        let mut files = Files::new(tree, ROOT, DIRS, BYTES_MAX as usize);
+        meter.timed(tree, 0, self.files, || {
             (0..self.files).try_for_each(|_| make(&mut files))
         })?;
         let transactions = self.files * TRANSACTIONS.0 / TRANSACTIONS.1;
-        meter.timed(place, 1, transactions, || {
+        meter.timed(tree, 1, transactions, || {
             (0..transactions).try_for_each(|_| transaction(&mut files))
         })?;
         let left = files.count();
-        meter.timed(place, 2, left, || {
-            (0..left).try_for_each(|_| files.remove())
-        })
+        meter.timed(tree, 2, left, || (0..left).try_for_each(|_| files.remove()))
     }
 }
 
-fn transaction<P: Place>(files: &mut Files<'_, P>) -> Result<()> {
+fn transaction<P: FileTree>(files: &mut Files<'_, P>) -> Result<()> {
     if let Some(file) = files.pick() {
         match files.numbers.below(2) {
             0 => files.read(file, 0, files.bytes_of(file))?,
@@ -74,12 +72,12 @@ fn transaction<P: Place>(files: &mut Files<'_, P>) -> Result<()> {
     }
 }
 
-fn make<P: Place>(files: &mut Files<'_, P>) -> Result<()> {
+fn make<P: FileTree>(files: &mut Files<'_, P>) -> Result<()> {
     let bytes = bytes(files);
     files.make(bytes)
 }
 
 /// Bytes of a file or of an append.
-fn bytes<P: Place>(files: &mut Files<'_, P>) -> u64 {
+fn bytes<P: FileTree>(files: &mut Files<'_, P>) -> u64 {
     BYTES_MIN + files.numbers.below(BYTES_MAX - BYTES_MIN + 1)
 }

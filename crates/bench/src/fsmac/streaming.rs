@@ -7,7 +7,7 @@ use crate::error::expect;
 use crate::limit::MemoryLimit;
 use crate::order::Numbers;
 use crate::report::Outcome;
-use crate::workloads::{Opened, Place, Purpose};
+use crate::workloads::{FileTree, Opened, Purpose};
 
 /// What is done; of the first two it is said how fast they have to be.
 const LABELS: [&str; 4] = ["write", "read", "read 4 KiB", "random 4 KiB"];
@@ -58,16 +58,16 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 }
 
 impl Work for Stream {
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()> {
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()> {
         let mut buffer = vec![0x5A; REQUEST];
         let places = || (0..self.requests).map(|number| number * REQUEST as u64);
-        let file = place.open(c"stream", Purpose::Create)?;
-        meter.timed(place, 0, self.requests as usize, || {
+        let file = tree.open(c"stream", Purpose::Create)?;
+        meter.timed(tree, 0, self.requests as usize, || {
             places().try_for_each(|at| file.write_at(at, &buffer))?;
             file.sync()
         })?;
-        let file = place.open(c"stream", Purpose::Read)?;
-        meter.timed(place, 1, self.requests as usize, || {
+        let file = tree.open(c"stream", Purpose::Read)?;
+        meter.timed(tree, 1, self.requests as usize, || {
             places().try_for_each(|at| {
                 let read = file.read_at(at, &mut buffer)?;
                 expect("bytes read", read, REQUEST)
@@ -79,14 +79,14 @@ impl Work for Stream {
             expect("bytes of a small read", read, SMALL)
         };
         let all = self.requests * (REQUEST / SMALL) as u64;
-        meter.timed(place, 2, all as usize, || {
+        meter.timed(tree, 2, all as usize, || {
             (0..all).try_for_each(|number| read_small(number * SMALL as u64))
         })?;
         let mut order = Numbers::new(41);
-        meter.timed(place, 3, RANDOM_READS, || {
+        meter.timed(tree, 3, RANDOM_READS, || {
             (0..RANDOM_READS).try_for_each(|_| read_small(order.below(all) * SMALL as u64))
         })?;
         drop(file);
-        place.remove(c"stream")
+        tree.remove(c"stream")
     }
 }

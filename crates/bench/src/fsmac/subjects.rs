@@ -13,7 +13,7 @@ use crate::Result;
 use crate::error::doing;
 use crate::interrupt::Interrupt;
 use crate::peer::{Mounting, Peer, ext4_on};
-use crate::workloads::{KernelDir, Place};
+use crate::workloads::{FileTree, KernelDir};
 
 /// The pool with a log.
 pub(super) const LOGGED: &str = "logged";
@@ -94,12 +94,12 @@ pub(super) fn dir_in(parent: &Path) -> Result<TempDir> {
 /// Something that every side does.
 pub(super) trait Work {
     /// Done once, not timed.
-    fn fill<P: Place>(&self, _place: &P) -> Result<()> {
+    fn fill<P: FileTree>(&self, _place: &P) -> Result<()> {
         Ok(())
     }
 
     /// A round.
-    fn round<P: Place>(&self, place: &P, meter: &mut Meter<'_>) -> Result<()>;
+    fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()>;
 }
 
 impl<'a> Setting<'a> {

@@ -43,7 +43,7 @@ const SETTINGS: [&str; 8] = [
 ];
 
 /// A place where `git` works.
-enum Place {
+enum Target {
     Pool {
         mount: Mount,
         _dir: tempfile::TempDir,
@@ -102,7 +102,7 @@ fn missing() -> Option<String> {
     git.or_else(mount::missing)
 }
 
-fn places(setting: &Setting<'_>, room: Room) -> Result<Vec<(String, Place)>> {
+fn places(setting: &Setting<'_>, room: Room) -> Result<Vec<(String, Target)>> {
     let mut places = Vec::new();
     for namespace in NamespaceKind::ALL {
         let dir = setting.dir()?;
@@ -111,16 +111,16 @@ fn places(setting: &Setting<'_>, room: Room) -> Result<Vec<(String, Place)>> {
         let mount = Mount::of_pool(&pool)?;
         places.push((
             namespace.name().to_owned(),
-            Place::Pool { mount, _dir: dir },
+            Target::Pool { mount, _dir: dir },
         ));
     }
     for peer in setting.peers(room)? {
-        places.push((peer.kind.to_owned(), Place::Peer(Box::new(peer))));
+        places.push((peer.kind.to_owned(), Target::Peer(Box::new(peer))));
     }
     Ok(places)
 }
 
-impl Place {
+impl Target {
     fn dir(&self) -> &Path {
         match self {
             Self::Pool { mount, .. } => mount.dir(),

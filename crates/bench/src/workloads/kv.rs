@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::place::Opened;
+use super::file_tree::Opened;
 
 /// The file that a database lies in.
 #[derive(Debug)]

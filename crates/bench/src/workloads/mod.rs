@@ -13,12 +13,12 @@
 
 mod draw;
 mod file;
+mod file_tree;
 pub(crate) mod filebench;
 mod kv;
 mod mix;
 mod msr;
 mod personality;
-mod place;
 mod rows;
 mod sides;
 pub(crate) mod traces;
@@ -27,8 +27,8 @@ mod zipf;
 
 use std::path::Path;
 
+pub(crate) use file_tree::{FileTree, KernelDir, Opened, Purpose};
 pub use mix::Distribution;
-pub(crate) use place::{KernelDir, Opened, Place, Purpose};
 pub use rows::WorkloadRow;
 pub(crate) use rows::figure_of;
 pub(crate) use sides::{RunOptions, Subject};

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString};
 
 use super::file::{Deed, Sizes, Step, Workload};
-use super::place::{Opened, Place, Purpose};
+use super::file_tree::{FileTree, Opened, Purpose};
 use crate::Result;
 use crate::error::expect;
 use crate::interrupt::Interrupt;
@@ -64,7 +64,7 @@ impl std::ops::AddAssign for Done {
 
 impl<'w> FileSet<'w> {
     /// Makes the directories and the files that are there at the start.
-    pub(super) fn make<P: Place>(
+    pub(super) fn make<P: FileTree>(
         place: &P,
         workload: &'w Workload,
         sizes: &'w Sizes,
@@ -110,7 +110,7 @@ impl<'w> FileSet<'w> {
     }
 
     /// A round: every thread does the steps `loops` times.
-    pub(super) fn round<P: Place>(
+    pub(super) fn round<P: FileTree>(
         &mut self,
         place: &P,
         round: u64,
@@ -138,7 +138,7 @@ impl<'w> FileSet<'w> {
         Ok(sum)
     }
 
-    fn work<P: Place>(
+    fn work<P: FileTree>(
         &self,
         place: &P,
         share: &mut Share,
@@ -165,7 +165,7 @@ impl<'w> FileSet<'w> {
     }
 
     /// One thing; `false` if there is no file, or no name, to do it with.
-    fn step<P: Place>(
+    fn step<P: FileTree>(
         &self,
         place: &P,
         share: &mut Share,
@@ -211,7 +211,7 @@ impl<'w> FileSet<'w> {
         &self.names[name as usize]
     }
 
-    fn create<P: Place>(
+    fn create<P: FileTree>(
         &self,
         place: &P,
         name: u32,
@@ -232,7 +232,7 @@ impl<'w> FileSet<'w> {
         Ok(Known { name, bytes })
     }
 
-    fn append<P: Place>(
+    fn append<P: FileTree>(
         &self,
         place: &P,
         name: &CStr,
@@ -253,7 +253,7 @@ impl<'w> FileSet<'w> {
 }
 
 /// Reads a file from its beginning to its end; gives how many bytes.
-fn read_whole<P: Place>(place: &P, name: &CStr, buffer: &mut [u8]) -> Result<u64> {
+fn read_whole<P: FileTree>(place: &P, name: &CStr, buffer: &mut [u8]) -> Result<u64> {
     let file = place.open(name, Purpose::Read)?;
     let mut at = 0;
     loop {
@@ -268,7 +268,7 @@ fn read_whole<P: Place>(place: &P, name: &CStr, buffer: &mut [u8]) -> Result<u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::place::KernelDir;
+    use crate::workloads::file_tree::KernelDir;
 
     /// Sizes of all files of a set, by name, as its own notes have them.
     fn known(set: &FileSet<'_>) -> Vec<(u32, u64)> {

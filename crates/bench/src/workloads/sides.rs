@@ -11,8 +11,8 @@ use vellum::{MappingTime, MappingTimer, Pool, PoolOptions, Volume};
 
 use crate::library::make_pool;
 
+use super::file_tree::KernelDir;
 use super::personality::Done;
-use super::place::KernelDir;
 use super::rows::{Rounds, WorkloadRow};
 use crate::Result;
 use crate::error::{Error, doing};

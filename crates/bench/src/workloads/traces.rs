@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use indicatif::ProgressBar;
 use vellum::experiments::page_table;
 
+use super::file_tree::{FileTree, Opened, Purpose};
 use super::msr;
 use super::personality::Done;
-use super::place::{Opened, Place, Purpose};
 use super::rows::{About, WorkloadRow};
 use super::sides::{Peers, RunOptions, Side, Subject, Target, rows};
 use super::zipf::Zipf;
@@ -301,7 +301,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Makes the files of a trace and fills them.
-    fn fill<P: Place>(
+    fn fill<P: FileTree>(
         &self,
         place: &P,
         files: usize,

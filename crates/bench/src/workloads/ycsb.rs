@@ -14,10 +14,10 @@ use clap::ValueEnum as _;
 use indicatif::ProgressBar;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
+use super::file_tree::{FileTree, Purpose};
 use super::kv::Backend;
 use super::mix::{Deed, Distribution, Mix};
 use super::personality::Done;
-use super::place::{Place, Purpose};
 use super::rows::{About, WorkloadRow};
 use super::sides::{Peers, RunOptions, Side, Subject, Target, rows};
 use super::zipf::{Zipf, fnv};
@@ -128,7 +128,7 @@ fn key(record: u64) -> [u8; 24] {
 }
 
 impl Store {
-    fn make<P: Place>(place: &P, options: &YcsbOptions, interrupt: &Interrupt) -> Result<Self>
+    fn make<P: FileTree>(place: &P, options: &YcsbOptions, interrupt: &Interrupt) -> Result<Self>
     where
         P::File: std::fmt::Debug + 'static,
     {

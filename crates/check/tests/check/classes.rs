@@ -6,8 +6,8 @@ use crate::testimage::found::{assert_found, checked};
 use crate::testimage::{GENERATION, NOW, Sample, TestImage, closed, keyed_sample, sample};
 use vellum_check::{Class, Finding, Image, Options, Severity, check};
 use vellum_layout::{
-    ChunkKind, Entry, FileKind, Inode, JournalPair, LinksWord, LogExtentHead, LogExtentKind,
-    LogWord, MapRoot, MapState, MapWord, MappingKind, PlaceWord,
+    ChunkKind, Entry, FileKind, Inode, JournalPair, KeyedWord, LinksWord, LogExtentHead,
+    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
 };
 use zerocopy::IntoBytes;
 
@@ -586,7 +586,7 @@ fn table_entry_twice() {
             .zip([Severity::Residue, Severity::Damage])
         {
             let (_, word, place) = sample.image.entry_of(3, 1);
-            let place = PlaceWord::new(word.0, place.block(), 0, 0);
+            let place = KeyedWord::new(word.0, place.block(), 0, 0);
             sample.image.enter(word, place, 1);
             let report = checked(&sample.image.bytes);
             let fits = |found: &Finding| found.severity == severity;
@@ -602,7 +602,7 @@ fn wrong_counts_of_a_table_entry() {
         .zip([Severity::Residue, Severity::Damage])
     {
         let (at, word, place) = sample.image.entry_of(3, 2);
-        let place = PlaceWord::new(word.0, place.block(), 1, 2);
+        let place = KeyedWord::new(word.0, place.block(), 1, 2);
         sample.image.set_word(at + 8, place.0);
         let report = checked(&sample.image.bytes);
         let fits = |found: &Finding| found.severity == severity;

@@ -2,7 +2,7 @@
 
 use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, Severity, check};
-use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
+use vellum_layout::{KeyedWord, MapState, MapWord, MappingKind};
 
 const STRICT: Options = Options {
     strict_clean: true,
@@ -48,12 +48,12 @@ fn found(class: Class, severity: Severity, change: impl Fn(&mut Sample)) {
 /// Puts a second entry of block 1 of the file into its second line.
 fn copy(s: &mut Sample, block: u32) {
     let (_, word, _) = s.image.entry_of(3, 1);
-    s.image.enter(word, PlaceWord::new(word.0, block, 0, 0), 1);
+    s.image.enter(word, KeyedWord::new(word.0, block, 0, 0), 1);
 }
 
 fn set_counts(s: &mut Sample, logical: u32, following: u32, preceding: u32) {
     let (at, word, place) = s.image.entry_of(3, logical);
-    let place = PlaceWord::new(word.0, place.block(), following, preceding);
+    let place = KeyedWord::new(word.0, place.block(), following, preceding);
     s.image.set_word(at + 8, place.0);
 }
 
@@ -77,7 +77,7 @@ fn what_a_crash_leaves() {
     });
     found(Class::Limbo, Severity::Residue, |s| {
         let mark = MapWord::new(MapState::Limbo, 3, 77);
-        s.image.enter(mark, PlaceWord(12345), 0);
+        s.image.enter(mark, KeyedWord(12345), 0);
     });
 }
 
@@ -91,7 +91,7 @@ fn damage_of_entries() {
     });
     found(Class::MapWord, Severity::Damage, |s| {
         let (at, word, _) = s.image.entry_of(3, 1);
-        let place = PlaceWord::new(word.0, 0x3FFF_FFFF, 0, 0);
+        let place = KeyedWord::new(word.0, 0x3FFF_FFFF, 0, 0);
         s.image.set_word(at + 8, place.0);
     });
     // In a line that it is not looked for in.
@@ -107,6 +107,6 @@ fn damage_of_entries() {
     found(Class::MapTwice, Severity::Damage, |s| {
         let block = s.image.entry_of(3, 1).2.block();
         let word = MapWord::new(MapState::Unwritten, 3, 9);
-        s.image.enter(word, PlaceWord::new(word.0, block, 0, 0), 0);
+        s.image.enter(word, KeyedWord::new(word.0, block, 0, 0), 0);
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, Severity, check};
-use vellum_layout::{KeyedPlan, LevelPlan, LevelRoot, MapState, MapWord, MappingKind, PlaceWord};
+use vellum_layout::{KeyedPlan, KeyedWord, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 
 const STRICT: Options = Options {
     strict_clean: true,
@@ -66,7 +66,7 @@ fn lines(s: &Sample) -> (u64, Vec<u64>) {
 /// Puts a second entry of block 1 of the file where another is looked for.
 fn copy(s: &mut Sample, block: u32) {
     let (_, word, _) = s.image.entry_of(3, 1);
-    s.image.enter(word, PlaceWord::new(word.0, block, 0, 0), 1);
+    s.image.enter(word, KeyedWord::new(word.0, block, 0, 0), 1);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn what_a_crash_leaves() {
     });
     found(Class::Limbo, Severity::Residue, |s| {
         let mark = MapWord::new(MapState::Limbo, 3, 77);
-        s.image.enter(mark, PlaceWord(12345), 0);
+        s.image.enter(mark, KeyedWord(12345), 0);
     });
     // Nothing is in the level two below the third.
     found(Class::MapLevels, Severity::Residue, |s| {
@@ -107,7 +107,7 @@ fn damage_of_levels() {
         let plan = levels(s);
         let word = MapWord::new(MapState::Mapped, 3, 0);
         let line = plan.homes(0x5EED, word.0, plan.last)[0];
-        let place = PlaceWord::new(word.0, 100, 0, 0);
+        let place = KeyedWord::new(word.0, 100, 0, 0);
         s.image.enter_line(word, place, line);
     });
 }
@@ -147,7 +147,7 @@ fn damage_of_entries() {
     found(Class::MapTwice, Severity::Damage, |s| {
         let block = s.image.entry_of(3, 1).2.block();
         let word = MapWord::new(MapState::Unwritten, 3, 9);
-        s.image.enter(word, PlaceWord::new(word.0, block, 0, 0), 0);
+        s.image.enter(word, KeyedWord::new(word.0, block, 0, 0), 0);
     });
 }
 
@@ -160,7 +160,7 @@ fn without_a_root_the_entries_tell_which_levels_there_are() {
     assert_eq!(sample.image.plan(), Some(expected));
     let word = MapWord::new(MapState::Mapped, 3, 2);
     let line = levels(&sample).homes(0x5EED, word.0, 2)[0];
-    let place = PlaceWord::new(word.0, 100, 0, 0);
+    let place = KeyedWord::new(word.0, 100, 0, 0);
     sample.image.enter_line(word, place, line);
     let Some(KeyedPlan::Level(_, root)) = sample.image.plan() else {
         panic!("it is a level table");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vellum_layout::{
-    AreaCounts, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, ChunkWord, DirPlace,
+    AreaCounts, AreaLife, AreaLine, AreaPhase, AreaTableHead, ChunkKind, ChunkWord, DirLocation,
     EntryState, FileKind, IdentityWord, LifeWord, LogExtentKind, MoveListHead, MovedEntry,
     NamespaceKind, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA, ROOT_SLOT,
     SLOTS_PER_BLOCK, StateMapWord, TableHead, TableRoot, TableWord, TargetWord, path_hash,
@@ -72,7 +72,7 @@ impl TestImage {
     /// Says where a directory's own entry is, and which area's root it is.
     pub(crate) fn set_place(&mut self, directory: u64, entry: u64, area: u32) {
         self.edit_inode(directory, |inode| {
-            inode.detail = DirPlace::new(entry, area).0;
+            inode.detail = DirLocation::new(entry, area).0;
         });
     }
 

@@ -11,8 +11,8 @@ use vellum_layout::{
     ANCHORS_BYTES, Anchor, AnchorPoint, BLOCK_BYTES, ChainLink, ChunkKind, ChunkWord,
     CommittedWord, Entry, EntryHead, Expected, ExternalRequest, FileKind, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, JournalHead, JournalPair, KeyedPlan,
-    LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
-    MappingKind, NamespaceKind, PlaceWord, PoolPhase, PoolState, SLOT_BYTES, SavedStateHead,
+    KeyedWord, LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState,
+    MapWord, MappingKind, NamespaceKind, PoolPhase, PoolState, SLOT_BYTES, SavedStateHead,
     StateWord, Superblock, TargetWord, checksum, checksum_words, line_sum, name_hash, seal_record,
     text_check, text_home,
 };
@@ -433,7 +433,7 @@ impl TestImage {
         self.next_block += 1;
         let word = MapWord::new(state, id, logical);
         if self.plan().is_some() {
-            let place = PlaceWord::new(word.0, block as u32, 0, 0);
+            let place = KeyedWord::new(word.0, block as u32, 0, 0);
             self.enter(word, place, 0);
         } else {
             self.set_map(block, word);
@@ -452,17 +452,17 @@ impl TestImage {
     }
 
     /// The entries of a table of keys that are not free, and where they are.
-    pub(crate) fn entries(&self) -> Vec<(u64, MapWord, PlaceWord)> {
+    pub(crate) fn entries(&self) -> Vec<(u64, MapWord, KeyedWord)> {
         let plan = self.plan().unwrap();
         let lines = plan.parts().into_iter().flatten();
         let offsets = lines.flat_map(|line| (line * 64..line * 64 + 64).step_by(16));
-        let entry = |at: u64| (at, MapWord(self.word(at)), PlaceWord(self.word(at + 8)));
+        let entry = |at: u64| (at, MapWord(self.word(at)), KeyedWord(self.word(at + 8)));
         let entries = offsets.map(|offset| entry(self.geometry.table_at + offset));
         entries.filter(|(_, word, _)| word.0 != 0).collect()
     }
 
     /// Where the entry of a block is.
-    pub(crate) fn entry_of(&self, id: u32, logical: u32) -> (u64, MapWord, PlaceWord) {
+    pub(crate) fn entry_of(&self, id: u32, logical: u32) -> (u64, MapWord, KeyedWord) {
         let key = MapWord::key(id, logical);
         let entries = self.entries().into_iter();
         let mut found = entries.filter(|(_, word, _)| word.0 & MapWord::KEY_MASK == key);
@@ -470,13 +470,13 @@ impl TestImage {
     }
 
     /// Puts an entry into a free place of one of its lines; gives where.
-    pub(crate) fn enter(&mut self, word: MapWord, place: PlaceWord, home: usize) -> u64 {
+    pub(crate) fn enter(&mut self, word: MapWord, place: KeyedWord, home: usize) -> u64 {
         let line = self.plan().unwrap().homes(SEED, word.0).nth(home).unwrap();
         self.enter_line(word, place, line)
     }
 
     /// Puts an entry into a free place of a line; gives where.
-    pub(crate) fn enter_line(&mut self, word: MapWord, place: PlaceWord, line: u64) -> u64 {
+    pub(crate) fn enter_line(&mut self, word: MapWord, place: KeyedWord, line: u64) -> u64 {
         let line_at = self.geometry.table_at + line * 64;
         let mut places = (line_at..line_at + 64).step_by(16);
         let at = places.find(|&at| self.word(at) == 0).unwrap();

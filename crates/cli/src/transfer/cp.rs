@@ -16,7 +16,7 @@ use super::tree::Tree;
 use super::{Copied, Losses};
 use crate::args::Cp;
 use crate::files::umask;
-use crate::place::{self, Place};
+use crate::location::{self, PathInPool};
 
 /// What is copied, or where to.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum End {
     /// A path of this machine.
     Host(PathBuf),
     /// `POOL:/path`.
-    Pool(Place),
+    Pool(PathInPool),
 }
 
 impl From<OsString> for End {
@@ -137,7 +137,7 @@ impl Pools {
         let mut outcome = Ok(());
         for (path, pool, tree) in self.0 {
             drop(tree);
-            outcome = outcome.and(place::close(pool, &path));
+            outcome = outcome.and(location::close(pool, &path));
         }
         outcome
     }

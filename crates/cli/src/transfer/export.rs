@@ -10,14 +10,14 @@ use super::progress::Progress;
 use super::tree::{Tree, Trouble};
 use super::{Copied, Losses};
 use crate::args::Export;
-use crate::place;
+use crate::location;
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {
     let pool = args.place.open(&args.opening, true)?;
     let progress = Progress::new(args.printing, "exported");
     let done = export(args, &PoolTree::new(pool.fs()), &progress);
-    let closed = place::close(pool, &args.place.pool);
+    let closed = location::close(pool, &args.place.pool);
     let (copied, losses) = done?;
     closed?;
     progress.report(copied, losses)

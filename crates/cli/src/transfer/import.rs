@@ -10,7 +10,7 @@ use super::progress::Progress;
 use super::tree::Tree;
 use super::{Copied, Losses};
 use crate::args::Import;
-use crate::place;
+use crate::location;
 
 /// Copies a tree into a pool.
 pub(crate) fn run(args: &Import) -> Outcome {
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Import) -> Outcome {
     let pool = args.place.open(&args.opening, false)?;
     let progress = Progress::new(args.printing, "imported");
     let done = import(args, &PoolTree::new(pool.fs()), &progress);
-    let closed = place::close(pool, &args.place.pool);
+    let closed = location::close(pool, &args.place.pool);
     let (copied, losses) = done?;
     closed?;
     progress.report(copied, losses)

@@ -9,7 +9,7 @@ use vellum_media::{
     SharedImage, SimImages, Site, Split, UndoWriter, Written,
 };
 
-use super::scheduler::{Place, What, announce, wait};
+use super::scheduler::{Target, What, announce, wait};
 use crate::memories::{Backend, Explored, ExploredPool, Shared};
 
 /// Pool and arena of threads that take turns.
@@ -20,7 +20,7 @@ pub(crate) struct Scheduled;
 /// in others. Long accesses are cut into lines, so that others may see half of them.
 pub(crate) struct Hooked<M> {
     memory: M,
-    place: Place,
+    place: Target,
 }
 
 impl Memories for Scheduled {
@@ -32,14 +32,14 @@ impl Backend for Scheduled {
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Hooked<ExploredPool> {
         Hooked {
             memory: Explored::pool(pool, images),
-            place: Place::Pool,
+            place: Target::Pool,
         }
     }
 
     fn arena(bytes: u64) -> Hooked<HeapMemory> {
         Hooked {
             memory: HeapMemory::new(bytes),
-            place: Place::Arena,
+            place: Target::Arena,
         }
     }
 }

@@ -17,7 +17,7 @@ const ACCESSES_MAX: u64 = 20_000_000;
 
 /// Which memory an access is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     /// The pool.
     Pool,
     /// The arena.
@@ -42,7 +42,7 @@ pub(crate) enum What {
 pub(crate) struct Access {
     pub(crate) thread: usize,
     pub(crate) what: What,
-    pub(crate) place: Place,
+    pub(crate) place: Target,
     pub(crate) at: u64,
     pub(crate) len: u64,
 }
@@ -96,7 +96,7 @@ thread_local! {
 struct GivenUp;
 
 /// Announces an access of this thread, if it is scheduled: others may go first.
-pub(crate) fn announce(what: What, place: Place, at: u64, len: u64) {
+pub(crate) fn announce(what: What, place: Target, at: u64, len: u64) {
     ME.with_borrow(|me| {
         if let Some((scheduler, thread)) = me {
             scheduler.access(Access {
@@ -316,7 +316,7 @@ mod tests {
                 let scheduler = &scheduler;
                 scope.spawn(move || {
                     let work =
-                        || (0..count).for_each(|at| announce(What::Load, Place::Arena, at, 8));
+                        || (0..count).for_each(|at| announce(What::Load, Target::Arena, at, 8));
                     assert!(scheduler.run(thread, work).is_ok());
                 });
             }

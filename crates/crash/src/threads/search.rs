@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::ready::Ready;
 use super::run::Run;
 use super::schedule::Schedule;
-use super::scheduler::{Access, Place, Trace, What};
+use super::scheduler::{Access, Target, Trace, What};
 use crate::record::RecordError;
 use crate::shrink::spread;
 
@@ -51,7 +51,7 @@ pub(super) struct Found {
 
 /// Which threads see and which change a word: a bit each.
 #[derive(Default)]
-struct Words(HashMap<(Place, u64), (u8, u8)>);
+struct Words(HashMap<(Target, u64), (u8, u8)>);
 
 impl Words {
     fn note(&mut self, trace: &Trace) {

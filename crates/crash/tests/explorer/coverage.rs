@@ -65,7 +65,7 @@ const PLAIN: &[&str] = &[
     "PageTable",
     "PartError",
     "Permissions",
-    "Place",
+    "Location",
     "PoolPath",
     "RENAMED_ROUNDS",
     "RealFs",

@@ -11,7 +11,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::prefer_thread_slot;
 use crate::durability::commit::Gate;
 use crate::logs::Commits;
-use crate::logs::undo::Versions;
+use crate::logs::undo::UndoLog;
 
 /// What operations change, two words together.
 const CHANGED: [u64; 2] = [field::SIZE, field::ATIME];
@@ -56,7 +56,7 @@ fn committing(known: &Arc<Knowledge>) -> Stage {
     let kinds = (NamespaceKind::Direct, MappingKind::HashFs);
     let mut stage = Stage::new(known, kinds, Some(8));
     let fs = Arc::get_mut(&mut stage.fs).unwrap();
-    fs.core.commits = Some(Commits::Versions(Versions::of_nothing()));
+    fs.core.commits = Some(Commits::UndoLog(UndoLog::of_nothing()));
     stage
 }
 

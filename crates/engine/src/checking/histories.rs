@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use shuttle::rand::{Rng, thread_rng};
 use vellum_layout::FileKind;
-use vellum_model::linear::names::{self, Answer, Event, Id, Line, Names, Place};
+use vellum_model::linear::names::{self, Answer, DirName, Event, Id, Line, Names};
 
 use super::shuttle_memory::Shuttled;
 use super::world::{World, explore};
@@ -110,7 +110,7 @@ impl Call {
 
     /// What it is of names, if it is anything.
     fn on_names(self, held: &Held) -> Option<names::Call> {
-        let at = |(dir, name): Spot| Place {
+        let at = |(dir, name): Spot| DirName {
             dir: id(&held.dirs[dir]),
             name,
         };
@@ -140,7 +140,7 @@ impl Call {
     }
 }
 
-fn make(at: Place, is_dir: bool) -> names::Call {
+fn make(at: DirName, is_dir: bool) -> names::Call {
     names::Call::Make { at, is_dir }
 }
 
@@ -162,7 +162,7 @@ impl Caller {
         ];
         let file = world.file("/p/a").unwrap();
         let ids = dirs.each_ref().map(id);
-        let at = |dir: usize, name| Place {
+        let at = |dir: usize, name| DirName {
             dir: ids[dir],
             name,
         };

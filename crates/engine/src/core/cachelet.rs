@@ -14,7 +14,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    DirPlace, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot,
+    DirLocation, FileKind, Geometry, IdentityWord, Inode, InodeState, LinksWord, MapRoot,
     NamespaceKind, OwnerWord,
 };
 use vellum_media::{LINE_BYTES, Memories, Memory};
@@ -24,7 +24,7 @@ use crate::core::named::Named;
 use crate::core::slots::{self, Op, pause};
 use crate::core::times::Times;
 use crate::core::{Core, header};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Bytes of a cachelet.
 pub(crate) const CACHELET_BYTES: u64 = 128;
@@ -537,7 +537,7 @@ impl<M: Memories> Core<M> {
 /// What can be checked of an inode in use by itself. Fields of later releases are damage to this
 /// one.
 pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Result<()> {
-    let damaged = |what| Err(Error::damaged(what, Place::Inode(ino)));
+    let damaged = |what| Err(Error::damaged(what, Location::Inode(ino)));
     if !inode.is_sound(ino) {
         return damaged("inode unsound");
     }
@@ -546,7 +546,7 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
         Some(FileKind::Symlink) => 0,
         Some(FileKind::File) if geometry.mapping.has_trees() => 0,
         Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Adaptive => {
-            u64::from(!DirPlace(inode.detail).is_sound())
+            u64::from(!DirLocation(inode.detail).is_sound())
         }
         // The tail of the log is looked at where it is used.
         Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Tree => 0,

@@ -4,7 +4,7 @@ use vellum_layout::{ChunkKind, ChunkWord, FileKind, InodeState, ROOT_SLOT};
 use vellum_media::Memories;
 
 use super::Core;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// A file's name in a mapping.
 pub(crate) type MapId = u32;
@@ -36,13 +36,13 @@ pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
             .decode(chunk)
             .filter(|&(kind, _)| kind.is_of(core.geometry.namespace))
             .or(unknown)
-            .ok_or(Error::damaged("chunk table word", Place::Chunk(chunk)))?;
+            .ok_or(Error::damaged("chunk table word", Location::Chunk(chunk)))?;
         core.note_chunk(chunk, kind);
     }
     if core.kind_of_slot(ROOT_SLOT) != Some(ChunkKind::Inodes) {
         return Err(Error::damaged(
             "the root directory's chunk",
-            Place::Chunk(0),
+            Location::Chunk(0),
         ));
     }
     core.note_used(0, 1);

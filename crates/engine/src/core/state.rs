@@ -8,7 +8,7 @@ use vellum_media::{Disk, Memories, Memory, Persistent};
 
 use crate::core::access_times::AccessTimes;
 use crate::core::lease::Leases;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::logs::Commits;
 use crate::logs::redo::Log;
 
@@ -280,7 +280,7 @@ impl<M: Memories> Core<M> {
         if slot == 0 || slot >= self.geometry.meta_slots() {
             return Err(Error::damaged(
                 "metadata slot out of range",
-                Place::Slot(slot),
+                Location::Slot(slot),
             ));
         }
         Ok(self.geometry.meta_at + slot * SLOT_BYTES)
@@ -320,18 +320,18 @@ impl<M: Memories> Core<M> {
         let error = if at < self.pool.len() {
             Error::Unreadable(self.place_of(at))
         } else {
-            Error::damaged("impossible address", Place::Offset(at))
+            Error::damaged("impossible address", Location::Offset(at))
         };
         self.record_damage(&error);
         error
     }
 
     /// What lies at a pool offset.
-    fn place_of(&self, at: u64) -> Place {
+    fn place_of(&self, at: u64) -> Location {
         let geometry = &self.geometry;
         let part = match at {
             _ if geometry.is_of_file(at) => {
-                return Place::Block((at - geometry.data_at) / BLOCK_BYTES);
+                return Location::Block((at - geometry.data_at) / BLOCK_BYTES);
             }
             _ if at >= geometry.last_copy_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
@@ -339,14 +339,14 @@ impl<M: Memories> Core<M> {
             _ if at >= geometry.saved_state_at => "saved aids",
             _ if at >= geometry.table_at => "mapping table",
             _ if at >= geometry.meta_at => {
-                return Place::Slot((at - geometry.meta_at) / SLOT_BYTES);
+                return Location::Slot((at - geometry.meta_at) / SLOT_BYTES);
             }
             _ if at >= geometry.live_map_at => "live map",
             _ if at >= geometry.chunk_table_at => "chunk table",
             _ if at >= geometry.slots_at => "thread slots",
             _ => "state block",
         };
-        Place::Part(part, at)
+        Location::Region(part, at)
     }
 
     /// Turns writing off because of damage, and says so once.

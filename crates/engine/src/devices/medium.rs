@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES, MEDIUM_PATH_MAX,
-    MediumHead, MediumPlaces, ReplicaPlan, Superblock, uuid_text,
+    BLOCK_BYTES, DevicePaths, Geometry, LINE_ENTRIES, MEDIUM_DATA_AT, MEDIUM_HEAD_BYTES,
+    MEDIUM_PATH_MAX, MediumHead, ReplicaPlan, Superblock, uuid_text,
 };
 use vellum_media::{DataFile, DataPart, MappedPool, MediaError, Memory};
 use zerocopy::{FromZeros, IntoBytes};
@@ -120,7 +120,7 @@ pub(crate) fn write_heads(file: &DataFile, head: &MediumHead) -> Result<()> {
 
 /// Where the pool at `path` says, in this block, that the medium of this identity was last found.
 pub(crate) fn last_place(places: &[u8], id: [u8; 16], path: &Path) -> Option<PathBuf> {
-    let name = MediumPlaces::find(places, id)?;
+    let name = DevicePaths::find(places, id)?;
     Some(dir_of(path).join(OsStr::from_bytes(&name)))
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn last_place(places: &[u8], id: [u8; 16], path: &Path) -> Option<Pat
 /// What the operating system said.
 pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
     if let Some(external) = superblock.geometry().external {
-        let places = MediumPlaces::of_data(external.id, name);
+        let places = DevicePaths::of_data(external.id, name);
         pool.write_own(external.places_at, places.as_bytes())?;
     }
     Ok(())
@@ -147,17 +147,17 @@ pub(crate) fn tell_place(
     places: &[u8],
     (id, name): ([u8; 16], &[u8]),
 ) -> Result<[u8; BLOCK_BYTES as usize]> {
-    let mut told = MediumPlaces::new_zeroed();
+    let mut told = DevicePaths::new_zeroed();
     told.seal();
     for head in MediumHead::all(superblock) {
-        if let Some(name) = MediumPlaces::find(places, head.id) {
-            told = MediumPlaces::with_data(told.as_bytes(), head.id, &name);
+        if let Some(name) = DevicePaths::find(places, head.id) {
+            told = DevicePaths::with_data(told.as_bytes(), head.id, &name);
         }
     }
-    let told = MediumPlaces::with_data(told.as_bytes(), id, name);
+    let told = DevicePaths::with_data(told.as_bytes(), id, name);
     pool.write_own(
         superblock.media_at,
-        &told.as_bytes()[..MediumPlaces::TOLD_BYTES],
+        &told.as_bytes()[..DevicePaths::TOLD_BYTES],
     )?;
     Ok(zerocopy::transmute!(told))
 }

@@ -7,7 +7,7 @@ use vellum_layout::{ChunkKind, ChunkWord, TablePlan, table_parts};
 use vellum_media::{Memories, Memory};
 
 use crate::core::{Core, header};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 impl<M: Memories> Core<M> {
     /// Where the words of the table of blocks lie, of a mapping that has one. Whoever only reads
@@ -31,7 +31,7 @@ impl<M: Memories> Core<M> {
                 Ok(plan.with_zeros_at(zeros))
             }
             _ => {
-                let place = Place::Offset(self.geometry.chunk_table_at);
+                let place = Location::Offset(self.geometry.chunk_table_at);
                 Err(Error::damaged("table of an added segment", place))
             }
         }

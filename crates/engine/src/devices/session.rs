@@ -13,7 +13,7 @@
 
 use std::io;
 
-use vellum_layout::{BLOCK_BYTES, MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces};
+use vellum_layout::{BLOCK_BYTES, DevicePaths, MEDIUM_HEAD_BYTES, MediumHead};
 use vellum_media::Disk;
 use zerocopy::IntoBytes;
 
@@ -80,7 +80,7 @@ impl<'a> Heads<'a> {
 /// Whether a medium of this session belongs to a pool whose block of places has these bytes. A
 /// block that is not sound does not say: all belong.
 pub(crate) fn belongs(places: &[u8], session: u64) -> bool {
-    MediumPlaces::sessions(places).is_none_or(|known| known.contains(&session))
+    DevicePaths::sessions(places).is_none_or(|known| known.contains(&session))
 }
 
 /// Draws the next session of a pool and its media, of which there are some, and which belong
@@ -107,13 +107,13 @@ pub(crate) fn begin(
         false => heads.enter(now),
     })?;
     let set = |at, value| set(at, value).map_err(|error| (0, Failed::Pool(error)));
-    if MediumPlaces::sessions(places).is_none_or(|[session, _]| session != now) {
+    if DevicePaths::sessions(places).is_none_or(|[session, _]| session != now) {
         // It was cut short behind the media's step.
-        set(MediumPlaces::SESSION, now)?;
+        set(DevicePaths::SESSION, now)?;
     }
-    set(MediumPlaces::NEXT, new)?;
+    set(DevicePaths::NEXT, new)?;
     each(&|heads| heads.enter(new))?;
-    set(MediumPlaces::SESSION, new)
+    set(DevicePaths::SESSION, new)
 }
 
 #[cfg(test)]

@@ -285,7 +285,7 @@ impl<M: Memories> Core<M> {
             .store(header::COMPANY, company, Ordering::Relaxed);
         let cut = match commits {
             Commits::Log(_) => Cut::Epoch(self.cut_epoch()?),
-            Commits::UndoLog(versions) => Cut::Transaction(versions.cut(&self.pool)),
+            Commits::UndoLog(undo) => Cut::Transaction(undo.cut(&self.pool)),
         };
         Ok((cut, settled))
     }

@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::core::Core;
 use crate::core::slots::{Op, field};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::sites;
 
 /// Words of the longest record, rounded up to lines.
@@ -177,7 +177,7 @@ pub(crate) fn recover_slot<M: Memories>(
             if !pair.at.is_multiple_of(8) || !in_metadata(core, pair.at) {
                 return Err(Error::damaged(
                     "journal names an impossible place",
-                    Place::Offset(at),
+                    Location::Offset(at),
                 ));
             }
         }

@@ -112,11 +112,11 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
         /// Where.
-        place: Place,
+        place: Location,
     },
     /// The medium has lost what lay there.
     #[error("{0} cannot be read from the medium; run `vellum check`")]
-    Unreadable(Place),
+    Unreadable(Location),
     /// Damage was found since the opening.
     #[error(
         "the pool is damaged: nothing more is written until it is closed; then `vellum check` \
@@ -190,7 +190,7 @@ pub enum Error {
 
 /// A place in the pool, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// An inode by number.
     Inode(u64),
     /// A metadata slot.
@@ -202,10 +202,10 @@ pub enum Place {
     /// A pool offset.
     Offset(u64),
     /// A pool offset in a part of the pool.
-    Part(&'static str, u64),
+    Region(&'static str, u64),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Location {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Inode(n) => write!(f, "inode {n}"),
@@ -213,7 +213,7 @@ impl std::fmt::Display for Place {
             Self::Chunk(n) => write!(f, "metadata chunk {n}"),
             Self::Block(n) => write!(f, "data block {n}"),
             Self::Offset(n) => write!(f, "pool offset {n:#x}"),
-            Self::Part(part, n) => write!(f, "{part} at pool offset {n:#x}"),
+            Self::Region(name, n) => write!(f, "{name} at pool offset {n:#x}"),
         }
     }
 }
@@ -228,7 +228,7 @@ impl Error {
          in, which `vellum info` names, is full: remove what fills it";
 
     /// Damage of `what` at `place`.
-    pub(crate) fn damaged(what: &'static str, place: Place) -> Self {
+    pub(crate) fn damaged(what: &'static str, place: Location) -> Self {
         Self::Damaged { what, place }
     }
 
@@ -242,7 +242,7 @@ impl Error {
     }
 
     /// Where in the pool the damage is, or what cannot be read.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<Location> {
         match self {
             Self::Damaged { place, .. } | Self::Unreadable(place) => Some(*place),
             _ => None,
@@ -335,7 +335,7 @@ mod tests {
             (Error::NoSpace("data blocks"), libc::ENOSPC),
             (Error::Forked, libc::EBUSY),
             (Error::Closed, libc::EBADF),
-            (Error::damaged("a name", Place::Slot(1)), libc::EUCLEAN),
+            (Error::damaged("a name", Location::Slot(1)), libc::EUCLEAN),
             (
                 Error::Io(std::io::Error::from_raw_os_error(libc::EDQUOT)),
                 libc::EDQUOT,
@@ -359,8 +359,8 @@ mod tests {
 
     #[test]
     fn damage_names_its_place() {
-        let error = Error::damaged("a name", Place::Slot(7));
-        assert_eq!(error.place(), Some(Place::Slot(7)));
+        let error = Error::damaged("a name", Location::Slot(7));
+        assert_eq!(error.place(), Some(Location::Slot(7)));
         assert_eq!(Error::NotFound.place(), None);
     }
 }

@@ -53,7 +53,7 @@ pub use probe::{MappingProbe, gather_metadata, settle};
 pub(crate) use read_path::ReadPaths;
 pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
-pub use view::{View, ViewPlace};
+pub use view::{View, ViewSource};
 
 /// Logical blocks of a file of that size.
 const BLOCKS_MAX: u64 = SIZE_MAX_BYTES / BLOCK_BYTES;

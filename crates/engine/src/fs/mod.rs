@@ -25,7 +25,7 @@ use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};
-pub use file::{Allocate, MappingProbe, View, ViewPlace, gather_metadata, settle};
+pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle};
 pub use list::ListPosition;
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
@@ -234,7 +234,7 @@ impl<M: Memories> Fs<M> {
     /// reading only.
     pub fn undo_counts(&self) -> Option<UndoCounts> {
         let commits = self.core.commits.as_ref()?;
-        Some(commits.versions()?.counts())
+        Some(commits.undo_log()?.counts())
     }
 
     /// Whether what is done becomes durable by commits, of which [`sync`](Self::sync) makes one,

@@ -8,7 +8,7 @@ use vellum_media::{Memories, Memory};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::namespace::common::has_byte;
 
@@ -234,7 +234,7 @@ impl<M: Memories> Fs<M> {
             let mut at = dir.cachelet;
             while op.core.ino(at) != ROOT_SLOT {
                 if names.len() as u64 > op.core.geometry.meta_slots() {
-                    let place = Place::Inode(op.core.ino(at));
+                    let place = Location::Inode(op.core.ino(at));
                     return Err(Error::damaged("directories form a circle", place));
                 }
                 let above = self.parent_of(op, at)?;
@@ -257,7 +257,7 @@ impl<M: Memories> Fs<M> {
 impl<M: Memories> Core<M> {
     /// The target of the symbolic link `ino`, of `size` bytes at metadata slot `root`.
     pub(crate) fn text(&self, ino: u64, generation: u32, size: u64, root: u64) -> Result<Vec<u8>> {
-        let damaged = || Error::damaged("symlink text", Place::Inode(ino));
+        let damaged = || Error::damaged("symlink text", Location::Inode(ino));
         let len = usize::try_from(size).unwrap_or(usize::MAX);
         let (home, slots) = text_home(len);
         let fits = self.kind_of_slot(root) == Some(home) && root.is_multiple_of(slots);

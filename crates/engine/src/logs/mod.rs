@@ -36,10 +36,10 @@ impl Commits {
     }
 
     /// The versions, if there are any.
-    pub(crate) fn versions(&self) -> Option<&UndoLog> {
+    pub(crate) fn undo_log(&self) -> Option<&UndoLog> {
         match self {
             Self::Log(_) => None,
-            Self::UndoLog(versions) => Some(versions),
+            Self::UndoLog(undo) => Some(undo),
         }
     }
 
@@ -47,7 +47,7 @@ impl Commits {
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Log(log) => log.is_over(),
-            Self::UndoLog(versions) => versions.is_over(),
+            Self::UndoLog(undo) => undo.is_over(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Commits {
     pub(crate) fn check(&self) -> Result<()> {
         match self {
             Self::Log(log) => log.check(),
-            Self::UndoLog(versions) => versions.check(),
+            Self::UndoLog(undo) => undo.check(),
         }
     }
 
@@ -63,14 +63,14 @@ impl Commits {
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         match self {
             Self::Log(log) => log.fail(),
-            Self::UndoLog(versions) => versions.fail(pool),
+            Self::UndoLog(undo) => undo.fail(pool),
         }
     }
 
     pub(crate) fn note_answer(&self) {
         match self {
             Self::Log(log) => log.note_answer(),
-            Self::UndoLog(versions) => versions.note_answer(),
+            Self::UndoLog(undo) => undo.note_answer(),
         }
     }
 
@@ -89,8 +89,8 @@ impl Commits {
     pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
         match self {
             Self::Log(log) => log.finish(disk_of(pool)?),
-            Self::UndoLog(versions) => {
-                versions.finish();
+            Self::UndoLog(undo) => {
+                undo.finish();
                 Ok(())
             }
         }
@@ -100,9 +100,7 @@ impl Commits {
     pub(crate) fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
         match (self, cut) {
             (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),
-            (Self::UndoLog(versions), Cut::Transaction(transaction)) => {
-                versions.commit(pool, transaction)
-            }
+            (Self::UndoLog(undo), Cut::Transaction(transaction)) => undo.commit(pool, transaction),
             _ => Err(Error::Unsupported("a cut of another kind")),
         }
     }

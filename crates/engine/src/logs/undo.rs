@@ -21,7 +21,7 @@ use zerocopy::IntoBytes;
 
 use super::changed::{ChangedBlocks, call_stale};
 use crate::disk_sites;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::logs::redo::{chunks_in_use, outside_chunks};
 
 /// What the undo log did since the pool was opened.
@@ -244,7 +244,7 @@ impl Later {
     /// Looks through the records from the header on.
     fn find<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64) -> Result<Self> {
         let word = CommittedWord(pool.load(plan.at + PoolHeader::COMMITTED, Ordering::Acquire));
-        let damaged = || Error::damaged("entrance to the versions", Place::Offset(plan.at));
+        let damaged = || Error::damaged("entrance to the versions", Location::Offset(plan.at));
         Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
     }
 
@@ -265,7 +265,7 @@ impl Later {
                 continue;
             };
             if !plan.is_granule(record.granule) || record.transaction >= CommittedWord::MAX {
-                let place = Place::Offset(at);
+                let place = Location::Offset(at);
                 return Err(Error::damaged("version of an impossible piece", place));
             }
             later.latest = later.latest.max(record.transaction);
@@ -276,7 +276,7 @@ impl Later {
         // A record that cannot be read looks like none, and half of a transaction is not to be
         // taken back.
         match pool.damaged() {
-            Some(at) => Err(Error::Unreadable(Place::Offset(at))),
+            Some(at) => Err(Error::Unreadable(Location::Offset(at))),
             None => Ok(later),
         }
     }

@@ -28,7 +28,7 @@ use super::space::{Space, claimed, unclaimed};
 use super::{BlockNo, BlockUsage, Reservation};
 use crate::core::Core;
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Blocks of a bitmap word.
 const WORD_BLOCKS: u64 = 64;
@@ -354,7 +354,7 @@ impl Blocks {
             }
             from = first + 1;
         }
-        let place = Place::Offset(self.data_at);
+        let place = Location::Offset(self.data_at);
         Err(Error::damaged("count of free blocks", place))
     }
 
@@ -469,7 +469,7 @@ impl Blocks {
     /// # Errors
     /// It is another's already, or there is no such block.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, block: BlockNo) -> Result<()> {
-        let place = Place::Block(block.0.into());
+        let place = Location::Block(block.0.into());
         if !self.has(block.0) {
             return Err(Error::damaged(
                 "a block that the segment does not have",

@@ -8,7 +8,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 use super::limbo::{Batch, LIMBO_BYTES, Limbo, LinkWords};
 use crate::core::Core;
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// The metadata blocks of a mapping's trees.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Nodes {
     pub(super) fn at<M: Memories>(&self, core: &Core<M>, node: u32) -> Result<u64> {
         let slot = u64::from(node) * SLOTS_PER_BLOCK;
         if core.kind_of_slot(slot) != Some(ChunkKind::Blocks) {
-            let place = Place::Slot(slot);
+            let place = Location::Slot(slot);
             return Err(Error::damaged("a tree's node where none can be", place));
         }
         Ok(core.geometry.slot_at(slot))
@@ -82,7 +82,7 @@ impl Nodes {
         if core.note_used(slot, SLOTS_PER_BLOCK) {
             Ok(())
         } else {
-            let place = Place::Slot(slot);
+            let place = Location::Slot(slot);
             Err(Error::damaged("metadata slot in use twice", place))
         }
     }

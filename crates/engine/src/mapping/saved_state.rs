@@ -1,5 +1,5 @@
-//! Writing and reading what a clean close saves of a mapping (`vellum_layout::SavedStatePlan` has the
-//! format): the part that is the same for all of them.
+//! Writing and reading what a clean close saves of a mapping (`vellum_layout::SavedStatePlan` has
+//! the format): the part that is the same for all of them.
 //!
 //! What is saved is believed only under the state word of the close that saved it: the head names
 //! that epoch, and opening makes the state word dirty, durably, before anything can change. So no

@@ -21,7 +21,7 @@ pub use self::evolving::{Area, Decided, Evolution, Label, MergedArea, Outcome, R
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
 pub(crate) const FIRST_COOKIE: u64 = 3;
@@ -345,7 +345,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SurveyedName {
     /// Where it lies.
-    pub(crate) entry: Place,
+    pub(crate) entry: Location,
     /// The inode that it names, and that one's generation; none: the name is gone.
     pub(crate) target: Option<(TargetWord, u32)>,
     /// When the name came or went, nanoseconds since 1970.

@@ -23,7 +23,7 @@ use crate::devices::session::Heads;
 use crate::devices::superblock::{read_superblock, superblock_in};
 use crate::disk_sites;
 use crate::error::DatasetError;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::logs::redo;
 use crate::pool::external;
 use crate::pool::lifecycle::check_at_rest;
@@ -275,7 +275,7 @@ fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]
     pool.sync()?;
     // A store to a line that is lost goes nowhere.
     let lost = copies.iter().find(|&&at| !has_copy(pool, superblock, at));
-    lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Place::Offset(at))))
+    lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Location::Offset(at))))
 }
 
 /// Where the copies of a superblock are.

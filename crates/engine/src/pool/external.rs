@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use vellum_layout::{MediumHead, MediumPlaces};
+use vellum_layout::{DevicePaths, MediumHead};
 use vellum_media::{DataFile, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent};
 
 use super::datasets::{self, PoolPath};
@@ -12,7 +12,7 @@ use super::{boot_id, fill_random};
 use crate::devices::medium::{find_data, find_media, name, places_of, tell_place};
 use crate::devices::session::{self, Failed, Heads};
 use crate::devices::superblock::read_superblock;
-use crate::error::{Error, MediumError, Place, Result};
+use crate::error::{Error, Location, MediumError, Result};
 use crate::logs::changed::forget_replica;
 
 /// The pool at `path`, before its image has begun, and its external data devices, if it has some,
@@ -53,7 +53,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let mut known = places;
     for (file, expected) in pool.data().zip(&expected) {
         let name = name(path, file.path())?;
-        if MediumPlaces::find(&known, expected.id).as_deref() != Some(&name[..]) {
+        if DevicePaths::find(&known, expected.id).as_deref() != Some(&name[..]) {
             known = tell_place(pool, &superblock, &known, (expected.id, &name))?;
         }
     }
@@ -64,7 +64,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
 fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
     let (action, source) = match error {
         Failed::Pool(error) => {
-            let unreadable = |at| Error::Unreadable(Place::Offset(at));
+            let unreadable = |at| Error::Unreadable(Location::Offset(at));
             return pool.damaged().map_or_else(|| error.into(), unreadable);
         }
         Failed::Write(error) => ("write the head of", error),
@@ -112,7 +112,7 @@ pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     forget_replica(&pool, &superblock);
     // The old session is not the next one either.
     let both = [head.session.to_le_bytes(); 2].concat();
-    let at = superblock.media_at + MediumPlaces::SESSION;
+    let at = superblock.media_at + DevicePaths::SESSION;
     Ok(pool.write_own(at, &both)?)
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    AddedSegment, ChunkKind, MediumHead, MediumPlaces, PoolPhase, SEGMENTS_MAX, Superblock,
+    AddedSegment, ChunkKind, DevicePaths, MediumHead, PoolPhase, SEGMENTS_MAX, Superblock,
     table_chunks,
 };
 use vellum_media::{DataFile, MappedPool, Memories, OpenMode};
@@ -116,7 +116,7 @@ impl Plan {
             return Err(SegmentError::Used { pool }.into());
         }
         let places = medium::places_of(&pool, &now);
-        let session = MediumPlaces::sessions(&places).map_or(0, |[session, _]| session);
+        let session = DevicePaths::sessions(&places).map_or(0, |[session, _]| session);
         let heads = MediumHead::all(larger);
         let head = heads[self.number as usize].in_session(session);
         if file.len() < head.bytes {

@@ -13,7 +13,7 @@ use crate::core::access_times::AccessTimes;
 use crate::core::setters::setters;
 use crate::durability::commit::Durability;
 use crate::error::Result;
-use crate::logs::redo::ImagePlace;
+use crate::logs::redo::ImageLocation;
 use crate::mapping::timed::MappingTimer;
 
 /// How often areas evolve, unless it is said otherwise.
@@ -216,7 +216,7 @@ pub struct PoolOptions {
     /// Names and files that the caches can hold at once.
     pub cache_entries: u64,
     /// Where the metadata of a logged pool are worked on.
-    pub image: ImagePlace,
+    pub image: ImageLocation,
     /// Where the data of the pool are that has them on other media, in any order; by default where
     /// they were last.
     pub data: Vec<PathBuf>,
@@ -256,7 +256,7 @@ impl Default for PoolOptions {
             populate: false,
             recovery_threads: std::thread::available_parallelism().map_or(1, usize::from),
             cache_entries: 1 << 24,
-            image: ImagePlace::default(),
+            image: ImageLocation::default(),
             data: Vec::new(),
             last_epoch: false,
             mapping_timer: None,
@@ -276,7 +276,7 @@ setters!(PoolOptions:
     populate: bool,
     recovery_threads: usize,
     cache_entries: u64,
-    image: ImagePlace,
+    image: ImageLocation,
     data: Vec<PathBuf>,
     last_epoch: bool,
     mapping_timer: Option<Arc<MappingTimer>>,

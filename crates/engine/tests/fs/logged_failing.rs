@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 
 use vellum::media::{HeapMemory, SimImages, SimLogged, SimPool, SimulatedLogged};
 use vellum::{
-    Clock, Cred, Error, ExternalData, FileKind, FormatOptions, FoundImage, Fs, ImagePlace,
+    Clock, Cred, Error, ExternalData, FileKind, FormatOptions, FoundImage, Fs, ImageLocation,
     MappingKind, MountOptions, Node, Result, attach, format,
 };
 use vellum_check::{Options, check};
@@ -72,7 +72,7 @@ fn mount_shared(
 ) -> Result<(LoggedFs, FoundImage)> {
     let options = MountOptions {
         clock: Clock::Counter(AtomicI64::new(1)),
-        image: ImagePlace::Shared,
+        image: ImageLocation::Shared,
         attach: [number; 16],
         ..MountOptions::default()
     };

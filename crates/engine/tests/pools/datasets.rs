@@ -196,7 +196,7 @@ fn a_table_is_changed_without_the_data_of_main() {
         std::fs::rename(&elsewhere, &data).unwrap();
         let main = opening.open(&path).unwrap();
         assert_eq!(main.volume().read("/f").unwrap(), vec![5; 100_000]);
-        assert_eq!(main.superblock().parts().count(), 1);
+        assert_eq!(main.superblock().datasets().count(), 1);
     }
 }
 
@@ -325,7 +325,7 @@ fn another_dataset_is_never_taken_for_the_pool() {
         }
         let image = std::fs::read(&path).unwrap();
         let found = vellum_check::survey::superblock(&image).unwrap();
-        assert_eq!(found.parts().count(), 2);
+        assert_eq!(found.datasets().count(), 2);
         assert_eq!(check(&image, Options::default()).damage, lost as u64);
     }
     let last = (4 << 20) - BLOCK_BYTES;

@@ -8,7 +8,7 @@ use vellum::media::MediaChoice;
 use vellum::reading::Rule;
 use vellum::{
     Allocate, CreateOptions, DataOptions, Error, MappingKind, MediumError, OpenOptions, Pool,
-    PoolOptions, ViewPlace,
+    PoolOptions, ViewSource,
 };
 use vellum_check::{Options, check};
 
@@ -148,7 +148,7 @@ fn views_are_copies() {
         let file = pool.volume().open("/f").unwrap();
         for rule in [Rule::Mmu, Rule::Search] {
             let view = file.view_by(0..100_000, rule).unwrap();
-            assert_eq!(view.place(), ViewPlace::Copy, "{kind:?}");
+            assert_eq!(view.place(), ViewSource::Copy, "{kind:?}");
             assert!(*view == bytes[..]);
         }
         assert_eq!(pool.fs().read_costs(), None);

@@ -3,7 +3,7 @@
 
 use vellum::experiments::{MappingProbe, settle};
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, ViewPlace};
+use vellum::{CreateOptions, Error, File, MappingKind, OpenOptions, Pool, ViewSource};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 300;
@@ -134,7 +134,7 @@ fn what_is_lent_is_not_changed() {
     file.write_at(&[7; 8 * BLOCK as usize], 0).unwrap();
     let mut alone = MappingProbe::new(file.handle()).unwrap();
     let view = file.view(0..BLOCK).unwrap();
-    assert_eq!(view.place(), ViewPlace::Pool);
+    assert_eq!(view.place(), ViewSource::Pool);
     assert!(matches!(alone.remove(0, 1), Err(Error::Busy)));
     assert_eq!(alone.remove(1, 2).unwrap(), 1);
     assert_eq!(&*view, &[7; BLOCK as usize]);

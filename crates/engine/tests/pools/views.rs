@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vellum::reading::{Costs, Rule};
 use vellum::{
-    Allocate, CreateOptions, Error, File, MappingKind, Pool, ViewPlace, prefer_thread_slot,
+    Allocate, CreateOptions, Error, File, MappingKind, Pool, ViewSource, prefer_thread_slot,
 };
 
 const KIB: usize = 1 << 10;
@@ -46,18 +46,18 @@ fn shows_runs_in_place(mapping: MappingKind) {
     let pool = pool(mapping);
     let (file, bytes) = file(&pool, 3 * MIB);
     let run = file.view(64 << 10..96 << 10).unwrap();
-    assert_eq!(run.place(), ViewPlace::Pool);
+    assert_eq!(run.place(), ViewSource::Pool);
     assert_eq!(&*run, &bytes[64 * KIB..96 * KIB]);
     run.check().unwrap();
     let odd = file.view(65_537..65_640).unwrap();
     assert_eq!(
         (odd.place(), &*odd),
-        (ViewPlace::Pool, &bytes[65_537..65_640])
+        (ViewSource::Pool, &bytes[65_537..65_640])
     );
     // HashFS keeps 32 KiB together, and three megabytes not.
     let together = match mapping {
-        MappingKind::HashFs => ViewPlace::Copy,
-        _ => ViewPlace::Pool,
+        MappingKind::HashFs => ViewSource::Copy,
+        _ => ViewSource::Pool,
     };
     let all = file.view(0..u64::MAX).unwrap();
     assert_eq!((all.place(), all.len()), (together, 3 * MIB));
@@ -84,13 +84,13 @@ fn copies_holes(mapping: MappingKind) {
         .allocate(Allocate::PunchHole, 8192, 4096)
         .unwrap();
     let hole = file.view(8000..9000).unwrap();
-    assert_eq!(hole.place(), ViewPlace::Copy);
+    assert_eq!(hole.place(), ViewSource::Copy);
     assert!(hole[192..].iter().all(|&byte| byte == 0));
     file.set_len(200 << 10).unwrap();
     let unwritten = file.view(100 << 10..101 << 10).unwrap();
     assert_eq!(
         (unwritten.place(), &*unwritten),
-        (ViewPlace::Copy, &[0; KIB][..])
+        (ViewSource::Copy, &[0; KIB][..])
     );
     // A copy keeps nobody from writing.
     file.write_at(&[7; 100], 8192).unwrap();
@@ -108,7 +108,7 @@ fn shows_by_page_table(mapping: MappingKind) {
     fs.set_read_rule(Rule::Mmu);
     let (file, bytes) = file(&pool, 3 * MIB);
     let view = file.view(5..3 * MIB as u64 - 5).unwrap();
-    assert_eq!(view.place(), ViewPlace::PageTable);
+    assert_eq!(view.place(), ViewSource::PageTable);
     assert!(*view == bytes[5..3 * MIB - 5]);
     // What is behind the view may change its mapping, and the view stays where it is.
     file.set_len(3 * MIB as u64 - 5).unwrap();
@@ -120,7 +120,7 @@ fn shows_by_page_table(mapping: MappingKind) {
     drop(view);
     // The table is made anew once nobody looks.
     let again = file.view(0..MIB as u64).unwrap();
-    assert_eq!(again.place(), ViewPlace::PageTable);
+    assert_eq!(again.place(), ViewSource::PageTable);
 }
 
 /// What all reads go by stays as it is.
@@ -131,18 +131,18 @@ fn a_page_table_is_had_by_who_asks_for_it() {
     fs.set_read_rule(Rule::Search);
     let (file, bytes) = file(&pool, 3 * MIB);
     let (all, most) = (0..3 * MIB as u64, 3 * MIB as u64);
-    assert_eq!(file.view(all.clone()).unwrap().place(), ViewPlace::Copy);
+    assert_eq!(file.view(all.clone()).unwrap().place(), ViewSource::Copy);
     let asked = file.view_by(all.clone(), Rule::Mmu).unwrap();
-    assert_eq!(asked.place(), ViewPlace::PageTable);
+    assert_eq!(asked.place(), ViewSource::PageTable);
     assert!(*asked == bytes[..]);
     assert!(fs.knows_read_costs());
     assert_eq!(fs.read_rule(), Rule::Search);
     // Others do not use what was bought.
-    assert_eq!(file.view(0..most).unwrap().place(), ViewPlace::Copy);
+    assert_eq!(file.view(0..most).unwrap().place(), ViewSource::Copy);
     fs.set_read_rule(Rule::Mmu);
-    assert_eq!(file.view(0..most).unwrap().place(), ViewPlace::PageTable);
+    assert_eq!(file.view(0..most).unwrap().place(), ViewSource::PageTable);
     let forbidden = file.view_by(all, Rule::Search).unwrap();
-    assert_eq!(forbidden.place(), ViewPlace::Copy);
+    assert_eq!(forbidden.place(), ViewSource::Copy);
 }
 
 /// The copy for a view of the longest file there can be ended the process.

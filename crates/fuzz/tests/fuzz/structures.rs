@@ -1,18 +1,22 @@
 //! Every structure of the media: decoded from any bytes, and planted in a pool that is then
 //! checked, opened, used, closed and checked again.
 
-use vellum_fuzz::{Input, Part, Sample, Watchdog, change, decode, inject_raw, judge, samples};
+use vellum_fuzz::{Class, Input, Sample, Watchdog, change, decode, inject_raw, judge, samples};
 
 /// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 /// Judges a sample with the changes that `bytes` describe to structures of these classes.
-fn changed(bytes: &[u8], parts: &[Part]) {
+fn changed(bytes: &[u8], parts: &[Class]) {
     let _watchdog = Watchdog::watch(bytes);
     parts.iter().for_each(|&part| decode(part, bytes));
     let mut input = Input::new(bytes);
     let how = input.u8();
-    let has_all = |sample: &&Sample| parts.iter().all(|&part| !sample.places(part).is_empty());
+    let has_all = |sample: &&Sample| {
+        parts
+            .iter()
+            .all(|&part| !sample.structures(part).is_empty())
+    };
     let samples: Vec<&Sample> = samples().iter().filter(has_all).collect();
     let mut sample = (*samples[usize::from(how) % samples.len()]).clone();
     let (read_only, raw) = (how & 0x30 == 0x30, how & 0xC0 == 0xC0);
@@ -33,7 +37,7 @@ macro_rules! targets {
         $(#[doc = $doc])*
         #[test]
         fn $name() {
-            vellum_fuzz::target!(CASES, |bytes| changed(bytes, &[$(Part::$part),+]));
+            vellum_fuzz::target!(CASES, |bytes| changed(bytes, &[$(Class::$part),+]));
         }
     )*};
 }

@@ -84,7 +84,7 @@ fn a_split_pool_says_where_its_undo_log_is() {
     assert_eq!(made.geometry(), geometry);
     assert!(geometry.has_undo() && !geometry.is_logged());
     for change in [
-        (|sb| sb.incompatible ^= features::VERSIONS) as fn(&mut Superblock),
+        (|sb| sb.incompatible ^= features::UNDO) as fn(&mut Superblock),
         |sb| sb.read_only_compatible = 0,
         |sb| sb.changed_at = 0,
         |sb| sb.changed_at += 100,
@@ -165,7 +165,7 @@ fn unknown_features_are_refused_by_name() {
         |sb| sb.last_copy_at = 0,
         |sb| sb.incompatible = features::LOGGED,
         |sb| sb.incompatible |= features::EXTERNAL_DATA,
-        |sb| sb.incompatible |= features::VERSIONS,
+        |sb| sb.incompatible |= features::UNDO,
         |sb| sb.undo_bytes = 1 << 16,
         |sb| sb.media_at = 4096,
         |sb| sb.log_bytes = 1 << 16,

@@ -37,7 +37,7 @@ proptest! {
         }
         let owner_of_records = LogOwner { slot: owner, generation };
         if let Some(Ok(block)) = bytes.get(..4096).map(TryInto::try_into) {
-            let tail = LogPlace(u64::from(generation));
+            let tail = LogPosition(u64::from(generation));
             for tail in [None, Some(tail)] {
                 let records = Records::of(block, slot, owner_of_records, tail);
                 prop_assert!(records.clone().unsealed().count() < 4096);
@@ -164,8 +164,8 @@ proptest! {
             prop_assert_eq!(TableRoot::new(slot, level), TableRoot(word));
             prop_assert!(TableRoot::home(PathHash(index), level) < TableRoot::lines(level));
         }
-        let place = DirPlace(word);
-        prop_assert_eq!(DirPlace::new(place.entry(), place.area()) == place, place.is_sound());
+        let place = DirLocation(word);
+        prop_assert_eq!(DirLocation::new(place.entry(), place.area()) == place, place.is_sound());
         let used = TableWord(word);
         prop_assert_eq!(TableWord::new(used.slot(), used.tag()) == used, used.is_used());
         let states = StateMapWord(word);

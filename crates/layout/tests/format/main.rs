@@ -128,8 +128,8 @@ fn structs() {
         image reserved check);
     assert_struct!(MediumHead: magic id pool segment reserved_segment data_at blocks bytes replica_at replica_bytes session reserved check);
     assert_struct!(ReplicaHead: magic pool state number blocks sum reserved check);
-    assert_struct!(MediumPlace: id kind length reserved path);
-    assert_struct!(MediumPlaces: places check session next reserved);
+    assert_struct!(DevicePath: id kind length reserved path);
+    assert_struct!(DevicePaths: places check session next reserved);
     assert_struct!(UndoRecord: granule transaction check reserved old);
     assert_struct!(RecordHead: magic check epoch known journaled_from bytes lines journaled revokes
         previous);
@@ -352,8 +352,8 @@ fn area_words() {
     assert_word(
         "DirPlace",
         &[
-            ("entry", DirPlace::new(u64::MAX, 0).0),
-            ("area", DirPlace::new(0, AREA_LIMIT - 1).0),
+            ("entry", DirLocation::new(u64::MAX, 0).0),
+            ("area", DirLocation::new(0, AREA_LIMIT - 1).0),
         ],
     );
     assert_word(
@@ -599,7 +599,7 @@ fn values() {
         ),
         (
             "place_word(5, 3, 7, 2, 1)",
-            PlaceWord::new(MapWord::key(5, 3), 7, 2, 1).0,
+            KeyedWord::new(MapWord::key(5, 3), 7, 2, 1).0,
         ),
         ("level_first(24301, 5, 3, 6, 3)", level_homes[0]),
         ("level_second(24301, 5, 3, 6, 3)", level_homes[1]),

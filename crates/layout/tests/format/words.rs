@@ -59,7 +59,7 @@ fn words() {
         "Overwrite::BLOCKS",
         &[("first", blocks(max, 0)), ("last", blocks(0, max))],
     );
-    let place = |slot, byte| LogPlace::new(slot, byte).0;
+    let place = |slot, byte| LogPosition::new(slot, byte).0;
     assert_word(
         "LogPlace",
         &[
@@ -172,7 +172,7 @@ fn words() {
         ],
     );
     let place = |block, following, preceding| {
-        PlaceWord::new(5, block, following, preceding).0 & ((1 << 46) - 1)
+        KeyedWord::new(5, block, following, preceding).0 & ((1 << 46) - 1)
     };
     assert_word(
         "PlaceWord",

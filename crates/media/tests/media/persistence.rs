@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
-use vellum_media::{CrashPoint, CrashPoints, Event, Memory, Op, Persistent, Place, SimPool, Site};
+use vellum_media::{Caller, CrashPoint, CrashPoints, Event, Memory, Op, Persistent, SimPool, Site};
 
 /// The first cells of lines 0 and 1, and the second cell of line 0.
 const A: u64 = 0;
@@ -165,7 +165,7 @@ fn event(thread: u32, op: Op) -> Event {
         thread,
         op,
         site: Site::UNNAMED,
-        place: Place::here(),
+        place: Caller::here(),
     }
 }
 

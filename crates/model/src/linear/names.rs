@@ -11,7 +11,7 @@ pub type Id = (u64, u32);
 
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct DirName {
     /// The directory.
     pub dir: Id,
     /// The name.
@@ -24,19 +24,23 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A file or a directory is made.
-    Make { at: Place, is_dir: bool },
+    Make { at: DirName, is_dir: bool },
     /// It is removed.
-    Remove { at: Place, is_dir: bool },
+    Remove { at: DirName, is_dir: bool },
     /// `renameat2`.
-    Rename { from: Place, to: Place, flags: u32 },
+    Rename {
+        from: DirName,
+        to: DirName,
+        flags: u32,
+    },
     /// A further name for a file.
-    Link { inode: Id, to: Place },
+    Link { inode: Id, to: DirName },
     /// What the name stands for.
-    Lookup { at: Place },
+    Lookup { at: DirName },
     /// The link count of an inode.
     Count { inode: Id },
     /// What a listing says of one name, at some moment of its own: a listing is not one operation.
-    Observe { at: Place },
+    Observe { at: DirName },
 }
 
 /// What a call answered.
@@ -134,12 +138,12 @@ impl Names {
         self.model.getattr(ino).map_or(0, |attr| attr.nlink)
     }
 
-    fn find(&self, at: Place) -> Result<Ino, Errno> {
+    fn find(&self, at: DirName) -> Result<Ino, Errno> {
         let (dir, name) = self.resolve(at)?;
         self.model.lookup(dir, name, &Cred::superuser())
     }
 
-    fn resolve(&self, at: Place) -> Result<(Ino, &'static [u8]), Errno> {
+    fn resolve(&self, at: DirName) -> Result<(Ino, &'static [u8]), Errno> {
         Ok((self.ino(at.dir)?, at.name.as_bytes()))
     }
 
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_was_seen_is_not_unseen() {
-        let at = Place {
+        let at = DirName {
             dir: BASE,
             name: "a",
         };
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_search_tells_orders_across_directories() {
-        let [above, below] = [(BASE, "a"), (INNER, "b")].map(|(dir, name)| Place { dir, name });
+        let [above, below] = [(BASE, "a"), (INNER, "b")].map(|(dir, name)| DirName { dir, name });
         let make = |at, is_dir| Call::Make { at, is_dir };
         let remove = |at, is_dir| Call::Remove { at, is_dir };
         let done = Ok(Answer::Done);

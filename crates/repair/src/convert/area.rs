@@ -2,7 +2,7 @@
 
 use vellum_check::survey::Name;
 use vellum_layout::{
-    AreaLife, AreaLine, AreaPhase, AreaPlan, AreaTableHead, BLOCK_BYTES, ChunkKind, DirPlace,
+    AreaLife, AreaLine, AreaPhase, AreaPlan, AreaTableHead, BLOCK_BYTES, ChunkKind, DirLocation,
     EntryState, FileKind, Inode, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, ROOT_AREA,
     ROOT_SLOT, SLOTS_PER_BLOCK, StateMapWord, path_below,
 };
@@ -17,7 +17,7 @@ struct Directory {
     /// Its node.
     number: u32,
     path: Vec<u8>,
-    place: DirPlace,
+    place: DirLocation,
 }
 
 impl Making<'_> {
@@ -28,7 +28,7 @@ impl Making<'_> {
         let root = self.survey.nodes.root().map(|number| Directory {
             number,
             path: Vec::new(),
-            place: DirPlace::new(0, ROOT_AREA),
+            place: DirLocation::new(0, ROOT_AREA),
         });
         let mut ready: Vec<Directory> = root.into_iter().collect();
         let mut directories = 0;
@@ -92,7 +92,7 @@ impl Making<'_> {
                 ready.extend(self.survey.target(name).map(|number| Directory {
                     number,
                     path,
-                    place: DirPlace::new(seal.slot, 0),
+                    place: DirLocation::new(seal.slot, 0),
                 }));
             }
         }

@@ -4,7 +4,7 @@ use crate::keyed;
 use crate::support::{fill_blocks, read_tree, repaired};
 use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, check};
-use vellum_layout::{MapState, MapWord, MappingKind, PlaceWord};
+use vellum_layout::{KeyedWord, MapState, MapWord, MappingKind};
 
 /// Damages a closed pool with a cuckoo table and mends it; gives it before and after.
 #[track_caller]
@@ -19,12 +19,12 @@ fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
 
 fn entry(s: &mut Sample, word: MapWord, block: u32, home: usize) {
     s.image
-        .enter(word, PlaceWord::new(word.0, block, 0, 0), home);
+        .enter(word, KeyedWord::new(word.0, block, 0, 0), home);
 }
 
 fn set_counts(s: &mut Sample, logical: u32, following: u32, preceding: u32) {
     let (at, word, place) = s.image.entry_of(3, logical);
-    let place = PlaceWord::new(word.0, place.block(), following, preceding);
+    let place = KeyedWord::new(word.0, place.block(), following, preceding);
     s.image.set_word(at + 8, place.0);
 }
 
@@ -73,7 +73,7 @@ fn entries_of_nobody() {
     });
     mended_in_place(Class::Limbo, |s| {
         s.image
-            .enter(MapWord::new(MapState::Limbo, 3, 77), PlaceWord(12345), 0);
+            .enter(MapWord::new(MapState::Limbo, 3, 77), KeyedWord(12345), 0);
     });
     let (_, after) = mended(Class::MapWord, |s| {
         let (at, ..) = s.image.entry_of(3, 1);

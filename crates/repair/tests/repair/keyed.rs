@@ -1,7 +1,7 @@
 //! What tests of cuckoo tables and of level tables share.
 
 use vellum_check::Class;
-use vellum_layout::{MappingKind, PlaceWord};
+use vellum_layout::{KeyedWord, MappingKind};
 
 use crate::support::{assert_kept, fill_blocks, read_tree, repaired_of};
 use crate::testimage::{Sample, keyed_sample};
@@ -38,16 +38,16 @@ pub(crate) fn a_block_of_two_files_is_copied(mapping: MappingKind) {
         let (at, word, _) = s.image.entry_of(s.other as u32, 0);
         let block = s.image.entry_of(3, 1).2.block();
         s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 1, 1).0);
+            .set_word(at + 8, KeyedWord::new(word.0, block, 1, 1).0);
     });
     mended_in_place(mapping, Class::MapTwice, |s| {
         let (first_at, first, place) = s.image.entry_of(3, 0);
         let block = place.block();
-        let counting = PlaceWord::new(first.0, block, 2, 0);
+        let counting = KeyedWord::new(first.0, block, 2, 0);
         s.image.set_word(first_at + 8, counting.0);
         let (at, word, _) = s.image.entry_of(3, 2);
         s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 2).0);
+            .set_word(at + 8, KeyedWord::new(word.0, block, 0, 2).0);
     });
 }
 
@@ -58,6 +58,6 @@ pub(crate) fn a_block_that_one_file_has_only_reserved_is_the_others(mapping: Map
         let block = s.image.entry_of(s.other as u32, 0).2.block();
         let (at, word, _) = s.image.entry_of(3, 7);
         s.image
-            .set_word(at + 8, PlaceWord::new(word.0, block, 0, 0).0);
+            .set_word(at + 8, KeyedWord::new(word.0, block, 0, 0).0);
     });
 }

@@ -4,7 +4,7 @@ use crate::keyed;
 use crate::support::read_tree;
 use crate::testimage::Sample;
 use vellum_check::Class;
-use vellum_layout::{LevelPlan, LevelRoot, MapState, MapWord, MappingKind, PlaceWord};
+use vellum_layout::{KeyedWord, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 
 /// Damages a closed pool with a level table and mends it; gives it before and after.
 #[track_caller]
@@ -44,7 +44,7 @@ fn entries_in_levels_to_come() {
         let plan = levels(s);
         let word = MapWord::new(MapState::Mapped, 3, 0);
         let line = plan.homes(0x5EED, word.0, plan.last)[0];
-        let place = PlaceWord::new(word.0, 100, 0, 0);
+        let place = KeyedWord::new(word.0, 100, 0, 0);
         s.image.enter_line(word, place, line);
     });
     assert_eq!(read_tree(&before), read_tree(&after));
@@ -63,7 +63,7 @@ fn entries_that_are_there_twice() {
     });
     mended_in_place(Class::MapTwice, |s| {
         let (_, word, _) = s.image.entry_of(3, 1);
-        let place = PlaceWord::new(word.0, 100, 0, 0);
+        let place = KeyedWord::new(word.0, 100, 0, 0);
         s.image.enter(word, place, 1);
     });
     mended_in_place(Class::MapTwice, |s| {
@@ -80,7 +80,7 @@ fn counts_where_there_are_none() {
     for (following, preceding) in [(1, 0), (4, 0), (0, 1)] {
         mended_in_place(Class::MapCounts, |s| {
             let (at, word, place) = s.image.entry_of(3, 0);
-            let place = PlaceWord::new(word.0, place.block(), following, preceding);
+            let place = KeyedWord::new(word.0, place.block(), following, preceding);
             s.image.set_word(at + 8, place.0);
         });
     }
@@ -100,14 +100,14 @@ fn a_block_that_one_file_has_only_reserved_is_the_others() {
 fn entries_of_nobody() {
     mended_in_place(Class::MapNobody, |s| {
         let word = MapWord::new(MapState::Mapped, 1000, 3);
-        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+        s.image.enter(word, KeyedWord::new(word.0, 100, 0, 0), 0);
     });
     mended_in_place(Class::MapPastEnd, |s| {
         let word = MapWord::new(MapState::Mapped, 3, 3);
-        s.image.enter(word, PlaceWord::new(word.0, 100, 0, 0), 0);
+        s.image.enter(word, KeyedWord::new(word.0, 100, 0, 0), 0);
     });
     mended_in_place(Class::Limbo, |s| {
         let mark = MapWord::new(MapState::Limbo, 3, 77);
-        s.image.enter(mark, PlaceWord(12345), 0);
+        s.image.enter(mark, KeyedWord(12345), 0);
     });
 }

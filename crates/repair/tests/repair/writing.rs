@@ -7,7 +7,7 @@ use crate::support::{self, assert_kept, fill_blocks, plan_of, read_tree, repaire
 use crate::testimage::{Sample, closed, sample};
 use vellum_check::Class;
 use vellum_layout::{Inode, LogExtentHead, MapRoot, MapState, PoolState, StateWord};
-use vellum_media::{CrashPoints, Event, Op, Place, SimPool};
+use vellum_media::{Caller, CrashPoints, Event, Op, SimPool};
 use vellum_repair::undo::{self, Undo, UndoError};
 use vellum_repair::{Plan, Written, apply, apply_watched};
 
@@ -270,7 +270,7 @@ fn every_flush_and_fence_of_a_repair_is_needed() {
     for (from, to, log) in [(&before, &after, &repair), (&after, &before, &back)] {
         assert!(keeps_its_promises(from, to, log));
         let steps = log.iter().filter(|event| is_step(event));
-        let of: BTreeSet<Place> = steps.map(|event| event.place).collect();
+        let of: BTreeSet<Caller> = steps.map(|event| event.place).collect();
         for &place in &of {
             let mut less = log.clone();
             less.retain(|event| !is_step(event) || event.place != place);

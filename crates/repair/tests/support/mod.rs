@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum_check::survey::{Survey, superblock, trees};
 use vellum_check::{Class, Options as CheckOptions, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, FileKind, Geometry, KeyedPlan, LINE_ENTRIES, MapRoot, MapState, MapWord, PlaceWord,
+    BLOCK_BYTES, FileKind, Geometry, KeyedPlan, KeyedWord, LINE_ENTRIES, MapRoot, MapState, MapWord,
 };
 use vellum_repair::{Options, Plan, plan};
 
@@ -134,7 +134,7 @@ fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan)
     for line in plan.parts().into_iter().flatten() {
         for at in (line * 64..line * 64 + 64).step_by(16) {
             let at = geometry.table_at + at;
-            let (key, place) = (MapWord(word(image, at)), PlaceWord(word(image, at + 8)));
+            let (key, place) = (MapWord(word(image, at)), KeyedWord(word(image, at + 8)));
             let block = u64::from(place.block());
             let mut homes = plan.homes(seed, key.0);
             let is_placed = plan.is_stash(line) || homes.any(|home| home == line);

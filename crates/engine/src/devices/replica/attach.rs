@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use vellum_layout::{
-    BLOCK_BYTES, ChangedMap, CommittedWord, Geometry, MEDIUM_HEAD_BYTES, MediumHead, MediumPlaces,
+    BLOCK_BYTES, ChangedMap, CommittedWord, DevicePaths, Geometry, MEDIUM_HEAD_BYTES, MediumHead,
     PoolHeader, REPLICA_HEAD_BYTES, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan, Superblock,
 };
 use vellum_media::{DataFile, Disk, MappedPool, MediaChoice, MediaError, MediaKind, Persistent};
@@ -170,7 +170,7 @@ impl<'a> ReplicaSource<'a> {
         // The copy has all but the superblocks, which no map is about.
         let since = self.number.to_le_bytes();
         pool.write_through(site, superblock.changed_at + ChangedMap::SINCE, &since);
-        let places = MediumPlaces::of_data(superblock.segments[0].medium_id, name);
+        let places = DevicePaths::of_data(superblock.segments[0].medium_id, name);
         pool.write_through(site, superblock.media_at, places.as_bytes());
         for at in [last, BLOCK_BYTES, 0] {
             pool.write_through(site, at, superblock.as_bytes());

@@ -106,7 +106,7 @@ impl Crashing {
 
     fn set(&self, at: u64, value: u64) -> io::Result<()> {
         self.step()?;
-        self.state.lock().unwrap().sessions[usize::from(at == MediumPlaces::NEXT)] = value;
+        self.state.lock().unwrap().sessions[usize::from(at == DevicePaths::NEXT)] = value;
         Ok(())
     }
 
@@ -175,12 +175,12 @@ fn new(media: usize) -> State {
     }
 }
 
-fn places(state: &State) -> MediumPlaces {
+fn places(state: &State) -> DevicePaths {
     let [session, next] = state.sessions;
-    MediumPlaces {
+    DevicePaths {
         session,
         next,
-        ..MediumPlaces::of_data([1; 16], b"data")
+        ..DevicePaths::of_data([1; 16], b"data")
     }
 }
 

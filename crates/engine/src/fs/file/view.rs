@@ -19,7 +19,7 @@ use crate::reading::table::Pin;
 
 /// Where the bytes of a [`View`] lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ViewPlace {
+pub enum ViewSource {
     /// In the pool.
     Pool,
     /// In the pool, shown by the file's page table.
@@ -86,11 +86,11 @@ impl<M: Memories> Drop for View<'_, M> {
 
 impl<M: Memories> View<'_, M> {
     /// Where the bytes lie.
-    pub fn place(&self) -> ViewPlace {
+    pub fn place(&self) -> ViewSource {
         match self.bytes {
-            Bytes::Pool(..) => ViewPlace::Pool,
-            Bytes::PageTable(..) => ViewPlace::PageTable,
-            Bytes::Copy(_) => ViewPlace::Copy,
+            Bytes::Pool(..) => ViewSource::Pool,
+            Bytes::PageTable(..) => ViewSource::PageTable,
+            Bytes::Copy(_) => ViewSource::Copy,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_layout::BLOCK_BYTES;
 use vellum_media::Disk;
 
-use super::place::Place;
+use super::layout::LogLayout;
 
 /// Bytes that are written ahead at once, at most, and which part of the area.
 const AHEAD_BYTES: u64 = 1 << 20;
@@ -28,7 +28,7 @@ impl Ahead {
     pub(super) fn before(
         &self,
         disk: &dyn Disk,
-        place: &Place,
+        layout: &LogLayout,
         (at, bytes): (u64, u64),
         free: u64,
     ) {
@@ -36,9 +36,9 @@ impl Ahead {
         if known.contains(&at) && at + bytes <= known.end {
             return;
         }
-        let most = (place.area_bytes() / AHEAD_PART).clamp(BLOCK_BYTES, AHEAD_BYTES);
-        let end = place.area_bytes().min(at + most.max(bytes).min(free));
-        if let Err(error) = disk.write_ahead(place.at_of_record(at), end - at) {
+        let most = (layout.area_bytes() / AHEAD_PART).clamp(BLOCK_BYTES, AHEAD_BYTES);
+        let end = layout.area_bytes().min(at + most.max(bytes).min(free));
+        if let Err(error) = disk.write_ahead(layout.at_of_record(at), end - at) {
             tracing::debug!(%error, "the log could not be written ahead");
         }
         self.from.store(at, Ordering::Relaxed);

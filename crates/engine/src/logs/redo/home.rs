@@ -12,7 +12,7 @@ use std::io;
 use vellum_layout::{AnchorPoint, BLOCK_BYTES, ImageTag, LOG_LINE_BYTES, line_sum};
 use vellum_media::{Disk, Site};
 
-use super::place::{NewLine, Place, Replay};
+use super::layout::{LogLayout, NewLine, Replay};
 use crate::disk_sites;
 
 /// Most bytes that are written home at once.
@@ -46,8 +46,8 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    /// Reads records from `replay`'s place on: those before epoch `until`, and no further ones once
-    /// they have `bytes`.
+    /// Reads records from `replay`'s layout on: those before epoch `until`, and no further ones
+    /// once they have `bytes`.
     ///
     /// # Errors
     /// What the disk said, or one of the records is not there.
@@ -77,7 +77,12 @@ impl Piece {
     }
 
     /// What becomes of home's `sum` when it gets these lines.
-    pub(super) fn sum_with(&self, disk: &dyn Disk, place: &Place, mut sum: u64) -> io::Result<u64> {
+    pub(super) fn sum_with(
+        &self,
+        disk: &dyn Disk,
+        layout: &LogLayout,
+        mut sum: u64,
+    ) -> io::Result<u64> {
         let mut block = [0; BLOCK_BYTES as usize];
         let mut block_at = None;
         for (&at, line) in &self.lines {
@@ -88,8 +93,8 @@ impl Piece {
             }
             let old = &block[inside as usize..][..line.len()];
             sum = sum
-                .wrapping_sub(line_sum(place.seed, at, old))
-                .wrapping_add(line_sum(place.seed, at, line));
+                .wrapping_sub(line_sum(layout.seed, at, old))
+                .wrapping_add(line_sum(layout.seed, at, line));
         }
         Ok(sum)
     }
@@ -136,35 +141,45 @@ impl Home {
     }
 
     /// Takes a piece home that begins at the tail.
-    pub(super) fn take(&mut self, disk: &dyn Disk, place: &Place, piece: &Piece) -> io::Result<()> {
-        let target_sum = piece.sum_with(disk, place, self.sum)?;
+    pub(super) fn take(
+        &mut self,
+        disk: &dyn Disk,
+        layout: &LogLayout,
+        piece: &Piece,
+    ) -> io::Result<()> {
+        let target_sum = piece.sum_with(disk, layout, self.sum)?;
         let point = AnchorPoint {
             target: piece.end.0,
             target_sum,
             ..self.next_point()
         };
         let image = self.image.as_ref();
-        place.write_anchor(disk, disk_sites::LOG_TARGET_DURABLE, point, image)?;
-        self.finish(disk, place, piece, target_sum)
+        layout.write_anchor(disk, disk_sites::LOG_TARGET_DURABLE, point, image)?;
+        self.finish(disk, layout, piece, target_sum)
     }
 
     /// The rest of it, once an anchor says what is to come.
     pub(super) fn finish(
         &mut self,
         disk: &dyn Disk,
-        place: &Place,
+        layout: &LogLayout,
         piece: &Piece,
         target_sum: u64,
     ) -> io::Result<()> {
         piece.write(disk)?;
         disk.sync(disk_sites::LOG_HOME_DURABLE)?;
         (self.tail, self.sum) = (piece.end, target_sum);
-        self.say(disk, place, disk_sites::LOG_ANCHOR_DURABLE)
+        self.say(disk, layout, disk_sites::LOG_ANCHOR_DURABLE)
     }
 
     /// Writes an anchor that says how things are.
-    pub(super) fn say(&mut self, disk: &dyn Disk, place: &Place, site: Site) -> io::Result<()> {
+    pub(super) fn say(
+        &mut self,
+        disk: &dyn Disk,
+        layout: &LogLayout,
+        site: Site,
+    ) -> io::Result<()> {
         let point = self.next_point();
-        place.write_anchor(disk, site, point, self.image.as_ref())
+        layout.write_anchor(disk, site, point, self.image.as_ref())
     }
 }

@@ -17,7 +17,7 @@ use vellum_media::{
 };
 
 use super::home::{Home, Piece};
-use super::place::{Place, Replay};
+use super::layout::{LogLayout, Replay};
 use super::{Epoch, Log, State, lock};
 use crate::disk_sites;
 use crate::error::{self, Error, Result};
@@ -30,7 +30,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 
 /// Where the metadata of a logged pool are worked on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ImagePlace {
+pub enum ImageLocation {
     /// In `/dev/shm`, where a kill leaves them to the next process; in memory of this one if that
     /// cannot be had.
     #[default]
@@ -41,7 +41,7 @@ pub enum ImagePlace {
     Process,
 }
 
-impl ImagePlace {
+impl ImageLocation {
     /// The directories in which an opening looks for what a killed process left, beside that which
     /// the log names.
     pub(crate) fn searched(&self) -> Vec<PathBuf> {
@@ -72,7 +72,7 @@ pub(crate) struct Loading<'a> {
     pub(crate) read_only: bool,
     /// Of the bytes of files nothing is looked at: they may be missing.
     pub(crate) metadata_only: bool,
-    pub(crate) place: &'a ImagePlace,
+    pub(crate) image: &'a ImageLocation,
     /// Identity of this boot.
     pub(crate) boot: [u8; 16],
     /// Identity of the image, drawn for it.
@@ -85,7 +85,7 @@ impl Loading<'_> {
         Self {
             read_only: false,
             metadata_only: false,
-            place: &ImagePlace::Process,
+            image: &ImageLocation::Process,
             boot: [0; 16],
             attach: [0; 16],
         }
@@ -93,11 +93,11 @@ impl Loading<'_> {
 
     /// Where the image is to be that outlives this process.
     fn dir(&self) -> Result<Option<PathBuf>> {
-        let dir = match self.place {
+        let dir = match self.image {
             _ if self.read_only => return Ok(None),
-            ImagePlace::Process => return Ok(None),
-            ImagePlace::Shared => return Ok(Some(PathBuf::from(SHARED_DIR))),
-            ImagePlace::In(dir) => dir.canonicalize()?,
+            ImageLocation::Process => return Ok(None),
+            ImageLocation::Shared => return Ok(Some(PathBuf::from(SHARED_DIR))),
+            ImageLocation::In(dir) => dir.canonicalize()?,
         };
         if dir.as_os_str().len() > ImageTag::DIR_MAX_BYTES {
             return Err(Error::Invalid(
@@ -125,7 +125,7 @@ impl Loading<'_> {
                         dir: dir.into_os_string().into_vec(),
                     }));
                 }
-                Err(error) if *self.place == ImagePlace::Shared => {
+                Err(error) if *self.image == ImageLocation::Shared => {
                     tracing::warn!(%error, "the metadata are worked on in memory of this process: \
                          if it is killed, what was not synced is lost");
                 }
@@ -153,7 +153,7 @@ impl Loading<'_> {
         superblock: &Superblock,
         last: u64,
     ) -> Result<()> {
-        for dir in self.place.searched() {
+        for dir in self.image.searched() {
             pool.left_image(&self.key(superblock, &dir), None, last)?;
         }
         Ok(())
@@ -202,8 +202,8 @@ pub(crate) fn load<P: Persistent>(
         }
         found => found?,
     };
-    let place = Place::new(superblock, anchor.salt);
-    let mut replay = place.replay(disk, (anchor.tail, anchor.tail_at));
+    let layout = LogLayout::new(superblock, anchor.salt);
+    let mut replay = layout.replay(disk, (anchor.tail, anchor.tail_at));
     let mut records = Vec::new();
     while let Some(record) = replay.next()? {
         records.push(record);
@@ -234,7 +234,7 @@ pub(crate) fn load<P: Persistent>(
         sum,
         image: tag.clone(),
     };
-    let finished = settle(disk, &place, &anchor, &mut home, how.read_only)?;
+    let finished = settle(disk, &layout, &anchor, &mut home, how.read_only)?;
     let tail = home.tail.0;
     let last = records.last().map(Record::head);
     let journaled_from = last.map_or(epoch, |head| head.journaled_from);
@@ -249,7 +249,7 @@ pub(crate) fn load<P: Persistent>(
         used: used - finished,
         counts: Default::default(),
     };
-    let log = Log::new(place, state, home, pool.shared_image().zip(own_tag));
+    let log = Log::new(layout, state, home, pool.shared_image().zip(own_tag));
     let found = log.take_over((pool, superblock), disk, left, how)?;
     if !how.read_only {
         // The log names none any more. One that got its name, and was not named by the log yet, is
@@ -265,7 +265,7 @@ pub(crate) fn load<P: Persistent>(
             disk.forget(geometry.data_at, geometry.data_bytes());
         }
         let journaled = journaled(&records, tail).flat_map(Record::journaled);
-        bring_back(pool, disk, (&log.place, journaled), how.read_only)?;
+        bring_back(pool, disk, (&log.layout, journaled), how.read_only)?;
     }
     Ok((log, found))
 }
@@ -312,8 +312,8 @@ fn give_up<P: Persistent>(
     if let Some(key) = how.named(superblock, &tag) {
         pool.forget_image(&key);
     }
-    let place = Place::new(superblock, anchor.salt);
-    Ok(place.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?)
+    let layout = LogLayout::new(superblock, anchor.salt);
+    Ok(layout.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?)
 }
 
 /// Whether the pool that was loaded was closed in order.
@@ -330,20 +330,20 @@ fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
 }
 
 fn read_anchor(disk: &dyn Disk, superblock: &Superblock) -> Result<Anchor> {
-    let part = error::Place::Part("log", superblock.log_at);
-    let anchor = Place::read_anchor(disk, superblock)?;
+    let part = error::Location::Region("log", superblock.log_at);
+    let anchor = LogLayout::read_anchor(disk, superblock)?;
     anchor.ok_or(Error::damaged("both anchors of the log", part))
 }
 
 impl Log {
     fn new(
-        place: Place,
+        layout: LogLayout,
         state: State,
         home: Home,
         image: Option<(Arc<dyn SharedImage>, ImageTag)>,
     ) -> Self {
         Self {
-            place,
+            layout,
             image,
             state: Mutex::new(state),
             ahead: Default::default(),
@@ -368,7 +368,7 @@ impl Log {
         let found = match left {
             None => FoundImage::None,
             Some(LeftImage::Alive { lines, .. }) => {
-                let lines = self.place.lines_of_image(lines);
+                let lines = self.layout.lines_of_image(lines);
                 lay_lines(pool, lines.iter().map(|(at, line)| (*at, &line[..])))?;
                 chunks_in_use(pool, geometry).try_for_each(|(at, len)| pool.prepare(at, len))?;
                 if !how.read_only {
@@ -394,7 +394,7 @@ impl Log {
         };
         let mut home = lock(&self.home);
         if !how.read_only && home.image.take().is_some() {
-            home.say(disk, &self.place, disk_sites::LOG_IMAGE_OVER)?;
+            home.say(disk, &self.layout, disk_sites::LOG_IMAGE_OVER)?;
         }
         Ok(found)
     }
@@ -457,11 +457,11 @@ fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
 fn bring_back<'r, P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
-    (place, journaled): (&Place, impl Iterator<Item = JournaledBlock<'r>>),
+    (layout, journaled): (&LogLayout, impl Iterator<Item = JournaledBlock<'r>>),
     read_only: bool,
 ) -> io::Result<()> {
     for (block, bytes) in journaled {
-        let at = place.at_of_block(block);
+        let at = layout.at_of_block(block);
         if read_only {
             pool.write(at, bytes);
         } else {
@@ -475,7 +475,7 @@ fn bring_back<'r, P: Persistent>(
 /// gives the bytes of records that are not needed any more.
 fn settle(
     disk: &dyn Disk,
-    place: &Place,
+    layout: &LogLayout,
     anchor: &Anchor,
     home: &mut Home,
     read_only: bool,
@@ -484,14 +484,14 @@ fn settle(
         // Nobody knew the sum: it is what was found.
         return Ok(0);
     };
-    let replay = place.replay(disk, home.tail);
+    let replay = layout.replay(disk, home.tail);
     let judged = Piece::read(replay, point.target, u64::MAX)
-        .and_then(|piece| Ok((piece.sum_with(disk, place, home.sum)?, piece)));
+        .and_then(|piece| Ok((piece.sum_with(disk, layout, home.sum)?, piece)));
     let found = judged.as_ref().map(|&(sum, _)| sum).ok();
     if found != Some(point.target_sum) {
         let wrong = Error::damaged(
             "home is not what was written, its sum",
-            error::Place::Part("home", 0),
+            error::Location::Region("home", 0),
         );
         if read_only {
             tracing::warn!(error = %wrong, "what can be read is shown");
@@ -503,7 +503,7 @@ fn settle(
     if piece.records == 0 || read_only {
         return Ok(0);
     }
-    home.finish(disk, place, &piece, point.target_sum)?;
+    home.finish(disk, layout, &piece, point.target_sum)?;
     Ok(piece.bytes)
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*,
 //! which checkpoints move on (`home`): from the time on at which half of the area is used, in the
-//! background; in place where an epoch finds no room; and all the way at the close.
+//! background; in layout where an epoch finds no room; and all the way at the close.
 
 mod ahead;
 mod home;
+mod layout;
 mod load;
-mod place;
 
 use std::io;
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ use crate::disk_sites;
 use crate::error::{Error, Result};
 use ahead::Ahead;
 use home::{Home, Piece};
-use place::Place;
+use layout::LogLayout;
 
-pub use load::{FoundImage, ImagePlace};
+pub use load::{FoundImage, ImageLocation};
 pub(crate) use load::{
     Loading, SHARED_DIR, chunks_in_use, forget_image, load, outside_chunks, remove_images,
     sum_of_home,
@@ -76,7 +76,7 @@ pub struct LogCounts {
 /// The log of an open pool.
 #[derive(Debug)]
 pub(crate) struct Log {
-    place: Place,
+    layout: LogLayout,
     state: Mutex<State>,
     ahead: Ahead,
     /// Held while a piece is taken home, by which operations and commits are not kept.
@@ -156,7 +156,7 @@ impl Log {
         }
         let mut home = lock(&self.home);
         home.image = Some(tag.clone());
-        let said = home.say(disk, &self.place, disk_sites::LOG_IMAGE_NAMED);
+        let said = home.say(disk, &self.layout, disk_sites::LOG_IMAGE_NAMED);
         Ok(said.inspect_err(|_| self.fail())?)
     }
 
@@ -193,7 +193,7 @@ impl Log {
 
     /// Whether more than half of the log is used.
     pub(crate) fn is_half_full(&self) -> bool {
-        lock(&self.state).used > self.place.area_bytes() / 2
+        lock(&self.state).used > self.layout.area_bytes() / 2
     }
 
     /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record:
@@ -228,8 +228,8 @@ impl Log {
             if journaled.is_none() {
                 (state.journaled_from, state.journaled) = (state.epoch, 0);
             }
-            let expected = self.place.expected(state.epoch, state.previous);
-            let free = self.place.area_bytes() - state.used;
+            let expected = self.layout.expected(state.epoch, state.previous);
+            let free = self.layout.area_bytes() - state.used;
             (state.at, free, expected, state.journaled_from)
         };
         let journaled: Vec<JournaledBlock<'_>> =
@@ -241,8 +241,8 @@ impl Log {
             // lie in the log.
             return Err(io::Error::from_raw_os_error(libc::EIO).into());
         }
-        self.ahead.before(disk, &self.place, (at, bytes), free);
-        self.place
+        self.ahead.before(disk, &self.layout, (at, bytes), free);
+        self.layout
             .write(disk, disk_sites::LOG_RECORD_DURABLE, at, &record)?;
         self.note_record(
             LogCounts {
@@ -271,7 +271,7 @@ impl Log {
             return None;
         }
         let (lines, journaled) = (epoch.lines.len() as u64, blocks.len() as u64);
-        let area_bytes = self.place.area_bytes();
+        let area_bytes = self.layout.area_bytes();
         let most = area_bytes.saturating_sub(LINES_BYTES) / JOURNALED_PART / BLOCK_BYTES;
         let have_room = (journaled == 0 || lock(&self.state).journaled + journaled <= most)
             && record_bytes(lines, journaled) <= area_bytes;
@@ -283,7 +283,7 @@ impl Log {
         let read = |&at: &u64| {
             let mut block = [0; BLOCK_BYTES as usize];
             disk.read(at, &mut block)?;
-            Ok((self.place.block_at(at), block))
+            Ok((self.layout.block_at(at), block))
         };
         blocks.iter().map(read).collect()
     }
@@ -291,20 +291,20 @@ impl Log {
     /// Whether a record of so many bytes has room. An empty log has room for any.
     fn has_room(&self, bytes: u64) -> bool {
         let used = lock(&self.state).used;
-        used == 0 || used + bytes <= self.place.area_bytes()
+        used == 0 || used + bytes <= self.layout.area_bytes()
     }
 
     /// A record is durable.
     fn note_record(&self, record: LogCounts, check: u64) {
         let bytes = record.bytes;
-        let half = self.place.area_bytes() / 2;
+        let half = self.layout.area_bytes() / 2;
         let is_half_full = {
             let mut state = lock(&self.state);
             if let Some((image, _)) = &self.image {
                 image.settle(state.epoch);
             }
             state.epoch += 1;
-            state.at = (state.at + bytes) % self.place.area_bytes();
+            state.at = (state.at + bytes) % self.layout.area_bytes();
             state.previous = Some(check);
             state.used += bytes;
             state.journaled += record.blocks;
@@ -335,11 +335,11 @@ impl Log {
 
     fn take_piece(&self, home: &mut Home, disk: &dyn Disk) -> io::Result<u64> {
         let until = lock(&self.state).epoch;
-        let replay = self.place.replay(disk, home.tail);
-        let piece = Piece::read(replay, until, self.place.piece_bytes())?;
+        let replay = self.layout.replay(disk, home.tail);
+        let piece = Piece::read(replay, until, self.layout.piece_bytes())?;
         if piece.records > 0 {
             self.bring_home(disk, &piece)?;
-            home.take(disk, &self.place, &piece)?;
+            home.take(disk, &self.layout, &piece)?;
             let mut state = lock(&self.state);
             state.used -= piece.bytes;
             state.counts.checkpoints += 1;

@@ -12,7 +12,7 @@
 //! recovery compares every following count with the blocks behind it and cuts it where they are not
 //! there, or where their preceding counts do not reach back.
 
-use vellum_layout::{MapState, MapWord, PlaceWord, RUN_COUNT_MAX};
+use vellum_layout::{KeyedWord, MapState, MapWord, RUN_COUNT_MAX};
 use vellum_media::{Memories, Persistent};
 
 use super::table::Table;
@@ -39,11 +39,11 @@ impl Run {
 
     /// The words of the entry of block `i` of the run, in a run that begins at logical block
     /// `base`.
-    fn entry(&self, i: u32, base: u32) -> (MapWord, PlaceWord) {
+    fn entry(&self, i: u32, base: u32) -> (MapWord, KeyedWord) {
         let logical = self.first + i;
         let word = MapWord::new(self.state, self.id, logical);
         let (following, preceding) = (self.blocks - 1 - i, logical - base);
-        let place = PlaceWord::new(word.0, self.block.0 + i, following, preceding);
+        let place = KeyedWord::new(word.0, self.block.0 + i, following, preceding);
         (word, place)
     }
 }
@@ -51,7 +51,7 @@ impl Run {
 impl Table {
     /// Stores counts into an entry. Flushed, not fenced. Under the key's lock.
     fn set_counts<M: Memories>(&self, op: &Op<'_, M>, held: &Held, following: u32, preceding: u32) {
-        let place = PlaceWord::new(held.word.0, held.place.block(), following, preceding);
+        let place = KeyedWord::new(held.word.0, held.place.block(), following, preceding);
         op.core.set_word(held.at + 8, place.0);
         op.core.pool.flush(sites::CUCKOO_COUNTS, held.at + 8, 8);
     }
@@ -146,7 +146,7 @@ impl Table {
             let changed = self.change(op, &self.key_of(word), |held| {
                 // The count of one that was cut may come back with a crash, the state with it.
                 let preceding = place.preceding().max(held.place.preceding());
-                let place = PlaceWord::new(word.0, place.block(), place.following(), preceding);
+                let place = KeyedWord::new(word.0, place.block(), place.following(), preceding);
                 self.lines
                     .fill_entry(op.core, held.at, word, place, step.site());
             })?;

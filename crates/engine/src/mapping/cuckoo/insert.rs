@@ -7,7 +7,7 @@
 //! in both, and once a move is over, no copy can come back that is older than later changes.
 //! The entry that a move leaves is marked for the new key at once, so nobody can take it away.
 
-use vellum_layout::{MapWord, PAIRS_PER_LINE, PlaceWord};
+use vellum_layout::{KeyedWord, MapWord, PAIRS_PER_LINE};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
 use super::table::{Key, Table};
@@ -57,7 +57,7 @@ impl Table {
         op: &Op<'_, M>,
         key: &Key,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) -> Result<()> {
         let at = self.claim(op, key)?;

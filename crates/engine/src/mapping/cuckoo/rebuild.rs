@@ -9,7 +9,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{KeyedPlan, PlaceWord, RUN_COUNT_MAX};
+use vellum_layout::{KeyedPlan, KeyedWord, RUN_COUNT_MAX};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::Cuckoo;
@@ -91,7 +91,7 @@ impl Cuckoo {
             };
             if held.place.following() > most.into() {
                 let (block, preceding) = (held.place.block(), held.place.preceding());
-                let cut = PlaceWord::new(held.word.0, block, most.into(), preceding);
+                let cut = KeyedWord::new(held.word.0, block, most.into(), preceding);
                 core.set_word(held.at + 8, cut.0);
                 stored.insert(line);
             }

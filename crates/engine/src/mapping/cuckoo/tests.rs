@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use vellum_layout::{
-    GeometryRequest, MapWord, MappingKind, PAIRS_PER_LINE, PlaceWord, STASH_LINES,
+    GeometryRequest, KeyedWord, MapWord, MappingKind, PAIRS_PER_LINE, STASH_LINES,
 };
 use vellum_media::{CrashPoints, Memory, Site, count};
 
@@ -297,7 +297,7 @@ fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
     let line = (kept.at - h.map.table.lines.at) / 64;
     let other = if homes[0] == line { homes[1] } else { homes[0] };
     // Counts and state may be of another moment.
-    let stale = PlaceWord::new(kept.word.0, kept.place.block(), 0, 0);
+    let stale = KeyedWord::new(kept.word.0, kept.place.block(), 0, 0);
     put(&h, free_entry(&h, other), kept.word.0, stale.0);
     let mark = MapWord::new(MapState::Limbo, 9, 9);
     put(&h, free_entry(&h, 0), mark.0, 77);
@@ -379,7 +379,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
             put(h, held.at, held.word.0, held.place.0 ^ 1 << 50)
         }),
         ("no such block", |h, held| {
-            let place = PlaceWord::new(held.word.0, 0x3FFF_FFFF, 0, 0);
+            let place = KeyedWord::new(held.word.0, 0x3FFF_FFFF, 0, 0);
             put(h, held.at, held.word.0, place.0);
         }),
         ("a foreign line", |h, held| {
@@ -392,19 +392,19 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
             let homes = h.map.table.key_of(held.word).homes;
             let line = (held.at - h.map.table.lines.at) / 64;
             let other = if homes[0] == line { homes[1] } else { homes[0] };
-            let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
+            let place = KeyedWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, free_entry(h, other), held.word.0, place.0);
         }),
         ("one key, twice in a line", |h, held| {
             let line = h.map.table.lines.line_of(held.at);
-            let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
+            let place = KeyedWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, free_entry(h, line), held.word.0, place.0);
         }),
         ("one key, twice in the stash", |h, held| {
             let mut stash = h.map.table.stash();
             put(h, held.at, 0, 0);
             for block in [held.place.block(), held.place.block() + 60] {
-                let place = PlaceWord::new(held.word.0, block, 0, 0);
+                let place = KeyedWord::new(held.word.0, block, 0, 0);
                 let line = stash.next().unwrap();
                 put(h, free_entry(h, line), held.word.0, place.0);
             }
@@ -412,7 +412,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
         ("one block, two keys", |h, held| {
             let table = &h.map.table;
             let key = table.key(6, 0);
-            let place = PlaceWord::new(key.word, held.place.block(), 0, 0);
+            let place = KeyedWord::new(key.word, held.place.block(), 0, 0);
             let word = MapWord::new(MapState::Mapped, 6, 0);
             put(h, free_entry(h, key.homes[0]), word.0, place.0);
         }),

@@ -52,7 +52,7 @@ use super::nodes::Nodes;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Extent trees that are read where they lie.
 pub(crate) type Extents = ExtentTrees<Direct>;
@@ -123,7 +123,10 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
 /// Damage in the tree of a file.
 #[cold]
 fn damaged(id: MapId) -> Error {
-    Error::damaged("an extent tree that is not sound", Place::Inode(id.into()))
+    Error::damaged(
+        "an extent tree that is not sound",
+        Location::Inode(id.into()),
+    )
 }
 
 impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {

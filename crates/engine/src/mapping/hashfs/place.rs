@@ -8,7 +8,7 @@ use super::HashFs;
 use super::search::Run;
 use crate::core::Core;
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::mapping::space::claimed;
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
 
@@ -311,7 +311,7 @@ impl HashFs {
         }
         Err(Error::damaged(
             "count of free blocks",
-            Place::Offset(self.table_at),
+            Location::Offset(self.table_at),
         ))
     }
 

@@ -9,7 +9,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
 
 use super::HashFs;
 use crate::core::{Core, header};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::mapping::{MapId, Verdict};
 use crate::sites;
 
@@ -183,7 +183,7 @@ fn twice<M: Memories>(core: &Core<M>, block: u32) -> Result<()> {
     }
     Err(Error::damaged(
         "two table entries of one block of a file",
-        Place::Block(u64::from(block)),
+        Location::Block(u64::from(block)),
     ))
 }
 

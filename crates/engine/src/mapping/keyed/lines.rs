@@ -1,11 +1,11 @@
 //! Lines of entries. An entry is two words of one line: the key, which makes it valid, and the
 //! place, which is stored before it.
 
-use vellum_layout::{MapState, MapWord, PAIRS_PER_LINE, PlaceWord};
+use vellum_layout::{KeyedWord, MapState, MapWord, PAIRS_PER_LINE};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
 
 use crate::core::Core;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::sites;
 
 /// Bytes of an entry.
@@ -30,7 +30,7 @@ pub(in crate::mapping) struct Held {
     /// Its offset in the pool.
     pub(in crate::mapping) at: u64,
     pub(in crate::mapping) word: MapWord,
-    pub(in crate::mapping) place: PlaceWord,
+    pub(in crate::mapping) place: KeyedWord,
 }
 
 impl Held {
@@ -68,7 +68,7 @@ impl Lines {
     }
 
     pub(in crate::mapping) fn unsound(at: u64) -> Error {
-        Error::damaged("mapping entry", Place::Part("mapping table", at))
+        Error::damaged("mapping entry", Location::Region("mapping table", at))
     }
 
     /// Looks for a key, `word`, in a line.
@@ -85,7 +85,7 @@ impl Lines {
             let at = line_at + u64::from(hits.trailing_zeros()) * 8;
             hits &= hits - 1;
             let word = MapWord(core.word(at));
-            let place = PlaceWord(core.word(at + 8));
+            let place = KeyedWord(core.word(at + 8));
             let again = MapWord(core.word(at));
             if is_live(word) && word.0 & MapWord::KEY_MASK == key && again == word {
                 return Some(Held { at, word, place });
@@ -130,7 +130,7 @@ impl Lines {
         core: &Core<M>,
         at: u64,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) {
         core.set_word(at + 8, place.0);
@@ -153,7 +153,7 @@ impl Lines {
             let held = Held {
                 at: self.line_at(line) + i * ENTRY_BYTES,
                 word: MapWord(pair[0]),
-                place: PlaceWord(pair[1]),
+                place: KeyedWord(pair[1]),
             };
             if held.word != MapWord::FREE {
                 each(held)?;

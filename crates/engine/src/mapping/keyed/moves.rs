@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{MapWord, PlaceWord};
+use vellum_layout::{KeyedWord, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use super::lines::{ENTRY_BYTES, Held, Lines};
@@ -218,7 +218,7 @@ impl<A: Memory> StripeLock<'_, A> {
         sites: &MoveSites,
     ) -> Result<()> {
         let core = op.core;
-        let (word, place) = (MapWord(core.word(from)), PlaceWord(core.word(from + 8)));
+        let (word, place) = (MapWord(core.word(from)), KeyedWord(core.word(from + 8)));
         self.count_move();
         lines.fill_entry(core, to, word, place, Some(sites.copy));
         core.pool.fence(sites.copy_durable);

@@ -5,7 +5,7 @@
 //! everybody who held a stripe has let go of it, nobody still puts anything into a level that was
 //! the bottom one before.
 
-use vellum_layout::{LevelRoot, MapWord, PAIRS_PER_LINE, PlaceWord};
+use vellum_layout::{KeyedWord, LevelRoot, MapWord, PAIRS_PER_LINE};
 use vellum_media::{Memories, Memory, Site};
 
 use super::table::{Key, Table};
@@ -41,7 +41,7 @@ impl Table {
         &self,
         op: &Op<'_, M>,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) -> Result<()> {
         let key = self.key_of(word);
@@ -65,7 +65,7 @@ impl Table {
         op: &Op<'_, M>,
         key: &Key,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) -> bool {
         let core = op.core;
@@ -91,7 +91,7 @@ impl Table {
         op: &Op<'_, M>,
         key: &Key,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) -> Result<()> {
         let _lock = self.moves.lock(op, key.hash());
@@ -107,7 +107,7 @@ impl Table {
         core: &Core<M>,
         at: u64,
         word: MapWord,
-        place: PlaceWord,
+        place: KeyedWord,
         flush: Option<Site>,
     ) {
         self.lines.fill_entry(core, at, word, place, flush);

@@ -36,7 +36,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use vellum_layout::{Geometry, MapWord, PlaceWord};
+use vellum_layout::{Geometry, KeyedWord, MapWord};
 use vellum_media::{Memories, Persistent};
 
 use self::table::Table;
@@ -80,7 +80,7 @@ impl Level {
         let logical = u64::from(taken.logical)..u64::from(taken.logical) + taken.blocks;
         for (done, (logical, block)) in (0..).zip(logical.zip(taken.block.0..)) {
             let word = MapWord::new(step.to, id, logical as u32);
-            let place = PlaceWord::new(word.0, block, 0, 0);
+            let place = KeyedWord::new(word.0, block, 0, 0);
             self.table
                 .insert(op, word, place, step.site())
                 .map_err(|error| (error, BlockNo(block), taken.blocks - done))?;

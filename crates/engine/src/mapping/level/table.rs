@@ -8,7 +8,7 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::mapping::MapId;
 use crate::mapping::keyed::lines::{Held, Lines, is_live};
 use crate::mapping::keyed::moves::Moves;
@@ -108,7 +108,7 @@ impl Table {
                 Ok(root)
             }
             _ => {
-                let place = Place::Part("mapping table", self.root_at());
+                let place = Location::Region("mapping table", self.root_at());
                 Err(Error::damaged("root of a level table", place))
             }
         }

@@ -354,7 +354,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
             put(h, held.at, held.word.0, held.place.0 ^ 1 << 50)
         }),
         ("no such block", |h, held| {
-            let place = PlaceWord::new(held.word.0, 0x3FFF_FFFF, 0, 0);
+            let place = KeyedWord::new(held.word.0, 0x3FFF_FFFF, 0, 0);
             put(h, held.at, held.word.0, place.0);
         }),
         ("a foreign line", |h, held| {
@@ -366,19 +366,19 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
             put(h, free_entry(h, line), held.word.0, held.place.0);
         }),
         ("one key, two blocks", |h, held| {
-            let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
+            let place = KeyedWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, another(h, &held), held.word.0, place.0);
         }),
         ("one key, twice in a line", |h, held| {
             let line = h.map.table.lines.line_of(held.at);
-            let place = PlaceWord::new(held.word.0, held.place.block() + 60, 0, 0);
+            let place = KeyedWord::new(held.word.0, held.place.block() + 60, 0, 0);
             put(h, free_entry(h, line), held.word.0, place.0);
         }),
         ("one key, twice in the stash", |h, held| {
             let mut stash = h.map.table.plan.stash();
             put(h, held.at, 0, 0);
             for block in [held.place.block(), held.place.block() + 60] {
-                let place = PlaceWord::new(held.word.0, block, 0, 0);
+                let place = KeyedWord::new(held.word.0, block, 0, 0);
                 let line = stash.next().unwrap();
                 put(h, free_entry(h, line), held.word.0, place.0);
             }
@@ -391,7 +391,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
         ("one block, two keys", |h, held| {
             let table = &h.map.table;
             let key = table.key(6, 0);
-            let place = PlaceWord::new(key.word, held.place.block(), 0, 0);
+            let place = KeyedWord::new(key.word, held.place.block(), 0, 0);
             let word = MapWord::new(MapState::Mapped, 6, 0);
             put(h, free_entry(h, table.homes(&key, 1)[0]), word.0, place.0);
         }),

@@ -28,7 +28,7 @@ use super::nodes::Nodes;
 use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// The mapping of segment 0.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Radix {
 /// Damage in the tree of a file.
 #[cold]
 fn damaged(id: MapId) -> Error {
-    Error::damaged("a tree word that is not sound", Place::Inode(id.into()))
+    Error::damaged("a tree word that is not sound", Location::Inode(id.into()))
 }
 
 impl<M: Memories> Mapping<M> for Radix {

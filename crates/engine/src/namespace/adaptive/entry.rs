@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    AreaLife, ChunkKind, DIR_PATH_MAX, DirPlace, EntryState, FileKind, Inode, LifeWord,
+    AreaLife, ChunkKind, DIR_PATH_MAX, DirLocation, EntryState, FileKind, Inode, LifeWord,
     PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, TargetWord, is_path, path_below,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -12,7 +12,7 @@ use super::Adaptive;
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::named::Named;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::common::{Bodies, Body};
 use crate::sites;
 
@@ -36,7 +36,7 @@ impl Default for PathBuffer {
 impl PathBuffer {
     /// Reads the entry at metadata slot `entry`, whatever its checksum says.
     fn load<M: Memories>(&mut self, core: &Core<M>, entry: u64) -> Result<PathEntryHead> {
-        let damaged = |what| Error::damaged(what, Place::Slot(entry));
+        let damaged = |what| Error::damaged(what, Location::Slot(entry));
         let at = core.slot_at(entry)?;
         if core.kind_of_slot(entry) != Some(ChunkKind::Areas) {
             return Err(damaged("path entry in a wrong chunk"));
@@ -85,7 +85,7 @@ impl PathBuffer {
     ) -> Result<PathEntryHead> {
         let head = self.load(core, entry)?;
         if head.parent != dir {
-            let place = Place::Slot(entry);
+            let place = Location::Slot(entry);
             return Err(Error::damaged("path entry of another directory", place));
         }
         Ok(head)
@@ -114,7 +114,7 @@ pub(crate) struct Above {
     buffer: PathBuffer,
     /// What the directory said when it was read. Who renames a directory gives it another entry,
     /// and its slots are nobody's before this operation has ended.
-    place: Option<DirPlace>,
+    place: Option<DirLocation>,
     area: Option<AreaLife>,
     len: usize,
 }
@@ -176,8 +176,8 @@ impl Home {
 
 impl<M: Memories> Core<M> {
     /// Where a directory says that its names are.
-    pub(super) fn place_of_directory(&self, dir: u64) -> DirPlace {
-        DirPlace(self.word(self.geometry.slot_at(dir) + Inode::DETAIL))
+    pub(super) fn place_of_directory(&self, dir: u64) -> DirLocation {
+        DirLocation(self.word(self.geometry.slot_at(dir) + Inode::DETAIL))
     }
 
     /// Where names in the directory with inode `dir` are.
@@ -197,14 +197,15 @@ impl<M: Memories> Core<M> {
         }
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
-            let damaged = || Error::damaged("root of an area that is not its", Place::Inode(dir));
+            let damaged =
+                || Error::damaged("root of an area that is not its", Location::Inode(dir));
             above.area = Some(area.ok_or_else(damaged)?);
             above.len = 0;
             return Ok(());
         }
         let head = above.buffer.load(self, place.entry())?;
         if TargetWord(head.target) != TargetWord::new(dir, FileKind::Directory) {
-            let place = Place::Inode(dir);
+            let place = Location::Inode(dir);
             return Err(Error::damaged("directory names another's entry", place));
         }
         let area = self.area_life(head.area).ok_or(Error::Stale)?;
@@ -254,7 +255,7 @@ impl<M: Memories> Core<M> {
                 return Ok(());
             }
             if self.place_of_directory(ino) == place {
-                let place = Place::Inode(ino);
+                let place = Location::Inode(ino);
                 return Err(Error::damaged("directory in an area that is none", place));
             }
         }
@@ -265,7 +266,7 @@ impl<M: Memories> Core<M> {
         let head = buffer.load(self, entry)?;
         self.slot_at(head.parent)?;
         if !buffer.is_sealed(self, entry, head.parent) {
-            let place = Place::Slot(entry);
+            let place = Location::Slot(entry);
             return Err(Error::damaged("path entry checksum", place));
         }
         Ok(head)
@@ -304,7 +305,7 @@ impl<M: Memories> Bodies<M> for Adaptive {
     }
 
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut PathBuffer) -> Result<Body> {
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(entry)));
+        let damaged = |what| Err(Error::damaged(what, Location::Slot(entry)));
         let head = buffer.load_of(core, entry, dir)?;
         if !buffer.is_sealed(core, entry, dir) {
             return damaged("path entry checksum");
@@ -377,13 +378,13 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
     let is_own = || {
         let place = core.place_of_directory(ino);
         let is_root = place.area() != 0;
-        Place::Slot(place.entry()) == named.entry
+        Location::Slot(place.entry()) == named.entry
             && (!is_root || core.area_of_root(place.area(), ino).is_some())
     };
     if is_dir && core.is_inode_slot(ino) && !is_own() {
         return Err(Error::damaged(
             "directory names another entry",
-            Place::Inode(ino),
+            Location::Inode(ino),
         ));
     }
     Ok(())

@@ -28,7 +28,7 @@ mod table;
 mod tables;
 
 use vellum_layout::{
-    ChunkKind, DirPlace, EntryState, FileKind, Formed, Geometry, Inode, LifeWord, LogWord,
+    ChunkKind, DirLocation, EntryState, FileKind, Formed, Geometry, Inode, LifeWord, LogWord,
     MergeReason, PathEntryHead, PathSeal, SLOTS_PER_BLOCK, TargetWord,
 };
 use vellum_media::{Memories, Persistent, Site};
@@ -43,7 +43,7 @@ use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::Op;
 use crate::durability::journal::Record;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{Areas, Ask, Mender, PathIn, Rename, Walked};
 use crate::sites;
 
@@ -244,7 +244,7 @@ impl<M: Memories> Entries<M> for Adaptive {
             record.store(draft.claim.at, LogWord::new(draft.entry).0);
             if core.kind(*file) == FileKind::Directory {
                 let place = core.place_of_directory(core.ino(*file));
-                let place = DirPlace::new(draft.entry, place.area());
+                let place = DirLocation::new(draft.entry, place.area());
                 record.store(core.inode_at(*file) + Inode::DETAIL, place.0);
             }
         }
@@ -274,7 +274,7 @@ impl<M: Memories> Entries<M> for Adaptive {
             for slot in core.states(group).entries().map(|slot| first + slot) {
                 let life = core.word(core.geometry.slot_at(slot) + PathEntryHead::LIFE);
                 if !is_named(slot) && LifeWord(life).is_alive() {
-                    let place = Place::Slot(slot);
+                    let place = Location::Slot(slot);
                     return Err(Error::damaged("path entry that no log names", place));
                 }
             }

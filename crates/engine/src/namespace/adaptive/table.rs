@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use vellum_layout::{
     AREA_LIMIT, AREA_TABLE_LINES, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES,
-    ChunkKind, DirPlace, FileKind, Formed, Geometry, InodeState, Merged, ROOT_AREA, ROOT_SLOT,
+    ChunkKind, DirLocation, FileKind, Formed, Geometry, InodeState, Merged, ROOT_AREA, ROOT_SLOT,
     SLOTS_PER_BLOCK,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -20,7 +20,7 @@ use crate::core::alloc::SPARE_BLOCKS;
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::durability::journal::Record;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{Mender, MergedArea};
 use crate::sites;
 
@@ -184,12 +184,12 @@ impl<M: Memories> Core<M> {
     /// Checks the table of a pool that is opened.
     pub(super) fn check_table(&self, was_clean: bool) -> Result<()> {
         let table = self.geometry.areas.table;
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(table)));
+        let damaged = |what| Err(Error::damaged(what, Location::Slot(table)));
         if self.kind_of_slot(table) != Some(ChunkKind::Blocks) {
             return damaged("area table in a wrong chunk");
         }
         let is_first = self.area_of_root(ROOT_AREA, ROOT_SLOT).is_some()
-            && self.place_of_directory(ROOT_SLOT) == DirPlace::new(0, ROOT_AREA);
+            && self.place_of_directory(ROOT_SLOT) == DirLocation::new(0, ROOT_AREA);
         if !self.table_head(table).is_sound(table, 0) || !is_first {
             return damaged("the root's area");
         }
@@ -222,7 +222,7 @@ impl<M: Memories> Core<M> {
             .area_lines()
             .find(|(_, number, line)| !is_right(*number, line))
         {
-            Some((at, ..)) => Err(Error::damaged("line of an area", Place::Offset(at))),
+            Some((at, ..)) => Err(Error::damaged("line of an area", Location::Offset(at))),
             None => Ok(()),
         }
     }

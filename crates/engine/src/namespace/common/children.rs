@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
 use crate::core::times::LAST_NS;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 
 /// Dead names of a directory from which recycling starts (DirectFS III-G).
 const RECYCLE_AT_LEAST: u64 = 100;
@@ -27,7 +27,7 @@ impl<M: Memories> Op<'_, M> {
     /// Fails if names of `dir` cannot be read.
     pub(crate) fn check_names(&self, dir: Cachelet) -> Result<()> {
         if self.core.has_flag(dir, flag::UNSURE) {
-            let place = Place::Inode(self.core.ino(dir));
+            let place = Location::Inode(self.core.ino(dir));
             return Err(Error::damaged("directory with unreadable names", place));
         }
         Ok(())
@@ -167,7 +167,7 @@ impl<M: Memories> Op<'_, M> {
         }
         Err(Error::damaged(
             "directories form a circle",
-            Place::Inode(wanted),
+            Location::Inode(wanted),
         ))
     }
 }

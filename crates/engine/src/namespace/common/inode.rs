@@ -1,7 +1,7 @@
 //! Making inodes, and finding those that names stand for.
 
 use vellum_layout::{
-    ChunkKind, DirPlace, FileKind, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
+    ChunkKind, DirLocation, FileKind, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
     OwnerWord, ROOT_SLOT, text_check, text_home,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -12,7 +12,7 @@ use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::{Op, Tally};
 use crate::core::times::Times;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::NewInode;
 use crate::sites;
 
@@ -58,7 +58,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             // A wrong live map, which passed its check: the slot stays in use.
             return Err(Error::damaged(
                 "a free inode that is in use",
-                Place::Inode(ino),
+                Location::Inode(ino),
             ));
         }
         self.inode = Some(ino);
@@ -208,7 +208,7 @@ impl<M: Memories> Op<'_, M> {
     fn place_of(&self, kind: FileKind, entry: Option<(u64, u64)>) -> u64 {
         match (self.core.geometry.namespace, kind, entry) {
             (NamespaceKind::Adaptive, FileKind::Directory, Some((slot, _))) => {
-                DirPlace::new(slot, 0).0
+                DirLocation::new(slot, 0).0
             }
             _ => 0,
         }

@@ -9,7 +9,7 @@ use super::{Bodies, Body};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{ListEntry, ListHint, ListRange};
 use crate::sites;
 
@@ -241,7 +241,7 @@ impl<M: Memories> Op<'_, M> {
                 let kind = body
                     .target
                     .kind()
-                    .ok_or_else(|| Error::damaged("entry kind", Place::Slot(entry)))?;
+                    .ok_or_else(|| Error::damaged("entry kind", Location::Slot(entry)))?;
                 let given = ListEntry {
                     ino: body.target.ino(),
                     cookie: listing.range.offset + body.cookie,
@@ -366,5 +366,5 @@ impl<M: Memories> Core<M> {
 }
 
 fn runs_in_a_circle(owner: u64) -> Error {
-    Error::damaged("directory log runs in a circle", Place::Inode(owner))
+    Error::damaged("directory log runs in a circle", Location::Inode(owner))
 }

@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::core::alloc::SPARE_BLOCKS;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 
@@ -58,7 +58,7 @@ pub(crate) struct Claim {
 impl<M: Memories> Core<M> {
     /// Reads and checks the head of a log extent of directory `owner`.
     pub(crate) fn log_head(&self, extent: u64, owner: u64) -> Result<LogExtentHead> {
-        let place = Place::Slot(extent);
+        let place = Location::Slot(extent);
         let at = self.slot_at(extent)?;
         let mut head = LogExtentHead::new(0, 0, 0, 0, LogExtentKind::Small, false);
         self.pool.read(at, head.as_mut_bytes());
@@ -149,7 +149,7 @@ impl Cookies {
         if fits && cookie > last && cookie <= COOKIE_MAX {
             Ok(())
         } else {
-            let place = Place::Slot(entry);
+            let place = Location::Slot(entry);
             Err(Error::damaged("directory cookies out of order", place))
         }
     }
@@ -171,7 +171,7 @@ pub(crate) fn scan_log<M: Memories>(
             let word = LogWord(core.word(at + 8 * index));
             if word.0 != 0 {
                 if !word.is_sound() {
-                    return Err(Error::damaged("log word", Place::Slot(extent)));
+                    return Err(Error::damaged("log word", Location::Slot(extent)));
                 }
                 end = index + 1;
                 each(Logged {
@@ -190,7 +190,7 @@ pub(crate) fn scan_log<M: Memories>(
         if seen > core.geometry.meta_slots() {
             return Err(Error::damaged(
                 "directory log runs in a circle",
-                Place::Inode(owner),
+                Location::Inode(owner),
             ));
         }
     }
@@ -209,7 +209,7 @@ pub(crate) fn log_extents<M: Memories>(
         found.push((slot, head));
         slot = head.next;
         if found.len() as u64 > core.geometry.meta_slots() {
-            let place = Place::Inode(owner);
+            let place = Location::Inode(owner);
             return Err(Error::damaged("directory log runs in a circle", place));
         }
     }

@@ -5,7 +5,7 @@ use vellum_media::{Memories, Memory};
 
 use super::Direct;
 use crate::core::Core;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::common::{Bodies, Body, is_name};
 
 /// An entry read from the pool, with its name. Aligned as an [`EntryHead`] is.
@@ -27,7 +27,7 @@ impl EntryBuffer {
         parent: u64,
     ) -> Result<&EntryHead> {
         self.read_unsealed(core, entry, parent)?;
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(entry)));
+        let damaged = |what| Err(Error::damaged(what, Location::Slot(entry)));
         let generation = core.identity_on_pool(parent).generation();
         if !Entry::is_sound(&self.bytes, generation) {
             return damaged("directory entry checksum");
@@ -47,7 +47,7 @@ impl EntryBuffer {
 
     fn head(&self, entry: u64) -> Result<&EntryHead> {
         let head = zerocopy::FromBytes::ref_from_prefix(&self.bytes);
-        let damaged = || Error::damaged("directory entry", Place::Slot(entry));
+        let damaged = || Error::damaged("directory entry", Location::Slot(entry));
         Ok(head.map_err(|_| damaged())?.0)
     }
 
@@ -59,7 +59,7 @@ impl EntryBuffer {
         entry: u64,
         parent: u64,
     ) -> Result<&EntryHead> {
-        let damaged = |what| Error::damaged(what, Place::Slot(entry));
+        let damaged = |what| Error::damaged(what, Location::Slot(entry));
         let at = core.slot_at(entry)?;
         if core.kind_of_slot(entry) != Some(ChunkKind::Entries) {
             return Err(damaged("directory entry in a wrong chunk"));

@@ -8,7 +8,7 @@ use super::index::{Index, ValueWord};
 use super::{Entries, Name};
 use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::common::log::{Logged, scan_log};
 
 /// What building the index counts of a directory.
@@ -138,9 +138,12 @@ impl<M: Memories> Op<'_, M> {
         let target = body.target;
         let kind = target
             .kind()
-            .ok_or(Error::damaged("entry kind", Place::Slot(entry)))?;
+            .ok_or(Error::damaged("entry kind", Location::Slot(entry)))?;
         if !core.is_inode_slot(target.ino()) {
-            return Err(Error::damaged("entry names no inode", Place::Slot(entry)));
+            return Err(Error::damaged(
+                "entry names no inode",
+                Location::Slot(entry),
+            ));
         }
         counts.subdirectories += u64::from(kind == vellum_layout::FileKind::Directory);
         let value = ValueWord::of_inode(target.ino(), kind);
@@ -188,7 +191,7 @@ impl<M: Memories> Op<'_, M> {
                 Err(_) => {
                     return Err(Error::damaged(
                         "two entries of one name",
-                        Place::Slot(entry),
+                        Location::Slot(entry),
                     ));
                 }
             }

@@ -34,7 +34,7 @@ use crate::core::cachelet::{Cachelet, flag};
 use crate::core::named::Named;
 use crate::core::slots::{Op, pause};
 use crate::durability::journal::Record;
-use crate::error::{Error, Place, Result, Retry};
+use crate::error::{Error, Location, Result, Retry};
 use crate::namespace::{
     Areas, Ask, ListHint, ListRange, Mender, Namespace, NewInode, PathIn, Removal, Rename,
     SurveyedNames, Walked,
@@ -249,7 +249,7 @@ impl<M: Memories> Op<'_, M> {
         let at = self.core.geometry.slot_at(entry);
         let word = |field| self.core.word(at + field);
         Named {
-            entry: Place::Slot(entry),
+            entry: Location::Slot(entry),
             dir: word(Entry::PARENT),
             target: TargetWord(word(Entry::TARGET)),
             generation: word(Entry::CHECK) as u32,

@@ -9,7 +9,7 @@ use vellum_media::Memories;
 use super::Entries;
 use crate::core::Core;
 use crate::core::named::Named;
-use crate::error::{Place, Result};
+use crate::error::{Location, Result};
 use crate::namespace::common::log::{log_extents, scan_log};
 use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 use crate::sites;
@@ -66,7 +66,7 @@ impl<M: Memories, S: Entries<M>> SurveyedNames for Logs<'_, M, S> {
             logged.cookies.check(entry, body.cookie, last_cookie)?;
             last_cookie = body.cookie;
             let named = Named {
-                entry: Place::Slot(entry),
+                entry: Location::Slot(entry),
                 dir,
                 target: body.target,
                 generation: body.generation,

@@ -1,6 +1,6 @@
 //! Building a directory's radix tree at its first access in a mount, from its log.
 
-use vellum_layout::{FileKind, LogPlace, NAME_MAX, RecordKind, Recorded, TargetWord, name_hash};
+use vellum_layout::{FileKind, LogPosition, NAME_MAX, RecordKind, Recorded, TargetWord, name_hash};
 use vellum_media::Memories;
 
 use super::log::Names;
@@ -8,13 +8,13 @@ use super::radix::Leaf;
 use crate::core::Core;
 use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::slots::{Op, Tally};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::common::is_name;
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 
 /// A name that came.
 pub(super) struct Came {
-    pub(super) place: LogPlace,
+    pub(super) place: LogPosition,
     pub(super) cookie: u64,
     pub(super) target: TargetWord,
     /// Of the inode named.
@@ -49,20 +49,20 @@ impl Told {
             ..Self::default()
         };
         let (owner, tail) = (core.log_owner(ino), core.tail_on_pool(ino)?);
-        let mut reached_tail = tail == LogPlace::NONE;
+        let mut reached_tail = tail == LogPosition::NONE;
         let walked = core.for_each_block(core.log_root(ino), owner, &mut |block| {
             if reached_tail {
                 return Ok(());
             }
             if block.head.base_cookie < told.next_cookie {
-                let place = Place::Slot(block.slot);
+                let place = Location::Slot(block.slot);
                 go_on(Error::damaged("directory cookies out of order", place))?;
             }
             told.next_cookie = told.next_cookie.max(block.head.base_cookie);
             for found in block.records(owner, tail) {
                 let taken = found
                     .map_err(|unsound| {
-                        let place = Place::Slot(unsound.place.slot());
+                        let place = Location::Slot(unsound.place.slot());
                         Error::damaged("record of a directory log", place)
                     })
                     .and_then(|found| told.take(core, &found));
@@ -73,7 +73,7 @@ impl Told {
         });
         walked.or_else(&mut *go_on)?;
         if !reached_tail {
-            let lost = Error::damaged("directory log without its tail", Place::Inode(ino));
+            let lost = Error::damaged("directory log without its tail", Location::Inode(ino));
             go_on(lost)?;
         }
         told.leave_out_strangers(core, go_on)?;
@@ -90,7 +90,7 @@ impl Told {
             if !core.is_inode_slot(came.target.ino()) {
                 came.is_there = false;
                 let what = "record of a directory log names no inode";
-                go_on(Error::damaged(what, Place::Slot(came.place.slot())))?;
+                go_on(Error::damaged(what, Location::Slot(came.place.slot())))?;
             }
         }
         Ok(())
@@ -98,7 +98,7 @@ impl Told {
 
     fn take<M: Memories>(&mut self, core: &Core<M>, found: &Recorded<'_>) -> Result<()> {
         let record = &found.record;
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(found.place.slot())));
+        let damaged = |what| Err(Error::damaged(what, Location::Slot(found.place.slot())));
         self.latest_ns = self.latest_ns.max(record.ns());
         let kind = record.kind();
         if kind == Some(RecordKind::Went) {
@@ -214,7 +214,7 @@ impl<M: Memories> Op<'_, M> {
             let leaf = Leaf::new(came.place, came.hash);
             let name = core.name_of_leaf(leaf, &mut buffer);
             let inserted = if core.radix_find_under(top, name).is_some() {
-                let place = Place::Slot(came.place.slot());
+                let place = Location::Slot(came.place.slot());
                 self.go_on_without(dir, Err(Error::damaged("two records of one name", place)))
             } else {
                 core.radix_prepare(top, name, leaf)

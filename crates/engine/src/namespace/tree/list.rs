@@ -4,7 +4,7 @@
 //! A log is copied under the listing's feet without harm: what it reads stays until it ends, and
 //! leads on to what was not copied.
 
-use vellum_layout::{LogOwner, LogPlace, NameRecord, RecordKind, Recorded, TargetWord};
+use vellum_layout::{LogOwner, LogPosition, NameRecord, RecordKind, Recorded, TargetWord};
 use vellum_media::Memories;
 
 use super::log::{Block, runs_in_a_circle};
@@ -12,7 +12,7 @@ use super::{Name, Tree};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{FIRST_COOKIE, ListEntry, ListHint, ListRange};
 
 /// Where reading a block ends.
@@ -33,7 +33,7 @@ struct Listing {
     last: u64,
     range: ListRange,
     /// Behind the last record that was looked at, and no further: a name further on may still come.
-    resume: LogPlace,
+    resume: LogPosition,
 }
 
 impl<M: Memories> Op<'_, M> {
@@ -69,7 +69,7 @@ impl Tree {
             resume: start,
         };
         let listed = match start {
-            LogPlace::NONE => Ok(true),
+            LogPosition::NONE => Ok(true),
             _ => listing.go_on(op, each),
         };
         let goes_on = listed.or_else(|error| match error {
@@ -111,7 +111,7 @@ impl Listing {
         loop {
             // What counts by now has been written, and the link of a block that is left.
             let tail = core.tail(self.dir);
-            if tail == LogPlace::NONE {
+            if tail == LogPosition::NONE {
                 return Ok(true);
             }
             let slot = self.resume.slot();
@@ -130,7 +130,7 @@ impl Listing {
             if block.head.next == 0 {
                 return Ok(true);
             }
-            self.resume = LogPlace::new(block.head.next, NameRecord::FIRST);
+            self.resume = LogPosition::new(block.head.next, NameRecord::FIRST);
             blocks += 1;
             if blocks > core.geometry.meta_slots() {
                 return Err(runs_in_a_circle(self.owner.slot));
@@ -142,14 +142,14 @@ impl Listing {
         &mut self,
         op: &Op<'_, M>,
         block: &Block,
-        tail: LogPlace,
+        tail: LogPosition,
         each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<End> {
         // They were verified when the tree was built.
         let records = block.records(self.owner, tail).unsealed();
         for found in records.from(self.resume.byte()) {
             let found = found.map_err(|unsound| {
-                let place = Place::Slot(unsound.place.slot());
+                let place = Location::Slot(unsound.place.slot());
                 Error::damaged("record of a directory log", place)
             })?;
             let is_new = found.record.cookie > self.last;
@@ -163,7 +163,7 @@ impl Listing {
                 && is_there(op, self.dir, &found)?
             {
                 let target = TargetWord(found.record.target);
-                let place = Place::Slot(found.place.slot());
+                let place = Location::Slot(found.place.slot());
                 let kind = target
                     .kind()
                     .ok_or_else(|| Error::damaged("entry kind", place))?;
@@ -179,7 +179,7 @@ impl Listing {
                 self.last = found.record.cookie;
             }
             let past = found.place.byte() + NameRecord::bytes_for(found.name.len());
-            self.resume = LogPlace::new(found.place.slot(), past);
+            self.resume = LogPosition::new(found.place.slot(), past);
         }
         Ok(End::OfBlock)
     }
@@ -216,8 +216,8 @@ fn list_start<M: Memories>(
     after: u64,
     hint: &ListHint,
     generation: u64,
-) -> Result<LogPlace> {
-    let hinted = LogPlace::new(hint.extent, hint.index);
+) -> Result<LogPosition> {
+    let hinted = LogPosition::new(hint.extent, hint.index);
     // A position of another directory leads to a block of that one, which does not load.
     if hint.extent != 0
         && hint.generation == generation
@@ -229,12 +229,12 @@ fn list_start<M: Memories>(
     }
     let mut slot = core.log_root(owner.slot);
     if slot == 0 {
-        return Ok(LogPlace::NONE);
+        return Ok(LogPosition::NONE);
     }
     for _ in 0..core.geometry.meta_slots() {
         let next = core.records_head(slot, owner)?.next;
         if next == 0 || core.records_head(next, owner)?.base_cookie > after {
-            return Ok(LogPlace::new(slot, NameRecord::FIRST));
+            return Ok(LogPosition::new(slot, NameRecord::FIRST));
         }
         slot = next;
     }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, Inode, LogExtentHead, LogOwner, LogPlace, NameRecord, RECORD_MAX_BYTES,
-    RecordKind, Records, SLOT_BYTES, TargetWord,
+    BLOCK_BYTES, ChunkKind, Inode, LogExtentHead, LogOwner, LogPosition, NameRecord,
+    RECORD_MAX_BYTES, RecordKind, Records, SLOT_BYTES, TargetWord,
 };
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use zerocopy::{FromBytes, IntoBytes};
@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
 use crate::durability::journal::Record;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 
@@ -32,7 +32,7 @@ pub(super) struct Block {
 
 impl Block {
     /// The records of a block of `owner`'s log, up to its tail, if that is in the block.
-    pub(super) fn records(&self, owner: LogOwner, tail: LogPlace) -> Records<'_> {
+    pub(super) fn records(&self, owner: LogOwner, tail: LogPosition) -> Records<'_> {
         let tail = Some(tail).filter(|tail| tail.slot() == self.slot);
         Records::of(&self.bytes, self.slot, owner, tail)
     }
@@ -40,7 +40,7 @@ impl Block {
 
 impl<M: Memories> Core<M> {
     /// Pool offset of a place in a log.
-    pub(super) fn record_at(&self, place: LogPlace) -> u64 {
+    pub(super) fn record_at(&self, place: LogPosition) -> u64 {
         self.geometry.slot_at(place.slot()) + place.byte()
     }
 
@@ -62,14 +62,17 @@ impl<M: Memories> Core<M> {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn tail_on_pool(&self, ino: u64) -> Result<LogPlace> {
-        let tail = LogPlace(self.word(self.tail_at(ino)));
-        if tail == LogPlace::NONE
+    pub(super) fn tail_on_pool(&self, ino: u64) -> Result<LogPosition> {
+        let tail = LogPosition(self.word(self.tail_at(ino)));
+        if tail == LogPosition::NONE
             || tail.is_sound() && self.kind_of_slot(tail.slot()) == Some(ChunkKind::Blocks)
         {
             return Ok(tail);
         }
-        Err(Error::damaged("tail of a directory log", Place::Inode(ino)))
+        Err(Error::damaged(
+            "tail of a directory log",
+            Location::Inode(ino),
+        ))
     }
 
     /// Slot of the first block of a log, or 0.
@@ -87,7 +90,7 @@ impl<M: Memories> Core<M> {
     }
 
     fn check_records_head(&self, slot: u64, owner: LogOwner, head: &LogExtentHead) -> Result<()> {
-        let damaged = |what| Err(Error::damaged(what, Place::Slot(slot)));
+        let damaged = |what| Err(Error::damaged(what, Location::Slot(slot)));
         if self.kind_of_slot(slot) != Some(ChunkKind::Blocks)
             || !slot.is_multiple_of(BLOCK_BYTES / SLOT_BYTES)
         {
@@ -109,7 +112,7 @@ impl<M: Memories> Core<M> {
         self.pool.read(at, &mut bytes[..]);
         let head = LogExtentHead::read_from_prefix(&bytes[..]);
         let (head, _) =
-            head.map_err(|_| Error::damaged("directory log block", Place::Slot(slot)))?;
+            head.map_err(|_| Error::damaged("directory log block", Location::Slot(slot)))?;
         self.check_records_head(slot, owner, &head)?;
         Ok(Block { slot, head, bytes })
     }
@@ -135,19 +138,19 @@ impl<M: Memories> Core<M> {
     }
 
     /// The tail of a directory's log that is counted in this mount.
-    pub(super) fn tail(&self, dir: Cachelet) -> LogPlace {
-        LogPlace(self.get(dir, field::TAIL) & PLACE)
+    pub(super) fn tail(&self, dir: Cachelet) -> LogPosition {
+        LogPosition(self.get(dir, field::TAIL) & PLACE)
     }
 }
 
 pub(super) fn runs_in_a_circle(owner: u64) -> Error {
-    Error::damaged("directory log runs in a circle", Place::Inode(owner))
+    Error::damaged("directory log runs in a circle", Location::Inode(owner))
 }
 
 /// A record that was written behind the tail.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft {
-    pub(super) place: LogPlace,
+    pub(super) place: LogPosition,
     /// Pool offset.
     pub(super) at: u64,
     pub(super) checksum: u32,
@@ -231,9 +234,9 @@ pub(super) struct Names<'o, 'a, M: Memories> {
     pub(super) op: &'o Op<'a, M>,
     pub(super) dir: Cachelet,
     owner: LogOwner,
-    tail: LogPlace,
+    tail: LogPosition,
     /// Behind the drafts.
-    end: LogPlace,
+    end: LogPosition,
     /// The cookie that comes next.
     cookie: u64,
 }
@@ -254,7 +257,7 @@ impl<'a, M: Memories> Op<'a, M> {
             let word = core.arena.load(at, Ordering::Acquire);
             let held = word | self.holder() << HOLDER_AT;
             if word >> HOLDER_AT == 0 && core.arena.compare_exchange(at, word, held).is_ok() {
-                break LogPlace(word);
+                break LogPosition(word);
             }
             pause(&core.arena, &mut tries);
         };
@@ -298,13 +301,13 @@ impl<M: Memories> Names<'_, '_, M> {
     }
 
     /// Sets what building the tree has found out.
-    pub(super) fn begin(&mut self, tail: LogPlace, cookie: u64) {
+    pub(super) fn begin(&mut self, tail: LogPosition, cookie: u64) {
         (self.end, self.cookie) = (tail, cookie);
         self.advance();
     }
 
     /// The tail up to which records count.
-    pub(super) fn tail(&self) -> LogPlace {
+    pub(super) fn tail(&self) -> LogPosition {
         self.tail
     }
 
@@ -320,7 +323,7 @@ impl<M: Memories> Names<'_, '_, M> {
     }
 
     /// Where the next record will be.
-    pub(super) fn end(&self) -> LogPlace {
+    pub(super) fn end(&self) -> LogPosition {
         self.end
     }
 
@@ -334,12 +337,12 @@ impl<M: Memories> Names<'_, '_, M> {
         if self.cookie > COOKIE_MAX - 2 {
             return Err(Error::NoSpace("cookies of a directory"));
         }
-        if self.tail == LogPlace::NONE {
+        if self.tail == LogPosition::NONE {
             let root = match core.log_root(self.owner.slot) {
                 0 => self.grow_first(spare)?,
                 root => root,
             };
-            self.end = LogPlace::new(root, NameRecord::FIRST);
+            self.end = LogPosition::new(root, NameRecord::FIRST);
             return Ok(());
         }
         let slot = self.tail.slot();
@@ -351,7 +354,7 @@ impl<M: Memories> Names<'_, '_, M> {
                 next
             }
         };
-        self.end = LogPlace::new(next, NameRecord::FIRST);
+        self.end = LogPosition::new(next, NameRecord::FIRST);
         Ok(())
     }
 
@@ -405,7 +408,7 @@ impl<M: Memories> Names<'_, '_, M> {
         let bytes = record.encode(name, place, self.owner, &mut buffer);
         let at = core.record_at(place);
         core.pool.write_through(site, at, &buffer[..bytes]);
-        self.end = LogPlace::new(place.slot(), place.byte() + bytes as u64);
+        self.end = LogPosition::new(place.slot(), place.byte() + bytes as u64);
         Draft {
             place,
             at,

@@ -39,7 +39,7 @@ use crate::core::Core;
 use crate::core::cachelet::Cachelet;
 use crate::core::named::Named;
 use crate::core::slots::{Op, pause};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::common::{check_name, evict};
 use crate::namespace::{
     ListEntry, ListHint, ListRange, Namespace, NewInode, Removal, Rename, SurveyedNames,
@@ -123,7 +123,7 @@ impl Tree {
         let core = op.core;
         let at = core.record_at(leaf.place());
         op.load_named(&Named {
-            entry: Place::Slot(leaf.place().slot()),
+            entry: Location::Slot(leaf.place().slot()),
             dir: core.ino(dir),
             target: TargetWord(core.word(at + NameRecord::TARGET)),
             generation: core.word(at + NameRecord::NAME_WORD) as u32,

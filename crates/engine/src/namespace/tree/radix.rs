@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{LogPlace, NAME_MAX, NameRecord, name_hash};
+use vellum_layout::{LogPosition, NAME_MAX, NameRecord, name_hash};
 use vellum_media::{Memories, Memory, count};
 
 use super::Name;
@@ -40,7 +40,7 @@ impl Leaf {
     const TAG_AT: u32 = 42;
 
     /// A name with this hash that the record at `place` says to have come.
-    pub(super) fn new(place: LogPlace, hash: u32) -> Self {
+    pub(super) fn new(place: LogPosition, hash: u32) -> Self {
         Self(Self::LEAF | place.0 & Self::PLACE | u64::from(hash >> 16) << Self::TAG_AT)
     }
 
@@ -49,8 +49,8 @@ impl Leaf {
     }
 
     /// Where the record lies.
-    pub(super) fn place(self) -> LogPlace {
-        LogPlace(self.0 & Self::PLACE)
+    pub(super) fn place(self) -> LogPosition {
+        LogPosition(self.0 & Self::PLACE)
     }
 
     fn has_tag(self, hash: u32) -> bool {
@@ -149,7 +149,7 @@ impl<M: Memories> Core<M> {
 
     /// Whether the record at `place` is of this name.
     #[inline(always)]
-    fn record_is_of(&self, place: LogPlace, name: Name<'_>) -> bool {
+    fn record_is_of(&self, place: LogPosition, name: Name<'_>) -> bool {
         let at = self.record_at(place);
         self.word(at + NameRecord::NAME_WORD) >> 32 == u64::from(name.hash)
             && self.name_len_at(at) == name.bytes.len() as u64

@@ -1,12 +1,12 @@
 //! What recovery finds: every directory's log, up to its tail, says which names are there.
 
-use vellum_layout::{Inode, LogExtentHead, LogPlace, NameRecord, SLOTS_PER_BLOCK};
+use vellum_layout::{Inode, LogExtentHead, LogPosition, NameRecord, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory};
 use zerocopy::IntoBytes;
 
 use super::build::Told;
 use crate::core::Core;
-use crate::error::{Place, Result};
+use crate::error::{Location, Result};
 use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 
 /// Reads the logs.
@@ -22,13 +22,13 @@ impl<M: Memories> SurveyedNames for Logs<'_, M> {
         let told = Told::read(self.0, dir, &mut Err)?;
         for came in told.there() {
             each(SurveyedName {
-                entry: Place::Slot(came.place.slot()),
+                entry: Location::Slot(came.place.slot()),
                 target: Some((came.target, came.generation)),
                 changed_ns: 0,
             })?;
         }
         each(SurveyedName {
-            entry: Place::Inode(dir),
+            entry: Location::Inode(dir),
             target: None,
             changed_ns: told.latest_ns,
         })
@@ -68,6 +68,6 @@ pub(super) fn witnessed<M: Memories>(core: &Core<M>, at: u64) -> Option<u32> {
     let owner = core.log_owner(head.owner);
     let block = core.read_block(slot, owner).ok()?;
     let bytes = block.bytes.get(byte as usize..)?;
-    let place = LogPlace::new(slot, byte);
+    let place = LogPosition::new(slot, byte);
     NameRecord::decode(bytes, place, owner).map(|(record, _)| record.checksum)
 }

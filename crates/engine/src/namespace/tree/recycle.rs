@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use vellum_layout::{
-    BLOCK_BYTES, Inode, LogExtentHead, LogPlace, NameRecord, RECORD_MAX_BYTES, RecordKind,
+    BLOCK_BYTES, Inode, LogExtentHead, LogPosition, NameRecord, RECORD_MAX_BYTES, RecordKind,
     Recorded, SLOTS_PER_BLOCK,
 };
 use vellum_media::{Memories, Memory, Persistent};
@@ -20,7 +20,7 @@ use super::radix::Leaf;
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::sites;
 
 /// A record that may have to be copied.
@@ -77,7 +77,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
 /// Reads the blocks in front of that of the tail.
 fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<Vec<Front>> {
     let (mut fronts, mut slot) = (Vec::new(), core.log_root(names.owner().slot));
-    while slot != 0 && slot != names.tail().slot() && names.tail() != LogPlace::NONE {
+    while slot != 0 && slot != names.tail().slot() && names.tail() != LogPosition::NONE {
         let block = core.read_block(slot, names.owner())?;
         let mut front = Front {
             slot,
@@ -87,7 +87,7 @@ fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<
         };
         for found in block.records(names.owner(), names.tail()).unsealed() {
             let found = found.map_err(|unsound| {
-                let place = Place::Slot(unsound.place.slot());
+                let place = Location::Slot(unsound.place.slot());
                 Error::damaged("record of a directory log", place)
             })?;
             let is_needed = match found.record.kind() {
@@ -140,7 +140,7 @@ fn is_there<M: Memories>(core: &Core<M>, dir: Cachelet, found: &Recorded<'_>) ->
 
 /// The latest time that a record in the tail's block tells, nanoseconds since 1970.
 fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<i64> {
-    if names.tail() == LogPlace::NONE {
+    if names.tail() == LogPosition::NONE {
         return Ok(0);
     }
     let block = core.read_block(names.tail().slot(), names.owner())?;
@@ -301,7 +301,7 @@ fn write_block<'k, M: Memories>(
     bytes[..size_of::<LogExtentHead>()].copy_from_slice(head.as_bytes());
     let mut at = NameRecord::FIRST as usize;
     for kept in kept {
-        let place = LogPlace::new(slot, at as u64);
+        let place = LogPosition::new(slot, at as u64);
         let mut buffer = [0; RECORD_MAX_BYTES];
         let used = kept
             .record

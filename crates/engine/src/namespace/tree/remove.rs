@@ -2,7 +2,7 @@
 //! then.
 
 use vellum_layout::{
-    FileKind, IdentityWord, Inode, InodeState, LinksWord, LogPlace, NAME_MAX, NameRecord,
+    FileKind, IdentityWord, Inode, InodeState, LinksWord, LogPosition, NAME_MAX, NameRecord,
     RecordKind,
 };
 use vellum_media::{Memories, Memory};
@@ -64,7 +64,7 @@ impl<M: Memories> Names<'_, '_, M> {
         Some(draft)
     }
 
-    fn bury_in_place(&self, core: &Core<M>, place: LogPlace, now: i64, record: &mut Record) {
+    fn bury_in_place(&self, core: &Core<M>, place: LogPosition, now: i64, record: &mut Record) {
         let mut buffer = [0; NAME_MAX];
         let at = core.record_at(place);
         let name = core.name_of_leaf(Leaf::new(place, 0), &mut buffer);

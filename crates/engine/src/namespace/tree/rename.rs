@@ -1,6 +1,6 @@
 //! Rename and exchange: records in one log or two, which count together.
 
-use vellum_layout::{FileKind, LogPlace, NameRecord};
+use vellum_layout::{FileKind, LogPosition, NameRecord};
 use vellum_media::Memories;
 
 use super::create::Coming;
@@ -338,7 +338,7 @@ impl<M: Memories> Names<'_, '_, M> {
         file: Cachelet,
         now: i64,
         record: &mut Record,
-    ) -> LogPlace {
+    ) -> LogPosition {
         let told = Told::came(core, name, file, self.take_cookie(), now);
         let draft = self.draft(sites::TREE_RENAME_RECORD, &told, name.bytes);
         draft.witness(record);
@@ -361,7 +361,7 @@ impl<M: Memories> Names<'_, '_, M> {
     }
 
     /// Lets a name stand for what the record at `place` says; lookups wait no longer.
-    fn change(&self, core: &Core<M>, name: Name<'_>, place: LogPlace) {
+    fn change(&self, core: &Core<M>, name: Name<'_>, place: LogPosition) {
         self.set(core, name, |_| Leaf::new(place, name.hash));
     }
 

@@ -2,7 +2,7 @@
 
 use vellum_layout::{
     Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
-    ChunkWord, CommittedWord, DirPlace, ExternalRequest, FileKind, Formed, Geometry,
+    ChunkWord, CommittedWord, DirLocation, ExternalRequest, FileKind, Formed, Geometry,
     GeometryRequest, IdentityWord, Inode, InodeState, LinksWord, MappingKind, NamespaceKind,
     OwnerWord, PoolHeader, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, ReplicaPlan, SLOT_BYTES,
     StateWord, Superblock, mix,
@@ -222,7 +222,7 @@ fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOpti
         ctime: options.now_ns,
         atime: options.now_ns,
         detail: match geometry.namespace {
-            NamespaceKind::Adaptive => DirPlace::new(0, ROOT_AREA).0,
+            NamespaceKind::Adaptive => DirLocation::new(0, ROOT_AREA).0,
             NamespaceKind::Direct | NamespaceKind::Tree => 0,
         },
         ..Inode::default()

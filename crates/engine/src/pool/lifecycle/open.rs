@@ -24,11 +24,11 @@ use crate::devices::superblock::read_superblock;
 use crate::durability::commit::Durability;
 use crate::durability::journal;
 use crate::error::MediumError;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::fs::Fs;
 use crate::logs::Commits;
 use crate::logs::changed::forget_replica;
-use crate::logs::redo::{self, FoundImage, ImagePlace, Loading};
+use crate::logs::redo::{self, FoundImage, ImageLocation, Loading};
 use crate::logs::undo;
 use crate::mapping::timed::{MappingTimer, Timed};
 use crate::mapping::{self, MapId, Mapping, Survey, Verdict};
@@ -55,7 +55,7 @@ pub struct MountOptions {
     /// Identity of this boot, remembered in the pool; zero: unknown.
     pub boot_id: [u8; 16],
     /// Where the metadata of a logged pool are worked on.
-    pub image: ImagePlace,
+    pub image: ImageLocation,
     /// Identity of this opening's image, drawn for it.
     pub attach: [u8; 16],
     /// Collects the time that is spent in the mapping.
@@ -80,7 +80,7 @@ impl Default for MountOptions {
             recovery_threads: 1,
             clock: Clock::System,
             boot_id: [0; 16],
-            image: ImagePlace::Process,
+            image: ImageLocation::Process,
             attach: [0; 16],
             mapping_timer: None,
             roots_large: false,
@@ -171,7 +171,7 @@ pub(crate) fn settle_image<P: Persistent>(
 ///
 /// # Errors
 /// As there.
-pub(crate) fn give_up_image(pool: &MappedPool, place: &ImagePlace) -> Result<FoundImage> {
+pub(crate) fn give_up_image(pool: &MappedPool, place: &ImageLocation) -> Result<FoundImage> {
     let dirs = place.searched();
     let found = settle_image(pool, boot_id(), Some(&dirs))?;
     let superblock = read_superblock(pool)?;
@@ -215,7 +215,7 @@ pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>
         Some((phase, _)) => Ok(Some(phase)),
         None => Err(Error::damaged(
             "state word",
-            Place::Offset(geometry.state_at),
+            Location::Offset(geometry.state_at),
         )),
     }
 }
@@ -239,7 +239,7 @@ pub fn attach<M: Memories>(
     let loading = Loading {
         read_only: options.read_only,
         metadata_only: false,
-        place: &options.image,
+        image: &options.image,
         boot: options.boot_id,
         attach: options.attach,
     };
@@ -269,7 +269,7 @@ pub fn attach<M: Memories>(
     let (phase, epoch) = state_word
         .get()
         .or(unknown)
-        .ok_or(Error::damaged(what, Place::Offset(geometry.state_at)))?;
+        .ok_or(Error::damaged(what, Location::Offset(geometry.state_at)))?;
     let mut last_boot = [0; 16];
     pool.read(geometry.state_at + PoolState::BOOT_ID, &mut last_boot);
     let pool_epoch = epoch.wrapping_add(1) & 0xFF_FFFF;
@@ -444,7 +444,7 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     if (identity.state(), identity.kind()) != (Some(InodeState::Live), Some(FileKind::Directory))
         || root.parent != ROOT_SLOT
     {
-        let place = Place::Inode(ROOT_SLOT);
+        let place = Location::Inode(ROOT_SLOT);
         return Err(Error::damaged("the root directory", place));
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::core::cachelet::check_inode;
 use crate::core::inodes::{for_each_file, is_file};
 use crate::core::slots::Tally;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::mapping::{MapId, Survey, Verdict};
 use crate::namespace::{Mender, Namespace, SurveyedName, SurveyedNames};
 use crate::sites;
@@ -119,7 +119,7 @@ impl<M: Memories> Mender for Recovery<'_, M> {
         } else {
             Err(Error::damaged(
                 "metadata slot in use twice",
-                Place::Slot(slot),
+                Location::Slot(slot),
             ))
         }
     }
@@ -229,7 +229,7 @@ impl<M: Memories> Recovery<'_, M> {
         }
         let (tally, own) = self
             .tally(ino)
-            .ok_or(Error::damaged("inode", Place::Inode(ino)))?;
+            .ok_or(Error::damaged("inode", Location::Inode(ino)))?;
         self.found.read(ino, inode, &mut |name| {
             tally.latest[own].fetch_max(name.changed_ns, Ordering::Relaxed);
             if self.count_name(ino, &name)? == Some(FileKind::Directory) {
@@ -291,14 +291,17 @@ impl<M: Memories> Recovery<'_, M> {
         match names {
             0 => self.check_empty(ino, inode),
             1 => self.check_reached(ino),
-            _ => Err(Error::damaged("directory has two names", Place::Inode(ino))),
+            _ => Err(Error::damaged(
+                "directory has two names",
+                Location::Inode(ino),
+            )),
         }
     }
 
     /// Residue of a creation or a removal can hold no names, as far as its log can be read.
     fn check_empty(&self, ino: u64, inode: &Inode) -> Result<()> {
         if self.found.holds_names(ino, inode) {
-            let place = Place::Inode(ino);
+            let place = Location::Inode(ino);
             return Err(Error::damaged(
                 "directory without a name has entries",
                 place,
@@ -317,7 +320,7 @@ impl<M: Memories> Recovery<'_, M> {
             if passed > core.geometry.meta_slots() {
                 return Err(Error::damaged(
                     "directories form a circle",
-                    Place::Inode(ino),
+                    Location::Inode(ino),
                 ));
             }
             at = parent(at)?;
@@ -402,7 +405,7 @@ impl<M: Memories> Recovery<'_, M> {
         let foreign = self.foreign_ids.lock();
         let mut foreign = foreign.unwrap_or_else(PoisonError::into_inner);
         if foreign.insert(id, ino).is_some() || self.is_owner(id.into(), id) {
-            let place = Place::Inode(ino);
+            let place = Location::Inode(ino);
             return Err(Error::damaged("mapping id of two files", place));
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node, RenameFlags};
-use vellum_model::linear::names::{Answer, Call, Event, Id, Place};
+use vellum_model::linear::names::{Answer, Call, DirName, Event, Id};
 
 use crate::fixture::Backend;
 use crate::random::Random;
@@ -133,8 +133,8 @@ impl<M: Backend> Caller<M> {
         });
     }
 
-    fn place(&self, dir: usize, name: usize) -> Place {
-        Place {
+    fn place(&self, dir: usize, name: usize) -> DirName {
+        DirName {
             dir: ident(&self.held[dir]),
             name: NAMES[name],
         }

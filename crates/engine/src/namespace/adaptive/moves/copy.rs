@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::Op;
-use crate::error::{Error, Place, Result, Retry};
+use crate::error::{Error, Location, Result, Retry};
 use crate::namespace::adaptive::Adaptive;
 use crate::namespace::adaptive::entry::{Home, PathBuffer};
 use crate::namespace::common::Bodies;
@@ -143,7 +143,7 @@ impl<M: Memories> Move<'_, M> {
             return Ok(None);
         }
         let named = Named {
-            entry: Place::Slot(entry),
+            entry: Location::Slot(entry),
             dir,
             target: body.target,
             generation: body.generation,

@@ -1,13 +1,13 @@
 //! Recovery of a move that was committed and is not over.
 
 use vellum_layout::{
-    BLOCK_BYTES, ChunkKind, DirPlace, EntryState, FileKind, Inode, LifeWord, LogWord, MoveListHead,
-    MovedEntry, TargetWord,
+    BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind, Inode, LifeWord, LogWord,
+    MoveListHead, MovedEntry, TargetWord,
 };
 use vellum_media::{Memories, Memory, Persistent};
 
 use crate::core::Core;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Location, Result};
 use crate::namespace::adaptive::entry::PathBuffer;
 use crate::sites;
 
@@ -30,8 +30,8 @@ pub(in crate::namespace::adaptive) fn replay<M: Memories>(core: &Core<M>) -> Res
         );
         store(core, entry.word_at, LogWord::new(to).0);
         if let Some(at) = place {
-            let area = DirPlace(core.word(at)).area();
-            store(core, at, DirPlace::new(to, area).0);
+            let area = DirLocation(core.word(at)).area();
+            store(core, at, DirLocation::new(to, area).0);
         }
         let without = core.states(from).with(from, EntryState::None);
         store(core, core.states_at(from), without.0);
@@ -51,7 +51,7 @@ fn store<M: Memories>(core: &Core<M>, at: u64, value: u64) {
 fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
     let (mut slot, mut all, mut blocks) = (first, Vec::new(), 0);
     while slot != 0 {
-        let damaged = || Error::damaged("list of a move", Place::Slot(slot));
+        let damaged = || Error::damaged("list of a move", Location::Slot(slot));
         let mut block = [0; BLOCK_BYTES as usize];
         if core.kind_of_slot(slot) != Some(ChunkKind::Blocks) {
             return Err(damaged());
@@ -81,7 +81,7 @@ fn place_of<M: Memories>(core: &Core<M>, entry: &MovedEntry) -> Result<Option<u6
     let is_alive = LifeWord(head.life).is_alive();
     let is_dir = is_alive && target.kind() == Some(FileKind::Directory);
     if !is_word || !is_entry || is_dir && !core.is_inode_slot(target.ino()) {
-        return Err(Error::damaged("list of a move", Place::Slot(to)));
+        return Err(Error::damaged("list of a move", Location::Slot(to)));
     }
     Ok(is_dir.then(|| core.geometry.slot_at(target.ino()) + Inode::DETAIL))
 }

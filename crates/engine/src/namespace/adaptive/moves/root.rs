@@ -1,7 +1,7 @@
 //! Directories that become roots of areas of their own (split), and roots that are none any more
 //! (merge).
 
-use vellum_layout::{DirPlace, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
+use vellum_layout::{DirLocation, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
 use vellum_media::Memories;
 
 use super::{Below, Move};
@@ -45,7 +45,7 @@ impl Becomes {
 /// A directory, its own entry as it was found, and what is to become of it.
 struct Change {
     dir: Cachelet,
-    place: DirPlace,
+    place: DirLocation,
     to: Area,
 }
 
@@ -90,7 +90,7 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
 
 impl<M: Memories> Move<'_, M> {
     /// Gives whether the directory's own entry stayed where it was.
-    fn set_root(mut self, dir: Cachelet, place: DirPlace, becomes: Becomes) -> Result<bool> {
+    fn set_root(mut self, dir: Cachelet, place: DirLocation, becomes: Becomes) -> Result<bool> {
         let core = self.core;
         let (home, to) = match becomes {
             Becomes::Root(formed) => {
@@ -146,7 +146,7 @@ impl<M: Memories> Op<'_, M> {
                 0
             }
         };
-        let place = DirPlace::new(change.place.entry(), area);
+        let place = DirLocation::new(change.place.entry(), area);
         record.store(core.inode_at(change.dir) + Inode::DETAIL, place.0);
         if let Some((at, value)) = store {
             record.store(at, value);

@@ -1,7 +1,7 @@
 //! What is done behind the commit: everything leads to the copies, and what was copied is free.
 
 use vellum_layout::{
-    DirPlace, EntryState, FileKind, Inode, LifeWord, LogWord, PathEntryHead, SLOTS_PER_BLOCK,
+    DirLocation, EntryState, FileKind, Inode, LifeWord, LogWord, PathEntryHead, SLOTS_PER_BLOCK,
     TargetWord,
 };
 use vellum_media::{LINE_BYTES, Memories, Persistent};
@@ -110,7 +110,7 @@ fn show_place<M: Memories>(core: &Core<M>, copy: &Copied) {
     if is_alive && target.kind() == Some(FileKind::Directory) {
         let at = core.geometry.slot_at(target.ino()) + Inode::DETAIL;
         let area = core.place_of_directory(target.ino()).area();
-        core.set_word(at, DirPlace::new(copy.to.slot, area).0);
+        core.set_word(at, DirLocation::new(copy.to.slot, area).0);
         core.pool.flush(sites::MOVE_PLACE, at, 8);
     }
 }

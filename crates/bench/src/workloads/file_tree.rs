@@ -30,7 +30,7 @@ pub(crate) enum Purpose {
 }
 
 /// A file system, below a root.
-pub(crate) trait Place: Sync {
+pub(crate) trait FileTree: Sync {
     type File: Opened + Send + Sync;
 
     fn make_dir(&self, name: &CStr) -> Result<()>;
@@ -60,7 +60,7 @@ pub(crate) trait Opened {
     fn len(&self) -> Result<u64>;
 }
 
-impl Place for Volume {
+impl FileTree for Volume {
     type File = vellum::File;
 
     fn make_dir(&self, name: &CStr) -> Result<()> {
@@ -98,7 +98,7 @@ impl Place for Volume {
     }
 
     fn settle(&self) -> Result<()> {
-        Place::sync(self)?;
+        FileTree::sync(self)?;
         while self.fs().checkpoint()? > 0 {}
         Ok(())
     }
@@ -155,7 +155,7 @@ impl KernelDir {
     }
 }
 
-impl Place for KernelDir {
+impl FileTree for KernelDir {
     type File = File;
 
     fn make_dir(&self, name: &CStr) -> Result<()> {

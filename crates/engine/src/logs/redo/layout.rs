@@ -16,7 +16,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 
 /// Where the log lies, and how its records are told from other bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct LogLayout {
     uuid: [u8; 16],
     salt: u64,
     /// Seed of the sum of home.
@@ -29,7 +29,7 @@ pub(super) struct Place {
 /// A line of a record, and where it goes.
 pub(super) type NewLine = [u8; LOG_LINE_BYTES as usize];
 
-impl Place {
+impl LogLayout {
     pub(super) fn new(superblock: &Superblock, salt: u64) -> Self {
         let geometry = superblock.geometry();
         Self {
@@ -135,7 +135,7 @@ impl Place {
     /// Reads records from that of `epoch` on, which lies at `at`.
     pub(super) fn replay<'a>(&'a self, disk: &'a dyn Disk, (epoch, at): (u64, u64)) -> Replay<'a> {
         Replay {
-            place: self,
+            layout: self,
             disk,
             epoch,
             at,
@@ -178,13 +178,13 @@ impl Place {
         disk: &dyn Disk,
         superblock: &Superblock,
     ) -> io::Result<Option<Anchor>> {
-        let place = Self::new(superblock, 0);
+        let layout = Self::new(superblock, 0);
         let mut found: Option<Anchor> = None;
         for block in 0..ANCHORS_BYTES / BLOCK_BYTES {
             let mut bytes = [0; BLOCK_BYTES as usize];
             disk.read(superblock.log_at + block * BLOCK_BYTES, &mut bytes)?;
             let anchor = Anchor::unseal(&bytes, superblock.uuid)
-                .filter(|anchor| anchor.is_possible(place.area_bytes()));
+                .filter(|anchor| anchor.is_possible(layout.area_bytes()));
             found = found.into_iter().chain(anchor).max_by_key(|a| a.number);
         }
         Ok(found)
@@ -193,7 +193,7 @@ impl Place {
 
 /// Records, one after the other, and where the next one goes.
 pub(super) struct Replay<'a> {
-    place: &'a Place,
+    layout: &'a LogLayout,
     disk: &'a dyn Disk,
     /// Number of the next epoch.
     pub(super) epoch: u64,
@@ -208,15 +208,15 @@ pub(super) struct Replay<'a> {
 impl Replay<'_> {
     /// The next record; `None` if what lies there is not it.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
-        if self.used >= self.place.area_bytes() {
+        if self.used >= self.layout.area_bytes() {
             return Ok(None);
         }
-        let expected = self.place.expected(self.epoch, self.previous);
-        let record = self.place.record(self.disk, self.at, expected)?;
+        let expected = self.layout.expected(self.epoch, self.previous);
+        let record = self.layout.record(self.disk, self.at, expected)?;
         if let Some(record) = &record {
             let bytes = u64::from(record.head().bytes);
             self.epoch += 1;
-            self.at = (self.at + bytes) % self.place.area_bytes();
+            self.at = (self.at + bytes) % self.layout.area_bytes();
             self.previous = Some(record.head().check);
             self.used += bytes;
         }

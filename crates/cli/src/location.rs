@@ -24,13 +24,13 @@ use crate::units::size;
 
 /// A path in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct PathInPool {
     pub(crate) pool: PathBuf,
     /// Absolute.
     pub(crate) path: PathBuf,
 }
 
-impl From<OsString> for Place {
+impl From<OsString> for PathInPool {
     /// The path begins after the first `:/` (or a `:` at the end, which is the root). Where there
     /// is none the path stays empty, and opening says so.
     fn from(text: OsString) -> Self {
@@ -54,13 +54,13 @@ impl From<OsString> for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PathInPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.pool.display(), self.path.display())
     }
 }
 
-impl Place {
+impl PathInPool {
     /// The path, as the engine takes it.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.path.as_os_str().as_bytes()
@@ -553,7 +553,7 @@ mod tests {
             ("p.img", "p.img", ""),
             ("p:/a:/b", "p", "/a:/b"),
         ] {
-            let place = Place::from(OsString::from(text));
+            let place = PathInPool::from(OsString::from(text));
             assert_eq!(
                 (place.pool.to_str(), place.path.to_str()),
                 (Some(pool), Some(path))
