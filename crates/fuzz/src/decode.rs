@@ -11,26 +11,26 @@ use vellum_layout::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::sample::Class;
+use crate::sample::StructureKind;
 
 /// Decodes `bytes`, lengthened with zeros, as a structure of class `part`.
 ///
 /// # Panics
 /// What was decoded says something else than the bytes.
-pub fn decode(part: Class, bytes: &[u8]) {
+pub fn decode(part: StructureKind, bytes: &[u8]) {
     let word = padded::<u64>(bytes);
     match part {
-        Class::Superblock => {
+        StructureKind::Superblock => {
             decode_superblock(bytes);
             decode_medium(bytes);
         }
-        Class::State | Class::LiveMap => {
+        StructureKind::State | StructureKind::LiveMap => {
             if let Some((phase, epoch)) = StateWord(word).get() {
                 assert_eq!(StateWord::new(phase, epoch).0, word);
             }
         }
-        Class::Journal => decode_journal(bytes),
-        Class::Chunk => {
+        StructureKind::Journal => decode_journal(bytes),
+        StructureKind::Chunk => {
             for index in [0, 1, u64::MAX] {
                 if let Some((kind, segment)) = ChunkWord(word).decode(index) {
                     let again = match ChunkWord(word).table_part(index) {
@@ -41,7 +41,7 @@ pub fn decode(part: Class, bytes: &[u8]) {
                 }
             }
         }
-        Class::Inode => {
+        StructureKind::Inode => {
             let inode: Inode = padded(bytes);
             let sound = inode.is_sound(5);
             assert!(!sound || inode.checksum == inode.expected_checksum(5));
@@ -53,12 +53,12 @@ pub fn decode(part: Class, bytes: &[u8]) {
                 );
             }
         }
-        Class::Entry => {
+        StructureKind::Entry => {
             decode_entry(bytes);
             decode_record(bytes);
             decode_path_entry(bytes);
         }
-        Class::Extent => {
+        StructureKind::Extent => {
             let head: LogExtentHead = padded(bytes);
             if head.is_sound(9, head.owner, 2) {
                 let again = LogExtentHead {
@@ -84,27 +84,27 @@ pub fn decode(part: Class, bytes: &[u8]) {
                 assert_eq!(LogExtentHead { next, ..again }, head);
             }
         }
-        Class::LogWord => {
+        StructureKind::LogWord => {
             let log = LogWord(word);
             assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
             let tail = LogPosition(word);
             assert!(!tail.is_sound() || LogPosition::new(tail.slot(), tail.byte()) == tail);
         }
-        Class::Area => decode_area(bytes),
-        Class::AreaExtent => {
+        StructureKind::Area => decode_area(bytes),
+        StructureKind::AreaExtent => {
             let head: AreaExtentHead = padded(bytes);
             if let Some(area) = head.owner(9) {
                 assert_eq!(AreaExtentHead::new(9, area), head);
             }
         }
-        Class::States => {
+        StructureKind::States => {
             let states = StateMapWord(word);
             let all = states.entries().fold(StateMapWord(0), |all, slot| {
                 all.with(slot, states.get(slot))
             });
             assert_eq!(all, states);
         }
-        Class::MoveList => {
+        StructureKind::MoveList => {
             let block = padded::<[u8; BLOCK_BYTES as usize]>(bytes);
             if let Some((next, entries)) = MoveListHead::decode(64, &block) {
                 let used = size_of::<MoveListHead>() + size_of_val(&entries[..]);
@@ -112,11 +112,11 @@ pub fn decode(part: Class, bytes: &[u8]) {
                 assert_eq!(again[..used], block[..used]);
             }
         }
-        Class::Text => {
+        StructureKind::Text => {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];
             assert!(text_check(1, 2, text) <= u64::from(u32::MAX));
         }
-        Class::Map => {
+        StructureKind::Map => {
             let map = MapWord(word);
             let again = MapWord::new(map.state(), map.id(), map.logical());
             assert!(again == map || map.state() == MapState::Free);

@@ -12,13 +12,13 @@ use zerocopy::IntoBytes;
 
 use crate::input::Input;
 use crate::maps;
-use crate::sample::{Class, Sample, Structure};
+use crate::sample::{Sample, Structure, StructureKind};
 
 /// Reads one change of a structure of class `part` from `input` and makes it.
 ///
 /// A byte chooses the structure, one says how its checksum is left (three in four times it is made
 /// to fit), two where the change begins, one what kind of change it is; the rest is the value's.
-pub fn change(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
+pub fn change(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
     let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
     let at = place.at + u64::from(input.u16()) % place.bytes;
@@ -59,7 +59,7 @@ pub fn change(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
 }
 
 /// Puts the input's bytes, as they are, over a structure of class `part`.
-pub fn inject_raw(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
+pub fn inject_raw(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
     let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
     let raw = input.bytes(place.bytes as usize);
@@ -70,7 +70,7 @@ pub fn inject_raw(sample: &mut Sample, part: Class, input: &mut Input<'_>) {
 }
 
 /// Makes the checksum of a structure fit what it says.
-pub fn seal(sample: &mut Sample, part: Class, place: Structure) {
+pub fn seal(sample: &mut Sample, part: StructureKind, place: Structure) {
     finish(sample, part, place, 0);
 }
 
@@ -84,17 +84,27 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
         2 => 1 << (input.u8() % 64),
         3 => (1u64 << (input.u8() % 64)).wrapping_sub(1),
         4 => u64::from(input.u8()).wrapping_neg(),
-        5 => slot(sample.structures(Class::Inode), input),
-        6 => slot(sample.structures(Class::Entry), input),
-        7 => slot(sample.structures(Class::Extent), input),
-        8 => slot(sample.structures(Class::Entry), input) << 1,
-        9 => geometry.slot_at(slot(sample.structures(Class::Inode), input)) + u64::from(input.u8()),
-        10 => {
-            geometry.slot_at(slot(sample.structures(Class::Entry), input)) + u64::from(input.u8())
+        5 => slot(sample.structures(StructureKind::Inode), input),
+        6 => slot(sample.structures(StructureKind::Entry), input),
+        7 => slot(sample.structures(StructureKind::Extent), input),
+        8 => slot(sample.structures(StructureKind::Entry), input) << 1,
+        9 => {
+            geometry.slot_at(slot(sample.structures(StructureKind::Inode), input))
+                + u64::from(input.u8())
         }
-        11 => MapRoot::new(0, slot(sample.structures(Class::Inode), input) as u32).0,
+        10 => {
+            geometry.slot_at(slot(sample.structures(StructureKind::Entry), input))
+                + u64::from(input.u8())
+        }
+        11 => {
+            MapRoot::new(
+                0,
+                slot(sample.structures(StructureKind::Inode), input) as u32,
+            )
+            .0
+        }
         12 => {
-            let id = slot(sample.structures(Class::Inode), input);
+            let id = slot(sample.structures(StructureKind::Inode), input);
             u64::from(input.u8() & 3) << 62 | MapWord::key(id as u32, input.u8().into())
         }
         13 => *input.pick(&[
@@ -110,21 +120,21 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
 }
 
 /// Leaves the checksum as it is, or makes it fit, and with it what is derived from the name.
-fn finish(sample: &mut Sample, part: Class, place: Structure, seal: u8) {
+fn finish(sample: &mut Sample, part: StructureKind, place: Structure, seal: u8) {
     if seal != 3 {
         match part {
-            Class::Superblock => seal_superblock(sample),
-            Class::State => seal_state(sample),
-            Class::LiveMap => {
+            StructureKind::Superblock => seal_superblock(sample),
+            StructureKind::State => seal_state(sample),
+            StructureKind::LiveMap => {
                 let map = sample.bytes(place.at, place.bytes);
                 let check = u64::from(checksum(map));
                 let at = sample.geometry.state_at + PoolState::LIVE_MAP_CHECK;
                 sample.set_word(at, check);
                 seal_state(sample);
             }
-            Class::Journal => seal_journal(sample, place),
-            Class::Chunk => seal_chunk(sample, place),
-            Class::Inode => {
+            StructureKind::Journal => seal_journal(sample, place),
+            StructureKind::Chunk => seal_chunk(sample, place),
+            StructureKind::Inode => {
                 let mut inode: Inode = sample.read(place.at);
                 inode.checksum = inode.expected_checksum(place.number);
                 let bytes = inode.as_bytes();
@@ -132,24 +142,24 @@ fn finish(sample: &mut Sample, part: Class, place: Structure, seal: u8) {
                     .bytes_mut(place.at, SLOT_BYTES)
                     .copy_from_slice(bytes);
             }
-            Class::Entry => match sample.geometry.namespace {
+            StructureKind::Entry => match sample.geometry.namespace {
                 NamespaceKind::Direct => seal_entry(sample, place, seal),
                 NamespaceKind::Tree => seal_record(sample, place, seal),
                 NamespaceKind::Adaptive => seal_path_entry(sample, place),
             },
-            Class::Extent => match sample.geometry.namespace {
+            StructureKind::Extent => match sample.geometry.namespace {
                 NamespaceKind::Direct | NamespaceKind::Adaptive => seal_extent(sample, place),
                 NamespaceKind::Tree => seal_block_of_records(sample, place),
             },
-            Class::Text => seal_text(sample, place),
-            Class::Map => maps::seal(sample, place),
-            Class::Area => seal_area(sample, place, seal),
-            Class::AreaExtent => seal_area_extent(sample, place),
-            Class::MoveList => seal_list(sample, place),
-            Class::LogWord | Class::States => {}
+            StructureKind::Text => seal_text(sample, place),
+            StructureKind::Map => maps::seal(sample, place),
+            StructureKind::Area => seal_area(sample, place, seal),
+            StructureKind::AreaExtent => seal_area_extent(sample, place),
+            StructureKind::MoveList => seal_list(sample, place),
+            StructureKind::LogWord | StructureKind::States => {}
         }
     }
-    if part == Class::Superblock {
+    if part == StructureKind::Superblock {
         let block = sample.bytes(0, BLOCK_BYTES).to_vec();
         for at in [BLOCK_BYTES, sample.geometry.last_copy_at] {
             sample.bytes_mut(at, BLOCK_BYTES).copy_from_slice(&block);
@@ -238,7 +248,7 @@ fn seal_path_entry(sample: &mut Sample, place: Structure) {
     let len = u64::from(head.path_len).min(PATH_MAX as u64);
     let path = sample.bytes(place.at + PathEntryHead::PATH, len).to_vec();
     let number = u64::from(head.area) % AREA_TABLE_LINES;
-    let line: AreaLine = sample.read(sample.structures(Class::Area)[0].at + 64 * number);
+    let line: AreaLine = sample.read(sample.structures(StructureKind::Area)[0].at + 64 * number);
     let own = PathSeal {
         area: line.generation,
         slot: place.number,

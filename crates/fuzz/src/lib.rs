@@ -24,5 +24,5 @@ pub use draw::draw;
 pub use inject::{change, inject_raw, seal};
 pub use input::Input;
 pub use judge::{Memories, judge, mount};
-pub use sample::{Class, Sample, Structure, samples};
+pub use sample::{Sample, Structure, StructureKind, samples};
 pub use watchdog::Watchdog;

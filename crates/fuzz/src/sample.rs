@@ -17,7 +17,7 @@ use crate::maps;
 
 /// A class of structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum StructureKind {
     /// The superblock; a change goes to every copy.
     Superblock,
     /// The state block's two lines.
@@ -174,9 +174,9 @@ fn make_moving(options: FormatOptions) -> Vec<u8> {
 /// Whether a list says what is left to be done, and no record does.
 fn is_moving(image: &[u8]) -> bool {
     let sample = Sample::of(image.to_vec());
-    let journals = sample.structures(Class::Journal).into_iter();
+    let journals = sample.structures(StructureKind::Journal).into_iter();
     let mut heads = journals.map(|slot| JournalHead(sample.word(slot.at + JournalHead::AT)));
-    !sample.structures(Class::MoveList).is_empty() && heads.all(|head| head.count() == 0)
+    !sample.structures(StructureKind::MoveList).is_empty() && heads.all(|head| head.count() == 0)
 }
 
 fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
@@ -401,7 +401,7 @@ impl Sample {
 
     /// The structures of a class; of some there are none with other namespaces, or where nothing
     /// was being moved.
-    pub fn structures(&self, part: Class) -> Vec<Structure> {
+    pub fn structures(&self, part: StructureKind) -> Vec<Structure> {
         let geometry = &self.geometry;
         let one = |at, bytes| {
             vec![Structure {
@@ -419,10 +419,12 @@ impl Sample {
             (0..count).map(place).collect()
         };
         match part {
-            Class::Superblock => one(0, BLOCK_BYTES),
-            Class::State => one(geometry.state_at, 128),
-            Class::LiveMap => one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8),
-            Class::Journal => {
+            StructureKind::Superblock => one(0, BLOCK_BYTES),
+            StructureKind::State => one(geometry.state_at, 128),
+            StructureKind::LiveMap => {
+                one(geometry.live_map_at, geometry.meta_slots().div_ceil(64) * 8)
+            }
+            StructureKind::Journal => {
                 let bytes = JournalHead::PAIRS + 16 * vellum_layout::JOURNAL_MAX_PAIRS as u64;
                 let each = vellum_layout::THREAD_SLOT_BYTES;
                 row(
@@ -432,25 +434,25 @@ impl Sample {
                     bytes,
                 )
             }
-            Class::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
-            Class::Inode => self.inodes.clone(),
-            Class::Entry => self.entries.clone(),
-            Class::Extent => self.extents.clone(),
-            Class::LogWord => self.log_words.clone(),
-            Class::Text => self.texts.clone(),
-            Class::Map => self.maps.clone(),
-            Class::MoveList => self.lists.clone(),
-            Class::Area | Class::AreaExtent | Class::States
+            StructureKind::Chunk => row(geometry.chunk_table_at, geometry.meta_chunks, 8, 8),
+            StructureKind::Inode => self.inodes.clone(),
+            StructureKind::Entry => self.entries.clone(),
+            StructureKind::Extent => self.extents.clone(),
+            StructureKind::LogWord => self.log_words.clone(),
+            StructureKind::Text => self.texts.clone(),
+            StructureKind::Map => self.maps.clone(),
+            StructureKind::MoveList => self.lists.clone(),
+            StructureKind::Area | StructureKind::AreaExtent | StructureKind::States
                 if geometry.namespace != NamespaceKind::Adaptive =>
             {
                 vec![]
             }
-            Class::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
-            Class::AreaExtent => {
+            StructureKind::Area => row(geometry.slot_at(geometry.areas.table), 6, 64, 64),
+            StructureKind::AreaExtent => {
                 let head = |slot| self.slot(slot, AreaExtentHead::STATES);
                 self.area_extents().into_iter().map(head).collect()
             }
-            Class::States => self.states(),
+            StructureKind::States => self.states(),
         }
     }
 

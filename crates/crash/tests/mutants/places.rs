@@ -99,10 +99,10 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 fn read(file: &Path) -> Option<Source> {
     let path = file.strip_prefix(ENGINE).unwrap().to_str().unwrap();
     let is_test = path.starts_with("checking/") || path.ends_with("tests.rs");
-    // Steps of commits, of sessions, of copies that media carry, and of tables of file systems have
+    // Steps of commits, of sessions, of metadata replicas, and of tables of datasets have
     // mutants of their own, beside what they are for.
-    let own = ["versions.rs", "session.rs", "parts.rs"];
-    let has_own = own.contains(&path) || path.starts_with("carried/");
+    let own = ["logs/undo.rs", "devices/session.rs", "pool/datasets.rs"];
+    let has_own = own.contains(&path) || path.starts_with("devices/replica/");
     let is_list = path == "sites.rs" || path == "fs/file/crash.rs";
     if is_test || path.contains("/tests/") || has_own || is_list {
         return None;

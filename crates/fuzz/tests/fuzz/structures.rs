@@ -1,13 +1,15 @@
 //! Every structure of the media: decoded from any bytes, and planted in a pool that is then
 //! checked, opened, used, closed and checked again.
 
-use vellum_fuzz::{Class, Input, Sample, Watchdog, change, decode, inject_raw, judge, samples};
+use vellum_fuzz::{
+    Input, Sample, StructureKind, Watchdog, change, decode, inject_raw, judge, samples,
+};
 
 /// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 /// Judges a sample with the changes that `bytes` describe to structures of these classes.
-fn changed(bytes: &[u8], parts: &[Class]) {
+fn changed(bytes: &[u8], parts: &[StructureKind]) {
     let _watchdog = Watchdog::watch(bytes);
     parts.iter().for_each(|&part| decode(part, bytes));
     let mut input = Input::new(bytes);
@@ -37,7 +39,7 @@ macro_rules! targets {
         $(#[doc = $doc])*
         #[test]
         fn $name() {
-            vellum_fuzz::target!(CASES, |bytes| changed(bytes, &[$(Class::$part),+]));
+            vellum_fuzz::target!(CASES, |bytes| changed(bytes, &[$(StructureKind::$part),+]));
         }
     )*};
 }

@@ -3,14 +3,14 @@
 use std::mem::offset_of;
 
 use vellum::{Error, NamespaceKind};
-use vellum_fuzz::{Class, Sample, Structure, judge, mount, samples, seal};
+use vellum_fuzz::{Sample, Structure, StructureKind, judge, mount, samples, seal};
 use vellum_layout::{
     AreaLine, AreaPhase, AreaTableHead, DirLocation, EntryState, Inode, LifeWord, LogExtentHead,
     PathEntryHead, SLOTS_PER_BLOCK, StateMapWord,
 };
 
 /// Changes a word of a structure and makes its checksum fit.
-fn set(sample: &mut Sample, part: Class, place: Structure, field: u64, value: u64) {
+fn set(sample: &mut Sample, part: StructureKind, place: Structure, field: u64, value: u64) {
     sample.set_word(place.at + field, value);
     seal(sample, part, place);
 }
@@ -32,9 +32,9 @@ fn samples_of(namespace: NamespaceKind) -> Vec<Sample> {
 #[test]
 fn records_have_no_cookies_below_those_of_their_block() {
     for mut sample in samples_of(NamespaceKind::Tree) {
-        let block = sample.structures(Class::Extent)[0];
+        let block = sample.structures(StructureKind::Extent)[0];
         let at = offset_of!(LogExtentHead, base_cookie) as u64;
-        set(&mut sample, Class::Extent, block, at, 1000);
+        set(&mut sample, StructureKind::Extent, block, at, 1000);
         judge(sample.image, false);
     }
 }
@@ -43,7 +43,7 @@ fn records_have_no_cookies_below_those_of_their_block() {
 #[test]
 fn recovery_takes_states_of_slots_that_begin_no_entry() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
-    let entries = sample.structures(Class::Entry).into_iter();
+    let entries = sample.structures(StructureKind::Entry).into_iter();
     let long = entries.max_by_key(|entry| entry.bytes).expect("an entry");
     // What lies there looks dead.
     assert_eq!(sample.word(long.at + 128) >> 63, 0);
@@ -60,15 +60,27 @@ fn places_of_directories_are_checked() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
     for (inode, bit) in [(0, 32), (0, 4), (1, 32), (1, 60)] {
         let mut sample = sample.clone();
-        let inode = sample.structures(Class::Inode)[inode];
+        let inode = sample.structures(StructureKind::Inode)[inode];
         let word = sample.word(inode.at + Inode::DETAIL);
         let bits = word ^ 1 << bit;
-        set(&mut sample, Class::Inode, inode, Inode::DETAIL, bits);
+        set(
+            &mut sample,
+            StructureKind::Inode,
+            inode,
+            Inode::DETAIL,
+            bits,
+        );
         assert_refused(&sample);
     }
     // Counts in them, which nobody keeps.
-    let inode = sample.structures(Class::Inode)[1];
-    set(&mut sample, Class::Inode, inode, Inode::PATTERN, 1 << 32);
+    let inode = sample.structures(StructureKind::Inode)[1];
+    set(
+        &mut sample,
+        StructureKind::Inode,
+        inode,
+        Inode::PATTERN,
+        1 << 32,
+    );
     assert_refused(&sample);
 }
 
@@ -76,10 +88,16 @@ fn places_of_directories_are_checked() {
 #[test]
 fn further_areas_have_roots_that_say_so() {
     for mut sample in samples_of(NamespaceKind::Adaptive) {
-        let [first, other] = [1, 3].map(|number| sample.structures(Class::Area)[number]);
-        let root = sample.structures(Class::Inode)[4].number;
+        let [first, other] = [1, 3].map(|number| sample.structures(StructureKind::Area)[number]);
+        let root = sample.structures(StructureKind::Inode)[4].number;
         sample.set_word(other.at + AreaLine::WORD, AreaPhase::Live as u64);
-        set(&mut sample, Class::Area, other, AreaLine::ROOT, root);
+        set(
+            &mut sample,
+            StructureKind::Area,
+            other,
+            AreaLine::ROOT,
+            root,
+        );
         let error = mount(sample.image.clone(), false).expect_err("it is refused");
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
         judge(sample.image.clone(), false);
@@ -96,17 +114,17 @@ fn further_areas_have_roots_that_say_so() {
 fn lists_of_moves_lie_in_blocks() {
     let sample = samples()
         .iter()
-        .rfind(|sample| !sample.structures(Class::MoveList).is_empty());
+        .rfind(|sample| !sample.structures(StructureKind::MoveList).is_empty());
     let sample = sample.expect("a pool in the middle of a move");
-    let list = sample.structures(Class::MoveList)[0];
-    let moving = sample.structures(Class::Area)[0].at + AreaTableHead::MOVING;
-    let extent = sample.structures(Class::AreaExtent)[0].number;
+    let list = sample.structures(StructureKind::MoveList)[0];
+    let moving = sample.structures(StructureKind::Area)[0].at + AreaTableHead::MOVING;
+    let extent = sample.structures(StructureKind::AreaExtent)[0].number;
     for slot in [u64::MAX / SLOTS_PER_BLOCK * SLOTS_PER_BLOCK, extent] {
         let mut elsewhere = sample.clone();
         elsewhere.set_word(moving, slot);
         assert_refused(&elsewhere);
         let mut beyond = sample.clone();
-        set(&mut beyond, Class::MoveList, list, 0, slot);
+        set(&mut beyond, StructureKind::MoveList, list, 0, slot);
         assert_refused(&beyond);
     }
 }
@@ -116,7 +134,7 @@ fn lists_of_moves_lie_in_blocks() {
 #[test]
 fn words_of_logs_lead_to_all_names_in_areas() {
     for sample in samples_of(NamespaceKind::Adaptive) {
-        let words = sample.structures(Class::LogWord).into_iter();
+        let words = sample.structures(StructureKind::LogWord).into_iter();
         for word in words.filter(|word| sample.word(word.at) != 0).take(3) {
             for value in [0, 1, 1 << 40] {
                 let mut sample = sample.clone();
@@ -137,7 +155,7 @@ fn entries_of_directories_without_names_are_dead() {
             let at = sample.geometry.slot_at(entry) + PathEntryHead::PATH;
             entry != 0 && sample.bytes(at, 5) == b"deep\0"
         };
-        let inodes = sample.structures(Class::Inode).into_iter();
+        let inodes = sample.structures(StructureKind::Inode).into_iter();
         let deep = inodes.into_iter().find(is_deep).expect("a directory");
         (
             deep.number,
@@ -146,7 +164,7 @@ fn entries_of_directories_without_names_are_dead() {
     };
     // All names are gone but for an unsound one.
     let mut left = None;
-    for entry in sample.structures(Class::Entry) {
+    for entry in sample.structures(StructureKind::Entry) {
         if sample.word(entry.at + PathEntryHead::PARENT) == deep {
             left = Some(entry);
         }

@@ -4,7 +4,7 @@
 
 use crate::support::{Content, assert_survived, read_tree, repaired, repaired_of};
 use vellum_check::Class;
-use vellum_fuzz::{Class, Sample, Structure, judge, samples, seal};
+use vellum_fuzz::{Sample, Structure, StructureKind, judge, samples, seal};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, IdentityWord, Inode, LogExtentHead, LogOwner, LogPosition, NameRecord,
     NamespaceKind, RecordKind, SLOTS_PER_BLOCK, TargetWord,
@@ -31,7 +31,7 @@ fn record_of(sample: &Sample, name: &[u8]) -> Structure {
         kind == RecordKind::Came as u8 && name_in(sample, **record) == name
     };
     *sample
-        .structures(Class::Entry)
+        .structures(StructureKind::Entry)
         .iter()
         .find(came)
         .expect("a name")
@@ -69,7 +69,7 @@ fn set_in_moved(field: u64, value: u64) -> Sample {
     let mut sample = closed();
     let record = record_of(&sample, b"moved");
     sample.set_word(record.at + field, value);
-    seal(&mut sample, Class::Entry, record);
+    seal(&mut sample, StructureKind::Entry, record);
     sample
 }
 
@@ -114,7 +114,7 @@ fn a_record_with_a_name_that_no_file_may_have() {
     sample
         .bytes_mut(record.at + NameRecord::NAME, 5)
         .copy_from_slice(b"mo/ed");
-    seal(&mut sample, Class::Entry, record);
+    seal(&mut sample, StructureKind::Entry, record);
     lost_its_name(Class::EntryName, &sample, b"moved");
 }
 
@@ -127,7 +127,7 @@ fn a_record_whose_cookie_does_not_ascend() {
 #[test]
 fn a_record_of_a_free_inode() {
     let mut sample = closed();
-    let inodes = sample.structures(Class::Inode);
+    let inodes = sample.structures(StructureKind::Inode);
     let file = target_of(&sample, b"pipe");
     let inode = *inodes
         .iter()
@@ -146,7 +146,7 @@ fn a_record_of_a_free_inode() {
 #[test]
 fn a_name_that_went_may_have_led_anywhere() {
     let mut sample = closed();
-    let structures = sample.structures(Class::Entry);
+    let structures = sample.structures(StructureKind::Entry);
     let gone = structures
         .iter()
         .find(|record| name_in(&sample, **record) == b"gone");
@@ -154,7 +154,7 @@ fn a_name_that_went_may_have_led_anywhere() {
     let kind = TargetWord(sample.word(record.at + NameRecord::TARGET)).kind();
     let beyond = TargetWord::new(sample.geometry.meta_slots() - 1, kind.expect("a kind"));
     sample.set_word(record.at + NameRecord::TARGET, beyond.0);
-    seal(&mut sample, Class::Entry, record);
+    seal(&mut sample, StructureKind::Entry, record);
     assert!(repaired(&sample.image).0.is_empty());
     judge(sample.image, false);
 }
@@ -163,7 +163,7 @@ fn a_name_that_went_may_have_led_anywhere() {
 fn a_block_of_records_without_its_head() {
     let mut sample = closed();
     let wide = target_of(&sample, b"wide");
-    let blocks = sample.structures(Class::Extent).into_iter();
+    let blocks = sample.structures(StructureKind::Extent).into_iter();
     let own = |block: &Structure| sample.read::<LogExtentHead>(block.at).owner == wide;
     let block = blocks.clone().find(own).expect("its block");
     sample.bytes_mut(block.at, block.bytes).fill(0xA5);
@@ -175,7 +175,7 @@ fn a_block_of_records_without_its_head() {
 #[test]
 fn a_log_that_comes_back_to_itself() {
     let mut sample = closed();
-    let block = sample.structures(Class::Extent)[0];
+    let block = sample.structures(StructureKind::Extent)[0];
     sample.set_word(block.at + LogExtentHead::NEXT, block.number);
     let after = mended(Class::LogLoop, &sample);
     assert_eq!(read_tree(&after), read_tree(&closed().image));
@@ -186,13 +186,13 @@ fn a_log_that_comes_back_to_itself() {
 fn a_reserved_field_of_a_directory() {
     let mut sample = closed();
     let wide = target_of(&sample, b"wide");
-    let inodes = sample.structures(Class::Inode);
+    let inodes = sample.structures(StructureKind::Inode);
     let inode = *inodes
         .iter()
         .find(|inode| inode.number == wide)
         .expect("it");
     sample.set_word(inode.at + Inode::PATTERN, 1);
-    seal(&mut sample, Class::Inode, inode);
+    seal(&mut sample, StructureKind::Inode, inode);
     let after = mended(Class::Reserved, &sample);
     assert_eq!(read_tree(&after), read_tree(&closed().image));
 }
@@ -201,7 +201,7 @@ fn a_reserved_field_of_a_directory() {
 fn a_tail_that_is_not_in_the_log() {
     let mut sample = closed();
     let wide = target_of(&sample, b"wide");
-    let tails = sample.structures(Class::LogWord);
+    let tails = sample.structures(StructureKind::LogWord);
     let tail = *tails.iter().find(|tail| tail.number == wide).expect("it");
     for lost in [u64::MAX, 1 << 12 | 64] {
         sample.set_word(tail.at, lost);
@@ -222,6 +222,6 @@ fn a_record_later_than_directories_can_tell() {
         .clone();
     let record = record_of(&sample, b"moved");
     sample.set_word(record.at + NameRecord::TIME, i64::MAX as u64);
-    seal(&mut sample, Class::Entry, record);
+    seal(&mut sample, StructureKind::Entry, record);
     judge(sample.image, false);
 }

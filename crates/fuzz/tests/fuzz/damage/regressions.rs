@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use vellum::{Cred, Error, ListPosition, MappingKind, OpenOptions};
-use vellum_fuzz::{Class, Sample, Structure, Watchdog, judge, mount, samples, seal};
+use vellum_fuzz::{Sample, Structure, StructureKind, Watchdog, judge, mount, samples, seal};
 use vellum_layout::{
     ChunkKind, ChunkWord, Entry, EntryHead, ExtentKey, FileKind, Inode, KeyedPlan, KeyedWord,
     LifeWord, LogExtentHead, MapRoot, MapState, MapWord, PAIRS_PER_LINE, StateWord, TargetWord,
@@ -23,16 +23,16 @@ fn named(sample: &Sample, name: &[u8]) -> (Structure, Structure) {
         let len = entry.bytes - Entry::NAME;
         sample.bytes(entry.at + Entry::NAME, len) == name
     };
-    let entries = sample.structures(Class::Entry);
+    let entries = sample.structures(StructureKind::Entry);
     let entry = *entries.iter().find(|entry| called(entry)).expect("a name");
     let target = TargetWord(sample.word(entry.at + Entry::TARGET));
-    let inodes = sample.structures(Class::Inode);
+    let inodes = sample.structures(StructureKind::Inode);
     let inode = inodes.iter().find(|inode| inode.number == target.ino());
     (*inode.expect("its inode"), entry)
 }
 
 /// Changes a word of a structure and makes its checksum fit.
-fn set(sample: &mut Sample, part: Class, place: Structure, field: u64, value: u64) {
+fn set(sample: &mut Sample, part: StructureKind, place: Structure, field: u64, value: u64) {
     sample.set_word(place.at + field, value);
     seal(sample, part, place);
 }
@@ -59,15 +59,21 @@ fn assert_met(sample: &Sample, dir: &[u8], name: &[u8]) {
 #[test]
 fn the_root_directory_is_checked() {
     for which in [CLOSED, OPEN] {
-        let root = sample(which).structures(Class::Inode)[0];
+        let root = sample(which).structures(StructureKind::Inode)[0];
         for (field, value) in [(Inode::IDENTITY, 0), (Inode::PARENT, 2)] {
             let mut sample = sample(which);
-            set(&mut sample, Class::Inode, root, field, value);
+            set(&mut sample, StructureKind::Inode, root, field, value);
             assert_refused(&sample);
         }
         let mut sample = sample(which);
         let kind = sample.word(root.at) & !0xFF00 | (FileKind::File as u64) << 8;
-        set(&mut sample, Class::Inode, root, Inode::IDENTITY, kind);
+        set(
+            &mut sample,
+            StructureKind::Inode,
+            root,
+            Inode::IDENTITY,
+            kind,
+        );
         assert_refused(&sample);
     }
 }
@@ -78,8 +84,14 @@ fn the_root_directory_is_checked() {
 fn a_directory_without_links_or_names_can_be_looked_at() {
     let mut closed = sample(CLOSED);
     let (inode, _) = named(&closed, b"empty");
-    set(&mut closed, Class::Inode, inode, Inode::LINKS, 0);
-    set(&mut closed, Class::Inode, inode, Inode::ROOT, u64::MAX);
+    set(&mut closed, StructureKind::Inode, inode, Inode::LINKS, 0);
+    set(
+        &mut closed,
+        StructureKind::Inode,
+        inode,
+        Inode::ROOT,
+        u64::MAX,
+    );
     let _watchdog = Watchdog::watch(b"a directory without links");
     let fs = mount(closed.image.clone(), false).expect("it opens").0;
     let found = fs.find(&Cred::root(), &fs.root(), b"empty", true);
@@ -113,7 +125,7 @@ fn a_file_with_more_names_than_its_inode_counts_keeps_the_others() {
         panic!("two names of a file: {names:?}");
     };
     let (inode, _) = named(&closed, first.as_bytes());
-    set(&mut closed, Class::Inode, inode, Inode::LINKS, 0);
+    set(&mut closed, StructureKind::Inode, inode, Inode::LINKS, 0);
     let fs = mount(closed.image, false).expect("it opens").0;
     let wide = fs
         .find(&cred, &fs.root(), b"wide", true)
@@ -134,7 +146,7 @@ fn a_root_of_another_inodes_tree_is_damage() {
         let mut sample = sample.clone();
         let (inode, _) = named(&sample, b"file");
         let root = MapRoot::new(0, 0x80008).0;
-        set(&mut sample, Class::Inode, inode, Inode::ROOT, root);
+        set(&mut sample, StructureKind::Inode, inode, Inode::ROOT, root);
         judge(sample.image, false);
     }
 }
@@ -144,10 +156,10 @@ fn reserved_fields_of_an_inode_are_damage() {
     for field in [offset_of!(Inode, xattr_root), offset_of!(Inode, pattern)] {
         let mut closed = sample(CLOSED);
         let (inode, _) = named(&closed, b"file");
-        set(&mut closed, Class::Inode, inode, field as u64, 8);
+        set(&mut closed, StructureKind::Inode, inode, field as u64, 8);
         assert_met(&closed, b"/", b"file");
         let mut open = sample(OPEN);
-        set(&mut open, Class::Inode, inode, field as u64, 8);
+        set(&mut open, StructureKind::Inode, inode, field as u64, 8);
         assert_refused(&open);
     }
 }
@@ -155,7 +167,7 @@ fn reserved_fields_of_an_inode_are_damage() {
 #[test]
 fn a_chunk_of_another_dataset_is_refused() {
     let mut sample = sample(CLOSED);
-    let place = sample.structures(Class::Chunk)[0];
+    let place = sample.structures(StructureKind::Chunk)[0];
     let word = ChunkWord::new(0, ChunkKind::Inodes, 3);
     sample.set_word(place.at, word.0);
     assert_refused(&sample);
@@ -164,8 +176,8 @@ fn a_chunk_of_another_dataset_is_refused() {
 #[test]
 fn a_state_of_no_known_number_is_refused() {
     let mut sample = sample(CLOSED);
-    let place = sample.structures(Class::State)[0];
-    set(&mut sample, Class::State, place, 0, 7);
+    let place = sample.structures(StructureKind::State)[0];
+    set(&mut sample, StructureKind::State, place, 0, 7);
     assert_eq!(StateWord(sample.word(place.at)).get(), None);
     assert_refused(&sample);
 }
@@ -174,7 +186,7 @@ fn a_state_of_no_known_number_is_refused() {
 fn preallocated_blocks_that_the_root_does_not_tell_of_are_freed() {
     let mut sample = sample(OPEN);
     let (file, _) = named(&sample, b"file");
-    let mut words = sample.structures(Class::Map).into_iter();
+    let mut words = sample.structures(StructureKind::Map).into_iter();
     let free = words.rfind(|place| sample.word(place.at) == 0);
     let word = MapWord::new(MapState::Unwritten, file.number as u32, 9000);
     sample.set_word(free.expect("a free block").at, word.0);
@@ -187,7 +199,7 @@ fn a_mapping_id_of_two_files_is_refused() {
     let (file, _) = named(&sample, b"file");
     let (other, _) = named(&sample, b"holes");
     let root = sample.word(file.at + Inode::ROOT);
-    set(&mut sample, Class::Inode, other, Inode::ROOT, root);
+    set(&mut sample, StructureKind::Inode, other, Inode::ROOT, root);
     assert_refused(&sample);
 }
 
@@ -195,11 +207,11 @@ fn a_mapping_id_of_two_files_is_refused() {
 fn a_symlink_text_with_a_zero_byte_is_damage() {
     let mut sample = sample(CLOSED);
     let (link, _) = named(&sample, b"short");
-    let mut texts = sample.structures(Class::Text).into_iter();
+    let mut texts = sample.structures(StructureKind::Text).into_iter();
     let text = texts.find(|text| text.number == link.number);
     let text = text.expect("its text");
     sample.bytes_mut(text.at + 1, 1)[0] = 0;
-    seal(&mut sample, Class::Text, text);
+    seal(&mut sample, StructureKind::Text, text);
     let fs = mount(sample.image.clone(), false).expect("it opens").0;
     let found = fs.find(&Cred::root(), &fs.root(), b"short", true);
     assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
@@ -231,7 +243,7 @@ fn entries_are_checked_beyond_their_checksum() {
     ];
     for (field, value) in changes {
         let mut sample = sample(CLOSED);
-        set(&mut sample, Class::Entry, entry, field, value);
+        set(&mut sample, StructureKind::Entry, entry, field, value);
         assert_met(&sample, b"/", b"file");
     }
 }
@@ -242,7 +254,7 @@ fn names_that_no_file_may_have_are_damage() {
         let mut sample = sample(CLOSED);
         let (_, entry) = named(&sample, b"file");
         sample.bytes_mut(entry.at + Entry::NAME + at, 1)[0] = byte;
-        seal(&mut sample, Class::Entry, entry);
+        seal(&mut sample, StructureKind::Entry, entry);
         assert_met(&sample, b"/", b"file");
         let fs = mount(sample.image.clone(), false).expect("it opens").0;
         let mut position = ListPosition::default();
@@ -269,7 +281,7 @@ fn a_wrong_hash_of_a_name_is_damage() {
 fn a_directory_is_where_its_parent_says() {
     let mut sample = sample(CLOSED);
     let (dir, _) = named(&sample, b"deeper");
-    set(&mut sample, Class::Inode, dir, Inode::PARENT, 1);
+    set(&mut sample, StructureKind::Inode, dir, Inode::PARENT, 1);
     assert_met(&sample, b"/deep", b"deeper");
 }
 
@@ -278,7 +290,7 @@ fn a_directory_is_where_its_parent_says() {
 fn a_log_that_comes_back_to_itself_is_damage() {
     let mut sample = sample(CLOSED);
     let (wide, _) = named(&sample, b"wide");
-    let extents = sample.structures(Class::Extent);
+    let extents = sample.structures(StructureKind::Extent);
     let of_wide = |extent: &Structure| sample.read::<LogExtentHead>(extent.at).owner == wide.number;
     let mine: Vec<_> = extents.into_iter().filter(of_wide).collect();
     assert!(mine.len() > 1, "the directory has several extents");
@@ -295,7 +307,7 @@ fn a_log_that_comes_back_to_itself_is_damage() {
 #[test]
 fn a_log_word_that_names_nothing_is_damage() {
     let mut sample = sample(OPEN);
-    let words = sample.structures(Class::LogWord);
+    let words = sample.structures(StructureKind::LogWord);
     let free = words.into_iter().find(|word| sample.word(word.at) == 0);
     sample.set_word(free.expect("a free word").at, 1);
     assert_refused(&sample);
@@ -318,7 +330,7 @@ fn a_directory_without_a_name_that_holds_some_is_refused() {
 #[test]
 fn an_entry_across_two_words_of_the_live_map() {
     let mut sample = sample(CLOSED);
-    let entries = sample.structures(Class::Entry);
+    let entries = sample.structures(StructureKind::Entry);
     let last = entries.into_iter().find(|entry| entry.number % 64 == 63);
     let entry = last.expect("an entry at the end of a word");
     let mut head: EntryHead = sample.read(entry.at);
@@ -331,7 +343,7 @@ fn an_entry_across_two_words_of_the_live_map() {
         .copy_from_slice(&bytes[..len]);
     seal(
         &mut sample,
-        Class::Entry,
+        StructureKind::Entry,
         Structure {
             bytes: 248,
             ..entry
@@ -344,12 +356,12 @@ fn an_entry_across_two_words_of_the_live_map() {
 #[test]
 fn a_live_map_that_calls_an_inode_free() {
     let mut sample = sample(CLOSED);
-    let map = sample.structures(Class::LiveMap)[0];
+    let map = sample.structures(StructureKind::LiveMap)[0];
     let (dir, _) = named(&sample, b"deep");
     let word_at = map.at + dir.number / 64 * 8;
     let word = sample.word(word_at) & !(1 << (dir.number % 64));
     sample.set_word(word_at, word);
-    seal(&mut sample, Class::LiveMap, map);
+    seal(&mut sample, StructureKind::LiveMap, map);
     judge(sample.image.clone(), false);
     let fs = mount(sample.image, false).expect("it opens").0;
     let (cred, top) = (Cred::root(), fs.root());
@@ -377,7 +389,7 @@ fn an_entry_later_than_directories_can_tell() {
 fn a_tree_where_the_mapping_has_none() {
     let mut sample = sample(OPEN);
     let (inode, _) = named(&sample, b"file");
-    set(&mut sample, Class::Inode, inode, Inode::DETAIL, 1);
+    set(&mut sample, StructureKind::Inode, inode, Inode::DETAIL, 1);
     assert_refused(&sample);
 }
 
@@ -392,7 +404,7 @@ fn sample_on(mapping: MappingKind, closed: bool) -> Sample {
 
 /// A valid entry of a leaf, and the one behind it if there is any.
 fn extents(sample: &Sample) -> impl Iterator<Item = Structure> {
-    let structures = sample.structures(Class::Map).into_iter();
+    let structures = sample.structures(StructureKind::Map).into_iter();
     structures.filter(|place| place.bytes == 16 && ExtentKey(sample.word(place.at)).is_valid())
 }
 
@@ -403,7 +415,7 @@ fn entries_of_extent_trees_are_checked_by_recovery() {
         let mut sample = sample_on(mapping, false);
         let entry = extents(&sample).next().expect("an extent");
         let key = sample.word(entry.at) & !(0xFFFF << 32);
-        set(&mut sample, Class::Map, entry, ExtentKey::AT, key);
+        set(&mut sample, StructureKind::Map, entry, ExtentKey::AT, key);
         assert_refused(&sample);
 
         let mut sample = sample_on(mapping, false);
@@ -414,7 +426,7 @@ fn entries_of_extent_trees_are_checked_by_recovery() {
         };
         assert_eq!([last.at + 16, behind.at].map(|at| sample.word(at)), [0; 2]);
         let key = 50 | 1 << 32 | 1 << 63;
-        set(&mut sample, Class::Map, behind, ExtentKey::AT, key);
+        set(&mut sample, StructureKind::Map, behind, ExtentKey::AT, key);
         assert_refused(&sample);
     }
 }
@@ -427,7 +439,7 @@ fn extents_out_of_order_are_damage() {
     let adjoin = |pair: &&[Structure]| pair[0].at + 16 == pair[1].at;
     let pair = entries.windows(2).find(adjoin).expect("two extents");
     let key = sample.word(pair[0].at) | 0xFFFF;
-    set(&mut sample, Class::Map, pair[0], ExtentKey::AT, key);
+    set(&mut sample, StructureKind::Map, pair[0], ExtentKey::AT, key);
     judge(sample.image, false);
 }
 
@@ -442,7 +454,13 @@ fn an_extent_of_blocks_outside_the_segment_is_damage() {
             let key = ExtentKey(sample.word(entry.at));
             let body = sample.word(entry.at + 8) & !u64::from(u32::MAX);
             let place = u32::MAX.wrapping_sub(key.logical() + before_last);
-            set(&mut sample, Class::Map, entry, 8, body | u64::from(place));
+            set(
+                &mut sample,
+                StructureKind::Map,
+                entry,
+                8,
+                body | u64::from(place),
+            );
             judge(sample.image.clone(), true);
             judge(sample.image, false);
         }
@@ -455,12 +473,12 @@ fn an_entry_of_a_level_table_counts_nothing() {
     for bit in [30, 38] {
         let mut sample = sample_on(MappingKind::Level, false);
         let (inode, _) = named(&sample, b"file");
-        let structures = sample.structures(Class::Map);
+        let structures = sample.structures(StructureKind::Map);
         let of_file =
             |place: &&Structure| u64::from(MapWord(sample.word(place.at)).id()) == inode.number;
         let entry = *structures.iter().find(of_file).expect("an entry");
         let counted = sample.word(entry.at + 8) | 1 << bit;
-        set(&mut sample, Class::Map, entry, 8, counted);
+        set(&mut sample, StructureKind::Map, entry, 8, counted);
         assert_refused(&sample);
     }
 }
@@ -470,7 +488,7 @@ fn an_entry_of_a_level_table_counts_nothing() {
 fn a_block_of_two_files_that_both_give_up_is_freed_once() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         let mut sample = sample_on(mapping, true);
-        let structures = sample.structures(Class::Map);
+        let structures = sample.structures(StructureKind::Map);
         let [first, second] = [&b"file"[..], b"holes"].map(|name| {
             let id = named(&sample, name).0.number;
             let of_file = |place: &&Structure| {
@@ -480,7 +498,7 @@ fn a_block_of_two_files_that_both_give_up_is_freed_once() {
             *structures.iter().find(of_file).expect("an entry")
         });
         let block = KeyedWord(sample.word(first.at + 8)).block();
-        set(&mut sample, Class::Map, second, 8, block.into());
+        set(&mut sample, StructureKind::Map, second, 8, block.into());
         let _watchdog = Watchdog::watch(b"a block of two files");
         let fs = mount(sample.image, false).expect("it opens").0;
         let (cred, top) = (Cred::root(), fs.root());
@@ -508,7 +526,13 @@ fn data_of_an_extent_tree_out_of_order_is_no_hole() {
         };
         assert_eq!(sample.word(behind.at), 0, "the leaf has room");
         // Not valid, of logical block 1.
-        set(&mut sample, Class::Map, behind, ExtentKey::AT, 1 | 1 << 32);
+        set(
+            &mut sample,
+            StructureKind::Map,
+            behind,
+            ExtentKey::AT,
+            1 | 1 << 32,
+        );
         judge(sample.image, false);
     }
 }
@@ -517,18 +541,18 @@ fn data_of_an_extent_tree_out_of_order_is_no_hole() {
 #[test]
 fn an_entry_does_not_count_past_the_segment() {
     let mut sample = sample_on(MappingKind::Cuckoo, false);
-    let structures = sample.structures(Class::Map).into_iter();
+    let structures = sample.structures(StructureKind::Map).into_iter();
     let mut used = structures.filter(|place| sample.word(place.at) != 0);
     let entry = used.next().expect("an entry");
     let count = sample.word(entry.at + 8) | 0xFF << 30;
-    set(&mut sample, Class::Map, entry, 8, count);
+    set(&mut sample, StructureKind::Map, entry, 8, count);
     assert_refused(&sample);
 }
 
 /// The entry of a file's block in a table of keys.
 fn map_entry(sample: &Sample, name: &[u8], logical: u32) -> Structure {
     let key = MapWord::key(named(sample, name).0.number as u32, logical);
-    let mut structures = sample.structures(Class::Map).into_iter();
+    let mut structures = sample.structures(StructureKind::Map).into_iter();
     let found = structures.find(|place| sample.word(place.at) & MapWord::KEY_MASK == key);
     found.expect("the block has an entry")
 }
@@ -550,7 +574,7 @@ fn enter(sample: &mut Sample, line: u64, word: MapWord, block: u64) -> bool {
     let free = structures.find(|place| sample.word(place.at) == 0);
     if let Some(place) = free {
         sample.set_word(place.at, word.0);
-        set(sample, Class::Map, place, 8, block);
+        set(sample, StructureKind::Map, place, 8, block);
     }
     free.is_some()
 }
@@ -564,7 +588,7 @@ fn a_block_that_does_not_know_who_counts_it() {
         let told = KeyedWord(sample.word(entry.at + 8));
         assert_eq!(told.preceding(), logical);
         let unknowing = told.0 & !(0xFF << 38);
-        set(&mut sample, Class::Map, entry, 8, unknowing);
+        set(&mut sample, StructureKind::Map, entry, 8, unknowing);
         judge(sample.image.clone(), false);
         let fs = mount(sample.image, false)
             .expect("a crash may leave that")
@@ -620,7 +644,13 @@ fn data_that_only_reading_the_table_meets_is_a_hole() {
         let mut sample = sample_on(mapping, true);
         let (inode, _) = named(&sample, b"holes");
         // So long that it is not looked at block by block.
-        set(&mut sample, Class::Inode, inode, Inode::SIZE, 400_000);
+        set(
+            &mut sample,
+            StructureKind::Inode,
+            inode,
+            Inode::SIZE,
+            400_000,
+        );
         let plan = keyed_plan(&sample);
         let word = MapWord::new(MapState::Unwritten, inode.number as u32, 60);
         let mut homes = plan.homes(sample.hash_seed, word.0);
@@ -653,7 +683,7 @@ fn a_damaged_table_of_keys_can_be_read() {
         |sample| {
             let [first, second] = [1, 2].map(|logical| map_entry(sample, b"file", logical));
             let block = KeyedWord(sample.word(first.at + 8)).block();
-            set(sample, Class::Map, second, 8, block.into());
+            set(sample, StructureKind::Map, second, 8, block.into());
         },
         |sample| {
             if sample.geometry.mapping == MappingKind::Level {

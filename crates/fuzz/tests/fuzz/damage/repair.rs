@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{self, assert_survived, plan_of, strictly, write};
 use vellum_check::Class;
-use vellum_fuzz::{Class, Input, Sample, change, judge, mount, samples};
+use vellum_fuzz::{Input, Sample, StructureKind, change, judge, mount, samples};
 use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
 use vellum_media::{CrashPoints, SimPool};
 use vellum_testing::{own_source, slice};
@@ -195,21 +195,21 @@ fn lost_blocks() {
 }
 
 /// What holds the files; the state block, which says how the pool was left, aside.
-const PARTS: [Class; 14] = [
-    Class::State,
-    Class::Journal,
-    Class::Chunk,
-    Class::LiveMap,
-    Class::Inode,
-    Class::Entry,
-    Class::Extent,
-    Class::LogWord,
-    Class::Text,
-    Class::Map,
-    Class::Area,
-    Class::AreaExtent,
-    Class::States,
-    Class::MoveList,
+const PARTS: [StructureKind; 14] = [
+    StructureKind::State,
+    StructureKind::Journal,
+    StructureKind::Chunk,
+    StructureKind::LiveMap,
+    StructureKind::Inode,
+    StructureKind::Entry,
+    StructureKind::Extent,
+    StructureKind::LogWord,
+    StructureKind::Text,
+    StructureKind::Map,
+    StructureKind::Area,
+    StructureKind::AreaExtent,
+    StructureKind::States,
+    StructureKind::MoveList,
 ];
 
 /// Changes structures in use.
@@ -218,7 +218,7 @@ fn change_some(damaged: &mut Sample, random: &mut Random) {
     let parts = PARTS
         .into_iter()
         .filter(|&part| !damaged.structures(part).is_empty());
-    let parts: Vec<Class> = parts.collect();
+    let parts: Vec<StructureKind> = parts.collect();
     for _ in 0..=random.below(most) {
         let bytes = random.bytes(64);
         let part = parts[random.below(parts.len() as u64) as usize];
@@ -281,7 +281,11 @@ fn superblocks() {
     run("superblocks", |random| {
         let mut damaged = pick(random);
         let bytes = random.bytes(64);
-        change(&mut damaged, Class::Superblock, &mut Input::new(&bytes));
+        change(
+            &mut damaged,
+            StructureKind::Superblock,
+            &mut Input::new(&bytes),
+        );
         let plan = plan_of(&damaged.image);
         assert!(plan.refused.is_none() || plan.is_empty());
         BTreeSet::new()
