@@ -13,7 +13,7 @@ use vellum_layout::{
 };
 use zerocopy::FromBytes;
 
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Found, Nodes};
 use crate::journal::generation_of;

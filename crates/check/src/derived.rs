@@ -12,7 +12,7 @@ use vellum_layout::{
 };
 
 use crate::areas::{Area, closed_epoch};
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
 use crate::logs::{ISSUES_MAX, Logs, Name, Word, hash_of};

@@ -6,7 +6,7 @@ use vellum_layout::{
 };
 use zerocopy::FromBytes;
 
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::{View, Window};
 use crate::report::Class;
 

@@ -13,7 +13,7 @@ use vellum_layout::{
 };
 use zerocopy::FromBytes;
 
-use crate::entrance::{self, Chunks};
+use crate::header::{self, Chunks};
 use crate::image::{Image, View, Window};
 use crate::inodes::{Node, Nodes};
 use crate::journal::{self, Record};
@@ -53,7 +53,7 @@ impl<'a> Pool<'a> {
     fn open(image: &'a dyn Image) -> Result<Self, InspectError> {
         let view = View::new(image);
         let mut sink = Sink::default();
-        let Some((superblock, _)) = entrance::superblock(&view, &mut sink) else {
+        let Some((superblock, _)) = header::superblock(&view, &mut sink) else {
             let report = sink.finish(Summary::default(), crate::Phase::Unknown);
             let mut reasons = report.of(Class::NotAPool).chain(report.of(Class::Geometry));
             let reason = reasons.next().map(|found| found.detail.clone());
@@ -152,7 +152,7 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
     out.add(
         "segment 0",
         format_args!(
-            "{} blocks, table at {}, saved aids at {}, data at {}",
+            "{} blocks, table at {}, saved allocator state at {}, data at {}",
             g.segment_blocks, g.table_at, g.saved_state_at, g.data_at
         ),
     )

@@ -13,8 +13,8 @@ mod areas;
 mod blocks;
 mod datasets;
 mod derived;
-mod entrance;
 mod extents;
+mod header;
 mod image;
 mod inodes;
 pub mod inspect;
@@ -116,7 +116,7 @@ fn run(image: &dyn Image, left: Left<'_>, options: Options) -> Report {
     let mut sink = Sink::default();
     let mut summary = Summary::default();
     let mut phase = Phase::Unknown;
-    if let Some((superblock, unfinished)) = entrance::superblock(&view, &mut sink) {
+    if let Some((superblock, unfinished)) = header::superblock(&view, &mut sink) {
         phase = walk(
             &mut view,
             (&superblock, left),
@@ -149,8 +149,8 @@ fn walk(
         logged::lay_over(view, superblock, left.lines, sink);
     }
     undo::lay_over(view, superblock, left.boot, sink);
-    let state = entrance::state(view, &geometry, sink);
-    if entrance::is_converting(view, &geometry) {
+    let state = header::state(view, &geometry, sink);
+    if header::is_converting(view, &geometry) {
         // Some of it is the old pool, some the new one.
         return Phase::Unknown;
     }
@@ -168,7 +168,7 @@ fn walk(
     summary.journal_records = if clean { 0 } else { records };
     moves::evaluate(view, &geometry, !clean, sink);
     let view = &*view;
-    let chunks = entrance::Chunks::read(view, &geometry, sink);
+    let chunks = header::Chunks::read(view, &geometry, sink);
     summary.slots = geometry.meta_slots();
     summary.blocks = geometry.blocks();
     summary.chunks_inodes = chunks.count(ChunkKind::Inodes);

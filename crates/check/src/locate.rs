@@ -2,7 +2,7 @@
 
 use vellum_layout::{BLOCK_BYTES, ChunkKind, Geometry, MapState, SLOT_BYTES, Superblock};
 
-use crate::entrance::{self, Chunks};
+use crate::header::{self, Chunks};
 use crate::image::{Image, View};
 use crate::inodes::{Found, Nodes};
 use crate::logs::Logs;
@@ -51,7 +51,7 @@ impl<'a> Locator<'a> {
     pub fn new(image: &'a dyn Image) -> Self {
         let view = View::new(image);
         let mut sink = Sink::default();
-        let superblock = entrance::superblock(&view, &mut sink);
+        let superblock = header::superblock(&view, &mut sink);
         let found =
             superblock.map(|(superblock, _)| Structures::read(&view, &superblock, &mut sink));
         Self { view, found }
@@ -84,7 +84,9 @@ impl<'a> Locator<'a> {
             _ if g.changed_at != 0 && at >= g.changed_at => {
                 format!("map of changed blocks, line {}", line(g.changed_at))
             }
-            _ if at >= g.saved_state_at => format!("saved aids, line {}", line(g.saved_state_at)),
+            _ if at >= g.saved_state_at => {
+                format!("saved allocator state, line {}", line(g.saved_state_at))
+            }
             _ if at >= g.table_at => format!("mapping table, {}", words(g.table_at)),
             _ if at >= g.meta_at => self.slot(found, (at - g.meta_at) / SLOT_BYTES, at),
             _ if at >= g.live_map_at => format!("saved live map, line {}", line(g.live_map_at)),

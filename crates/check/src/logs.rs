@@ -16,7 +16,7 @@ use vellum_layout::{
 use zerocopy::FromBytes;
 
 use crate::areas::Areas;
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::{View, Window};
 use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Location};

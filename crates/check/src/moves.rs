@@ -8,7 +8,7 @@ use vellum_layout::{
 };
 
 use crate::areas;
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::View;
 use crate::journal::may_store;
 use crate::report::{Class, Location, Sink};

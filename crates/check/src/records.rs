@@ -10,7 +10,7 @@ use vellum_layout::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::View;
 use crate::inodes::{Found, Node, Nodes};
 use crate::journal::generation_of;

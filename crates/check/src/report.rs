@@ -146,8 +146,8 @@ classes! {
     LiveMap = "wrong live map",
     /// The counters saved at close are wrong.
     SavedCounters = "wrong saved counters",
-    /// The saved aids of the mapping are not what the table says.
-    SavedState = "wrong saved aids",
+    /// The saved allocator state of the mapping are not what the table says.
+    SavedState = "wrong saved allocator state",
     /// A block of the area table, or the line of an area that entries name, is unsound.
     AreaUnsound = "unsound area",
     /// An area whose root is no directory, or has no name.
@@ -446,7 +446,7 @@ impl fmt::Display for Location {
             Self::Segment(n) => write!(f, "segment {n}"),
             Self::Offset(n) => write!(f, "offset {n}"),
             Self::LiveMap => f.write_str("live map"),
-            Self::Saved => f.write_str("saved aids"),
+            Self::Saved => f.write_str("saved allocator state"),
         }
     }
 }

@@ -4,7 +4,7 @@ use vellum_layout::{
     FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check, text_home,
 };
 
-use crate::entrance::Chunks;
+use crate::header::Chunks;
 use crate::image::{View, Window, for_each_word};
 use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;

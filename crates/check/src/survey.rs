@@ -3,12 +3,12 @@
 
 use vellum_layout::{Geometry, JournalPair, Superblock};
 
-use crate::entrance;
+use crate::header;
 use crate::image::{View, Window};
 use crate::report::Sink;
 use crate::{Image, journal, logs, moves, slots, tree};
 
-pub use crate::entrance::Chunks;
+pub use crate::header::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
 pub use crate::journal::Record;
 pub use crate::logged::RedoLog;
@@ -19,13 +19,13 @@ pub use crate::undo::UndoLog;
 
 /// The superblock that counts, if the image has one that can be used.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
-    entrance::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
+    header::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
 }
 
 /// The same, whether all of the pool is there or not: of a pool whose data lie elsewhere there may
 /// be its own bytes alone.
-pub fn entrance(image: &dyn Image) -> Option<Superblock> {
-    entrance::counting(&View::new(image)).ok()
+pub fn header(image: &dyn Image) -> Option<Superblock> {
+    header::counting(&View::new(image)).ok()
 }
 
 /// What the log of a pool with a log says; `None` if neither of its anchors is sound.

@@ -6,8 +6,8 @@ use vellum_layout::{
     RADIX_WORDS, SLOTS_PER_BLOCK, TablePlan, TreeTarget, TreeWord, radix_span,
 };
 
-use crate::entrance::Chunks;
 use crate::extents;
+use crate::header::Chunks;
 use crate::image::View;
 use crate::inodes::{Node, Nodes};
 use crate::keyed::{self, Table};

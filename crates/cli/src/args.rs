@@ -8,7 +8,7 @@ use vellum::{MappingKind, NamespaceKind};
 use vellum_terminal::Printing;
 use vellum_terminal::manual::Manual;
 
-use crate::data::DataMedia;
+use crate::data::DataDevices;
 use crate::dataset::Datasets;
 use crate::images::Prune;
 use crate::location::PathInPool;
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Data {
         /// What to do
         #[command(subcommand)]
-        what: DataMedia,
+        what: DataDevices,
     },
     /// Mount a pool on a directory
     Mount(Mount),

@@ -27,7 +27,7 @@ impl Bytes {
         let place = PoolPath::of(pool);
         let alone = Self::own(open(&place)?, &place)?;
         // What is damaged beyond that is told by who looks at it.
-        let Some(superblock) = survey::entrance(&alone) else {
+        let Some(superblock) = survey::header(&alone) else {
             return Ok(alone);
         };
         let mut places = [0; 4096];
@@ -55,7 +55,7 @@ impl Bytes {
             file,
             data: Vec::new(),
         };
-        let own = match survey::entrance(&whole) {
+        let own = match survey::header(&whole) {
             Some(superblock) => own_bytes(&superblock, place),
             None if place.name.is_none() => match location::holds_none(pool, whole.own.1) {
                 Some(failure) => return Err(failure),

@@ -54,8 +54,8 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         let missing = report.of(Class::Dataset).count() as u64;
         if missing > 0 {
             warn_line!(
-                "`vellum dataset remove --force {pool} NAME` takes a dataset that is missing out of \
-                 the table"
+                "`vellum dataset remove --force {pool} NAME` takes a dataset that is missing out \
+                 of the table"
             );
         }
         if report.damage > missing {

@@ -15,7 +15,7 @@ use crate::units::{parse_size, size};
 
 /// What to do with the external data devices of a pool.
 #[derive(Debug, Subcommand)]
-pub(crate) enum DataMedia {
+pub(crate) enum DataDevices {
     /// Add a file or device to those that have the data of a pool
     Add(Add),
 }
@@ -58,7 +58,7 @@ struct Added {
     data_bytes: u64,
 }
 
-impl DataMedia {
+impl DataDevices {
     pub(crate) fn printing(&self) -> Printing {
         match self {
             Self::Add(args) => args.printing,
@@ -66,9 +66,9 @@ impl DataMedia {
     }
 }
 
-pub(crate) fn run(what: &DataMedia) -> Outcome {
+pub(crate) fn run(what: &DataDevices) -> Outcome {
     match what {
-        DataMedia::Add(args) => add(args),
+        DataDevices::Add(args) => add(args),
     }
 }
 

@@ -130,7 +130,7 @@ impl DataPart {
         let first = geometry.external.map(|external| external.id);
         let added = geometry.added.iter().map(|(_, segment)| segment.id);
         let ids: Vec<[u8; 16]> = first.into_iter().chain(added).collect();
-        let found = fs.data_media().zip(ids);
+        let found = fs.data_devices().zip(ids);
         let media = found.map(|((path, bytes), id)| Self {
             path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
             bytes,

@@ -32,7 +32,7 @@ pub(crate) enum Left {
 type Logged = ([u8; 16], RedoLog);
 
 fn logged(image: &Bytes) -> Option<Logged> {
-    let superblock = survey::entrance(image)?;
+    let superblock = survey::header(image)?;
     let is_logged = superblock.geometry().is_logged();
     let log = is_logged.then(|| survey::redo_log(image, &superblock));
     Some((superblock.uuid, log??))
@@ -106,20 +106,20 @@ pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
 
 /// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command
 /// works on the pool's bytes.
-pub(crate) fn settle(pool: &Path, opening: &Opening, last_epoch: bool) -> Outcome {
+pub(crate) fn settle(pool: &Path, opening: &Opening, discard_image: bool) -> Outcome {
     let image = Bytes::open(pool, &opening.data)?;
     let has_undo =
         survey::superblock(&image).is_some_and(|superblock| superblock.geometry().has_undo());
-    if !last_epoch && !has_undo && !matches!(left(&image, pool)?, Left::Alive(_)) {
+    if !discard_image && !has_undo && !matches!(left(&image, pool)?, Left::Alive(_)) {
         return Ok(());
     }
     drop(image);
-    let options = opening.options(false).last_epoch(last_epoch);
+    let options = opening.options(false).discard_image(discard_image);
     let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| match has_undo {
         true => location::refused(pool, &error),
         // Whoever gives it up is not advised to.
-        false if last_epoch => location::refused(pool, &error),
+        false if discard_image => location::refused(pool, &error),
         false => refused(pool, &error),
     })
 }

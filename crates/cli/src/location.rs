@@ -168,7 +168,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             busy(if is_pool { pool } else { path }, *owner_pid)
         }
         vellum::Error::Superblock(SuperblockError::NotVellum) if pool_of_data(pool).is_some() => {
-            data_medium(pool)
+            data_device(pool)
         }
         vellum::Error::Superblock(why) => {
             Failure::new(format!("{place}: {why}")).advise(advice_for(pool, why))
@@ -250,7 +250,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
 pub(crate) fn holds_none(pool: &Path, len: u64) -> Option<Failure> {
     match len {
         0 => Some(empty(pool)),
-        _ if pool_of_data(pool).is_some() => Some(data_medium(pool)),
+        _ if pool_of_data(pool).is_some() => Some(data_device(pool)),
         // Not even the copies of the superblock in front.
         1..8192 => Some(refused(pool, &SuperblockError::NotVellum.into())),
         _ => None,
@@ -305,7 +305,7 @@ pub(crate) fn refuse_empty_device(path: &Path) -> Outcome {
 }
 
 /// An external data device that was taken for the pool.
-fn data_medium(path: &Path) -> Failure {
+fn data_device(path: &Path) -> Failure {
     let place = path.display();
     let pool = pool_of_data(path).map_or_else(|| "unknown".into(), |pool| uuid_text(&pool));
     Failure::new(format!(

@@ -403,7 +403,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
             Some(none) if none.as_os_str() == "none" => ImageLocation::Process,
             Some(dir) => ImageLocation::In(dir.clone()),
         })
-        .last_epoch(args.discard_image)
+        .discard_image(args.discard_image)
         .commit_every(commit_every(args)?)
         .barriers(barriers(args))
         .direct(args.direct || args.options.iter().any(|option| option == DIRECT))

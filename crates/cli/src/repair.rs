@@ -99,7 +99,7 @@ fn now_ns() -> i64 {
 
 fn repair(args: &Repair) -> Outcome<ExitCode> {
     if args.force_data_device {
-        let accepted = Pool::accept_data(&args.pool, &args.opening.data);
+        let accepted = Pool::force_data_device(&args.pool, &args.opening.data);
         accepted.map_err(|error| location::refused(&args.pool, &error))?;
     }
     if args.discard_image {

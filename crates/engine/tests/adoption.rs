@@ -321,7 +321,7 @@ fn a_second_opener_is_refused() {
 
 /// What a kill takes along is what a power cut would: the last epoch is found, and told.
 #[test]
-fn without_an_image_the_last_epoch_is_found() {
+fn without_an_image_the_last_commit_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -440,7 +440,7 @@ fn set_private(path: &Path) {
 /// another one.
 /// The pool opens as of its last epoch, and nothing is left in memory.
 fn gives_the_image_up(path: &Path, shm: &tempfile::TempDir) {
-    let forgetting = options(shm.path()).last_epoch(true);
+    let forgetting = options(shm.path()).discard_image(true);
     let pool = forgetting.open(path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None);
     pool.close().unwrap();

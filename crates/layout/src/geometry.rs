@@ -467,7 +467,7 @@ impl Geometry {
         }
     }
 
-    /// Where the saved aids of segment 0 lie.
+    /// Where the saved allocator state of segment 0 lie.
     pub fn saved_state(&self) -> SavedStatePlan {
         saved_state_plan(self.mapping, self.saved_state_at, self.segment_blocks)
     }
@@ -638,7 +638,7 @@ impl Front {
         let room = last_copy_at
             .checked_sub(self.table_at + behind_bytes(request, self.table_at))
             .ok_or(no_room)?;
-        // What a block takes of a table, and of a HashFS table's saved aids.
+        // What a block takes of a table, and of a HashFS table's saved allocator state.
         let saved = if request.mapping.has_home_lines() {
             5
         } else {

@@ -12,7 +12,7 @@ use crate::BLOCK_BYTES;
 use crate::checksum::checksum_words;
 use crate::segment::chain_count;
 
-/// The head of saved aids.
+/// The head of saved allocator state.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -82,7 +82,7 @@ impl ChainLink {
     }
 }
 
-/// Where the parts of saved aids lie. Offsets in bytes.
+/// Where the parts of saved allocator state lie. Offsets in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedStatePlan {
     /// The head.

@@ -229,7 +229,7 @@ pub struct SegmentRecord {
     pub fragmentation: u16,
     /// Lines of a span; 0: one.
     pub span_lines: u16,
-    /// Pool offset of the saved aids ([`crate::SavedStatePlan`]).
+    /// Pool offset of the saved allocator state ([`crate::SavedStatePlan`]).
     pub saved_state_at: u64,
     /// Identity of the medium of the data, if it is another one; else 0.
     pub medium_id: [u8; 16],

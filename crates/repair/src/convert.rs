@@ -137,7 +137,7 @@ pub fn plan_conversion(
     let survey = Survey::of(&overlay, &superblock);
     let mut making = Making::new(&overlay, &superblock, &survey);
     let directories = making.lay_names(to)?;
-    making.lay_entrance(to);
+    making.lay_header(to);
     let chunks = survey.geometry.meta_chunks as usize;
     let slots = making.take_blocks(making.inner_stores().len() + 3 * chunks)?;
     let mut stores = making.give_back_chunks(&slots);
@@ -405,7 +405,7 @@ impl<'a> Making<'a> {
 
     /// Lays the superblock of the other namespace over every copy, retires records of journals, and
     /// has the next opening find out what a close saves.
-    fn lay_entrance(&self, to: NamespaceKind) {
+    fn lay_header(&self, to: NamespaceKind) {
         let mut superblock = self.superblock.clone();
         let fs = &mut superblock.datasets[0];
         fs.namespace = to as u32;

@@ -11,7 +11,7 @@ use vellum_layout::{
 };
 
 use crate::draft::Draft;
-use crate::entrance::entry_at;
+use crate::header::entry_at;
 use crate::inodes::{remake, was_freed_wrongly};
 use crate::room::{Directory, NamesIn, Target};
 

@@ -12,7 +12,7 @@ use vellum_layout::{
 
 use crate::draft::{Draft, Overlay, SlotSet};
 use crate::lost::{self, LostBytes};
-use crate::{areas, blocks, entrance, inodes, logs, redo, tree};
+use crate::{areas, blocks, header, inodes, logs, redo, tree};
 
 /// Something that is done to a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ type Step = fn(&mut Draft, &Survey);
 /// where names begin, logs and areas what is named, names what is lost, names and what is lost all
 /// paths.
 const STEPS: &[Step] = &[
-    entrance::chunks,
+    header::chunks,
     inodes::root,
     areas::table,
     logs::faults,
@@ -193,7 +193,7 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
         true => BTreeSet::new(),
         false => lost::blocks(image, &superblock.geometry()),
     };
-    if entrance::is_ahead(image, &superblock, &lost) {
+    if header::is_ahead(image, &superblock, &lost) {
         plan.refused = Some(AHEAD.to_owned());
         return plan;
     }
@@ -456,7 +456,7 @@ impl State {
                 was_clean: false,
                 sound: false,
                 resumed: false,
-                epoch: entrance::unused_epoch(draft),
+                epoch: header::unused_epoch(draft),
             },
         }
     }
@@ -464,8 +464,8 @@ impl State {
 
 /// Lays what mends everything inside the pool. Gives the slots that were in use before.
 fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
-    entrance::superblocks(draft);
-    let doubtful = entrance::versions(draft, state.was_clean);
+    header::superblocks(draft);
+    let doubtful = header::versions(draft, state.was_clean);
     // What only voids what was saved, or mends copies of the superblock, needs no look inside.
     let outside = [
         Class::SuperblockCopy,
@@ -480,7 +480,7 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
     let inside = state.resumed || damage.any(|found| !outside.contains(&found.class));
     let mut used = None;
     if inside {
-        entrance::journals(draft, !state.was_clean);
+        header::journals(draft, !state.was_clean);
         areas::moves(draft, !state.was_clean);
         draft.lossy = state.resumed || !draft.overlay.lost().is_empty();
         draft.hidden = state.was_clean || !state.sound || draft.lossy;

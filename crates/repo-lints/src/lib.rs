@@ -1,8 +1,8 @@
 //! Rules that the compiler doesn't hold, for a test to hold.
 //!
 //! [`plan`] compares the crates' dependencies with the plan, [`wings`] the engine's modules,
-//! [`style`] reads the Rust sources, [`sites`] the engine's list of persistent steps, and
-//! [`documents`] the Markdown files.
+//! [`style`] reads the Rust sources, [`sites`] the engine's list of persistent steps,
+//! [`documents`] the Markdown files, and [`words`] all of these.
 //! Each rule is a function from text to [`Finding`]s; `tests/house.rs` applies them all to this
 //! repository.
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ pub mod plan;
 pub mod sites;
 pub mod style;
 pub mod wings;
+pub mod words;
 
 use std::{
     fmt, fs, io,

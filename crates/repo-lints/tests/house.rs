@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::Path, process::Command};
 use vellum_repo_lints::{
-    Finding, documents, list_files, plan, read_sources, repository_root, sites, style, wings,
+    Finding, documents, list_files, plan, read_sources, repository_root, sites, style, wings, words,
 };
 
 fn assert_kept(findings: Vec<Finding>) {
@@ -90,4 +90,18 @@ fn lines_of_documents_are_no_longer_than_people_read() {
 fn decision_records_are_numbered() {
     let paths = list_files(&repository_root()).expect("git lists the files");
     assert_kept(documents::check_records(&paths));
+}
+
+#[test]
+fn former_words_are_gone() {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    let read = |suffix| read_sources(&root, &paths, suffix).expect("the files can be read");
+    let sources = [".rs", ".md", ".sh", ".bash", ".txt", "Makefile"].into_iter();
+    assert_kept(
+        sources
+            .flat_map(read)
+            .flat_map(|source| words::check_words(&source))
+            .collect(),
+    );
 }

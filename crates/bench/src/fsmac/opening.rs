@@ -169,7 +169,7 @@ impl Left {
     /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is
     /// there, and closes it; gives the time that opening took.
     fn open(&self, left: Option<FoundImage>) -> Result<Duration> {
-        let options = PoolOptions::new().last_epoch(left == Some(FoundImage::None));
+        let options = PoolOptions::new().discard_image(left == Some(FoundImage::None));
         let begin = Instant::now();
         let pool = options.open(&self.path)?;
         let time = begin.elapsed();
@@ -256,7 +256,7 @@ fn rename(tree: &impl FileTree, files: usize) -> Result<()> {
 /// What a killed process left in memory goes with the pool.
 impl Drop for Left {
     fn drop(&mut self) {
-        let options = PoolOptions::new().last_epoch(true);
+        let options = PoolOptions::new().discard_image(true);
         // A pool that was closed, or never made, has left nothing.
         let _ = Pool::settle_image(&self.path, &options);
     }

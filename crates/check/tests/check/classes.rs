@@ -673,7 +673,7 @@ fn wrong_saved_counters() {
 
 #[test]
 fn wrong_saved_state() {
-    found_if_closed(Class::SavedState, "saved aids", |s| {
+    found_if_closed(Class::SavedState, "saved allocator state", |s| {
         let at = s.image.geometry.saved_state().free_at();
         flip(s, at, 1 << 9);
     });

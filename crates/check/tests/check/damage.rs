@@ -615,7 +615,7 @@ fn saved_state() {
         let mut sample = closed();
         damage(&mut sample.image);
         let report = check(&sample.image.bytes, Options::default());
-        assert_found(&report, Class::SavedState, "saved aids");
+        assert_found(&report, Class::SavedState, "saved allocator state");
         let count = report.of(Class::SavedState).count() as u64;
         assert_eq!(report.damage, count, "{report}");
     };

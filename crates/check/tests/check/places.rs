@@ -30,7 +30,10 @@ fn structures_have_names() {
             geometry.table_at + 128,
             "mapping table, words 16 to 23".to_owned(),
         ),
-        (geometry.saved_state_at, "saved aids, line 0".to_owned()),
+        (
+            geometry.saved_state_at,
+            "saved allocator state, line 0".to_owned(),
+        ),
         (geometry.last_copy_at, "last superblock, line 0".to_owned()),
     ] {
         assert_eq!(locator.name(at), name, "{at:#x}");

@@ -571,7 +571,7 @@ impl TestImage {
         self.set_bytes(plan.at, head.as_bytes());
     }
 
-    /// Makes the head of the saved aids fit their body.
+    /// Makes the head of the saved allocator state fit their body.
     pub(crate) fn seal_saved_state(&mut self, change: impl FnOnce(&mut SavedStateHead)) {
         let plan = self.geometry.saved_state();
         let at = plan.at as usize;

@@ -187,7 +187,7 @@ fn a_pool_of_a_later_release_is_left_to_that() {
     let bench = pool(&[]);
     let path = bench.join("p.img");
     let mut bytes = std::fs::read(&path).expect("read");
-    let mut superblock = survey::entrance(&&bytes[..]).expect("a superblock");
+    let mut superblock = survey::header(&&bytes[..]).expect("a superblock");
     superblock.version += 1;
     superblock.seal();
     let of_one = superblock.as_bytes();
@@ -255,7 +255,7 @@ fn a_pool_whose_anchors_are_lost_can_be_read() {
         .write(true)
         .open(bench.join("p.img"))
         .expect("opened");
-    let log_at = survey::entrance(&file).expect("a superblock").log_at;
+    let log_at = survey::header(&file).expect("a superblock").log_at;
     file.write_all_at(&[0; 8192], log_at).expect("written");
     for command in ["vellum check p.img", "vellum mkdir p.img:/d"] {
         let said = follow(&bench, command);
@@ -371,7 +371,7 @@ fn nobody_is_told_to_do_again_what_failed() {
 }
 
 #[test]
-fn an_old_data_medium_is_taken_as_it_is() {
+fn an_old_data_device_is_taken_as_it_is() {
     let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
     let old = std::fs::read(bench.join("data.img")).expect("read");
     for command in ["vellum ls p.img:/", "vellum check p.img"] {
@@ -397,7 +397,7 @@ fn an_old_data_medium_is_taken_as_it_is() {
 
 /// Whoever names the data instead of the pool is told so.
 #[test]
-fn a_data_medium_is_no_damaged_pool() {
+fn an_external_data_device_is_no_damaged_pool() {
     let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
     let info = bench.run(&["info", "--json", "p.img"]).ok().out;
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");

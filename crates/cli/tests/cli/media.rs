@@ -119,7 +119,7 @@ fn a_chunk_of_words_is_found_again() {
         .write(true)
         .open(bench.join("p.img"))
         .expect("open");
-    let superblock = survey::entrance(&pool).expect("a superblock");
+    let superblock = survey::header(&pool).expect("a superblock");
     let table_at = superblock.geometry().chunk_table_at;
     let word = |chunk: u64| {
         let mut word = [0; 8];

@@ -184,7 +184,7 @@ fn warned_of() -> Bench {
         .write(true)
         .open(bench.join("p.img"))
         .expect("opened");
-    let log_at = survey::entrance(&file).expect("a superblock").log_at;
+    let log_at = survey::header(&file).expect("a superblock").log_at;
     file.write_all_at(&[0; 8192], log_at).expect("written");
     bench
 }

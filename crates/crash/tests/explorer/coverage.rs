@@ -25,7 +25,7 @@ const PLAIN: &[&str] = &[
     "Clock",
     "Costs",
     "Cred",
-    "DataApart",
+    "ExternalData",
     "DataOptions",
     "Decided",
     "Durability",
@@ -63,7 +63,7 @@ const PLAIN: &[&str] = &[
     "Opened",
     "Outcome",
     "PageTable",
-    "PartError",
+    "DatasetError",
     "Permissions",
     "Location",
     "PoolPath",
@@ -111,7 +111,7 @@ const ASKS: &[&str] = &[
     "Fs::children",
     "Fs::commit_every",
     "Fs::commits",
-    "Fs::data_media",
+    "Fs::data_devices",
     "Fs::decisions",
     "Fs::durability",
     "Fs::end",
@@ -159,10 +159,10 @@ const ASKS: &[&str] = &[
     "Handle::seek_hole",
     "Handle::view",
     "Handle::view_by",
-    "MappingAlone::evict",
-    "MappingAlone::forget",
-    "MappingAlone::lookup",
-    "MappingAlone::search",
+    "MappingProbe::evict",
+    "MappingProbe::forget",
+    "MappingProbe::lookup",
+    "MappingProbe::search",
     "Node::fs",
     "Node::generation",
     "Node::ino",
@@ -204,7 +204,7 @@ const FAULTS: &[&str] = &["Fs::pool", "Fs::take_away"];
 
 /// Ways that store one word and sync it: a crash finds the old one or the new one, and either is a
 /// pool.
-const ONE_WORD: &[&str] = &["Pool::accept_data"];
+const ONE_WORD: &[&str] = &["Pool::force_data_device"];
 
 /// Ways to what sessions call by another: both lead to the same persistent steps.
 const OTHER_WAYS: &[(&str, &str)] = &[
@@ -359,7 +359,7 @@ fn every_operation_of_the_engine_is_explored() {
     for known in [
         "Fs::rename",
         "Handle::write_at",
-        "MappingAlone::insert",
+        "MappingProbe::insert",
         "Volume::write",
         "File as Write::write",
         "Pool as Drop::drop",

@@ -165,7 +165,7 @@ fn a_new_record_brought_back_one_of_an_earlier_opening() {
 }
 
 /// What a killed process had stored but not flushed, recovery and the next clean close took for
-/// durable: a later power cut took it back, and the saved aids were wrong.
+/// durable: a later power cut took it back, and the saved allocator state were wrong.
 #[test]
 fn a_power_cut_took_back_what_a_killed_process_had_stored() {
     let removed = [FILE, "append f 5 9000", "unlink f", "maintain"];

@@ -336,7 +336,7 @@ impl<M: Memories> Core<M> {
             _ if at >= geometry.last_copy_at || at < geometry.state_at => "superblock",
             _ if geometry.is_logged() && at >= geometry.log_at => "log",
             _ if geometry.has_undo() && at >= geometry.undo_at => "undo log",
-            _ if at >= geometry.saved_state_at => "saved aids",
+            _ if at >= geometry.saved_state_at => "saved allocator state",
             _ if at >= geometry.table_at => "mapping table",
             _ if at >= geometry.meta_at => {
                 return Location::Slot((at - geometry.meta_at) / SLOT_BYTES);
@@ -440,12 +440,12 @@ impl<M: Memories> Core<M> {
     }
 
     /// Says that all that was done is durable, and that the pool says so.
-    pub(crate) fn closed_in_order(&self) {
+    pub(crate) fn closed_cleanly(&self) {
         self.arena.fetch_max(header::CLOSED, CLOSED_IN_ORDER);
     }
 
     /// Whether all that was done was made durable by a close.
-    pub(crate) fn is_closed_in_order(&self) -> bool {
+    pub(crate) fn is_closed_cleanly(&self) -> bool {
         self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_IN_ORDER
     }
 

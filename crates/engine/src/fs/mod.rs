@@ -130,7 +130,7 @@ impl<M: Memories> Fs<M> {
     fn commit_change(&self) -> Result<()> {
         match self.sync_files() {
             // Whoever closed the pool has made it durable.
-            Err(Error::Closed) if self.core.is_closed_in_order() => Ok(()),
+            Err(Error::Closed) if self.core.is_closed_cleanly() => Ok(()),
             synced => synced,
         }
     }
@@ -361,7 +361,7 @@ impl Fs<Real> {
 
     /// Where the data are, and the bytes of these files or devices, if they have media of their
     /// own: in the order of segments.
-    pub fn data_media(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
+    pub fn data_devices(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
     }

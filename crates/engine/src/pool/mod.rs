@@ -243,7 +243,7 @@ impl Pool {
             populate: options.populates_all(),
         };
         let data = &options.data[..];
-        if options.last_epoch && !options.read_only {
+        if options.discard_image && !options.read_only {
             give_up_image(&open_bytes(path, mode, data)?, &options.image)?;
         }
         let memory = open_bytes(path, mode, data)?;
@@ -276,7 +276,7 @@ impl Pool {
             ..OpenMode::default()
         };
         let memory = open_bytes(path.as_ref(), mode, &options.data)?;
-        match options.last_epoch {
+        match options.discard_image {
             true => give_up_image(&memory, &options.image),
             false => settle_image(&memory, boot_id(), None),
         }
@@ -289,7 +289,7 @@ impl Pool {
     /// # Errors
     /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short
     /// or something else's; what the pool said.
-    pub fn accept_data(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
+    pub fn force_data_device(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
         external::accept(path.as_ref(), data)
     }
 

@@ -222,7 +222,7 @@ pub struct PoolOptions {
     pub data: Vec<PathBuf>,
     /// What a killed process left of a logged pool in memory is given up: the pool is as of its
     /// last commit.
-    pub last_epoch: bool,
+    pub discard_image: bool,
     /// Collects the time that is spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
     /// How often areas evolve, where names are kept in areas: every five seconds by default; none:
@@ -258,7 +258,7 @@ impl Default for PoolOptions {
             cache_entries: 1 << 24,
             image: ImageLocation::default(),
             data: Vec::new(),
-            last_epoch: false,
+            discard_image: false,
             mapping_timer: None,
             evolve_every: Some(EVOLVE_INTERVAL),
             access_times: AccessTimes::default(),
@@ -278,7 +278,7 @@ setters!(PoolOptions:
     cache_entries: u64,
     image: ImageLocation,
     data: Vec<PathBuf>,
-    last_epoch: bool,
+    discard_image: bool,
     mapping_timer: Option<Arc<MappingTimer>>,
     evolve_every: Option<Duration>,
     access_times: AccessTimes,

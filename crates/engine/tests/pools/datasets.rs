@@ -129,7 +129,7 @@ fn datasets_are_used_side_by_side() {
 }
 
 #[test]
-fn each_has_a_data_medium_of_its_own() {
+fn each_has_a_data_device_of_its_own() {
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");

@@ -138,7 +138,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
 
 /// Nobody left anything in a pool that was just made.
 #[test]
-fn a_pool_that_was_just_made_was_closed_in_order() {
+fn a_new_pool_was_closed_cleanly() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::Memory, MediaChoice::Logged, MediaChoice::File] {
         let options = CreateOptions::new(8 << 20).media(media);

@@ -69,7 +69,7 @@ fn bytes_of_files_are_on_their_own_medium_alone() {
     let reopened = open(&path).unwrap();
     assert!(reopened.opened().was_clean);
     assert_eq!(reopened.volume().read("/f").unwrap(), content);
-    assert_eq!(reopened.fs().data_media().next().unwrap().1, DATA_BYTES);
+    assert_eq!(reopened.fs().data_devices().next().unwrap().1, DATA_BYTES);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn another_medium_is_refused_by_name() {
     pool.close().unwrap();
     // Where it was found is remembered.
     let pool = open(&path).unwrap();
-    assert_eq!(pool.fs().data_media().next().unwrap().0, kept);
+    assert_eq!(pool.fs().data_devices().next().unwrap().0, kept);
     // Somebody else's pool with our data: they are in use, and then not theirs.
     let their = PoolOptions::new().data(vec![kept]);
     let in_use = their.open(other.join("pool"));
@@ -221,7 +221,7 @@ fn an_old_copy_of_either_is_told() {
         }
     }
 
-    Pool::accept_data(&path, std::slice::from_ref(&old_data)).unwrap();
+    Pool::force_data_device(&path, std::slice::from_ref(&old_data)).unwrap();
     let pool = with(&old_data, false).open(&path).unwrap();
     // The bytes are those of the copy, the tree is the pool's.
     assert_eq!(pool.volume().read("/f").unwrap(), b"old");

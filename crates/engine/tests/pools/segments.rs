@@ -117,7 +117,7 @@ fn a_full_pool_has_room_again() {
             let pool = open(&path);
             assert!(pool.opened().was_clean);
             has_files(&pool, more - 1);
-            assert_eq!(pool.fs().data_media().count(), 2);
+            assert_eq!(pool.fs().data_devices().count(), 2);
         }
     }
 }
@@ -204,7 +204,7 @@ fn an_old_copy_of_any_medium_is_refused() {
         "{error}"
     );
     std::fs::write(&second, new).unwrap();
-    Pool::accept_data(&path, &[]).unwrap();
+    Pool::force_data_device(&path, &[]).unwrap();
     has_files(&open(&path), files);
 }
 
@@ -225,8 +225,8 @@ fn one_of_several_datasets_grows() {
     let more = fill(&open(&part), files);
     assert!(more > files);
     has_files(&open(&part), more);
-    assert_eq!(open(&part).fs().data_media().count(), 2);
-    assert_eq!(open(&path).fs().data_media().count(), 1);
+    assert_eq!(open(&part).fs().data_devices().count(), 2);
+    assert_eq!(open(&path).fs().data_devices().count(), 1);
     let of_main = medium(dir.path().join("data"), MORE_BYTES).overwrite(true);
     let error = Pool::add_data(&part, &of_main, &PoolOptions::default()).unwrap_err();
     assert!(
@@ -308,7 +308,7 @@ fn there_are_eight_at_most() {
         "{error}"
     );
     let pool = open(&path);
-    assert_eq!(pool.fs().data_media().count(), 8);
+    assert_eq!(pool.fs().data_devices().count(), 8);
     let files = fill(&pool, 0);
     has_files(&pool, files);
 }

@@ -10,7 +10,7 @@ use vellum::{Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, PoolHeader, Superblock, features};
 
 /// Where the entrance to the versions lies.
-fn entrance(path: &Path) -> u64 {
+fn header(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     Superblock::unseal(&bytes).unwrap().undo_at
 }
@@ -34,8 +34,8 @@ fn killed(dir: &Path, name: &str) -> PathBuf {
 fn cut(dir: &Path, name: &str) -> PathBuf {
     let path = killed(dir, name);
     // One with a log is as of its last commit in any copy.
-    if entrance(&path) != 0 {
-        put(&path, entrance(&path) + PoolHeader::BOOT, &[7; 16]);
+    if header(&path) != 0 {
+        put(&path, header(&path) + PoolHeader::BOOT, &[7; 16]);
     }
     path
 }
@@ -126,7 +126,7 @@ fn a_kill_takes_nothing_back() {
     assert_eq!(killed.opened().granules_rolled_back, 0);
     assert_all(&killed, false);
     drop(killed);
-    put(&path, entrance(&path) + PoolHeader::BOOT, &[7; 16]);
+    put(&path, header(&path) + PoolHeader::BOOT, &[7; 16]);
     let closed = open(&path).unwrap();
     assert_eq!(closed.opened().granules_rolled_back, 0);
     assert_all(&closed, false);
@@ -138,7 +138,7 @@ fn what_is_ahead_of_data_that_were_lost_is_taken_back_after_a_kill_too() {
     let (_, pool) = made(dir.path());
     filled(&pool);
     let path = killed(dir.path(), "killed");
-    put(&path, entrance(&path) + PoolHeader::POISONED, &[1]);
+    put(&path, header(&path) + PoolHeader::POISONED, &[1]);
     let killed = open(&path).unwrap();
     assert!(killed.opened().granules_rolled_back > 0);
     assert_all(&killed, true);
@@ -378,12 +378,12 @@ fn an_ordinary_file_keeps_no_order() {
 }
 
 #[test]
-fn a_damaged_entrance_is_refused_and_read() {
+fn a_damaged_pool_header_is_refused_and_read() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     pool.volume().write("/f", b"bytes").unwrap();
     pool.close().unwrap();
-    let at = entrance(&path) + PoolHeader::COMMITTED;
+    let at = header(&path) + PoolHeader::COMMITTED;
     put(&path, at, &(CommittedWord::new(9).0 ^ 1).to_le_bytes());
     assert!(matches!(open(&path), Err(Error::Refused { .. })));
     let read_only = PoolOptions::new().read_only(true);

@@ -34,7 +34,7 @@ fn a_logged_pool_says_where_its_log_is() {
 }
 
 #[test]
-fn a_pool_with_data_apart_says_where_they_are() {
+fn a_pool_with_external_data_says_where_they_are() {
     let request = GeometryRequest {
         is_logged: true,
         external: Some(crate::ExternalRequest {

@@ -165,8 +165,8 @@ impl<'a> ReplicaSource<'a> {
         self.fill(pool, &geometry, known_zero, tell)?;
         let site = disk_sites::ATTACH_POOL;
         let committed = CommittedWord::new(0).0.to_le_bytes();
-        let entrance = geometry.undo_at + PoolHeader::COMMITTED;
-        pool.write_through(site, entrance, &committed);
+        let header = geometry.undo_at + PoolHeader::COMMITTED;
+        pool.write_through(site, header, &committed);
         // The copy has all but the superblocks, which no map is about.
         let since = self.number.to_le_bytes();
         pool.write_through(site, superblock.changed_at + ChangedMap::SINCE, &since);

@@ -65,7 +65,7 @@ impl<'a, M: Memories> BesideSize<'a, M> {
 
 impl<M: Memories> std::fmt::Debug for MappingProbe<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MappingAlone").finish_non_exhaustive()
+        f.debug_struct("MappingProbe").finish_non_exhaustive()
     }
 }
 

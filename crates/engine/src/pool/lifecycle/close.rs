@@ -40,7 +40,7 @@ impl<M: Memories> Fs<M> {
         if let Some(commits) = &core.commits {
             commits.finish(&core.pool)?;
         }
-        core.closed_in_order();
+        core.closed_cleanly();
         Ok(())
     }
 

@@ -235,7 +235,7 @@ fn an_undo_log_with_an_empty_header_is_made_again() {
 
 /// Power cuts while it is mended: another repair ends where the first would have ended.
 #[test]
-fn a_repair_of_the_entrance_that_was_cut_is_made_again() {
+fn a_repair_of_the_pool_header_that_was_cut_is_made_again() {
     let mut image = left(false);
     let at = sample().1.at as usize;
     image[at..at + 64].fill(0x5A);

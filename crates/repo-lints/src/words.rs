@@ -1,0 +1,144 @@
+//! Former words of the project, which code and documents no longer use: the field has a word for
+//! each, and `docs/GLOSSARY.md` explains those that it has not.
+
+use crate::{Finding, Source};
+
+/// A former word.
+#[derive(Clone, Copy, Debug)]
+struct Former {
+    /// Its parts, in lower case: `data media` is found in `DataMedia`, `data_media`, `Data media`.
+    old: &'static str,
+    /// The word of today.
+    new: &'static str,
+}
+
+const fn former(old: &'static str, new: &'static str) -> Former {
+    Former { old, new }
+}
+
+const FORMER: &[Former] = &[
+    former("accept data", "force data device"),
+    former("aids", "saved allocator state"),
+    former("anew", "fresh, again, recreated"),
+    former("ask mount", "control channel"),
+    former("carried bytes", "replica bytes"),
+    former("carried copy", "metadata replica"),
+    former("carry pool", "export replica"),
+    former("closed in order", "closed cleanly"),
+    former("data apart", "external data device"),
+    former("data media", "external data devices"),
+    former("data medium", "external data device"),
+    former("desk", "control channel"),
+    former("entrance", "pool header"),
+    former("harmed", "damaged"),
+    former("hollow", "null file system"),
+    former("keeper", "background thread, reclaimer"),
+    former("last epoch", "discard image"),
+    former("mapping alone", "mapping probe"),
+    former("planted", "injected"),
+    former("riding", "journaled"),
+    former("road", "read path"),
+    former("roads", "read paths"),
+    former("under way", "in flight, running"),
+    former("versions at", "undo at"),
+    former("writing off", "read only after damage"),
+    former("zone", "data segment"),
+    former("zones", "data segments"),
+];
+
+/// Files that have to name former words: this one, those that understand former spellings, the
+/// history, and the lists of steps, whose names are in identifiers that users keep.
+const MAY_NAME: &[&str] = &[
+    "CHANGELOG.md",
+    "crates/cli/src/spelling.rs",
+    "crates/engine/src/disk_sites.rs",
+    "crates/engine/src/sites.rs",
+    "crates/repo-lints/src/words.rs",
+];
+
+/// Finds former words in a file.
+pub fn check_words(source: &Source) -> Vec<Finding> {
+    if MAY_NAME.contains(&source.path.as_str()) {
+        return Vec::new();
+    }
+    let lines = source.text.lines().enumerate();
+    lines
+        .flat_map(|(index, line)| {
+            let words = words(line);
+            let found = FORMER.iter().filter(move |former| has(&words, former.old));
+            found.map(move |former| finding(source, index + 1, former))
+        })
+        .collect()
+}
+
+fn finding(source: &Source, line: usize, former: &Former) -> Finding {
+    Finding {
+        path: source.path.clone(),
+        line,
+        rule: "words",
+        message: format!("`{}` is called `{}` now", former.old, former.new),
+    }
+}
+
+/// The words of a line in lower case, those of identifiers one by one.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for letter in line.chars() {
+        let begins = letter.is_uppercase() && was_lower;
+        if !letter.is_alphabetic() || begins {
+            words.push(String::new());
+        }
+        if let (true, Some(word)) = (letter.is_alphabetic(), words.last_mut()) {
+            word.extend(letter.to_lowercase());
+        }
+        was_lower = letter.is_lowercase();
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn has(words: &[String], old: &str) -> bool {
+    let old: Vec<&str> = old.split(' ').collect();
+    words.windows(old.len()).any(|found| found == old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, text: &str) -> Vec<usize> {
+        let source = Source {
+            path: path.into(),
+            text: text.into(),
+        };
+        let findings = check_words(&source);
+        findings.iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn former_words_are_found_in_prose_and_in_identifiers() {
+        for text in [
+            "a zone of the pool",
+            "ZoneError",
+            "zone_blocks",
+            "DATA_MEDIUM",
+            "a Data medium",
+            "--last-epoch",
+        ] {
+            assert_eq!(found("docs/a.md", text), [1], "{text}");
+        }
+    }
+
+    #[test]
+    fn words_that_contain_a_former_one_are_no_finding() {
+        for text in ["the horizon", "a broad way", "bookkeeper"] {
+            assert_eq!(found("docs/a.md", text), [0; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn the_history_may_name_former_words() {
+        assert_eq!(found("CHANGELOG.md", "a zone"), [0; 0]);
+    }
+}
