@@ -1,17 +1,18 @@
-//! The free bitmap: which data blocks are free, with summaries above it, so that the next free
-//! block is found in a few loads however full the segment is.
+//! The free bitmap: which data blocks are free. Summaries above it make the search for the next
+//! free block a few loads, however full the segment is.
 //!
-//! When nothing is under way:
-//! * a FREE block's bit in level 0 is set. Under HashFS, whose table is the truth, a taken block's
-//!   bit may be set too (a reclaimer was overtaken), and whoever tries that block clears it; where
-//!   the bitmap itself is the truth, whoever clears the bit has the block;
-//! * a bit of level `k + 1` is set exactly if its word of level `k` is not zero.
+//! While no operation runs:
+//! * The level 0 bit of a FREE block is set. Under HashFS the table is authoritative: the bit of an
+//!   allocated block may also be set (an operation overtook a reclaimer), and an operation that
+//!   tries to allocate this block clears the bit. Where the bitmap itself is authoritative,
+//!   clearing the bit allocates the block.
+//! * A bit of level `k + 1` is set exactly if its word of level `k` is not zero.
 
 use std::sync::atomic::Ordering;
 
 use vellum_media::Memory;
 
-/// Levels at most: 64^5 is the largest segment, 2^30 blocks.
+/// Maximum number of levels: 64^5 is the largest segment, 2^30 blocks.
 const LEVELS: usize = 5;
 
 /// Where the levels lie in the arena.
@@ -45,7 +46,7 @@ impl FreeBitmap {
         made
     }
 
-    /// First byte of the arena behind the bitmap.
+    /// First arena offset after the bitmap.
     pub(super) fn end(&self) -> u64 {
         let top = self.depth - 1;
         self.at[top] + self.words[top].next_multiple_of(8) * 8
@@ -55,12 +56,12 @@ impl FreeBitmap {
         self.at[level] + bit / 64 * 8
     }
 
-    /// Asks the processor for the word of a block.
+    /// Prefetches the word of a block.
     pub(super) fn prefetch<A: Memory>(&self, arena: &A, block: u64) {
         arena.prefetch(self.word_at(0, block));
     }
 
-    /// Says that a block is free; whether it was not before.
+    /// Marks a block as free. Returns whether it was not free before.
     pub(super) fn set<A: Memory>(&self, arena: &A, block: u64) -> bool {
         self.set_from(arena, 0, block)
     }
@@ -71,7 +72,7 @@ impl FreeBitmap {
             let mask = 1 << (bit % 64);
             let before = arena.fetch_or(self.word_at(level, bit), mask);
             was_taken |= level == from && before & mask == 0;
-            // Whoever made the word nonzero sets the bit above it.
+            // The thread that makes the word nonzero sets the bit above it.
             if before != 0 {
                 break;
             }
@@ -80,7 +81,7 @@ impl FreeBitmap {
         was_taken
     }
 
-    /// Says that a block is taken.
+    /// Marks a block as allocated.
     pub(super) fn clear<A: Memory>(&self, arena: &A, block: u64) {
         self.clear_from(arena, 0, block);
     }
@@ -94,21 +95,21 @@ impl FreeBitmap {
         }
     }
 
-    /// What is due above the word of `bit` in `level` after bits were taken from it and `left`
-    /// stayed.
+    /// Updates the levels above the word of `bit` in `level`, after bits were cleared in it and
+    /// `left` remained.
     fn emptied<A: Memory>(&self, arena: &A, level: usize, bit: u64, left: u64) {
         if left != 0 || level + 1 == self.depth {
             return;
         }
         self.clear_from(arena, level + 1, bit / 64);
-        // A setter between the two clears found the bit above still set, or set it in vain.
+        // A setter between the two clears found the bit above still set, or its set was lost.
         if arena.load(self.word_at(level, bit), Ordering::SeqCst) != 0 {
             self.set_from(arena, level + 1, bit / 64);
         }
     }
 
-    /// Takes the free blocks that adjoin from `first` on, in one bitmap word, `most` at most; gives
-    /// how many.
+    /// Allocates the adjoining free blocks from `first` on, within one bitmap word, `most` at most.
+    /// Returns their number.
     pub(super) fn take_run<A: Memory>(&self, arena: &A, first: u64, most: u64) -> u64 {
         let at = self.word_at(0, first);
         let shift = first % 64;
@@ -129,13 +130,13 @@ impl FreeBitmap {
         }
     }
 
-    /// The free bits of the 64 blocks that `block` is among.
+    /// The bits of the 64 blocks around `block`; ones are free.
     pub(super) fn word<A: Memory>(&self, arena: &A, block: u64) -> u64 {
         arena.load(self.word_at(0, block), Ordering::Acquire)
     }
 
-    /// The first free block at or after `from`, then from the start; looks at no more words than
-    /// twice the levels, but for summaries that are being changed.
+    /// Finds the first free block at or after `from`, and then from the start. Reads at most twice
+    /// as many words as there are levels, unless summaries are changing.
     pub(super) fn next<A: Memory>(&self, arena: &A, from: u64) -> Option<u64> {
         self.at_or_after(arena, from)
             .or_else(|| self.at_or_after(arena, 0))
@@ -166,12 +167,12 @@ impl FreeBitmap {
         }
     }
 
-    /// Stores 64 bits of level 0; [`Self::summarise`] must follow before anyone searches.
+    /// Stores 64 bits of level 0. [`Self::summarise`] must follow before any search.
     pub(super) fn fill<A: Memory>(&self, arena: &A, block: u64, word: u64) {
         arena.store(self.word_at(0, block), word, Ordering::Relaxed);
     }
 
-    /// Makes the upper levels fit level 0. Nobody else is at work.
+    /// Rebuilds the upper levels from level 0. Nothing else uses the bitmap meanwhile.
     pub(super) fn summarise<A: Memory>(&self, arena: &A) {
         for level in 1..self.depth {
             for index in 0..self.words[level] {

@@ -1,19 +1,19 @@
 //! The block allocator of mappings that do not allocate by themselves.
 //!
-//! Which blocks are free is known to the arena: a [bitmap](FreeBitmap) in which a set bit is a free
-//! block and clearing it takes the block. Each thread slot goes on where it took last, so that
-//! slots take from different words, and files from runs. Small files lie side by side, so that a
-//! disk gets one request for many of them; a file that grows where the next one lies goes on in a
-//! word of its own. What was given up is in [limbo](super::limbo) until no operation can still be
-//! reading it.
+//! The arena records which blocks are free, in a [bitmap](FreeBitmap): a set bit is a free block,
+//! and clearing the bit allocates it. Each thread slot goes on after its last allocation, so slots
+//! allocate from different words, and files get runs. Small files lie side by side, so that a disk
+//! gets one request for many of them. A file that grows, and whose next block belongs to another
+//! file, goes on in a word of its own. Freed blocks stay in [limbo](super::limbo) until no
+//! operation can still be reading them.
 //!
-//! Large files lie on large pages: the first blocks of each 2 MiB of a file go to 2 MiB of the pool
-//! that begin at such a multiple and are all free, if such are near and the file is large as far as
-//! one can tell. What follows goes behind, so that files may be written in pieces.
+//! Large files lie on large pages: the first blocks of each 2 MiB of a file go to an aligned 2 MiB
+//! of the pool that is entirely free, if one is near and the file appears to be large. The blocks
+//! after them follow there, so a file may be written in pieces.
 //!
 //! Deviation from the study, whose allocator persists its bitmap with every change: here the
-//! mappings themselves say what is taken, and recovery reads all of them to judge them, so a bit
-//! that was flushed would guard nothing. A clean close saves the bitmap.
+//! mappings themselves record which blocks are allocated, and recovery reads all of them to judge
+//! them. A flushed bit would add nothing. A clean close saves the bitmap.
 
 use std::sync::atomic::Ordering;
 
@@ -34,31 +34,32 @@ use crate::error::{Error, Location, Result};
 const WORD_BLOCKS: u64 = 64;
 /// Blocks of a large page.
 const LARGE_BLOCKS: u64 = 512;
-/// A file that begins with a request of so many blocks is taken for a large one.
+/// A file whose first request is for this many blocks counts as large.
 const LARGE_WANT: u64 = LARGE_BLOCKS / 2;
-/// Words looked at for a free run before any free block is taken.
+/// Words searched for a free run before any free block is allocated.
 const LOOK_WORDS: u64 = 64;
-/// Words looked at for one that is free as a whole before a run in any is taken.
+/// Words searched for an entirely free one before a run in any word is allocated.
 const LOOK_FREE_WORDS: u64 = 16;
-/// Fewer blocks than these, which follow none, are taken for a small file.
+/// A request for fewer blocks than these, without a predecessor, counts as a small file.
 const SMALL_WANT: u64 = WORD_BLOCKS / 4;
-/// Large pages looked at for one that is free.
+/// Large pages searched for a free one.
 const LOOK_LARGE: u64 = 64;
-/// Blocks are written ahead where so many times as many are free.
+/// Blocks are written ahead only if this many times their number is free.
 const MUCH_FREE: u64 = 4;
-/// Searches of the bitmap without a result before the free count is called wrong.
+/// Fruitless searches of the bitmap after which the count of free blocks counts as damaged.
 const TRIES: u32 = 1000;
 
-/// What a thread slot goes on with behind what it took last: its place in the slot's line.
+/// A purpose of allocation, with a cursor after the last allocation of each slot. The value is the
+/// cursor's index in the slot's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cursor {
-    /// A few blocks that follow none: the beginnings of files, side by side.
+    /// A few blocks without a predecessor: the beginnings of files, side by side.
     Begin = 0,
-    /// Files that grow, and large ones.
+    /// Blocks of files that grow, and of large files.
     Grow = 1,
 }
 
-/// Behind the cursors in a slot's line: see [`FirstWrites::due`].
+/// Offset after the cursors in a slot's line: see [`FirstWrites::due`].
 const SETTLED_AT: u64 = 16;
 
 /// The data blocks of segment 0.
@@ -66,25 +67,25 @@ const SETTLED_AT: u64 = 16;
 pub(super) struct Blocks {
     data_at: u64,
     blocks: u64,
-    /// The first block that a large page of the pool begins with.
+    /// The first block at the beginning of a large page of the pool.
     first_large: u64,
     thread_slots: u64,
     space: Space,
     links: LinkWords,
     bitmap: FreeBitmap,
-    /// Arena words, a line for each thread slot: behind what it took last, by [`Cursor`], and at
-    /// [`SETTLED_AT`] what was settled then.
+    /// Arena words, a line for each thread slot: its [`Cursor`]s and, at [`SETTLED_AT`], the epoch
+    /// that was settled at its last allocation.
     cursors_at: u64,
-    /// First byte of the arena behind all this.
+    /// First arena offset after all this.
     end: u64,
     first_writes: FirstWrites,
     saved_state: SavedStatePlan,
-    /// Fragmentation on purpose, per mille.
+    /// Deliberate fragmentation, per mille.
     fragmentation: u64,
 }
 
 impl Blocks {
-    /// The blocks of a pool, whose part of the arena (zero before a rebuild) is at `arena_at`.
+    /// The allocator of a pool. Its part of the arena, zero before a rebuild, is at `arena_at`.
     pub(super) fn new(arena_at: u64, geometry: &Geometry) -> Self {
         let cursors_at = arena_at + Space::BYTES;
         let bitmap_at = cursors_at + u64::from(geometry.thread_slots) * LINE_BYTES;
@@ -108,7 +109,7 @@ impl Blocks {
         }
     }
 
-    /// First byte of the arena behind the allocator.
+    /// First arena offset after the allocator.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -118,7 +119,7 @@ impl Blocks {
         self.data_at + u64::from(block.0) * BLOCK_BYTES
     }
 
-    /// Whether there is such a block.
+    /// Whether the segment has this block.
     pub(super) fn has(&self, block: u32) -> bool {
         u64::from(block) < self.blocks
     }
@@ -133,10 +134,10 @@ impl Blocks {
         self.space.unreserve(op, rest);
     }
 
-    /// Takes 1 to `want` adjoining blocks that were reserved, for a file's logical blocks from
-    /// `logical` on; `goal` is the block behind that of the logical one before, if that has one.
-    /// Gives the first, and how many, none of them beyond the large page of the file that `logical`
-    /// is in.
+    /// Allocates 1 to `want` adjoining reserved blocks, for a file's logical blocks from `logical`
+    /// on. `goal` is the block after that of the preceding logical block, if that one has a block.
+    /// Returns the first block and the count. The blocks do not leave the file's large page that
+    /// contains `logical`.
     pub(super) fn take<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -153,7 +154,7 @@ impl Blocks {
         if most == 0 {
             return Err(Error::NoSpace("data blocks"));
         }
-        // Who has come to the end of a large page, block by block, has a large file.
+        // A file that has grown to the end of a large page, block by block, is large.
         let on_large = self.fragmentation == 0
             && logical.is_multiple_of(LARGE_BLOCKS)
             && (goal.is_some() || want >= LARGE_WANT);
@@ -183,7 +184,7 @@ impl Blocks {
         Ok((BlockNo(first as u32), taken))
     }
 
-    /// Writes free blocks around one that was taken for the first time, if that pays and is due.
+    /// Writes the free blocks around a newly allocated one, if this is worthwhile and due.
     fn write_around<M: Memories>(&self, op: &Op<'_, M>, block: u64) {
         let seen_at = self.line_of(op) + SETTLED_AT;
         let Some(group) = self.first_writes.due(op.core, seen_at, block) else {
@@ -193,7 +194,8 @@ impl Blocks {
         let Some(disk) = core.pool.disk() else {
             return;
         };
-        // While they are written nobody else may take them, nor find the segment full.
+        // The blocks are unavailable while they are written, and must not make the segment appear
+        // full.
         if self.space.free(core) < len * MUCH_FREE {
             return;
         }
@@ -212,7 +214,7 @@ impl Blocks {
         self.space.unreserve(op, kept);
     }
 
-    /// Writes blocks that nobody has. If they cannot be written, whoever takes them says so.
+    /// Writes to free blocks. If this fails, the later write to the blocks reports the error.
     fn write_ahead(&self, disk: &dyn Disk, first: u64, blocks: u64) {
         let (at, len) = (self.data_at + first * BLOCK_BYTES, blocks * BLOCK_BYTES);
         if let Err(error) = disk.write_ahead(at, len) {
@@ -220,9 +222,9 @@ impl Blocks {
         }
     }
 
-    /// Where to take a block that would follow its predecessor at `goal`: there, or, as often as
-    /// fragmentation is asked for, at a place that has nothing to do with it (H7). Depends on the
-    /// place alone, so that simulations repeat.
+    /// The block to try for one that would follow its predecessor at `goal`: that one or, as often
+    /// as the pool's fragmentation asks for it, an unrelated one (H7). Depends on `goal` alone, so
+    /// that simulations are repeatable.
     fn scatter(&self, goal: u64) -> u64 {
         const SALT: u64 = 0x5CA7_7E4E_D000_0001;
         let draw = mix(goal ^ SALT);
@@ -233,7 +235,7 @@ impl Blocks {
         }
     }
 
-    /// Takes as many free blocks as adjoin from `first` on, `most` at most.
+    /// Allocates as many adjoining free blocks from `first` on as there are, `most` at most.
     fn take_at<M: Memories>(&self, core: &Core<M>, first: u64, most: u64) -> u64 {
         let mut taken = 0;
         while taken < most && first + taken < self.blocks {
@@ -258,7 +260,7 @@ impl Blocks {
         self.line_of(op) + cursor as u64 * 8
     }
 
-    /// Where the operation's slot takes blocks when nothing else says where.
+    /// Where the operation's slot allocates if the caller has no goal.
     fn cursor<M: Memories>(&self, op: &Op<'_, M>, cursor: Cursor) -> u64 {
         let at = self.cursor_at(op, cursor);
         match op.core.arena.load(at, Ordering::Relaxed) {
@@ -272,8 +274,9 @@ impl Blocks {
         op.core.arena.store(at, to, Ordering::Relaxed);
     }
 
-    /// Where others go on behind blocks that were taken for a file's logical ones: if the file is
-    /// large and lies on large pages, behind the whole of this one, where its next blocks belong.
+    /// Where the next allocation of this kind begins, after blocks just allocated to a file. If the
+    /// file is large and lies on large pages, that is after the whole large page, because the
+    /// file's next blocks belong there.
     fn end_of_use(&self, logical: u64, first: u64, taken: u64) -> u64 {
         match first.checked_sub(logical % LARGE_BLOCKS) {
             Some(page) if self.is_large(page) && logical + taken >= LARGE_WANT => {
@@ -290,8 +293,8 @@ impl Blocks {
             && block + LARGE_BLOCKS <= self.blocks
     }
 
-    /// The first block of a large page that is free: at `goal`, or not far behind where the
-    /// operation's slot took last.
+    /// The first block of a free large page: at `goal`, or not far after the slot's last
+    /// allocation.
     fn find_large<M: Memories>(&self, op: &Op<'_, M>, goal: Option<u64>) -> Option<u64> {
         let pages = self.blocks.saturating_sub(self.first_large) / LARGE_BLOCKS;
         let behind = self.cursor(op, Cursor::Grow);
@@ -305,7 +308,7 @@ impl Blocks {
             .find(|&first| self.is_free(op.core, first, LARGE_BLOCKS))
     }
 
-    /// Whether all of some blocks are free.
+    /// Whether all the blocks of a range are free.
     fn is_free<M: Memories>(&self, core: &Core<M>, first: u64, blocks: u64) -> bool {
         let (mut at, end) = (first, first + blocks);
         while at < end {
@@ -320,8 +323,8 @@ impl Blocks {
         true
     }
 
-    /// Takes blocks from a run of `most` if one is near, else from wherever the next free one is.
-    /// The caller's reservation says that there is one, so this ends.
+    /// Allocates blocks from a run of `most` if one is near, else from the next free block. Ends,
+    /// because the caller's reservation guarantees a free block.
     fn take_somewhere<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -333,7 +336,7 @@ impl Blocks {
             Cursor::Begin => self.find_in_word(core, self.cursor(op, cursor), most),
             Cursor::Grow => None,
         };
-        // Another word is one behind those that files grow in, for beginnings, too.
+        // Failing that, beginnings also go to a word after those in which files grow.
         let mut from = self.cursor(op, Cursor::Grow);
         if let Some(first) = begun.or_else(|| self.find_run(core, from, most)) {
             let taken = self.take_at(core, first, most);
@@ -358,8 +361,8 @@ impl Blocks {
         Err(Error::damaged("count of free blocks", place))
     }
 
-    /// The first block of a free run of `most` blocks, fewer than 64, in what is left of the word
-    /// of `from`; none where that is at its beginning.
+    /// The first block of a free run of `most` blocks, fewer than 64, in the rest of the word of
+    /// `from`. `None` if `from` is at the beginning of its word.
     fn find_in_word<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let (first, behind) = (from / WORD_BLOCKS * WORD_BLOCKS, from % WORD_BLOCKS);
         if behind == 0 {
@@ -370,8 +373,8 @@ impl Blocks {
         find_ones(word, most).map(|bit| first + bit)
     }
 
-    /// The first block of a free run of `most` blocks (64 suffice), not far behind `from`: of a
-    /// word that is free as a whole, if there is one nearby.
+    /// The first block of a free run of `most` blocks (64 suffice) not far after `from`. Prefers an
+    /// entirely free word if one is near.
     fn find_run<M: Memories>(&self, core: &Core<M>, from: u64, most: u64) -> Option<u64> {
         let words = self.blocks.div_ceil(WORD_BLOCKS);
         let start = from.div_ceil(WORD_BLOCKS);
@@ -393,7 +396,7 @@ impl Blocks {
         found
     }
 
-    /// Gives back blocks that were taken and that nobody could find.
+    /// Frees blocks that were allocated but never published, and returns them to the reservation.
     pub(super) fn put_back<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -407,12 +410,12 @@ impl Blocks {
         unclaimed(op, to, blocks);
     }
 
-    /// Adds a block that no later operation can find to what an operation gives up.
+    /// Adds a block that no later operation can find to the blocks that an operation frees.
     pub(super) fn add<M: Memories>(&self, core: &Core<M>, to: &mut Batch, block: BlockNo) {
         to.add(&core.arena, &self.links, block.0);
     }
 
-    /// Puts what an operation gave up into limbo.
+    /// Puts the blocks that an operation freed into limbo.
     pub(super) fn give_up<M: Memories>(&self, core: &Core<M>, batch: &Batch) {
         self.space
             .give_up(core, &self.links, batch, || _ = self.reclaim(core));
@@ -434,7 +437,8 @@ impl Blocks {
     pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         if !core.geometry.added.is_empty() {
-            // There is room for those of segment 0 alone: the next opening reads the trees.
+            // Only the bitmap of segment 0 has a place on the pool: the next opening reads the
+            // trees.
             return Ok(());
         }
         let used = self.blocks - self.space.free(core);
@@ -454,7 +458,7 @@ impl Blocks {
         true
     }
 
-    /// Says that every block is free. [`Self::note_used`] and [`Self::end_rebuild`] follow.
+    /// Marks every block as free. [`Self::note_used`] and [`Self::end_rebuild`] follow.
     pub(super) fn begin_rebuild<M: Memories>(&self, core: &Core<M>) {
         for first in (0..self.blocks).step_by(WORD_BLOCKS as usize) {
             let bits = (self.blocks - first).min(WORD_BLOCKS);
@@ -464,10 +468,10 @@ impl Blocks {
         self.space.set_free(core, self.blocks);
     }
 
-    /// Says that a block is a file's.
+    /// Marks a block as a file's.
     ///
     /// # Errors
-    /// It is another's already, or there is no such block.
+    /// Fails if the block is already another's, or does not exist.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, block: BlockNo) -> Result<()> {
         let place = Location::Block(block.0.into());
         if !self.has(block.0) {
@@ -495,7 +499,7 @@ impl Blocks {
     }
 }
 
-/// The lowest place of `count` (1 to 63) adjoining ones.
+/// The lowest bit of a run of `count` (1 to 63) ones.
 fn find_ones(word: u64, count: u64) -> Option<u64> {
     let mut runs = word;
     for shift in 1..count {

@@ -1,10 +1,9 @@
-//! When the first write to blocks of a pool's file is done for those who come later.
+//! First writes to blocks of a pool's file, ahead of time.
 //!
-//! Where a file system lies below, the first write to each block may cost whoever syncs as much as
-//! the sync itself (see [`vellum_media::Disk::write_ahead`]). So once commits come between the
-//! blocks that a slot takes, those around them that are free, a group of them, are written with
-//! zeros, as one. Each group is looked at once as long as the pool is open, so that little is
-//! written in vain.
+//! On top of a file system, the first write to each block may cost a sync as much as all its other
+//! work (see [`vellum_media::Disk::write_ahead`]). So once commits fall between the allocations of
+//! a slot, the free blocks around a new block, a group of them, are filled with zeros in one write.
+//! Each group is looked at once while the pool is open, so that few writes are in vain.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -13,17 +12,17 @@ use vellum_media::{LINE_BYTES, Memories, Memory};
 
 use crate::core::{Core, header};
 
-/// Blocks of a group, at most: a MiB, for which a disk needs hardly longer than for its first
-/// block.
+/// Maximum size of a group in blocks: a MiB, for which a disk needs hardly longer than for its
+/// first block.
 const GROUP_MAX: u64 = 256;
-/// A group is such a part of the segment at most, so that a small pool is not written as a whole.
+/// A group is at most this fraction of the segment, so that a small pool is not written as a whole.
 const GROUP_PART: u64 = 1024;
 const GROUP_MIN: u64 = 8;
 
-/// Which groups of blocks were looked at.
+/// The groups of blocks that were looked at.
 #[derive(Debug)]
 pub(super) struct FirstWrites {
-    /// Arena words: a bit a group, whole lines.
+    /// Arena words: one bit a group, whole lines.
     at: u64,
     end: u64,
     blocks: u64,
@@ -31,7 +30,7 @@ pub(super) struct FirstWrites {
 }
 
 impl FirstWrites {
-    /// Of a segment of so many blocks; `at` is where its part of the arena, zeros at first, begins.
+    /// The groups of a segment of `blocks`. Its part of the arena, zero at first, begins at `at`.
     pub(super) fn new(at: u64, blocks: u64) -> Self {
         let part = (blocks / GROUP_PART).clamp(GROUP_MIN, GROUP_MAX);
         let group_blocks = 1 << part.ilog2();
@@ -44,13 +43,13 @@ impl FirstWrites {
         }
     }
 
-    /// First byte of the arena behind it.
+    /// First arena offset after the groups.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// The group of a block that was just taken, if it is to be looked at now. At `seen_at` the
-    /// arena has, for who took it, what was settled when it last took blocks, and one.
+    /// Returns the group of a newly allocated block, if it is to be written now. The arena word at
+    /// `seen_at` holds the epoch that was settled at the slot's last allocation, plus one.
     pub(super) fn due<M: Memories>(
         &self,
         core: &Core<M>,

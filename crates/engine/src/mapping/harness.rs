@@ -1,5 +1,5 @@
-//! A core with a mapping and nothing else: an arena on the heap, a simulated pool, inodes made by
-//! hand.
+//! A core with a mapping and nothing else: an arena on the heap, a simulated pool, inodes that the
+//! tests write.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -22,7 +22,7 @@ use crate::mapping::{MapId, Mapping, Survey, Verdict};
 
 const SEED: u64 = 0x5EED;
 
-/// What a test says of blocks, on a pool whose inodes it made.
+/// A test's verdicts on blocks, for a pool whose inodes the test wrote.
 struct Judged<'a> {
     core: &'a Core<Simulated>,
     judge: Judge<'a>,
@@ -42,13 +42,13 @@ impl Survey for Judged<'_> {
     }
 }
 
-/// What a test decides about blocks after a crash.
+/// A test's decision about blocks after a crash.
 pub(crate) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState) -> Verdict + Sync);
 
-/// Makes a mapping, given where its part of the arena is, the geometry and the seed.
+/// Creates a mapping, from its offset in the arena, the geometry and the seed.
 pub(crate) type Make<T> = Arc<dyn Fn(u64, &Geometry, u64) -> Box<T> + Send + Sync>;
 
-/// A core with a mapping whose insides the test may look at.
+/// A core with a mapping of a type whose internals the test inspects.
 pub(crate) struct Bench<T: ?Sized> {
     pub(crate) core: Core<Simulated>,
     pub(crate) map: Box<T>,
@@ -76,7 +76,7 @@ impl Harness {
         })
     }
 
-    /// An empty pool with runs of so many blocks.
+    /// An empty pool with runs of `run_blocks`.
     pub(crate) fn of_runs(pool_bytes: u64, run_blocks: u32) -> Self {
         Self::asked(GeometryRequest {
             pool_bytes,
@@ -85,7 +85,7 @@ impl Harness {
         })
     }
 
-    /// An empty pool, laid out as `request` says.
+    /// An empty pool, laid out as `request` asks.
     pub(crate) fn asked(request: GeometryRequest) -> Self {
         let make = |at, geometry: &_, seed| {
             crate::mapping::new::<Simulated>(
@@ -100,7 +100,7 @@ impl Harness {
 }
 
 impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
-    /// An empty pool.
+    /// An empty pool with the mapping that `make` creates.
     pub(crate) fn made(request: GeometryRequest, seed: u64, make: Make<T>) -> Self {
         let geometry = Geometry::plan(&GeometryRequest {
             thread_slots: Some(4),
@@ -124,8 +124,8 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         new
     }
 
-    /// This pool with other bytes at the opening that follows its close; nothing is known of its
-    /// mapping yet.
+    /// This pool with other bytes, at the opening that follows its close. The mapping is neither
+    /// restored nor rebuilt yet.
     pub(crate) fn opened(&self, image: Vec<u8>) -> Self {
         self.again(image, 2)
     }
@@ -169,7 +169,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         Self { core, map, make }
     }
 
-    /// Builds the mapping's aids, keeping the blocks that `judge` keeps.
+    /// Builds the mapping's volatile state, keeping the blocks that `judge` keeps.
     pub(crate) fn rebuild(&self, judge: Judge<'_>) -> Result<()> {
         let survey = Judged {
             core: &self.core,
@@ -183,12 +183,12 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         self.reattach_judged(&|_, _, _| Verdict::Keep)
     }
 
-    /// The same, as after a crash.
+    /// The same pool, attached again as after a crash.
     pub(crate) fn reattach_judged(self, judge: Judge<'_>) -> Self {
         self.recovered(self.core.pool.image(), judge)
     }
 
-    /// Makes an empty file's inode in metadata slot `ino`.
+    /// Writes an empty file's inode into metadata slot `ino`.
     pub(crate) fn make_file(&self, ino: u64) -> Cachelet {
         let mut inode = Inode {
             identity: IdentityWord::new(InodeState::Live, FileKind::File, 0o644, 1).0,
@@ -229,7 +229,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
         self.map.reclaim(&self.core)
     }
 
-    /// Blocks that could be reserved.
+    /// Number of blocks that could be reserved.
     pub(crate) fn free(&self) -> u64 {
         self.map.usage(&self.core).free
     }

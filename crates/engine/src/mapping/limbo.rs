@@ -1,9 +1,10 @@
-//! Limbo: blocks that were given up and may still be read by operations that found them before.
-//! Data blocks of a segment, or metadata blocks that tree nodes lie in.
+//! Limbo: freed blocks that operations may still read, because they found them before. These are
+//! data blocks of a segment, or metadata blocks with tree nodes.
 //!
-//! Four lists, chosen by the epoch in which blocks were given up. A list's tag is the latest epoch
-//! of any block on it, so that an old list that is reused waits a little longer, never too short.
-//! Lists only grow at their head or are taken as a whole, which needs no guard against ABA.
+//! There are four lists, chosen by the epoch in which a block is freed. A list's tag is the latest
+//! epoch of any block on it: if an old list is reused, its blocks wait a little longer, and never
+//! too short. Lists only grow at their head or are emptied as a whole, which needs no guard against
+//! ABA.
 
 use std::sync::atomic::Ordering;
 
@@ -13,14 +14,16 @@ use vellum_media::{Memories, Memory, Persistent};
 use crate::core::Core;
 use crate::core::slots::GRACE;
 
-/// Lists; more than [`GRACE`], so that the present epoch's list has usually been emptied.
+/// Number of lists; more than [`GRACE`], so that the current epoch's list has usually been emptied.
 const LISTS: u64 = 4;
-/// Bytes of the lists' heads: a line each, so that pushes and looks do not share more than needed.
+/// Bytes of the lists' heads: a line each, so that pushes and reclaiming do not share more than
+/// needed.
 pub(super) const LIMBO_BYTES: u64 = LISTS * 64;
 
-/// Where the lists keep the link of a block.
+/// Storage of the blocks' links.
 pub(super) trait Links {
-    /// Links `block`, which is in limbo, to the one before it on the list plus one (0: none).
+    /// Links `block`, which is in limbo, to `next`: the block before it on the list plus one (0:
+    /// none).
     fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32);
 
     /// See [`Self::set_limbo_link`].
@@ -49,7 +52,7 @@ const BLOCK_BITS: u32 = 31;
 const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
 const TAG_MASK: u64 = u64::MAX >> BLOCK_BITS;
 
-/// Blocks that one operation gives up, linked to each other and to be pushed at once.
+/// Blocks that one operation frees, linked to each other, to be pushed at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     first: u32,
@@ -69,12 +72,12 @@ impl Batch {
     }
 }
 
-/// Where the lists' heads lie.
+/// The heads of the lists.
 #[derive(Debug)]
 pub(super) struct Limbo {
     pub(super) at: u64,
-    /// Blocks stay until the epoch that gave them up is durable, too: what lies in them is in no
-    /// epoch.
+    /// Whether blocks stay until the epoch that freed them is durable too: an older epoch still
+    /// shows their contents, which no epoch records.
     pub(super) is_held: bool,
 }
 
@@ -86,13 +89,14 @@ fn is_over(epoch: u64, tag: u64) -> bool {
 }
 
 impl Limbo {
-    /// Puts a batch into the present epoch's list. The epoch is read after the blocks could be
-    /// found for the last time, so whoever found them runs in this epoch or an earlier one.
+    /// Pushes a batch onto the current epoch's list. The epoch is read after the blocks became
+    /// unfindable, so an operation that found them runs in this epoch or an earlier one.
     pub(super) fn push<M: Memories>(&self, core: &Core<M>, links: &impl Links, batch: &Batch) {
         if batch.blocks == 0 {
             return;
         }
-        // What made them unfindable first, then the epoch: no store waits behind this load.
+        // The stores that made them unfindable come first, then the epoch: this load must not
+        // overtake them.
         core.arena.barrier();
         let epoch = core.epoch();
         let at = self.at + epoch % LISTS * 64;
@@ -100,7 +104,7 @@ impl Limbo {
         loop {
             links.set_limbo_link(&core.arena, batch.last, (head & BLOCK_MASK) as u32);
             let new = (epoch & TAG_MASK) << BLOCK_BITS | u64::from(batch.first);
-            // An emptier list keeps a later tag if another thread was in a later epoch.
+            // A list with blocks keeps a later tag, which another thread's later epoch left.
             let newer = head & BLOCK_MASK != 0
                 && (head >> BLOCK_BITS).wrapping_sub(epoch) & TAG_MASK <= TAG_MASK / 2;
             let new = if newer {
@@ -115,9 +119,9 @@ impl Limbo {
         }
     }
 
-    /// Takes every block whose grace period is over, as long as `each` says that it was not free
-    /// already: in a damaged pool a block of two files is given up twice, and a list that it is on
-    /// twice has no end.
+    /// Removes every block whose grace period is over and passes it to `each`, which returns
+    /// whether the block was not free already. Stops at one that was: in a damaged pool a block of
+    /// two files is freed twice, and a list that contains a block twice is endless.
     pub(super) fn take<M: Memories>(
         &self,
         core: &Core<M>,

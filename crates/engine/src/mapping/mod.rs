@@ -1,14 +1,16 @@
-//! File mapping: from (mapping id, logical block) to a data block, and who owns which block.
+//! File mapping: which data block belongs to a (mapping id, logical block), and which blocks are
+//! free.
 //!
-//! One trait for all designs. A *global* mapping (HashFS, cuckoo, level hashing) keys by mapping
-//! id; a *per-file* one (extent tree, radix tree) keeps its root where the id leads. A mapping that
-//! allocates by itself and one that uses a block allocator look the same from here: `claim` gives a
-//! block. Callers hold the file's writer lock for everything but lookups, so a key has one
-//! inserter at a time; different files never wait for each other.
+//! One trait for all designs. A *global* mapping (HashFS, cuckoo, level hashing) keys its table by
+//! mapping id. A *per-file* one (extent tree, radix tree) keeps a root for each id. Some mappings
+//! allocate by themselves, others use a block allocator; `claim` hides the difference. Callers hold
+//! the file's writer lock for everything but lookups, so a key has one inserter at a time.
+//! Different files never wait for each other.
 //!
-//! Durability: `claim`, `set_state` and `release` flush what they store; the caller fences. What
-//! they commit is one 8-byte word a block or range, so any subset may survive a crash. What a
-//! mapping needs to be durable before such a word (a new tree node, say) it fences itself.
+//! Durability: `claim`, `set_state` and `release` flush what they store; the caller fences. They
+//! commit by one 8-byte word for each block or range, so any subset may survive a crash. If a
+//! mapping needs something durable before such a word (a new tree node, say), it fences that
+//! itself.
 
 mod bitmap;
 mod blocks;
@@ -66,15 +68,15 @@ impl Found {
     }
 }
 
-/// Data blocks set aside for one operation; what is not claimed goes back with
-/// [`Mapping::unreserve`].
+/// Data blocks set aside for one operation. [`Mapping::unreserve`] returns the blocks that were not
+/// claimed.
 #[derive(Debug, Default, PartialEq, Eq)]
-#[must_use = "give unclaimed blocks back with unreserve"]
+#[must_use = "return unclaimed blocks with unreserve"]
 pub(crate) struct Reservation {
     pub(crate) blocks: u64,
 }
 
-/// Data blocks, counted.
+/// Numbers of data blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BlockUsage {
     pub(crate) total: u64,
@@ -91,7 +93,7 @@ pub(crate) enum Seek {
     Hole,
 }
 
-/// What recovery decides about a table entry.
+/// The decision of recovery about a table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Keep,
@@ -101,37 +103,37 @@ pub(crate) enum Verdict {
 /// A change of a table entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// Its state afterwards.
+    /// State after the change.
     pub(crate) to: MapState,
-    /// How it is flushed; `None`: a later change of the same entry is.
+    /// How the change is flushed; `None` if a later change of the same entry flushes it.
     pub(crate) flush: Option<Flush>,
 }
 
 impl Step {
-    /// Which persistent step that is in mappings that keep nothing in the inode.
+    /// The persistent step of this change, in mappings that keep nothing in the inode.
     pub(crate) fn site(&self) -> Option<Site> {
         self.flush.map(|flush| flush.site)
     }
 }
 
-/// What is flushed of a change.
+/// Which stores of a change are flushed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flush {
-    /// Which persistent step that is.
+    /// The persistent step of the flush.
     pub(crate) site: Site,
-    /// Whether the word in the inode is flushed at which a file's tree begins.
+    /// Whether the inode's word with the root of the file's tree is flushed.
     pub(crate) top: bool,
 }
 
 impl Flush {
-    /// Everything.
+    /// Flushes everything.
     pub(crate) const fn all(site: Site) -> Self {
         Self { site, top: true }
     }
 
-    /// Everything but the tree's top, where the inode's line with that, the size and the times is
-    /// flushed afterwards, before the fence that commits the operation; or where the inode is
-    /// durably dead, because the next one of its number is written whole.
+    /// Flushes everything but the inode's word with the root. Correct where the inode's line (root,
+    /// size and times) is flushed afterwards, before the fence that commits the operation, or where
+    /// the inode is durably dead: the next inode of this number is written whole.
     pub(crate) const fn below(site: Site) -> Self {
         Self { site, top: false }
     }
@@ -139,21 +141,21 @@ impl Flush {
 
 /// A design of file mapping.
 pub(crate) trait Mapping<M: Memories>: Send + Sync {
-    /// Looks up `out.len()` logical blocks from `first`. Runs inside an operation; what it finds
-    /// stays allocated until the operation ends (blocks given up meanwhile are in limbo).
+    /// Looks up `out.len()` logical blocks from `first`. Runs inside an operation: the blocks found
+    /// stay allocated until the operation ends (blocks freed meanwhile are in limbo).
     ///
     /// # Errors
-    /// Damage on the way to a block.
+    /// Fails if it meets damage on the way to a block.
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()>;
 
-    /// Asks the processor for the bytes from `skip` on of the block that `logical` probably maps
-    /// to, if the mapping has a guess before it has looked.
+    /// Prefetches the bytes from `skip` on of the block that `logical` probably maps to, if the
+    /// mapping can guess the block without a search.
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
         let _ = (core, id, logical, skip);
     }
 
-    /// Asks the processor for what claiming a block for `logical` will look at, if that is known
-    /// before anything was looked at: the misses then overlap.
+    /// Prefetches what claiming a block for `logical` will read, if the mapping knows that before
+    /// it reads anything. The cache misses then overlap.
     fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
         let _ = (core, id, logical);
     }
@@ -161,20 +163,20 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Sets blocks aside, so that claiming them cannot fail.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], without a search. Blocks in limbo may be waiting for the calling
-    /// operation itself to end: if [`Self::usage`] says that there are enough free or reclaimable
-    /// ones, the caller ends the operation, waits for readers, reclaims and tries once more.
+    /// Fails with [`Error::NoSpace`], without a search. Blocks in limbo may be waiting for the
+    /// calling operation itself to end. If [`Self::usage`] counts enough free or reclaimable
+    /// blocks, the caller ends the operation, waits for readers, reclaims and tries once more.
     fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation>;
 
-    /// Gives back what was not claimed.
+    /// Returns the blocks of a reservation that were not claimed.
     fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
 
-    /// Gives each of `out.len()` consecutive logical blocks from `first`, all holes, a
-    /// block. Flushed as `step` says, not fenced.
+    /// Allocates a block for each of `out.len()` consecutive logical blocks from `first`, all of
+    /// them holes. Flushes as `step` says, and does not fence.
     ///
     /// # Errors
-    /// Damage; [`Error::NoSpace`] where the mapping itself needs space. Some blocks may be
-    /// claimed then; the caller releases them.
+    /// Fails if it meets damage, or with [`Error::NoSpace`] if the mapping itself needs space. Some
+    /// blocks may be claimed then; the caller releases them.
     fn claim(
         &self,
         op: &Op<'_, M>,
@@ -185,12 +187,12 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         out: &mut [BlockNo],
     ) -> Result<()>;
 
-    /// Changes the state of what consecutive logical blocks from `first` map to (UNWRITTEN to
-    /// MAPPED and back). Flushed as `step` says, but for the word in the inode, not fenced.
+    /// Changes the state of consecutive logical blocks from `first` on (UNWRITTEN to MAPPED and
+    /// back). Flushes as `step` says, but not the word in the inode, and does not fence.
     ///
     /// # Errors
-    /// As [`Self::claim`], and nothing has changed then. Taking back what the same operation
-    /// changed does not fail for lack of space.
+    /// Fails as [`Self::claim`] does, and then nothing has changed. Undoing a change of the same
+    /// operation does not fail for lack of space.
     fn set_state(
         &self,
         op: &Op<'_, M>,
@@ -200,15 +202,16 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         step: Step,
     ) -> Result<()>;
 
-    /// Puts every block of `[first, end)` into limbo; gives how many. `in_use` bounds how many the
-    /// file has, so that the search can stop. Flushed as `flush` says, not fenced; the caller
-    /// fences before unlocking. They become free after a grace period, through [`Self::reclaim`]. A
-    /// cache of translations must be void from before this call until after it: see `fs::file`.
+    /// Puts every block of `[first, end)` into limbo and returns their number. `in_use` bounds the
+    /// number of blocks that the file has, so that the search can stop early. Flushes as `flush`
+    /// says and does not fence; the caller fences before unlocking. [`Self::reclaim`] frees the
+    /// blocks after a grace period. Caches of translations must be void from before this call until
+    /// after it: see `fs::file`.
     ///
     /// # Errors
-    /// Damage. [`Error::NoSpace`], and nothing has changed, where a range in the middle is
-    /// taken out of a tree; never where nothing follows the range, nor for what the same operation
-    /// claimed.
+    /// Fails if it meets damage. Fails with [`Error::NoSpace`], and then nothing has changed, if
+    /// removing a range from the middle of a tree needs a node. That cannot happen if nothing
+    /// follows the range, nor with blocks that the same operation claimed.
     fn release(
         &self,
         flush: Flush,
@@ -219,13 +222,13 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         in_use: u64,
     ) -> Result<u64>;
 
-    /// Makes limbo blocks free whose grace period is over; gives how many.
+    /// Frees the limbo blocks whose grace period is over, and returns their number.
     fn reclaim(&self, core: &Core<M>) -> u64;
 
-    /// First logical block in `[first, end)` that is data, or a hole.
+    /// Finds the first logical block in `[first, end)` that holds data, or that is a hole.
     ///
     /// # Errors
-    /// Damage on the way.
+    /// Fails if it meets damage on the way.
     fn seek(
         &self,
         op: &Op<'_, M>,
@@ -235,40 +238,44 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
         what: Seek,
     ) -> Result<Option<u64>>;
 
-    /// Blocks of a file in `[0, end)` that are not holes, when the cachelet does not know.
+    /// Counts the blocks of a file in `[0, end)` that are not holes, for a cachelet without this
+    /// count.
     ///
     /// # Errors
-    /// Damage on the way.
+    /// Fails if it meets damage on the way.
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64>;
 
     /// Pool offset of a block's bytes.
     fn data_at(&self, block: BlockNo) -> u64;
 
-    /// Forgets copies of the structure that are kept beside it, as if the pool had just been
-    /// opened: for experiments.
+    /// Drops the volatile copies of persistent structures, as if the pool had just been opened. For
+    /// experiments.
     fn forget_copies(&self, op: &Op<'_, M>) {
         let _ = op;
     }
 
-    /// Counts.
+    /// Counts all blocks, and those that are free or reclaimable.
     fn usage(&self, core: &Core<M>) -> BlockUsage;
 
-    /// Saves the volatile aids where [`Self::restore`] finds them. Nothing is at work on the
-    /// mapping; what is saved is durable at the next fence, before the pool is marked as closed.
+    /// Saves the allocator's volatile state where [`Self::restore`] finds it. No operation runs on
+    /// the mapping. What is saved is durable at the next fence, before the pool is marked as
+    /// closed.
     ///
     /// # Errors
-    /// [`crate::error::Error::Busy`] if blocks are still in limbo: they would be nobody's.
+    /// Fails with [`crate::error::Error::Busy`] if blocks are still in limbo: the saved state would
+    /// count them as used for ever.
     fn save(&self, core: &Core<M>) -> Result<()>;
 
-    /// Takes back what the close that this opening follows saved; `false`, and nothing changed, if
-    /// that is not there or not sound.
+    /// Loads the state that the last close saved. Returns `false`, with nothing changed, if there
+    /// is none or if it is not sound.
     fn restore(&self, core: &Core<M>) -> bool;
 
-    /// Builds the volatile aids by reading the pool (in parallel where that pays). After a crash,
-    /// `survey` decides about each block that something maps; what is freed is flushed, not fenced.
+    /// Builds the volatile state by reading the pool, in parallel where that pays. After a crash,
+    /// `survey` decides whether a mapped block stays mapped. Words that free blocks are flushed,
+    /// not fenced.
     ///
     /// # Errors
-    /// Damage: a block with two owners, a tree that cannot be read.
+    /// Fails if a block has two owners, or a tree cannot be read.
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()>;
 }
 
@@ -284,9 +291,9 @@ pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
     }
 }
 
-/// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`] or
-/// [`Mapping::restore`]) is at `arena_at`. `seed` is the seed of the hashes on the media, and
-/// `table` tells where words of blocks are, if the mapping has some.
+/// Creates the mapping of a pool. Its part of the arena is at `arena_at`, and is zero before
+/// [`Mapping::rebuild`] or [`Mapping::restore`]. `seed` is the seed of the hashes on the media.
+/// `table` locates the words of blocks, in a mapping that has them.
 pub(crate) fn new<M: Memories>(
     arena_at: u64,
     geometry: &Geometry,
@@ -307,15 +314,15 @@ pub(crate) fn new<M: Memories>(
     }
 }
 
-/// What an opening knows of the files, for a mapping that builds its aids.
+/// What an opening knows of the files when a mapping builds its volatile state.
 pub(crate) trait Survey: Sync {
-    /// Whether a block that something maps stays.
+    /// Decides whether a mapped block stays mapped.
     fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict;
 
-    /// Calls `each` with the mapping id of every regular file in use, for mappings that keep a
-    /// structure for each.
+    /// Calls `each` with the mapping id of every regular file, for mappings that keep a structure
+    /// for each file.
     fn for_each_file(&self, each: &mut dyn FnMut(MapId) -> Result<()>) -> Result<()>;
 
-    /// Whether metadata slots that a mapping's structures lie in are still to be marked as used.
+    /// Whether the metadata slots that hold a mapping's structures have yet to be marked as used.
     fn marks_slots(&self) -> bool;
 }

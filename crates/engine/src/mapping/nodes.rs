@@ -1,4 +1,4 @@
-//! Nodes of trees: metadata blocks, taken one by one, and freed when no operation can be in them.
+//! Tree nodes: metadata blocks, allocated one by one, and freed when no operation can be in them.
 
 use std::sync::atomic::Ordering;
 
@@ -39,15 +39,15 @@ impl Nodes {
         }
     }
 
-    /// First byte of the arena behind the nodes.
+    /// First arena offset after the nodes.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Takes a metadata block for a node.
+    /// Allocates a metadata block for a node.
     ///
     /// # Errors
-    /// [`Error::NoSpace`].
+    /// Fails with [`Error::NoSpace`] if no metadata block is free.
     pub(super) fn take<M: Memories>(&self, op: &Op<'_, M>) -> Result<u32> {
         let slot = match op.alloc_any_block() {
             Err(Error::NoSpace(_)) => {
@@ -60,10 +60,10 @@ impl Nodes {
         Ok((slot / SLOTS_PER_BLOCK) as u32)
     }
 
-    /// Pool offset of a node.
+    /// Returns the pool offset of a node.
     ///
     /// # Errors
-    /// Damage: no node can be there.
+    /// Fails if the number is not that of a possible node.
     pub(super) fn at<M: Memories>(&self, core: &Core<M>, node: u32) -> Result<u64> {
         let slot = u64::from(node) * SLOTS_PER_BLOCK;
         if core.kind_of_slot(slot) != Some(ChunkKind::Blocks) {
@@ -73,10 +73,10 @@ impl Nodes {
         Ok(core.geometry.slot_at(slot))
     }
 
-    /// Says, when a pool is opened, that a node is in use.
+    /// Marks a node as in use, when a pool is opened.
     ///
     /// # Errors
-    /// Damage: it is somebody's already.
+    /// Fails if the block is already in use.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>, node: u32) -> Result<()> {
         let slot = u64::from(node) * SLOTS_PER_BLOCK;
         if core.note_used(slot, SLOTS_PER_BLOCK) {
@@ -87,7 +87,7 @@ impl Nodes {
         }
     }
 
-    /// Adds a node that no later operation can find to what an operation gives up.
+    /// Adds a node that no later operation can find to the nodes that an operation frees.
     pub(super) fn add<M: Memories>(&self, core: &Core<M>, to: &mut Batch, node: u32) {
         to.add(&core.arena, &self.links, node);
     }
@@ -101,7 +101,8 @@ impl Nodes {
         }
     }
 
-    /// How many nodes were retired so far: while that stays, a node that was found stays one.
+    /// Number of nodes retired so far. While it does not change, a node that was found is still a
+    /// node.
     pub(super) fn retired<M: Memories>(&self, core: &Core<M>) -> u64 {
         core.arena.load(self.retired_at, Ordering::Acquire)
     }
@@ -120,7 +121,7 @@ impl Nodes {
         }
     }
 
-    /// Whether no node is in limbo, so that the live map tells the truth.
+    /// Whether no node is in limbo, so that the live map is exact.
     pub(super) fn is_settled<M: Memories>(&self, core: &Core<M>) -> bool {
         core.arena.load(self.in_limbo_at, Ordering::Acquire) == 0
     }

@@ -1,9 +1,9 @@
 //! Writing and reading what a clean close saves of a mapping (`vellum_layout::SavedStatePlan` has
-//! the format): the part that is the same for all of them.
+//! the format): the part that is the same for all mappings.
 //!
-//! What is saved is believed only under the state word of the close that saved it: the head names
+//! The saved state is valid only under the state word of the close that saved it. The head names
 //! that epoch, and opening makes the state word dirty, durably, before anything can change. So no
-//! copy outlives the mapping that it tells of.
+//! saved state outlives the mapping that it describes.
 
 use vellum_layout::{SavedStateHead, SavedStatePlan, Summing};
 use vellum_media::{Memories, Memory, Persistent};
@@ -13,10 +13,10 @@ use super::bitmap::FreeBitmap;
 use crate::core::Core;
 use crate::sites;
 
-/// Words that are moved at once.
+/// Words moved at once.
 const PART_WORDS: usize = 512;
 
-/// Writes words one after the other past the cache, and sums them.
+/// Writes words one after the other, past the cache, and sums them.
 pub(super) struct Writer<'a, M: Memories> {
     core: &'a Core<M>,
     head_at: u64,
@@ -26,7 +26,7 @@ pub(super) struct Writer<'a, M: Memories> {
 }
 
 impl<'a, M: Memories> Writer<'a, M> {
-    /// Begins with the free bitmap.
+    /// Starts a writer and writes the free bitmap.
     pub(super) fn new(core: &'a Core<M>, plan: &SavedStatePlan, free: &FreeBitmap) -> Self {
         let mut new = Self {
             core,
@@ -58,7 +58,7 @@ impl<'a, M: Memories> Writer<'a, M> {
         self.part.clear();
     }
 
-    /// Writes the rest, and the head. Durable at the next fence.
+    /// Writes the remaining words and the head. All are durable at the next fence.
     pub(super) fn finish(mut self, used: u64, displaced: u64) {
         self.put();
         let head = SavedStateHead::new(self.core.pool_epoch, used, displaced, self.sum.finish());
@@ -68,7 +68,7 @@ impl<'a, M: Memories> Writer<'a, M> {
     }
 }
 
-/// Gives `count` words of the pool from `at` on to `each`, in parts.
+/// Passes `count` words of the pool from `at` on to `each`, in parts.
 pub(super) fn for_parts<M: Memories>(
     core: &Core<M>,
     at: u64,
@@ -85,8 +85,8 @@ pub(super) fn for_parts<M: Memories>(
     }
 }
 
-/// The head of what was saved, if all of it is sound and of the last close, and the bitmap has at
-/// least as many free blocks as the head says.
+/// Reads the head of the saved state. `None` unless all of the state is sound, belongs to the last
+/// close, and has at least as many free blocks in its bitmap as the head says.
 pub(super) fn read_head<M: Memories>(
     core: &Core<M>,
     plan: &SavedStatePlan,
@@ -110,7 +110,7 @@ pub(super) fn read_head<M: Memories>(
     (enough && sum.finish() == head.body_check).then_some(head)
 }
 
-/// Fills the bitmap, which is zero, from what was saved; its summaries are still to be made.
+/// Fills the bitmap, which is zero, from the saved state. The caller rebuilds its summaries.
 pub(super) fn fill_bitmap<M: Memories>(core: &Core<M>, plan: &SavedStatePlan, free: &FreeBitmap) {
     let mut block = 0;
     for_parts(core, plan.free_at(), plan.free_words(), |part| {

@@ -1,5 +1,5 @@
-//! How many blocks of a segment are free, reserved and in limbo: the counts, and the lists of
-//! limbo, that every mapping has, however it finds out *which* blocks are free.
+//! The space of a segment: counts of free and reserved blocks and of blocks in limbo, and the lists
+//! of limbo. Every mapping has these, however it records *which* blocks are free.
 
 use std::sync::atomic::Ordering;
 
@@ -11,15 +11,15 @@ use crate::core::Core;
 use crate::core::slots::{Op, field};
 use crate::error::{Error, Result};
 
-/// Blocks in limbo from which on giving up more also looks whether some have become free.
+/// From this many blocks in limbo on, freeing more also reclaims.
 const LIMBO_MANY: u64 = 4096;
 
-/// The blocks of segment 0, counted.
+/// The counts of segment 0.
 #[derive(Debug)]
 pub(super) struct Space {
     blocks: u64,
-    /// Arena word: free blocks that are not reserved. What is free is this plus what is reserved,
-    /// so a reservation can always be claimed.
+    /// Arena word: free blocks that are not reserved. The number of free blocks is this plus all
+    /// reservations, so a reserved block can always be claimed.
     free_at: u64,
     /// Arena word: blocks in limbo.
     in_limbo_at: u64,
@@ -27,7 +27,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// Bytes of the arena that it takes, whole lines.
+    /// Arena bytes of the counts and lists, whole lines.
     pub(super) const BYTES: u64 = 2 * LINE_BYTES + LIMBO_BYTES;
 
     /// The counts of a segment of `blocks`, at arena offset `at`.
@@ -44,12 +44,12 @@ impl Space {
         }
     }
 
-    /// Asks the processor for the count of free blocks.
+    /// Prefetches the count of free blocks.
     pub(super) fn prefetch<M: Memories>(&self, core: &Core<M>) {
         core.arena.prefetch(self.free_at);
     }
 
-    /// Takes `blocks` from the free count, if there are as many.
+    /// Subtracts `blocks` from the free count, if that is large enough.
     fn take_free<M: Memories>(&self, core: &Core<M>, blocks: u64) -> bool {
         let mut free = core.arena.load(self.free_at, Ordering::Relaxed);
         while free >= blocks {
@@ -90,8 +90,8 @@ impl Space {
         }
     }
 
-    /// Puts what an operation gave up into limbo. `reclaim` frees what it can, if that has become
-    /// much.
+    /// Puts the blocks that an operation freed into limbo. Calls `reclaim`, which frees what it
+    /// can, if limbo has become large.
     pub(super) fn give_up<M: Memories>(
         &self,
         core: &Core<M>,
@@ -107,9 +107,9 @@ impl Space {
         }
     }
 
-    /// Makes blocks free whose grace period is over, each by `free`, which says whether it was not
-    /// before; gives how many. Those that are on a list behind one that was stay in limbo, so that
-    /// the pool is not closed in order.
+    /// Frees the blocks whose grace period is over, each by `free`, which returns whether the block
+    /// was not free before. Returns their number. If a block was already free, the blocks after it
+    /// on its list stay in limbo, so that the pool is not closed cleanly.
     pub(super) fn reclaim<M: Memories>(
         &self,
         core: &Core<M>,
@@ -133,8 +133,8 @@ impl Space {
 
     /// See [`super::Mapping::usage`].
     pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
-        // First limbo: what has left it since is counted as free, maybe twice, but never not at
-        // all. In a damaged pool more blocks may be used than there are.
+        // Limbo first: a block that leaves it meanwhile may be counted twice, but is never missed.
+        // In a damaged pool more blocks may be counted than exist.
         let limbo = core.arena.load(self.in_limbo_at, Ordering::Acquire);
         let free = core.arena.load(self.free_at, Ordering::Relaxed);
         BlockUsage {
@@ -143,10 +143,10 @@ impl Space {
         }
     }
 
-    /// Fails while blocks are in limbo: what a close saved then would call them used for ever.
+    /// Checks that limbo is empty: a saved state would count its blocks as used for ever.
     ///
     /// # Errors
-    /// [`Error::Busy`].
+    /// Fails with [`Error::Busy`] if blocks are in limbo.
     pub(super) fn check_settled<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         if core.arena.load(self.in_limbo_at, Ordering::Acquire) != 0 {
             return Err(Error::Busy);
@@ -159,12 +159,12 @@ impl Space {
         core.arena.load(self.free_at, Ordering::Acquire)
     }
 
-    /// Says how many blocks are free, when a pool is opened.
+    /// Sets the number of free blocks, when a pool is opened.
     pub(super) fn set_free<M: Memories>(&self, core: &Core<M>, free: u64) {
         core.arena.store(self.free_at, free, Ordering::SeqCst);
     }
 
-    /// Says, when a pool is opened, that a block that counted as free is a file's.
+    /// Counts a free block as a file's, when a pool is opened.
     pub(super) fn note_used<M: Memories>(&self, core: &Core<M>) {
         core.arena.fetch_add(self.free_at, u64::MAX);
     }
@@ -175,14 +175,14 @@ fn lower_reserved<M: Memories>(op: &Op<'_, M>, blocks: u64) {
     op.set_own(field::RESERVED, left);
 }
 
-/// Counts reserved blocks that were taken together.
+/// Counts reserved blocks as claimed.
 pub(super) fn claimed<M: Memories>(op: &Op<'_, M>, from: &mut Reservation, blocks: u64) {
     from.blocks -= blocks;
     lower_reserved(op, blocks);
     count::allocation();
 }
 
-/// Takes back a [`claimed`].
+/// Undoes [`claimed`].
 pub(super) fn unclaimed<M: Memories>(op: &Op<'_, M>, to: &mut Reservation, blocks: u64) {
     to.blocks += blocks;
     op.set_own(field::RESERVED, op.own(field::RESERVED) + blocks);

@@ -19,7 +19,7 @@ pub(super) fn into(to: MapState) -> super::Step {
     super::Step { to, flush }
 }
 
-/// Reserves and claims; gives back what was not taken.
+/// Reserves and claims. Returns the unclaimed rest.
 pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,
@@ -36,7 +36,7 @@ pub(super) fn try_claim<T: Mapping<Simulated> + ?Sized>(
     done.map(|()| out)
 }
 
-/// Claims a block in an operation that has met bytes that are lost.
+/// Claims a block in an operation that has met lost bytes.
 pub(super) fn claim_amid_loss<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     id: MapId,
@@ -90,7 +90,7 @@ pub(super) fn find<T: Mapping<Simulated> + ?Sized>(
     found
 }
 
-/// What is done to a mapping.
+/// A step of a test on a mapping.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Claim {
@@ -128,7 +128,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Does the steps and compares; gives which blocks are mapped.
+/// Executes the steps and compares with the model. Returns the mapped blocks.
 pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
     h: &Bench<T>,
     steps: Vec<Step>,
@@ -225,7 +225,7 @@ pub(super) fn behave<T: Mapping<Simulated> + ?Sized>(
         for found in [find(h, id, 0, 127), find(h, id, u32::MAX - 127, 128)].concat() {
             prop_assert!(
                 found.block().is_none_or(|block| seen.insert(block)),
-                "a block twice"
+                "a block is mapped twice"
             );
         }
     }
@@ -258,7 +258,7 @@ fn layout_score(found: &[Found]) -> u64 {
 }
 
 #[test]
-fn files_are_fragmented_as_was_asked() {
+fn files_are_fragmented_as_requested() {
     for mapping in MappingKind::ALL {
         for fragmentation in [0, 300, 700, 1000] {
             let h = Harness::asked(GeometryRequest {
@@ -270,7 +270,7 @@ fn files_are_fragmented_as_was_asked() {
             h.make_file(5);
             claim(&h, 5, 0, 600, MapState::Mapped);
             let score = layout_score(&find(&h, 5, 0, 600));
-            // Spans of HashFS lie apart in any case.
+            // Spans of HashFS lie apart at any fragmentation.
             let most = if mapping.has_home_lines() { 992 } else { 1000 };
             let asked = u64::from(1000 - fragmentation).min(most);
             assert!(
@@ -281,7 +281,7 @@ fn files_are_fragmented_as_was_asked() {
     }
 }
 
-/// The mappings that take blocks from one allocator.
+/// The mappings that share the block allocator.
 fn allocated() -> impl Iterator<Item = MappingKind> {
     let apart = |mapping: &MappingKind| !mapping.has_home_lines();
     MappingKind::ALL.into_iter().filter(apart)
@@ -290,7 +290,7 @@ fn allocated() -> impl Iterator<Item = MappingKind> {
 /// Blocks of a large page.
 const LARGE: u32 = 512;
 
-/// Whether 2 MiB of a file lie on 2 MiB of the pool that begin at such a multiple.
+/// Whether an aligned 2 MiB of a file lie on an aligned 2 MiB of the pool.
 fn is_large(h: &Harness, id: MapId, page: u32) -> bool {
     let found = find(h, id, page * LARGE, LARGE as usize);
     let first = found[0].block().map(|block| h.map.data_at(block));
@@ -301,8 +301,8 @@ fn is_large(h: &Harness, id: MapId, page: u32) -> bool {
 fn large_files_lie_on_large_pages() {
     const PAGES: u32 = 4;
     for mapping in allocated() {
-        // At once; as allocation ahead asks for them; as writes of 1 MiB do, of 1 MB, of 64 KiB and
-        // of a block.
+        // At once; as allocation ahead requests them; as writes of 1 MiB, 1 MB, 64 KiB and one
+        // block do.
         for piece in [PAGES * LARGE, 257, 256, 245, 16, 1] {
             let h = Harness::of(mapping, 64 * MIB);
             (5..8).for_each(|ino| _ = h.make_file(ino));
@@ -310,11 +310,10 @@ fn large_files_lie_on_large_pages() {
                 let blocks = piece.min(PAGES * LARGE - first) as usize;
                 claim(&h, 5, first, blocks, MapState::Mapped);
                 claim(&h, 6, first, blocks, MapState::Mapped);
-                // A hole behind each block, so that none has a place that follows from the last
-                // one's.
+                // A hole after each block, so that no block has a goal from its predecessor.
                 claim(&h, 7, first * 2, 1, MapState::Mapped);
             }
-            // Of a file that begins with little nobody knows at first that it is large.
+            // A file that begins with a small request is not known to be large at first.
             let known = u32::from(piece < LARGE / 2);
             for page in known..PAGES {
                 let large = (is_large(&h, 5, page), is_large(&h, 6, page));
@@ -324,10 +323,10 @@ fn large_files_lie_on_large_pages() {
     }
 }
 
-/// A disk gets one request for many small files, and files that grow in turn do not get in each
-/// other's way.
+/// A disk gets one request for many small files. Files that grow in turn do not get in each other's
+/// way.
 #[test]
-fn small_files_lie_side_by_side_and_those_that_grow_apart() {
+fn small_files_lie_side_by_side_and_growing_files_apart() {
     for mapping in allocated() {
         let h = Harness::of(mapping, 64 * MIB);
         let files = 5_u32..105;
@@ -361,7 +360,7 @@ fn a_fragmented_pool_is_filled_to_the_last_block() {
             claim(&h, 5, first as u32, blocks, MapState::Mapped);
         }
         assert_eq!(h.free(), 0);
-        // Everywhere a third, and one large page whole.
+        // Frees a third of the blocks everywhere, and one whole large page.
         let page = h.core.geometry.data_at.next_multiple_of(2 * MIB);
         let found = find(&h, 5, 0, segment as usize);
         for (first, found) in (0..).zip(found) {

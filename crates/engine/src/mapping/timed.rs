@@ -1,8 +1,8 @@
-//! How much time a file system spends in its mapping, for those who measure.
+//! How much time a file system spends in its mapping, for measurements.
 //!
-//! A mapping behind another that asks the clock around a part of the calls, drawn at random: one of
-//! [`EVERY`] on average, so that reading the clock, which takes about as long as a lookup, costs
-//! the rest nothing. Pools that nobody measures have the mapping itself.
+//! A wrapper that reads the clock around some of the calls, chosen at random: one in [`EVERY`] on
+//! average. Reading the clock takes about as long as a lookup, so the other calls cost no more than
+//! before. Pools that are not measured use the mapping itself.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::mapping::{
     BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey,
 };
 
-/// Calls for each one that is timed, on average.
+/// Average number of calls for each timed one.
 const EVERY: u32 = 16;
-/// A call that takes longer was put aside by the scheduler, and is not counted.
+/// A call that takes longer was preempted by the scheduler, and is not counted.
 const PUT_ASIDE: Duration = Duration::from_millis(1);
-/// Pairs of clock readings that tell what a reading costs.
+/// Pairs of clock readings that determine the cost of a reading.
 const CLOCK_PAIRS: usize = 1001;
 
 /// What a call was for.
@@ -30,20 +30,20 @@ const CLOCK_PAIRS: usize = 1001;
 enum Kind {
     /// Finding blocks.
     Lookup,
-    /// Giving files blocks, changing their state, taking them back.
+    /// Allocating blocks to files, changing their state, freeing them.
     Change,
 }
 
-/// Collects the time that file systems opened with it spend in their mappings.
+/// Collects the time that file systems spend in their mappings while they are open with this timer.
 #[derive(Debug)]
 pub struct MappingTimer {
-    /// What two readings of the clock in a row are apart.
+    /// Time between two consecutive readings of the clock.
     clock_ns: u64,
     lookups: Sum,
     changes: Sum,
 }
 
-/// Calls that were timed.
+/// The calls that were timed.
 #[derive(Debug, Default)]
 struct Sum {
     calls: AtomicU64,
@@ -51,23 +51,23 @@ struct Sum {
 }
 
 impl Sum {
-    /// Time of all calls, estimated from those that were timed.
+    /// Time of all calls, estimated from the timed ones.
     fn all(&self) -> Duration {
         Duration::from_nanos(self.ns.load(Relaxed) * u64::from(EVERY))
     }
 }
 
-/// Time spent in mappings since the timer was made, estimated from a sample.
+/// Time spent in mappings since the timer was created, estimated from a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappingTime {
-    /// Time of finding blocks: lookups, searches for data and holes.
+    /// Time spent on finding blocks: lookups, searches for data and holes.
     pub lookup: Duration,
-    /// Time of giving blocks to files, changing their state and taking them back; with the block
-    /// allocator, without work in the background.
+    /// Time spent on allocating blocks to files, changing their state and freeing them. Includes
+    /// the block allocator, but not work in the background.
     pub change: Duration,
-    /// Calls that find blocks.
+    /// Number of calls that find blocks.
     pub lookups: u64,
-    /// Calls that change something.
+    /// Number of calls that change something.
     pub changes: u64,
 }
 
@@ -85,7 +85,7 @@ impl std::ops::Sub for MappingTime {
 }
 
 impl MappingTimer {
-    /// A timer; looks for some microseconds at what the clock costs.
+    /// Creates a timer. Measures the cost of the clock for some microseconds.
     pub fn new() -> Arc<Self> {
         let mut pairs: Vec<u64> = (0..CLOCK_PAIRS)
             .map(|_| Instant::now().elapsed().as_nanos() as u64)
@@ -98,7 +98,7 @@ impl MappingTimer {
         })
     }
 
-    /// What was spent so far. Another reading later tells by the difference what was spent between.
+    /// Time spent so far. The difference of two readings is the time spent between them.
     pub fn read(&self) -> MappingTime {
         let calls = |sum: &Sum| sum.calls.load(Relaxed) * u64::from(EVERY);
         MappingTime {
@@ -129,8 +129,8 @@ impl MappingTimer {
     }
 }
 
-/// Whether this call of the thread is timed. The distances between those that are vary, so that no
-/// rhythm of a workload can hide from them.
+/// Whether this call of the thread is timed. The distance between timed calls varies, so that no
+/// rhythm of a workload evades them.
 fn is_drawn() -> bool {
     thread_local! {
         static NEXT: Cell<(u32, u32)> = const { Cell::new((1, 0x2545_F491)) };
@@ -151,14 +151,14 @@ fn is_drawn() -> bool {
     })
 }
 
-/// A mapping whose calls are timed. Every method of the trait is passed on, those with a body too.
+/// A mapping with timed calls. Forwards every method of the trait, also those with a default body.
 pub(crate) struct Timed<M: Memories> {
     inner: Box<dyn Mapping<M>>,
     timer: Arc<MappingTimer>,
 }
 
 impl<M: Memories> Timed<M> {
-    /// `mapping`, timed if there is a timer.
+    /// Wraps `mapping` if there is a timer.
     pub(crate) fn by(
         timer: Option<Arc<MappingTimer>>,
         mapping: Box<dyn Mapping<M>>,
@@ -290,7 +290,7 @@ mod tests {
     use crate::{CreateOptions, MappingKind, PoolOptions};
     use vellum_media::MediaChoice;
 
-    /// Draws until `count` calls were timed; gives how many calls that took.
+    /// Draws until `count` calls were timed. Returns the number of calls that this took.
     fn calls_for(count: u32) -> u32 {
         let mut drawn = 0;
         let mut calls = 0;
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_time_is_counted_and_what_was_put_aside_is_not() {
+    fn slow_calls_are_counted_and_preempted_ones_are_not() {
         let timer = MappingTimer::new();
         let spin = |time: Duration| {
             let start = Instant::now();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_is_measured_tells_what_its_mapping_did() {
+    fn a_measured_pool_counts_the_calls_of_its_mapping() {
         let dir = tempfile::tempdir().expect("a directory");
         for mapping in MappingKind::ALL {
             let path = dir.path().join(mapping.name());
