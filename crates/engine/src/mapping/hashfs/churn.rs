@@ -1,4 +1,4 @@
-//! What searches cost in a table that has been filled and emptied over and over, in counts.
+//! The cost of searches in a table that was filled and emptied many times, in probes.
 
 use vellum_layout::MapState;
 use vellum_media::count;
@@ -11,16 +11,16 @@ use crate::mapping::tests::{claim, find, release};
 const ASKED: usize = 8;
 const PERCENT: u64 = 95;
 const ROUNDS: u32 = 10;
-/// Most probes of claiming a block: it looks at its home line, at the head of its run's chain, at
-/// the links of the blocks on it (of two runs), their entries and their lines, at two lines of the
-/// bitmap, at one line near by, and takes a bit.
+/// Maximum number of probes to claim a block: its home line, the head of its run's chain, the links
+/// of the blocks on the chain (of two runs), their entries and their lines, two lines of the
+/// bitmap, one line nearby, and the bit.
 const CLAIM_MAX: f64 = 6.0 + 2.0 * 8.0 * 3.0;
-/// What searches for runs cost in an old table over what they cost in a fresh one, at most. While
-/// the table fills for the first time, a run that finds no room at home finds a line for all of it;
-/// afterwards room is in pieces. (In lines of the table alone, without those of the overflow index,
-/// it is less than 1.3.)
+/// Maximum cost of searches for runs in an old table, relative to a fresh one. While the table
+/// fills for the first time, a run without room in its home line finds a line for all of it; later
+/// the room is in pieces. (Counting only lines of the table, without those of the overflow index,
+/// the ratio is less than 1.3.)
 const OF_RUNS: f64 = 1.5;
-/// An id that no file has.
+/// Added to the ids of files to get ids that no file has.
 const NOBODY: u32 = 1 << 24;
 
 /// Files in a table, and how many blocks each has.
@@ -29,9 +29,9 @@ struct Churned {
     numbers: Numbers,
     files: Vec<(u32, usize)>,
     next: u32,
-    /// Blocks that are claimed together.
+    /// Blocks claimed together.
     piece: usize,
-    /// Most probes that a block was claimed with.
+    /// The maximum number of probes that claiming a block took.
     dearest: f64,
 }
 
@@ -76,7 +76,7 @@ impl Churned {
         self.h.settle();
     }
 
-    /// Probes for finding every file, and for finding as many that are not there.
+    /// The probes for finding every file, and for searching as many files that do not exist.
     fn costs(&self) -> [f64; 2] {
         let cost = |ids: &mut dyn Iterator<Item = (u32, usize)>| {
             let before = count::of_this_thread();
@@ -90,7 +90,7 @@ impl Churned {
     }
 }
 
-/// `most`: what searches cost in the old table over what they cost in the fresh one.
+/// Checks that searches in the old table cost at most `most` times what they cost in the fresh one.
 fn stays_as_when_new(placement: Placement, piece: usize, most: f64) {
     let mut old = Churned::new(placement, piece);
     old.fill();

@@ -1,4 +1,4 @@
-//! HashFS on a harness, its blocks placed as a test asks.
+//! HashFS in a test harness, with a chosen placement of blocks.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::mapping::harness::Bench;
 /// A core with HashFS.
 pub(crate) type Harness = Bench<HashFs>;
 
-/// How a harness's blocks are placed.
+/// The placement of a harness's blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) seed: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Runs of 8, each on a line of its own choice.
+    /// Runs of 8, each with a home line of its own choice.
     pub(crate) const APART: Self = Self {
         span_lines: 1,
         ..Self::USUAL
@@ -30,7 +30,7 @@ impl Placement {
         run_blocks: 1,
         ..Self::APART
     };
-    /// What is the default of pools.
+    /// The default of pools.
     pub(crate) const USUAL: Self = Self {
         seed: 0x5EED,
         run_blocks: 8,
@@ -45,7 +45,7 @@ impl Harness {
         Self::placed(pool_bytes, Placement::USUAL)
     }
 
-    /// An empty pool whose blocks are placed so.
+    /// An empty pool with this placement.
     pub(crate) fn placed(pool_bytes: u64, placement: Placement) -> Self {
         let request = GeometryRequest {
             pool_bytes,

@@ -1,29 +1,29 @@
 //! HashFS (the file-mapping study, 3.2.2), made safe: one table of 8-byte entries whose index is
-//! the data block, so that inserting a mapping is allocating a block.
+//! the data block, so that inserting a mapping also allocates the block.
 //!
-//! * The *home line* of a run of 8 logical blocks is one cache line of the table; a block prefers
-//!   the place `logical % 8` in it, so a run is usually 32 KiB in one piece and found by one
+//! * The *home line* of a run of 8 logical blocks is one cache line of the table. A block prefers
+//!   the entry `logical % 8` in it, so a run is usually 32 KiB in one piece and is found by one
 //!   comparison of one line. That is the format's R = 8. With R = 1, kept for the experiments, a
 //!   run is one block, which prefers the entry that its hash points at: the paper's placement.
 //! * The home lines of a *span*, 16 consecutive runs of a file, follow each other, so that half a
-//!   megabyte usually lies in one piece. Spans of one line, runs that lie apart, are kept for the
-//!   experiments and for pools that were made before there were others.
-//! * A block whose home line is full takes a free entry near by and is *displaced*: the
-//!   [overflow index](overflow) in the arena remembers it. A line from which nothing is displaced
-//!   ends a miss. FREE never ends a search, so there are no tombstones and churn costs nothing.
-//! * Compare-and-swap from FREE settles who gets a block. Entries never move.
-//! * Space is reserved before it is searched for; a [free bitmap](super::bitmap) bounds the search.
-//! * A block given up is in [limbo](super::limbo) until no operation can still be reading it.
+//!   megabyte usually lies in one piece. Spans of one line, whose runs lie apart, are kept for the
+//!   experiments and for pools formatted before longer spans existed.
+//! * A block whose home line is full gets a free entry nearby and is *displaced*: the [overflow
+//!   index](overflow) in the arena records it. A miss ends at a home line without displaced blocks.
+//!   FREE never ends a search, so there are no tombstones, and churn costs nothing.
+//! * A compare-and-swap from FREE decides which operation gets a block. Entries never move.
+//! * Space is reserved before the search for it. A [free bitmap](super::bitmap) bounds the search.
+//! * A freed block is in [limbo](super::limbo) until no operation can still be reading it.
 //!
-//! The arena's part is aids only, [saved](saved) at a clean close or [rebuilt](rebuild) from the
-//! table; the table alone is the truth.
+//! The table alone is authoritative. The mapping's part of the arena only speeds up searches and
+//! allocation; it is [saved](saved) at a clean close or [rebuilt](rebuild) from the table.
 //!
 //! Deviations from the paper, and why: (1) state bits in the entry, because an entry must be
-//! durable before the bytes are, without exposing what the block held before; (2) a line with an
+//! durable before the data is, without exposing the block's previous contents; (2) lines with an
 //! overflow index instead of linear probing, whose deletions need tombstones that lengthen every
-//! later miss; (3) by default runs of 8 share a line and spans a hash, so that large I/O costs a
-//! line for 32 KiB where the paper vectorises one hash a block. With spans of one line several runs
-//! are still hashed together, eight at a time, see [`search`].
+//! later miss; (3) by default runs of 8 share a line and spans share a hash, so that large I/O
+//! costs a line for 32 KiB, where the paper vectorises one hash for each block. With spans of one
+//! line several runs are still hashed together, eight at a time, see [`search`].
 
 mod overflow;
 mod place;
@@ -55,18 +55,18 @@ use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
 
-/// Lines of data asked for before it is known where they are.
+/// Lines of data prefetched before their address is certain.
 const PREFETCH_LINES: u64 = 16;
 
 /// The mapping of a pool.
 #[derive(Debug)]
 pub(crate) struct HashFs {
     table_at: u64,
-    /// Where its words are, those of added segments among them.
+    /// Locates the table's words, those of added segments included.
     table: TablePlan,
     data_at: u64,
     blocks: u64,
-    /// Those of segment 0, where home lines are. Blocks of other segments are all displaced ones.
+    /// Blocks of segment 0, which has the home lines. All blocks of other segments are displaced.
     home_blocks: u64,
     lines: u64,
     seed: u64,
@@ -75,22 +75,22 @@ pub(crate) struct HashFs {
     /// Logarithm of the lines of a span.
     span_shift: u32,
     scatter: Scatter,
-    /// What hashes keys.
+    /// Computes the hashes of keys.
     isa: Isa,
     space: Space,
     overflow: Overflow,
     bitmap: FreeBitmap,
-    /// Arena words: one bit a line with FREE words that are not flushed.
+    /// Arena words: one bit for each line, set if the line has FREE words that are not flushed.
     freed_at: u64,
-    /// Where a clean close saves the aids.
+    /// Where a clean close saves the allocator state.
     saved_state: SavedStatePlan,
 }
 
 impl HashFs {
-    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
     /// `arena_at`. `seed` is the seed of the hashes on the media. `layout_score`, per mille, is the
-    /// share of a file's blocks that new ones are to make follow their predecessors; [`WHOLE`]
-    /// fragments nothing on purpose.
+    /// intended share of a file's blocks that follow their predecessors; [`WHOLE`] means no
+    /// deliberate fragmentation.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64, layout_score: u16) -> Self {
         let lines = geometry.table_lines();
         let overflow_at = arena_at + Space::BYTES;
@@ -123,7 +123,7 @@ impl HashFs {
         Self::new(0, geometry, 0, WHOLE).freed_at + geometry.table_lines().div_ceil(64) * 8
     }
 
-    /// The same, whose words are there.
+    /// This mapping with its words where `table` says.
     pub(super) fn with_table(self, table: TablePlan) -> Self {
         Self { table, ..self }
     }
@@ -139,7 +139,7 @@ impl HashFs {
     #[cold]
     fn added_line_at(&self, line: u64) -> u64 {
         let at = self.table.word_at(line * LINE_ENTRIES);
-        at.expect("all blocks have words: it was looked when the pool was opened")
+        at.expect("all blocks have words: the opening checked this")
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl HashFs {
         self.line_at(block / LINE_ENTRIES) + block % LINE_ENTRIES * 8
     }
 
-    /// Selects, of an entry, mapping id and number of the run.
+    /// The bits of an entry that hold the mapping id and the number of the run.
     fn run_mask(&self) -> u64 {
         MapWord::KEY_MASK & !((1 << self.run_shift) - 1)
     }
@@ -158,7 +158,7 @@ impl HashFs {
         MapWord(core.word(self.entry_at(block)))
     }
 
-    /// Puts a block of `id` into LIMBO and off its chain. The flush is the caller's.
+    /// Sets a block of `id` to LIMBO and takes it off its chain. The caller flushes.
     fn give_up<M: Memories>(&self, op: &Op<'_, M>, run: &search::Run, block: u32, to: &mut Batch) {
         let core = op.core;
         let at = self.entry_at(block);
@@ -192,7 +192,7 @@ impl<M: Memories> Mapping<M> for HashFs {
         Ok(())
     }
 
-    /// The preferred place follows from the hash alone: the miss on the data overlaps the miss on
+    /// The hash alone determines the preferred entry, so the miss on the data overlaps the miss on
     /// the table.
     #[inline]
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, skip: u64) {
@@ -205,8 +205,8 @@ impl<M: Memories> Mapping<M> for HashFs {
         }
     }
 
-    /// The line and the count of free blocks, and what a full line sends to: all follows from the
-    /// hash.
+    /// Prefetches the home line, the count of free blocks, and what a claim reads if the line is
+    /// full. The hash determines all of these.
     #[inline]
     fn prefetch_claim(&self, core: &Core<M>, id: MapId, logical: u32) {
         let run = self.run_of(id, logical);
@@ -287,11 +287,12 @@ impl<M: Memories> Mapping<M> for HashFs {
 
     fn reclaim(&self, core: &Core<M>) -> u64 {
         self.space.reclaim(core, &self.overflow, |block| {
-            // The bit follows the word: a set bit whose block is taken already corrects itself.
+            // The bit follows the word: a set bit of an allocated block is harmless, as claims
+            // correct it.
             core.set_word(self.entry_at(block), MapWord::FREE.0);
             self.note_freed(core, block);
             self.bitmap.set(&core.arena, u64::from(block));
-            // A word of the table is one file's, so no block is given up twice.
+            // A word of the table belongs to one file, so no block is freed twice.
             true
         })
     }

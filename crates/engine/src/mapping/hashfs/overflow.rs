@@ -1,12 +1,13 @@
 //! The overflow index: blocks that lie outside their home line.
 //!
-//! A displaced block is on the chain of its run. Chains are read without locks: a block that was
-//! taken off keeps its link until it is claimed again, which a grace period separates from every
-//! operation that could still be standing on it. Writers lock the chain's head, naming their slot.
+//! A displaced block is on the chain of its run. Chains are read without locks: a block taken off
+//! its chain keeps its link until it is claimed again, and a grace period separates that from every
+//! operation that could still be at this block. Writers lock the chain's head with the number of
+//! their slot.
 //!
-//! For each home line a count of the blocks displaced from it, raised before a block is linked and
-//! lowered after it is unlinked, ends a miss at the home line when it is zero. It saturates: a
-//! count that reached 255 stays until the next rebuild.
+//! For each home line there is a count of the blocks displaced from it, raised before a block is
+//! linked and lowered after it is unlinked. A miss ends at a home line whose count is zero. The
+//! count saturates: once it has reached 255 it stays there until the next rebuild.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +33,7 @@ pub(super) struct Overflow {
 }
 
 impl Overflow {
-    /// The index of a table of `lines` lines at arena offset `at`. Chains are a power of two.
+    /// The index of a table of `lines` lines at arena offset `at`. `chains` is a power of two.
     pub(super) fn new(at: u64, lines: u64, chains: u64) -> Self {
         let line_up = |at: u64| at.next_multiple_of(64);
         let heads = line_up(at + lines);
@@ -47,7 +48,7 @@ impl Overflow {
         }
     }
 
-    /// First byte of the arena behind the index.
+    /// First arena offset after the index.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -60,13 +61,13 @@ impl Overflow {
         self.links + u64::from(block) * 8
     }
 
-    /// The most blocks that a chain can have. Walks end there: aids that somebody forged on the
-    /// pool may make a chain run in a circle.
+    /// The maximum length of a chain. Walks end there: a forged saved state on the pool may make a
+    /// chain circular.
     fn blocks(&self) -> u64 {
         (self.end - self.links) / 8
     }
 
-    /// The blocks on the chain of a run's `hash`, the latest first. The caller is in an operation.
+    /// The blocks on the chain of a run's `hash`, the latest first. Called inside an operation.
     pub(super) fn chain<'a, A: Memory>(
         &'a self,
         arena: &'a A,
@@ -77,7 +78,7 @@ impl Overflow {
         let mut seen = None;
         (0..self.blocks()).map_while(move |_| {
             let block = (next as u32).checked_sub(1)?;
-            // The links of a line's blocks are a line.
+            // The links of a line's blocks share a cache line.
             let line = block / LINE_LINKS;
             if seen.replace(line) != Some(line) {
                 count::probe();
@@ -87,7 +88,7 @@ impl Overflow {
         })
     }
 
-    /// Asks the processor for the count of a line and the head of a chain.
+    /// Prefetches the count of a line and the head of a chain.
     pub(super) fn prefetch<A: Memory>(&self, arena: &A, hash: u64, line: u64) {
         arena.prefetch(self.displaced + line / 8 * 8);
         arena.prefetch(self.head_at(hash));
@@ -113,7 +114,7 @@ impl Overflow {
         arena.store(head_at, u64::from(block) + 1, Ordering::Release);
     }
 
-    /// Takes a block off its run's chain. Its own link stays, for readers who stand on it.
+    /// Takes a block off its run's chain. Its own link stays, for readers that are at this block.
     pub(super) fn unlink<A: Memory>(&self, arena: &A, holder: u64, hash: u64, block: u32) {
         let head_at = self.head_at(hash);
         let mut first = self.lock(arena, head_at, holder);
@@ -137,36 +138,37 @@ impl Overflow {
         arena.store(head_at, first, Ordering::Release);
     }
 
-    /// Blocks displaced from a home line; 255 stands for 255 or more.
+    /// Number of blocks displaced from a home line; 255 means 255 or more.
     pub(super) fn displaced<A: Memory>(&self, arena: &A, line: u64) -> u64 {
         count::probe();
         let word = arena.load(self.displaced + line / 8 * 8, Ordering::Acquire);
         word >> (line % 8 * 8) & 0xFF
     }
 
-    /// The counts of lines `8 * index` on, a byte each.
+    /// The counts of lines `8 * index` and following, a byte each.
     pub(super) fn count_word<A: Memory>(&self, arena: &A, index: u64) -> u64 {
         arena.load(self.displaced + index * 8, Ordering::Acquire)
     }
 
-    /// Takes back a [`Self::count_word`]. Nobody else is at work.
+    /// Stores what [`Self::count_word`] returned. Nothing else uses the index meanwhile.
     pub(super) fn set_count_word<A: Memory>(&self, arena: &A, index: u64, word: u64) {
         arena.store(self.displaced + index * 8, word, Ordering::Relaxed);
     }
 
-    /// Makes `block` the last of a chain, behind `before` or as its first. Nobody else is at work.
+    /// Appends `block` to a chain, after `before` or as its first. Nothing else uses the index
+    /// meanwhile.
     pub(super) fn lay<A: Memory>(&self, arena: &A, chain: u64, before: Option<u32>, block: u32) {
         let to = before.map_or(self.head_at(chain), |before| self.link_at(before));
         arena.store(to, u64::from(block) + 1, Ordering::Relaxed);
         arena.store(self.link_at(block), 0, Ordering::Relaxed);
     }
 
-    /// Counts a block displaced from `line`, before it is linked.
+    /// Counts a block as displaced from `line`, before it is linked.
     pub(super) fn raise<A: Memory>(&self, arena: &A, line: u64) {
         self.adjust(arena, line, |count| (count < 0xFF).then_some(count + 1));
     }
 
-    /// Takes back a [`Self::raise`], after the block was unlinked.
+    /// Undoes [`Self::raise`], after the block was unlinked.
     pub(super) fn lower<A: Memory>(&self, arena: &A, line: u64) {
         self.adjust(arena, line, |count| {
             (1..0xFF).contains(&count).then(|| count - 1)
@@ -187,8 +189,8 @@ impl Overflow {
     }
 }
 
-/// Limbo lists go through the upper half of a link's word, because the lower one may still be read.
-/// A block in limbo is on no chain.
+/// Limbo lists use the upper half of a link's word, because the lower half may still be read. A
+/// block in limbo is on no chain.
 impl Links for Overflow {
     fn set_limbo_link<A: Memory>(&self, arena: &A, block: u32, next: u32) {
         let at = self.link_at(block);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_end_on_a_chain_that_runs_in_a_circle() {
+    fn walks_end_on_a_circular_chain() {
         let (overflow, arena) = index();
         for block in [4, 0, 4] {
             overflow.link(&arena, 1, 3, block);
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_on_a_block_that_was_taken_off_still_reaches_the_rest() {
+    fn a_reader_at_an_unlinked_block_still_reaches_the_rest() {
         let (overflow, arena) = index();
         for block in [1, 2, 3] {
             overflow.link(&arena, 1, 0, block);

@@ -1,5 +1,5 @@
-//! Where a new block goes: its place in the home line, any place in the home line, beside its run,
-//! in a line near the home line, anywhere.
+//! Where a new block goes, in order of preference: its own entry in the home line, any entry in the
+//! home line, beside its run, in a line near the home line, anywhere.
 
 use vellum_layout::{LINE_ENTRIES, MapWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, count};
@@ -12,18 +12,18 @@ use crate::error::{Error, Location, Result};
 use crate::mapping::space::claimed;
 use crate::mapping::{BlockNo, MapId, Reservation, Step};
 
-/// Bitmap words looked at for a line with room.
+/// Bitmap words searched for a line with room.
 const NEAR_WORDS: u64 = 16;
-/// Cache lines of the bitmap that they are.
+/// Cache lines of these bitmap words.
 const NEAR_LINES: u64 = NEAR_WORDS * 8 / LINE_BYTES;
 /// Blocks of one bitmap word.
 const WORD_BLOCKS: u64 = 64;
-/// Searches of the bitmap without a result before the table is read instead.
+/// Fruitless searches of the bitmap before the table is read instead.
 const BITMAP_TRIES: u32 = 3;
-/// Readings of the table without a result before the free count is called wrong.
+/// Fruitless readings of the table before the count of free blocks is reported as damaged.
 const TABLE_TRIES: u32 = 1000;
 
-/// How many bits of each byte of `word` are set: the free entries of each of its 8 lines.
+/// Counts the set bits of each byte of `word`: the free entries of each of its 8 lines.
 fn ones_by_byte(word: u64) -> [u8; 8] {
     const PAIRS: u64 = 0x5555_5555_5555_5555;
     const FOURS: u64 = 0x3333_3333_3333_3333;
@@ -34,8 +34,8 @@ fn ones_by_byte(word: u64) -> [u8; 8] {
 }
 
 impl HashFs {
-    /// Claims `out.len()` consecutive logical blocks, all holes. On an error those claimed before
-    /// stay claimed, and the caller releases them.
+    /// Claims `out.len()` consecutive logical blocks, all of them holes. After an error the blocks
+    /// claimed so far stay claimed, and the caller releases them.
     pub(super) fn claim_blocks<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -78,14 +78,14 @@ impl HashFs {
         });
         let next = start + out.len() as u64;
         if self.within(next) == 0 {
-            // Files mostly grow at their ends, a run after the other.
+            // Files mostly grow at their ends, one run after the other.
             let home = self.run_of(id, next as u32).home;
             op.core.pool.prefetch(self.line_at(home));
         }
         result
     }
 
-    /// Flushes the line written before, unless `block` is in it too.
+    /// Flushes the previously written line, unless `block` is in it too.
     #[inline]
     #[track_caller]
     pub(super) fn flush_late<M: Memories>(
@@ -104,8 +104,8 @@ impl HashFs {
         *unflushed = line;
     }
 
-    /// For how many blocks of a run there had better be room in one line. Who asks for one block
-    /// alone probably comes back for the next.
+    /// The number of the run's blocks that one line should have room for. A request for a single
+    /// block is probably followed by one for the next.
     fn room_for(&self, run: &Run) -> u8 {
         let asked = run.wanted().count() as u8;
         let first = run.wanted().next().unwrap_or_default();
@@ -116,7 +116,8 @@ impl HashFs {
         }
     }
 
-    /// `room`: for how many blocks, this one among them, there had better be room in one line.
+    /// Claims a block. `room` is the number of blocks, this one included, that one line should have
+    /// room for.
     fn claim_one<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -131,7 +132,7 @@ impl HashFs {
         }
     }
 
-    /// The same where the home line was full. By now there may be room there again.
+    /// Claims a block after its home line was full. By now there may be room there again.
     pub(super) fn claim_away<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -141,7 +142,7 @@ impl HashFs {
     ) -> Result<u32> {
         let core = op.core;
         let prefer = self.preferred(run, word.logical());
-        // The count is up before the block can be looked for.
+        // The count is raised before any lookup can need it.
         self.overflow.raise(&core.arena, run.home);
         let placed = self
             .try_beside(core, run, prefer, word)
@@ -168,7 +169,7 @@ impl HashFs {
         }
     }
 
-    /// Takes a free entry of a line, `prefer` if it is free.
+    /// Claims a free entry of a line, `prefer` if that is free.
     fn try_line<M: Memories>(
         &self,
         core: &Core<M>,
@@ -205,7 +206,7 @@ impl HashFs {
         taken
     }
 
-    /// Takes an entry in a line where the run has displaced blocks already.
+    /// Claims an entry in a line that already has displaced blocks of the run.
     fn try_beside<M: Memories>(
         &self,
         core: &Core<M>,
@@ -231,11 +232,11 @@ impl HashFs {
         None
     }
 
-    /// Takes an entry in a line near the home line. For a run that is the line with least room that
-    /// holds all of it, or else that with most: runs stay together, and large rooms are kept for
-    /// long runs. For a single block it is the line with most room: evenly full lines leave most
-    /// blocks their homes. (Best fit and most room the other way round cost half as many probes
-    /// again.)
+    /// Claims an entry in a line near the home line. For a run, this is the line with the least
+    /// room that holds all of it, or else the line with the most room: runs stay together, and long
+    /// free stretches are kept for long runs. For a single block it is the line with the most room:
+    /// evenly full lines leave most blocks in their home lines. (The reverse choices cost 1.5 times
+    /// as many probes.)
     fn try_near<M: Memories>(
         &self,
         core: &Core<M>,
@@ -244,7 +245,7 @@ impl HashFs {
         prefer: u32,
         word: MapWord,
     ) -> Option<u32> {
-        // Whatever fits comes before what does not, whose count is less than that of a line.
+        // A line that fits scores above every line that does not, whose score is its count.
         const FITS: u8 = 2 * LINE_ENTRIES as u8;
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         let last = self.blocks.div_ceil(WORD_BLOCKS);
@@ -265,8 +266,8 @@ impl HashFs {
             .flatten()
     }
 
-    /// Asks the processor for the part of the bitmap that [`Self::try_near`] looks at, the home
-    /// line's bits among it.
+    /// Prefetches the part of the bitmap that [`Self::try_near`] reads, which includes the home
+    /// line's bits.
     pub(super) fn prefetch_near<M: Memories>(&self, core: &Core<M>, home: u64) {
         let group = home * LINE_ENTRIES / WORD_BLOCKS / NEAR_WORDS * NEAR_WORDS;
         for line in 0..NEAR_LINES {
@@ -275,9 +276,9 @@ impl HashFs {
         }
     }
 
-    /// Takes the next free entry after the home line. The caller's reservation says that there is
-    /// one, so this ends; a bitmap that another operation is changing, or that a dead process left
-    /// wrong, sends the search to the table itself.
+    /// Claims the next free entry after the home line. Ends, because the caller's reservation
+    /// guarantees a free entry. If another operation is changing the bitmap, or if the bitmap is
+    /// wrong, the search goes to the table itself.
     #[cold]
     fn try_anywhere<M: Memories>(
         &self,
@@ -315,7 +316,7 @@ impl HashFs {
         ))
     }
 
-    /// Clears the bit of a block that is taken, unless it became free meanwhile.
+    /// Clears the bit of an allocated block, unless the block has become free meanwhile.
     fn correct_bit<M: Memories>(&self, core: &Core<M>, block: u32) {
         self.bitmap.clear(&core.arena, u64::from(block));
         if self.entry(core, block) == MapWord::FREE {

@@ -1,4 +1,4 @@
-//! Rebuilding the arena's aids by reading the table, in parallel where that pays.
+//! Rebuilding the volatile state in the arena by reading the table, in parallel where that pays.
 
 use std::num::NonZero;
 use std::sync::atomic::Ordering;
@@ -13,17 +13,17 @@ use crate::error::{Error, Location, Result};
 use crate::mapping::{MapId, Verdict};
 use crate::sites;
 
-/// Tables below this are read by one thread, so that simulations repeat exactly.
+/// One thread reads tables below this size, so that simulations are exactly repeatable.
 const PARALLEL_MIN_BLOCKS: u64 = 64 << 10;
-/// Threads at most.
+/// Maximum number of threads.
 const WORKERS_MAX: u64 = 8;
 /// Parts of the table are multiples of this, so that no two threads share a bitmap word.
 const PART_BLOCKS: u64 = 4096;
 
-/// What recovery decides about entries.
+/// The decision of recovery about entries.
 pub(super) type Judge<'a> = &'a (dyn Fn(MapId, u32, MapState) -> Verdict + Sync);
 
-/// What reading a part of the table found.
+/// Result of reading a part of the table.
 #[derive(Default)]
 struct Scan {
     free: u64,
@@ -45,13 +45,13 @@ impl HashFs {
             let start = (worker * part).min(self.blocks);
             self.scan_part(core, judge, start, (start + part).min(self.blocks))
         })?;
-        // By this thread, which fences.
+        // This thread does the flushes, because it also fences.
         for &line in scans.iter().flat_map(|scan| &scan.stored) {
             let at = self.line_at(line);
             core.pool.flush(sites::RECOVER_TABLE, at, LINE_BYTES);
         }
-        // Displaced entries come second: each is looked for in its home line and on its chain, and
-        // by now every entry there has been judged.
+        // Displaced entries come second: each is searched for in its home line and on its chain,
+        // where every entry has been judged by now.
         in_parallel(workers, |worker| {
             let displaced = scans
                 .get(worker as usize)
@@ -64,7 +64,7 @@ impl HashFs {
         self.note_loss(core)
     }
 
-    /// Whoever only reads does without what cannot be read of the table.
+    /// A read-only opening does without the parts of the table that cannot be read.
     fn note_loss<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         let read = core.check_media();
         if read.is_err() && core.read_only {
@@ -115,7 +115,7 @@ impl HashFs {
         Ok(scan)
     }
 
-    /// Notes a line's displaced entries; gives the bits of its free ones.
+    /// Records a line's displaced entries. Returns the bits of its free entries.
     fn sort_line<M: Memories>(
         &self,
         core: &Core<M>,
@@ -155,7 +155,7 @@ impl HashFs {
             let at_home = core.pool.match_line(home_at, MapWord::KEY_MASK, key) != 0;
             self.overflow.raise(&core.arena, run.home);
             self.overflow.link(&core.arena, holder, run.hash, block);
-            // Of two threads that link one key, the second sees the first's.
+            // If two threads link the same key, the second sees the first's link.
             let same = self.overflow.chain(&core.arena, run.hash).filter(|&other| {
                 other != block && self.entry(core, other).0 & MapWord::KEY_MASK == key
             });
@@ -167,7 +167,8 @@ impl HashFs {
     }
 }
 
-/// LIMBO was left by a close or a crash before the grace period was over; nobody reads it now.
+/// Whether recovery frees the entry. LIMBO remains from a close or a crash before the grace period
+/// was over; no operation reads such a block now.
 fn is_to_free(judge: Judge<'_>, word: MapWord) -> bool {
     let state = word.state();
     state == MapState::Limbo
@@ -175,8 +176,8 @@ fn is_to_free(judge: Judge<'_>, word: MapWord) -> bool {
         || judge(word.id(), word.logical(), state) == Verdict::Free
 }
 
-/// Refuses a table in which `block` is the second of one block of a file. Whoever only reads finds
-/// one of the two.
+/// Rejects a table in which `block` is the second entry for one block of a file. A read-only
+/// opening accepts it and finds one of the two.
 fn twice<M: Memories>(core: &Core<M>, block: u32) -> Result<()> {
     if core.read_only {
         return Ok(());
@@ -187,7 +188,7 @@ fn twice<M: Memories>(core: &Core<M>, block: u32) -> Result<()> {
     ))
 }
 
-/// Runs `work` for each of `workers`, the only one on this thread.
+/// Runs `work` for each of `workers`; a single worker runs on this thread.
 fn in_parallel<T: Send>(workers: u64, work: impl Fn(u64) -> Result<T> + Sync) -> Result<Vec<T>> {
     if workers == 1 {
         return Ok(vec![work(0)?]);

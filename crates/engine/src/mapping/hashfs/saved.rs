@@ -1,5 +1,6 @@
-//! Saving the arena's aids at a clean close, and taking them back instead of reading the table
-//! (`vellum_layout::SavedStatePlan` has the format, [`aids`] the part that all mappings have).
+//! Saving the allocator state at a clean close, and loading it instead of reading the table
+//! (`vellum_layout::SavedStatePlan` has the format, [`saved_state`] the part that all mappings
+//! share).
 
 use std::sync::atomic::Ordering;
 
@@ -14,18 +15,19 @@ use crate::mapping::saved_state::{self, Writer, for_parts};
 use crate::sites;
 
 impl HashFs {
-    /// Saves the aids of a segment on which nothing is at work, so that no block is in limbo.
-    /// Durable at the next fence, together with the FREE words that were not flushed when they were
-    /// stored.
+    /// Saves the allocator state of a segment on which no operation runs, so that no block is in
+    /// limbo. Durable at the next fence, together with the FREE words that were not flushed when
+    /// they were stored.
     ///
     /// # Errors
-    /// [`crate::error::Error::Busy`] if something is at work after all, or broke off: what was
-    /// saved would call blocks in limbo used for ever.
+    /// Fails with [`crate::error::Error::Busy`] if blocks are in limbo, because an operation runs
+    /// or broke off: the saved state would count them as used for ever.
     pub(super) fn save_state<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         self.space.check_settled(core)?;
         self.flush_freed(core);
         if self.blocks > self.home_blocks {
-            // There is room for those of segment 0 alone: the next opening reads the table.
+            // Only the state of segment 0 has a place on the pool: the next opening reads the
+            // table.
             return Ok(());
         }
         let mut out = Writer::new(core, &self.saved_state, &self.bitmap);
@@ -38,7 +40,7 @@ impl HashFs {
         Ok(())
     }
 
-    /// Writes chain map and chains; gives how many blocks are on chains.
+    /// Writes the chain map and the chains. Returns the number of blocks on chains.
     fn save_chains<M: Memories>(&self, core: &Core<M>, out: &mut Writer<'_, M>) -> u64 {
         let chains = self.saved_state.chains();
         for first in (0..chains).step_by(64) {
@@ -79,7 +81,7 @@ impl HashFs {
         }
     }
 
-    /// Remembers that the line of `block` has a FREE word that is not flushed.
+    /// Records that the line of `block` has a FREE word that is not flushed.
     pub(super) fn note_freed<M: Memories>(&self, core: &Core<M>, block: u32) {
         let line = u64::from(block) / vellum_layout::LINE_ENTRIES;
         let (at, bit) = (self.freed_at + line / 64 * 8, 1 << (line % 64));
@@ -88,8 +90,8 @@ impl HashFs {
         }
     }
 
-    /// Fills the arena's aids, which are zero, from what the last close saved; `false` if that is
-    /// not to be believed: then nothing was filled.
+    /// Fills the arena's state, which is zero, from what the last close saved. Returns `false`,
+    /// with nothing filled, if the saved state is not sound.
     pub(super) fn restore_state<M: Memories>(&self, core: &Core<M>) -> bool {
         let saved = self
             .read_saved(core)
@@ -119,10 +121,11 @@ impl HashFs {
         true
     }
 
-    /// The head of what was saved, if all of it is sound and of the last close.
+    /// The head of the saved state, if all of it is sound and belongs to the last close.
     fn read_saved<M: Memories>(&self, core: &Core<M>) -> Option<SavedStateHead> {
         let head = saved_state::read_head(core, &self.saved_state)?;
-        // Nothing that follows relies on a checksum for where it reads, writes or ends.
+        // No address, length or loop bound below may rely on a checksum, so the chains are checked
+        // too.
         let mut seen = vec![0u64; self.saved_state.free_words() as usize];
         let once = self.walk_chains(core, head.displaced, |_, _, block| {
             let (index, bit) = ((block / 64) as usize, 1 << (block % 64));
@@ -136,7 +139,7 @@ impl HashFs {
     }
 
     /// Calls `each` for every saved block on a chain, chain by chain, with the chain and the block
-    /// before it; `false` if `each` said so, or map and chains do not fit each other.
+    /// before it. Returns `false` if `each` does, or if map and chains contradict each other.
     fn walk_chains<M: Memories>(
         &self,
         core: &Core<M>,

@@ -1,38 +1,38 @@
-//! Fragmentation on purpose (H7): which entry of its line each block of a run prefers.
+//! Deliberate fragmentation (H7): which entry of its line each block of a run prefers.
 //!
-//! A file's *layout score* is the share of its blocks that lie right behind their logical
-//! predecessors. Spans lie apart, so `1 - 1 / (8 * lines of a span)` is the most a file has here.
-//! For less, a run is cut at places that its hash chooses, and its fragments are laid into the line
-//! in reversed order, so that none lies behind its predecessor. Lookups cost the same: the home
-//! line is one, in whatever order.
+//! A file's *layout score* is the share of its blocks that lie directly after their logical
+//! predecessors. Spans lie apart, so `1 - 1 / (8 * lines of a span)` is the maximum here. For a
+//! lower score, a run is cut at places that its hash chooses, and its fragments are laid into the
+//! line in reversed order, so that none follows its predecessor. Lookups cost the same, because the
+//! order within the home line does not matter.
 //!
 //! Deviation from the paper, which scatters fragments over the whole device: here they stay within
-//! 32 KiB, since it is spans that hashing scatters.
+//! 32 KiB, because hashing already scatters spans.
 
 use vellum_layout::{RUN_BLOCKS, mix};
 
-/// The layout score of a pool that nobody wants fragmented, per mille.
+/// The layout score of a pool without deliberate fragmentation, per mille.
 pub(crate) const WHOLE: u16 = 1000;
 
 /// Bits of one draw.
 const DRAW_BITS: u32 = 9;
 /// Boundaries within a run.
 const BOUNDARIES: u64 = RUN_BLOCKS - 1;
-/// What cuts everywhere.
+/// The value that cuts everywhere.
 const MOST_CUT: u64 = 1 << DRAW_BITS;
-/// Makes draws independent of where a hash leads.
+/// Makes draws independent of the position that the hash gives.
 const SALT: u64 = 0x5CA7_7E4E_D000_0000;
 
 /// How runs are fragmented.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scatter {
-    /// How probable a cut is at each boundary within a run, in parts of [`MOST_CUT`].
+    /// The probability of a cut at each boundary within a run, in parts of [`MOST_CUT`].
     cut: u64,
 }
 
 impl Scatter {
-    /// Fragmentation that gives files the layout score of `per_mille`, or the most that there is
-    /// with spans of so many lines.
+    /// Fragmentation for files with the layout score `per_mille`, or with the maximum for spans of
+    /// this many lines if that is lower.
     pub(super) fn new(per_mille: u16, span_lines: u64) -> Self {
         let asked = f64::from(per_mille) / f64::from(WHOLE);
         let fits = |cut: &u64| layout_score(*cut, span_lines) <= asked;
@@ -50,7 +50,7 @@ impl Scatter {
         in_reverse(self.cuts(hash), i)
     }
 
-    /// Bit `i`: a fragment begins at block `i` of the run, which is not its first.
+    /// Bit `i`: a fragment begins at block `i` of the run, which is not its first block.
     fn cuts(self, hash: u64) -> u8 {
         let draws = mix(hash ^ SALT);
         (0..BOUNDARIES as u32).fold(0, |cuts, boundary| {
@@ -61,8 +61,8 @@ impl Scatter {
 }
 
 /// The layout score of files whose runs are cut with the probability of `cut` parts at each
-/// boundary. Within a run, blocks follow where it is not cut; a run follows the one before it if
-/// neither is, and both are of one span.
+/// boundary. Within a run, blocks follow each other where it is not cut. A run follows the previous
+/// run if neither is cut and both belong to one span.
 fn layout_score(cut: u64, span_lines: u64) -> f64 {
     let stays = 1.0 - cut as f64 / MOST_CUT as f64;
     let both_whole = stays.powi(2 * BOUNDARIES as i32);
@@ -70,8 +70,8 @@ fn layout_score(cut: u64, span_lines: u64) -> f64 {
     (BOUNDARIES as f64 * stays + both_whole * inner) / RUN_BLOCKS as f64
 }
 
-/// Where block `i` lies if the fragments of a run that begin at `cuts` (and at 0) are laid out with
-/// the last one first.
+/// The position of block `i` if the fragments of a run, which begin at 0 and at `cuts`, are laid
+/// out in reversed order.
 fn in_reverse(cuts: u8, i: u32) -> u32 {
     let begins = u32::from(cuts) | 1;
     let start = (begins & ((2 << i) - 1)).ilog2();
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_cut_exactly_where_it_is_to_be() {
+    fn a_run_is_cut_exactly_where_its_hash_says() {
         for cuts in (0..=u8::MAX).step_by(2) {
             let entries: [u32; 8] = std::array::from_fn(|i| in_reverse(cuts, i as u32));
             let mut sorted = entries;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_blocks_behind_their_predecessors_is_the_score() {
+    fn the_share_of_blocks_after_their_predecessors_is_the_score() {
         for (span_lines, most) in [(1, 875), (2, 937), (16, 992)] {
             for per_mille in [0, 300, 700, 850, 875, 1000] {
                 let scatter = Scatter::new(per_mille, span_lines);

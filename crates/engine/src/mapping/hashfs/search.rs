@@ -1,10 +1,9 @@
 //! Finding blocks: one run, many runs with their hashes computed together, or the whole table.
 //!
 //! Hashing (H2): where runs lie apart, eight are hashed at once, in vectors where the processor has
-//! them ([`vellum_media::Isa::hash_lanes`]); the runs of a span have one hash. The home lines of
-//! eight runs are prefetched before the first is compared; lanes that the request does not fill
-//! prefetch what follows it. A request within one run fills one lane and mostly needs no other; see
-//! [`HashFs::goes_on`].
+//! them ([`vellum_media::Isa::hash_lanes`]). The runs of a span share one hash. The home lines of
+//! eight runs are prefetched before the first is compared; lanes beyond the request prefetch the
+//! runs after it. A request within one run usually needs one lane only; see [`HashFs::goes_on`].
 
 use vellum_layout::{LINE_ENTRIES, MapState, MapWord, RUN_BLOCKS, mix};
 use vellum_media::{LANES, LINE_BYTES, Lanes, Memories, Memory, count, place_among};
@@ -13,20 +12,20 @@ use super::HashFs;
 use crate::core::Core;
 use crate::mapping::{BlockNo, MapId};
 
-/// Reading a line of the table in order costs about this part of probing a line by hash.
+/// Reading a line of the table in order costs one part in this many of probing a line by hash.
 const SCAN_GAIN: u64 = 4;
 
-/// A run of logical blocks of a file, as many as the format says, and which of them are asked for.
+/// A run of logical blocks of a file, as long as the format says, and which of them are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) hash: u64,
     /// Home line.
     pub(super) home: u64,
-    /// Which entry of the home line the hash itself points at.
+    /// The entry of the home line that the hash itself points at.
     pub(super) entry: u32,
     /// Mapping id and first logical block, as in an entry.
     pub(super) key: u64,
-    /// Bit `i`: the block `i` of the run.
+    /// Bit `i`: block `i` of the run is wanted.
     want: u8,
 }
 
@@ -36,7 +35,7 @@ impl Run {
         u64::from(MapWord(self.key).logical())
     }
 
-    /// The logical blocks asked for, in order.
+    /// The wanted logical blocks, in order.
     pub(super) fn wanted(&self) -> impl Iterator<Item = u64> + use<> {
         let (first, want) = (self.first(), self.want);
         (0..u64::from(u8::BITS))
@@ -50,23 +49,23 @@ pub(super) type Hit = (u64, BlockNo, MapState);
 
 const NO_HIT: Hit = (0, BlockNo(0), MapState::Free);
 
-/// What is hashed of a span: mapping id and number. (With spans of one line it is a run's.)
+/// The hash key of a span: mapping id and number. (With spans of one line, that of a run.)
 fn span_key(id: MapId, number: u64) -> u64 {
     u64::from(id) << 32 | number
 }
 
 impl HashFs {
-    /// The number of the run that a logical block is in.
+    /// The number of the run that contains a logical block.
     pub(super) fn run_number(&self, logical: u64) -> u64 {
         logical >> self.run_shift
     }
 
-    /// The number of a logical block within its run.
+    /// The index of a logical block within its run.
     pub(super) fn within(&self, logical: u64) -> u64 {
         logical & ((1 << self.run_shift) - 1)
     }
 
-    /// Run `number` of a file, no block asked for. `place` is the hash's place among all entries.
+    /// Run `number` of a file, with no block wanted. `place` is the entry that the hash points at.
     #[inline]
     fn run(&self, id: MapId, number: u64, hash: u64, place: u64) -> Run {
         Run {
@@ -78,7 +77,7 @@ impl HashFs {
         }
     }
 
-    /// The run that a logical block is in, that block asked for.
+    /// The run that contains a logical block, with that block wanted.
     #[inline]
     pub(super) fn run_of(&self, id: MapId, logical: u32) -> Run {
         let logical = u64::from(logical);
@@ -96,8 +95,8 @@ impl HashFs {
         self.run(id, number, hash, place)
     }
 
-    /// Hash and place of a run whose span has these: home lines and chains of a span's runs follow
-    /// each other, from the end of the table on at its beginning.
+    /// Hash and entry of a run, from those of its span. Home lines and chains of a span's runs
+    /// follow each other, and continue at the beginning of the table after its end.
     #[inline]
     fn in_span(&self, number: u64, hash: u64, place: u64) -> (u64, u64) {
         let within = number & ((1 << self.span_shift) - 1);
@@ -110,7 +109,7 @@ impl HashFs {
         (hash.wrapping_add(within), place)
     }
 
-    /// Hashes and places of as many runs from `number` on as a vector has lanes.
+    /// Hashes and entries of as many runs from `number` on as a vector has lanes.
     #[inline]
     fn lanes(&self, id: MapId, number: u64) -> Lanes {
         if self.span_shift == 0 {
@@ -132,7 +131,7 @@ impl HashFs {
         lanes
     }
 
-    /// The blocks of `[first, end)` in run `number`, which has some: a bit each.
+    /// The blocks of `[first, end)` in run `number`, which has some of them, as one bit each.
     #[inline]
     fn asked_for(&self, number: u64, first: u64, end: u64) -> u8 {
         let (start, blocks) = (number << self.run_shift, 1u64 << self.run_shift);
@@ -141,14 +140,14 @@ impl HashFs {
         from & to
     }
 
-    /// Whether a request for the blocks `want` of one run is worth hashing the runs behind it too:
-    /// all of a run is asked for by whoever reads or writes on and on. The first run of a file says
-    /// nothing of that, and the next time is when the runs hashed now are over.
+    /// Whether a request for the blocks `want` of one run justifies hashing the following runs too.
+    /// A sequential reader or writer asks for all blocks of a run. The first run of a file proves
+    /// no such pattern; the next check is due when the runs hashed now are used up.
     fn goes_on(&self, number: u64, want: u8) -> bool {
         want == u8::MAX && number % LANES as u64 == 1
     }
 
-    /// Calls `visit` with each run of `[first, end)` in order until it says no.
+    /// Calls `visit` with each run of `[first, end)` in order until it returns false.
     pub(super) fn each_run<M: Memories>(
         &self,
         core: &Core<M>,
@@ -186,7 +185,7 @@ impl HashFs {
         }
     }
 
-    /// Calls `each` with the blocks of a run that are asked for and are there.
+    /// Calls `each` with the wanted blocks of a run that exist.
     pub(super) fn find_run<M: Memories>(
         &self,
         core: &Core<M>,
@@ -211,7 +210,7 @@ impl HashFs {
         }
     }
 
-    /// Finds the run's blocks in one line by one comparison of it.
+    /// Finds the run's blocks in one line, with one comparison of the line.
     #[inline]
     fn match_line<M: Memories>(
         &self,
@@ -223,7 +222,7 @@ impl HashFs {
     ) {
         count::probe();
         let line_at = self.line_at(line);
-        // Who wants one block is not shown the others of its run.
+        // A request for one block matches only this block of the run.
         let (mask, key) = match want.is_power_of_two() {
             true => (
                 MapWord::KEY_MASK,
@@ -238,7 +237,7 @@ impl HashFs {
             let word = MapWord(core.word(line_at + place * 8));
             let bit = 1 << self.within(u64::from(word.logical()));
             let live = matches!(word.state(), MapState::Unwritten | MapState::Mapped);
-            // The entry may have changed since it was compared.
+            // The entry may have changed since the comparison.
             if live && word.0 & self.run_mask() == run.key && *want & bit != 0 {
                 *want &= !bit;
                 let block = BlockNo((line * LINE_ENTRIES + place) as u32);
@@ -247,15 +246,15 @@ impl HashFs {
         }
     }
 
-    /// Runs after which reading the table in order is cheaper than further probing.
+    /// The number of runs from which reading the table in order is cheaper than further probing.
     fn probe_budget(&self) -> u64 {
         self.lines / SCAN_GAIN + 1
     }
 
     /// Calls `visit` with the blocks of `[first, end)`, by runs or parts of runs, until `in_use`
-    /// blocks were found; gives how many. Costs at most twice the cheaper of probing the range and
-    /// reading the table: a range too long to probe is probed first where the file probably ends
-    /// soon (`in_use` is known and small), else not at all. `visit` may take the blocks away.
+    /// blocks were found. Returns their number. Costs at most twice the cheaper of probing the
+    /// range and reading the table: a range too long to probe is probed first if the file probably
+    /// ends soon (`in_use` is known and small), else not at all. `visit` may release the blocks.
     pub(super) fn search<M: Memories>(
         &self,
         core: &Core<M>,
@@ -300,7 +299,7 @@ impl HashFs {
     }
 
     /// Reads the table in order and calls `visit` with the blocks of the file in `[first, end)`,
-    /// those of a line together, until at least `most` were found; gives how many.
+    /// all blocks of a line together, until at least `most` were found. Returns their number.
     fn scan<M: Memories>(
         &self,
         core: &Core<M>,
@@ -353,8 +352,8 @@ impl HashFs {
         let mut from = first;
         loop {
             let nearest = self.seek_mapped(core, id, from, end)?;
-            // A damaged table, of which whoever only reads takes what there is, may have a block
-            // twice: reading the table meets both, and a lookup one of the two.
+            // A damaged table, which read-only openings accept, may have a block twice: reading the
+            // table finds both entries, and a lookup finds one of the two.
             if self.seek_hole(core, id, nearest, nearest + 1).is_none() {
                 return Some(nearest);
             }
@@ -362,7 +361,7 @@ impl HashFs {
         }
     }
 
-    /// The first block of `[first, end)` of which an entry says that it holds bytes.
+    /// The first block of `[first, end)` that any entry says holds bytes.
     fn seek_mapped<M: Memories>(
         &self,
         core: &Core<M>,

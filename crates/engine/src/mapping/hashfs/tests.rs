@@ -19,7 +19,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// Blocks of a span.
 const SPAN_BLOCKS: u32 = SPAN_LINES as u32 * 8;
 
-/// A small generator of numbers, for repeatable churn.
+/// A small random number generator, for repeatable churn.
 pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
@@ -38,7 +38,7 @@ fn table(h: &Harness) -> Vec<MapWord> {
         .collect()
 }
 
-/// The aids agree with the table, nobody being at work.
+/// Checks that the volatile state agrees with the table while no operation runs.
 fn check_saved_state(h: &Harness) {
     let words = table(h);
     let arena = &h.core.arena;
@@ -99,10 +99,10 @@ for_each_placement! {
     long_ranges_are_scanned_not_probed,
     readers_beside_churn_find_what_stays,
     rebuild_finds_the_same_and_frees_what_is_judged,
+    saved_state_is_accepted_only_whole_and_after_its_own_close,
+    saved_state_is_loaded_without_reading_the_table,
     two_entries_of_one_block_are_damage,
     two_threads_claim_and_release_without_loss,
-    what_was_saved_is_believed_only_whole_and_after_its_own_close,
-    what_was_saved_is_taken_back_without_a_look_at_the_table,
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn a_run_is_one_line_and_one_probe() {
     );
 }
 
-/// The runs of a span lie on lines that follow each other, from the last of the table on at its
-/// first, and a span as a whole costs a probe a run.
+/// The runs of a span lie on lines that follow each other, wrapping around at the end of the table.
+/// Finding a whole span costs one probe a run.
 #[test]
-fn the_runs_of_a_span_lie_behind_each_other() {
+fn the_runs_of_a_span_follow_each_other() {
     let blocks = SPAN_BLOCKS as usize;
     for id in 1..200 {
         let h = Harness::new(2 * MIB);
@@ -179,10 +179,10 @@ fn every_variant_places_and_finds_alike() {
     }
 }
 
-/// The share of a file's blocks that lie behind their predecessors is what was asked for, and
-/// finding them costs what it does without fragmentation.
+/// The share of a file's blocks that follow their predecessors is as requested, and finding them
+/// costs the same as without fragmentation.
 #[test]
-fn a_layout_score_fragments_files_and_no_searches() {
+fn a_layout_score_fragments_files_but_not_searches() {
     let mut whole = None;
     for (layout_score, expected) in [(1000, 992), (850, 850), (300, 300), (0, 0)] {
         let placement = Placement {
@@ -213,7 +213,7 @@ fn a_run_costs_one_flush() {
 }
 
 #[test]
-fn giving_up_much_costs_a_flush_a_line_and_short_walks() {
+fn freeing_many_blocks_costs_a_flush_a_line_and_short_walks() {
     let h = Harness::new(64 * MIB);
     let blocks = h.map.blocks / 2 / 8 * 8;
     let mine = claim(&h, 5, 0, blocks as usize, MapState::Mapped);
@@ -257,7 +257,7 @@ fn every_block_can_be_used_and_comes_back(placement: Placement) {
     }
 }
 
-/// Its home line was full when it was asked first; then somebody freed a block there.
+/// The block's home line was full at the first attempt; then another file freed a block there.
 fn a_block_that_finds_room_at_home_after_all_is_not_displaced(placement: Placement) {
     let h = Harness::placed(MIB, placement);
     let total = h.map.blocks as u32;
@@ -359,7 +359,7 @@ fn an_entry_in_limbo_is_not_found(placement: Placement) {
     assert_eq!(h.map.count(&op, 1, 1 << 32).unwrap(), 7);
 }
 
-/// Fills to 95 %, churns, and looks at what searches cost.
+/// Fills to 95 %, churns, and checks the cost of searches.
 #[test]
 fn churn_at_95_percent_does_not_lengthen_searches() {
     let h = Harness::new(64 * MIB);
@@ -394,8 +394,8 @@ fn churn_at_95_percent_does_not_lengthen_searches() {
         cost(&h, &mut live.iter().copied()),
         cost(&h, &mut (1 << 20..(1 << 20) + 4000)),
     );
-    // A displaced run costs the count, the chain's head, and two lines for each place that it is
-    // in.
+    // A displaced run costs the count, the chain's head, and two lines for each place that holds
+    // some of it.
     assert!(
         old.0 < 5.2 && old.1 < 3.0,
         "hits and misses: {young:?}, then {old:?}"
@@ -431,7 +431,7 @@ fn two_threads_claim_and_release_without_loss(placement: Placement) {
                 let mut numbers = Numbers(u64::from(thread));
                 for round in 0..300 {
                     let id = 1 + thread + 2 * (round % 3);
-                    // Both may have seen the half that is free below, and take it.
+                    // Both threads may see and take the half that is free below.
                     let blocks = 1 + numbers.below(total / 4 - 16);
                     let mine = claim(h, id, 0, blocks as usize, MapState::Mapped);
                     for (found, block) in find(h, id, 0, blocks as usize).iter().zip(&mine) {
@@ -570,7 +570,7 @@ proptest! {
     }
 }
 
-/// A table nearly full, with holes and displaced blocks, its aids saved.
+/// A nearly full table with holes and displaced blocks, and its saved state.
 fn saved(placement: Placement) -> Harness {
     let h = Harness::placed(4 * MIB, placement);
     let mut numbers = Numbers(7);
@@ -600,7 +600,7 @@ fn nothing_is_saved_while_blocks_are_in_limbo() {
     h.map.save(&h.core).unwrap();
 }
 
-fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement) {
+fn saved_state_is_loaded_without_reading_the_table(placement: Placement) {
     let before = saved(placement);
     let geometry = before.core.geometry;
     let displaced = (0..before.map.lines)
@@ -615,7 +615,7 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement
     assert_eq!(h.core.pool.lines_read().into_iter().find(in_table), None);
     assert_eq!(h.free(), before.free());
     check_saved_state(&h);
-    // Every block there is can be had, and no other.
+    // Every free block can be allocated, and no other.
     let free = h.free() as usize;
     claim(&h, 5000, 0, free, MapState::Mapped);
     check_saved_state(&h);
@@ -623,7 +623,7 @@ fn what_was_saved_is_taken_back_without_a_look_at_the_table(placement: Placement
     assert!(h.map.reserve(&h.core.op_begin().unwrap(), 1).is_err());
 }
 
-fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Placement) {
+fn saved_state_is_accepted_only_whole_and_after_its_own_close(placement: Placement) {
     let before = saved(placement);
     let geometry = before.core.geometry;
     let plan = geometry.saved_state();
@@ -647,8 +647,8 @@ fn what_was_saved_is_believed_only_whole_and_after_its_own_close(placement: Plac
     assert!(!later.map.restore(&later.core), "of another epoch");
 }
 
-/// Whatever the chains say under a checksum that fits, nothing is read or linked out of bounds, no
-/// chain runs in a circle, and an unsound one is refused.
+/// Even if chains contain anything under a correct checksum, nothing is read or linked out of
+/// bounds, no chain is circular, and unsound chains are rejected.
 #[test]
 fn chains_are_checked_beyond_their_checksum() {
     let before = saved(Placement::USUAL);
@@ -687,7 +687,7 @@ fn chains_are_checked_beyond_their_checksum() {
 #[test]
 fn data_is_what_lookups_find() {
     let h = Harness::new(4 * MIB);
-    // As a damaged table may have it: no lookup gets there.
+    // A damaged table may contain this; no lookup finds it.
     let logical = 5_000_000;
     let word = MapWord::new(MapState::Mapped, 7, logical);
     let home = h.map.run_of(7, logical).home;
