@@ -1,11 +1,11 @@
-//! A page cache of nodes, as file systems for disks have one: what the study compares with.
+//! A page cache of nodes, as file systems for disks have one: the study's object of comparison.
 //!
-//! Copies of nodes lie in the arena. A node belongs into one of the eight frames of a *set*, chosen
-//! by hashing its number. Readers compare the eight tags of a set, which are one cache line, read
-//! the frame without a lock, and look at the tag again: it changes whenever the frame is filled
-//! anew. A frame is filled under the lock of its set; which, says a clock with a second chance for
-//! those that were used. Whoever changes a node stores into the pool first and then, under the
-//! lock, into the frame if there is one, so that a filling that goes on meanwhile misses nothing.
+//! Copies of nodes lie in the arena. The hash of a node's number chooses a *set* of eight frames,
+//! and the node may be in any of them. Readers compare the eight tags of a set, which share a cache
+//! line, read the frame without a lock, and check the tag again: it changes whenever the frame is
+//! refilled. A frame is filled under the lock of its set; a clock algorithm, which gives used
+//! frames a second chance, chooses the frame. A writer changes the node in the pool first and then,
+//! under the lock, in its frame if it has one, so a concurrent fill misses no change.
 
 use std::sync::atomic::Ordering;
 
@@ -18,20 +18,20 @@ use crate::core::slots::{Op, pause};
 use crate::error::Result;
 use crate::mapping::nodes::Nodes;
 
-/// Frames of a set: a line of tags.
+/// Frames of a set; their tags share a cache line.
 const WAYS: u64 = 8;
-/// Sets at most: 64 MiB of frames.
+/// Maximum number of sets: 64 MiB of frames.
 const SETS_MAX: u64 = 2048;
 /// Bytes of a set: its tags, and a line with lock and clock.
 const SET_BYTES: u64 = 2 * LINE_BYTES;
-/// Offset in a set of the lock: 0, or the slot that holds it.
+/// Offset in a set of its lock: 0, or the slot that holds it.
 const LOCK: u64 = LINE_BYTES;
-/// Offset in a set of the frame that the clock looks at next.
+/// Offset in a set of the frame that the clock checks next.
 const HAND: u64 = LINE_BYTES + 8;
 /// Offset in a set of the bits of frames used since the clock passed them.
 const USED: u64 = LINE_BYTES + 16;
-/// Selects of a tag the node's number plus one; 0: the frame holds none. Above: how often the frame
-/// was filled.
+/// The bits of a tag with the node's number plus one (0: the frame is empty). The bits above count
+/// how often the frame was filled.
 const NODE: u64 = u32::MAX as u64;
 
 /// Frames for some of a pool's nodes.
@@ -40,7 +40,7 @@ pub(crate) struct PageCache {
     sets_at: u64,
     sets: u64,
     frames_at: u64,
-    /// A line for each thread slot: how often a node was in the cache, and how often not.
+    /// A line for each thread slot: its numbers of cache hits and misses.
     tallies_at: u64,
     end: u64,
 }
@@ -65,7 +65,7 @@ impl PageCache {
         self.frames_at + (set * WAYS + way) * BLOCK_BYTES
     }
 
-    /// The frame of a set that holds a node.
+    /// Finds the frame of a set that holds a node.
     fn find<A: Memory>(&self, arena: &A, set_at: u64, node: u32) -> Option<(u64, Frame)> {
         let hits = arena.match_line(set_at, NODE, u64::from(node) + 1);
         if hits == 0 {
@@ -87,7 +87,7 @@ impl PageCache {
         SetLock { core, at }
     }
 
-    /// Marks a frame as used, if it is not.
+    /// Marks a frame as used, unless it is already marked.
     fn touch<A: Memory>(&self, arena: &A, set_at: u64, way: u64) {
         let (at, bit) = (set_at + USED, 1 << way);
         if arena.load(at, Ordering::Relaxed) & bit == 0 {
@@ -95,8 +95,8 @@ impl PageCache {
         }
     }
 
-    /// The frame whose turn it is: the first not used since the last time. The caller holds the
-    /// lock.
+    /// Chooses the frame to evict: the first not used since the clock passed it. The caller holds
+    /// the lock.
     fn victim<A: Memory>(&self, arena: &A, set_at: u64) -> u64 {
         let mut way = arena.load(set_at + HAND, Ordering::Relaxed) % WAYS;
         for _ in 0..WAYS {
@@ -110,7 +110,7 @@ impl PageCache {
         way
     }
 
-    /// Copies a node in. The caller holds the lock.
+    /// Copies a node into a frame. The caller holds the lock.
     fn fill<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -123,7 +123,7 @@ impl PageCache {
         let tag_at = set_at + way * 8;
         let filled = (arena.load(tag_at, Ordering::Relaxed) | NODE) + 1;
         arena.store(tag_at, filled, Ordering::Relaxed);
-        // Whoever finds a word of the new node finds that the tag has changed.
+        // A reader that finds a word of the new node also finds the tag changed.
         arena.barrier();
         let at = self.frame_at(set_at, way);
         for offset in (0..BLOCK_BYTES).step_by(8) {
@@ -133,7 +133,7 @@ impl PageCache {
                 Ordering::Relaxed,
             );
         }
-        // Zeros that came in the place of lost bytes are nobody's.
+        // Zeros in place of lost bytes must not enter the cache.
         op.check_media()?;
         let tag = filled | (u64::from(node) + 1);
         arena.store(tag_at, tag, Ordering::Release);
@@ -146,7 +146,7 @@ impl PageCache {
         op.core.arena.store(at, count + 1, Ordering::Relaxed);
     }
 
-    /// How often a node was found in the cache, and how often it was not.
+    /// The numbers of cache hits and misses.
     #[cfg(test)]
     pub(super) fn tallies<M: Memories>(&self, core: &Core<M>) -> (u64, u64) {
         let sum = |field| {
@@ -165,7 +165,7 @@ const MISSES: u64 = 8;
 impl Pages for PageCache {
     type Page = Frame;
 
-    /// An eighth of the metadata blocks find room, 64 MiB at most.
+    /// The cache has frames for an eighth of the metadata blocks, at most 64 MiB.
     fn new(arena_at: u64, geometry: &Geometry) -> Self {
         let nodes = geometry.meta_slots() / SLOTS_PER_BLOCK;
         let sets = (nodes / 8 / WAYS).clamp(1, SETS_MAX);

@@ -1,4 +1,4 @@
-//! Putting extents in and changing their states. The caller holds the file's lock.
+//! Inserting extents and changing their states. The caller holds the file's lock.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentRoot, MapState};
 use vellum_media::{Memories, Persistent};
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Reservation, Step};
 use crate::sites;
 
-/// Where in a node an entry has one of its words.
+/// The offset in a node of one of an entry's words.
 type Offset = fn(usize) -> u64;
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
@@ -51,7 +51,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// The block behind the one that the logical block before `logical` has.
+    /// The block after that of the logical block before `logical`.
     fn block_after(&self, op: &Op<'_, M>, logical: u64) -> Result<Option<BlockNo>> {
         let mut after = None;
         let before = logical.saturating_sub(1);
@@ -62,7 +62,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(after)
     }
 
-    /// Puts an extent where there is none; on an error, also what of it was not put in.
+    /// Inserts an extent into a hole. On an error, also returns the part of it that was not
+    /// inserted.
     fn insert(
         &self,
         op: &Op<'_, M>,
@@ -79,7 +80,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Puts in as much of an extent as one leaf takes; gives the end of that.
+    /// Inserts as much of an extent as one leaf takes. Returns the end of this part.
     fn insert_part(&self, op: &Op<'_, M>, extent: Extent, flush: Option<Flush>) -> Result<u64> {
         let whole = match self.root()? {
             ExtentRoot::Node { node, level } => {
@@ -97,14 +98,14 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                 state,
             }),
         };
-        // What a write claims without a flush stays apart from what is there, so that it becomes
-        // MAPPED by one store.
+        // If a write claims blocks without a flush, their extent stays separate, so that one store
+        // can make it MAPPED.
         let one = match whole {
             None => Some(extent).filter(|extent| extent.logical == 0),
             Some(whole) => whole.joined(&extent).filter(|_| flush.is_some()),
         };
         match one {
-            // Its line is flushed by whoever claims.
+            // The caller flushes the line of this word.
             Some(one) => self.set_root(root_of(one)),
             None => {
                 let mut extents: Vec<Extent> = whole.into_iter().collect();
@@ -134,7 +135,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.rewrite(op, path, leaf, |extents| node::add(extents, extent))
     }
 
-    /// Makes the extent in front longer, or uses an entry that is not valid; whether that could be.
+    /// Lengthens the preceding extent, or uses an entry that is not valid. Returns whether either
+    /// was possible.
     fn insert_in_place(
         &self,
         op: &Op<'_, M>,
@@ -160,8 +162,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let old = self.key(leaf, spot);
         self.put_entry(op, leaf, spot, extent);
         let moves = old.is_used() && old.logical() != extent.logical;
-        // An entry of the next line that is used after it may get a key that would be out of order
-        // beside the old one of this.
+        // A neighbour in the next line that is used later may get a key that is out of order with
+        // the old key of this entry.
         match self.beyond_line(spot).filter(|_| moves) {
             Some(other) => self.order(leaf, spot, other, key_at),
             None => self.flush_entry(flush, leaf, spot),
@@ -169,7 +171,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(true)
     }
 
-    /// The neighbour of an entry that is in another line.
+    /// The neighbour of an entry that lies in another line.
     fn beyond_line(&self, index: usize) -> Option<usize> {
         let beside = [index.checked_sub(1), Some(index + 1)];
         let mut beside = beside.into_iter().flatten();
@@ -182,8 +184,9 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         !next.is_used() || u64::from(next.logical()) >= end
     }
 
-    /// Which entry an extent whose floor is `floor` can be put into without moving others: that
-    /// one, or the next, if it is not valid, and no other hides a part of the extent.
+    /// Finds an entry that an extent with the floor `floor` can be stored in without moving others:
+    /// the floor or the next entry, if that is not valid, and no other entry hides a part of the
+    /// extent.
     pub(super) fn spot(&self, leaf: Node, floor: Option<usize>, extent: Extent) -> Option<usize> {
         let fits = |index: usize| {
             index < EXTENT_ENTRIES
@@ -198,7 +201,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Body first: the line's stores persist in this order.
+    /// Stores the body first: stores to one line persist in order.
     #[track_caller]
     pub(super) fn put_entry(&self, op: &Op<'_, M>, leaf: Node, index: usize, extent: Extent) {
         self.put_body(op, leaf, index, extent.body(self.seal));
@@ -209,8 +212,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.put_key(op, leaf, index, extent.key(self.seal));
     }
 
-    /// What was stored to entry `earlier` persists before what is stored to `later` from now on, at
-    /// `next` first: as it does by itself within a line.
+    /// Makes the stores to entry `earlier` persist before all later stores to entry `later`, of
+    /// which the word at `next` is first. Within one line they do so by themselves.
     #[inline]
     #[track_caller]
     pub(super) fn order(&self, leaf: Node, earlier: usize, later: usize, next: Offset) {
@@ -223,8 +226,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.core.pool.behind(site, later, &[earlier]);
     }
 
-    /// See [`crate::mapping::Mapping::set_state`]. What needs space comes first: the extents that
-    /// reach over the ends of the range; each can be changed back without any.
+    /// See [`crate::mapping::Mapping::set_state`]. Begins with the extents that reach over the ends
+    /// of the range, because only they need space; each can be changed back without any.
     pub(super) fn set_states(
         &self,
         op: &Op<'_, M>,
@@ -257,7 +260,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Gives `part`, which is an extent or a part of one, another state.
+    /// Changes the state of `part`, which is an extent or a part of one.
     fn set_state(
         &self,
         op: &Op<'_, M>,
@@ -279,7 +282,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
                     state: old,
                 };
                 if part == whole {
-                    // Its line is flushed by whoever changes the state, with times or size.
+                    // The caller flushes the line of this word, with times or size.
                     self.set_root(root_of(Extent { state, ..whole }));
                     return Ok(());
                 }
@@ -318,8 +321,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         })
     }
 
-    /// Makes one of the last extent of a leaf, which became MAPPED, and the one in front, if they
-    /// are in one line: the longer key persists before the last entry goes.
+    /// Joins the last extent of a leaf, which became MAPPED, to the extent before it if both are in
+    /// one line. The longer key persists before the last entry is removed.
     fn join_last(&self, op: &Op<'_, M>, leaf: Node, index: usize, last: Extent) -> Result<()> {
         let Some(front) = index.checked_sub(1) else {
             return Ok(());
@@ -340,7 +343,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// The front of an extent goes to the extent before it.
+    /// Moves the front of an extent to the extent before it.
     fn move_border_up(
         &self,
         op: &Op<'_, M>,
@@ -366,10 +369,10 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(true)
     }
 
-    /// The back of an extent goes to the extent behind it.
+    /// Moves the back of an extent to the extent after it.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a place in a leaf, and what changes there"
+        reason = "an entry of a leaf, and its change"
     )]
     fn move_border_down(
         &self,
@@ -398,7 +401,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(true)
     }
 
-    /// The front of an extent gets another state, the rest an entry of its own behind it.
+    /// Changes the state of an extent's front. The rest gets an entry of its own after it.
     fn split_front(
         &self,
         op: &Op<'_, M>,
@@ -416,14 +419,14 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         };
         self.put_entry(op, leaf, spot, rest);
         self.order(leaf, spot, index, body_at);
-        // The entry behind bounds this one already.
+        // The next entry already bounds this one.
         self.put_body(op, leaf, index, front.body(self.seal));
         self.put_key(op, leaf, index, front.key(self.seal));
         self.flush_entry(flush, leaf, index);
         true
     }
 
-    /// The back of an extent gets another state, and an entry of its own.
+    /// Changes the state of an extent's back, which gets an entry of its own.
     fn split_back(
         &self,
         op: &Op<'_, M>,
@@ -447,7 +450,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 }
 
-/// The word of a file that has one extent from its first block on.
+/// The root word of a file with a single extent, from its first block on.
 pub(super) fn root_of(extent: Extent) -> ExtentRoot {
     let Extent {
         block, len, state, ..

@@ -1,8 +1,9 @@
-//! The writer's way through a tree, and new nodes beside old ones. The caller holds the file's
-//! lock.
+//! The writer's path through a tree, and new nodes that replace old ones. The caller holds the
+//! file's lock.
 //!
-//! New nodes are written past the cache and fenced; then one word leads to them. It is flushed by
-//! this module whatever the caller flushes, because what the caller flushes later may lie in them.
+//! New nodes are written past the cache and fenced; then one word links them. This module flushes
+//! that word, whatever the caller flushes, because later flushes of the caller may lie in the new
+//! nodes.
 
 use smallvec::SmallVec;
 use vellum_layout::{
@@ -30,50 +31,50 @@ pub(super) struct Node {
     pub(super) at: u64,
 }
 
-/// An inner node, and the entry through which a path goes on.
+/// An inner node, and the entry through which a path continues.
 #[derive(Clone, Copy, Debug)]
 struct Fork {
     node: Node,
     index: usize,
 }
 
-/// The way from the top of a tree to the leaf of a logical block.
+/// The path from the top of a tree to the leaf of a logical block.
 pub(super) struct Path {
     /// From the top down.
     forks: SmallVec<[Fork; 4]>,
-    /// None: the last entry on the way is not valid.
+    /// `None` if the last entry of the path is not valid.
     pub(super) leaf: Option<Node>,
     /// Level of the top node.
     level: u32,
     /// The first logical block of the leaf.
     low: u32,
-    /// The first one behind it.
+    /// The first logical block after the leaf.
     pub(super) high: u64,
 }
 
-/// A node for another to lead to, and the first logical block looked for in it.
+/// A node to be linked, and its first logical block.
 type Child = (u32, u32);
 
-/// Nodes made and replaced by one change.
+/// The nodes that one change creates and replaces.
 #[derive(Default)]
 struct Draft {
     made: SmallVec<[u32; 4]>,
     replaced: SmallVec<[u32; 4]>,
 }
 
-/// Where a new last leaf can be linked.
+/// A place to link a new last leaf.
 #[derive(Clone, Copy)]
 enum Room {
-    /// In an entry of a node of this level.
+    /// An entry of a node of this level.
     Entry(Node, usize, u32),
-    /// In a new top node.
+    /// A new top node.
     Top,
 }
 
-/// The word, or entry, by which new nodes become the tree's.
+/// The word or entry that links new nodes to the tree.
 enum Link {
     Root(Child, u32),
-    /// Another node instead of the one of this entry.
+    /// The body of this entry, which gets another node.
     Body(Fork, u32),
     /// An entry that was not valid.
     Entry(Node, usize, u32, Child),
@@ -94,7 +95,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     /// The last used entry of a node whose key is not above `at`.
     pub(super) fn floor(&self, node: Node, at: u64) -> Result<Option<usize>> {
         let floor = node::floor(|offset| self.core.word(node.at + offset), at);
-        // A damaged key that leads the search astray is one of the two that it ends between.
+        // If a damaged key misleads the search, it is one of the two keys between which the search
+        // ends.
         let next = floor.map_or(0, |floor| floor + 1);
         for index in [floor.unwrap_or(0), next] {
             let key = self.key(node, index);
@@ -105,7 +107,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(floor)
     }
 
-    /// The extent of an entry of a leaf that ends at `high`, as far as it reaches, if it is valid.
+    /// The extent of a leaf's entry up to where the next entry begins, or up to the leaf's end
+    /// `high`. `None` if the entry is not valid.
     pub(super) fn extent_at(&self, leaf: Node, index: usize, high: u64) -> Result<Option<Extent>> {
         let key = self.key(leaf, index);
         if key.is_used() && !key.is_sound(self.seal) {
@@ -146,7 +149,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.map.pages.stored(op, node.number, offset, value);
     }
 
-    /// Flushes the line of an entry, if it is to be.
+    /// Flushes the line of an entry, if the caller wants that.
     #[inline]
     #[track_caller]
     pub(super) fn flush_entry(&self, flush: Option<Flush>, node: Node, index: usize) {
@@ -156,14 +159,14 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Stores the word that the tree begins with.
+    /// Stores the root word of the tree.
     #[inline]
     #[track_caller]
     pub(super) fn set_root(&self, root: ExtentRoot) {
         self.core.set_word(self.root_at(), root.word(self.seal));
     }
 
-    /// The same, flushed if it is to be, not fenced.
+    /// Stores the root word, and flushes it if `flush` includes the top. Does not fence.
     #[inline]
     #[track_caller]
     pub(super) fn put_root(&self, root: ExtentRoot, flush: Option<Flush>) {
@@ -173,7 +176,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// A node at a level, if its head is sound.
+    /// Opens a node of a level, if its head is sound.
     pub(super) fn open(&self, number: u32, level: u32) -> Result<Node> {
         let at = self.map.nodes.at(self.core, number)?;
         let mut head = ExtentNodeHead::default();
@@ -185,7 +188,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// The same of a node that has to be of this life of the file and to begin with the block
+    /// Opens a node that must belong to this generation of the file and begin with logical block
     /// `first`.
     pub(super) fn open_first(&self, number: u32, level: u32, first: u32) -> Result<Node> {
         let node = self.open(number, level)?;
@@ -199,7 +202,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// What an entry of an inner node leads to; none if it is not valid.
+    /// The node that an entry of an inner node links. `None` if the entry is not valid.
     pub(super) fn child(&self, node: Node, index: usize, level: u32) -> Result<Option<u32>> {
         let key = self.key(node, index);
         if !key.is_sound(self.seal) || key.len() != level {
@@ -216,7 +219,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// The way from the node `top` to the leaf of `at`.
+    /// The path from the node `top` to the leaf of `at`.
     pub(super) fn path(&self, top: u32, level: u32, at: u64) -> Result<Path> {
         let mut path = Path {
             forks: SmallVec::new(),
@@ -245,7 +248,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(path)
     }
 
-    /// Where an entry can be put behind entry `index` of an inner node, if that is in place.
+    /// The entry for a new child after entry `index` of an inner node, if it can be stored in
+    /// place.
     fn spot_for_child(&self, node: Node, index: usize) -> Option<usize> {
         let next = index + 1;
         (next < EXTENT_ENTRIES && !self.key(node, next).is_valid()).then_some(next)
@@ -267,7 +271,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         let at = self.map.nodes.at(self.core, number)?;
         let generation = self.core.identity_on_pool(self.id.into()).generation();
         let head = ExtentNodeHead::new(number, self.id, level, first, generation);
-        // Before the node can be found, and after the last who could find the one that was here.
+        // After the last reader of the node that was here before, and before the new node can be
+        // found.
         self.map.pages.forget(op, number);
         let bytes = node::encode(&head, entries);
         self.core.pool.write_through(sites::EXTENT_NODE, at, &bytes);
@@ -288,7 +293,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.make(op, draft, 0, first, &entries)
     }
 
-    /// A leaf with extents in order, or two with half of them each.
+    /// Creates a leaf with extents in order, or two leaves with half of them each.
     fn make_leaves(
         &self,
         op: &Op<'_, M>,
@@ -316,7 +321,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         (key, body)
     }
 
-    /// An inner node with entries in order, or two with half of them each.
+    /// Creates an inner node with entries in order, or two nodes with half of them each.
     fn make_inner(
         &self,
         op: &Op<'_, M>,
@@ -338,7 +343,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             .collect()
     }
 
-    /// The valid entries of an inner node; the first in any case, for it has the node's first key.
+    /// The valid entries of an inner node, and always its first, which holds the node's first key.
     fn entries(&self, node: Node) -> Vec<Entry> {
         (0..EXTENT_ENTRIES)
             .map(|index| (self.key(node, index), self.body(node, index)))
@@ -348,7 +353,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             .collect()
     }
 
-    /// Puts new nodes in the place of the leaf of a path, or of what is not there.
+    /// Replaces the leaf of a path, or the missing leaf, by new nodes.
     fn replace(
         &self,
         op: &Op<'_, M>,
@@ -372,7 +377,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.link_top(op, draft, path.level, &children)
     }
 
-    /// The link to one or two nodes at the top, of `level`; two get a node above them.
+    /// The link to one or two nodes at the top, of `level`. Two nodes get a parent.
     fn link_top(
         &self,
         op: &Op<'_, M>,
@@ -392,7 +397,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(Link::Root(top, level))
     }
 
-    /// Makes new nodes durable and links them, or gives them back.
+    /// Makes new nodes durable and links them, or frees them after an error.
     #[track_caller]
     fn publish(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<()> {
         let link = self.take_in(op, draft, link)?;
@@ -403,11 +408,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Makes new nodes durable, or gives them back.
+    /// Makes new nodes durable, or frees them after an error.
     #[track_caller]
     fn take_in(&self, op: &Op<'_, M>, draft: &Draft, link: Result<Link>) -> Result<Link> {
-        // Nothing leads to a node that the medium did not take. No closure: it would not pass its
-        // caller's place on.
+        // Nothing may link a node that the medium did not accept. A closure here would lose the
+        // caller's source location.
         let settled = match link {
             Ok(link) => {
                 self.core.pool.fence(sites::EXTENT_NODE_DURABLE);
@@ -443,8 +448,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Nodes that cannot be found any more are freed after a grace period. A tree whose nodes are
-    /// often rewritten would soon have the whole region in limbo, so some become free here.
+    /// Frees nodes that cannot be found any more, after a grace period. A tree whose nodes are
+    /// often rewritten would soon have the whole region in limbo, so some nodes become free here.
     pub(super) fn retire(&self, nodes: &[u32]) {
         let mut batch = Batch::default();
         for &node in nodes {
@@ -457,19 +462,19 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Makes a tree of extents in order, of a file that had none but what its word said.
+    /// Builds a tree of extents in order, for a file that had only its root word.
     pub(super) fn build(&self, op: &Op<'_, M>, extents: &[Extent]) -> Result<()> {
         let mut draft = Draft::default();
         let leaf = self.make_leaf(op, &mut draft, 0, extents);
         let link = leaf.map(|leaf| Link::Root(leaf, 0));
         let link = self.take_in(op, &draft, link)?;
-        // Its line is flushed by whoever changes the file, with times or size.
+        // The caller flushes the line of this word, with times or size.
         self.store_link(op, &link);
         self.note_change();
         Ok(())
     }
 
-    /// Rewrites a leaf, its extents in order as `edit` leaves them.
+    /// Rewrites a leaf after `edit` changed its extents, which are in order.
     pub(super) fn rewrite(
         &self,
         op: &Op<'_, M>,
@@ -491,7 +496,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.publish(op, &draft, link)
     }
 
-    /// Puts an extent into a leaf of its own where the path's last entry is not valid.
+    /// Inserts an extent into a new leaf, where the path's last entry is not valid.
     pub(super) fn graft(&self, op: &Op<'_, M>, path: &Path, extent: Extent) -> Result<()> {
         let mut draft = Draft::default();
         let link = self.make_branch(op, &mut draft, path, extent);
@@ -515,8 +520,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(Link::Entry(node, index, level, child))
     }
 
-    /// Puts an extent behind all of a full leaf's into a leaf of its own, if no node has to be
-    /// rewritten for that; whether it did.
+    /// Inserts an extent after all those of a full leaf, into a new leaf, if no node has to be
+    /// rewritten for that. Returns whether it did.
     pub(super) fn append(&self, op: &Op<'_, M>, path: &Path, extent: Extent) -> Result<bool> {
         let Some(room) = self.room_behind(path) else {
             return Ok(false);
@@ -526,7 +531,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.publish(op, &draft, link).map(|()| true)
     }
 
-    /// Where a neighbour of a path's leaf can be linked in place.
+    /// The place where a new leaf after the path's leaf can be linked without rewriting a node.
     fn room_behind(&self, path: &Path) -> Option<Room> {
         for (level, fork) in (1..).zip(path.forks.iter().rev()) {
             if let Some(spot) = self.spot_for_child(fork.node, fork.index) {

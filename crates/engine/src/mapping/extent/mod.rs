@@ -2,31 +2,32 @@
 //! leaves hold extents, runs of logical blocks on runs of data blocks. `docs/format/mapping.md` has
 //! the bytes.
 //!
-//! * A valid bit for each extent, in its key, which is stored behind the body: an extent is there
-//!   as a whole or not at all. One store each, in place: putting an extent behind the others or
-//!   where one was taken out, making one longer or shorter at either end, taking one out, and
-//!   changing the state of a whole one.
-//! * What moves entries (an extent between others, a full node, an extent cut in three) makes new
-//!   nodes beside the old ones, durable before one word leads to them. The old nodes stay whole
-//!   until the operation is durable and nobody can be in them: they are the undo log.
-//! * An entry taken out keeps its key, without the valid bit, and so its place in the order, until
-//!   it is used for another or its node is rewritten. Taking out needs no space but for the middle
-//!   of one extent.
+//! * Each extent has a valid bit in its key, which is stored after the body: an extent is there as
+//!   a whole or not at all. These changes are one store each, in place: inserting an extent after
+//!   the others or where one was removed, lengthening or shortening one at either end, removing
+//!   one, and changing the state of a whole one.
+//! * A change that moves entries (inserting between others, a full node, cutting an extent in
+//!   three) writes new nodes beside the old ones, durable before one word links them. The old nodes
+//!   stay whole until the operation is durable and no operation can be in them: they are the undo
+//!   log.
+//! * A removed entry keeps its key, without the valid bit, and so its place in the order, until it
+//!   is reused or its node is rewritten. Removing needs no space, except for the middle of one
+//!   extent.
 //! * A file of one extent from its first block on has no node: the word in its inode is the extent.
-//!   Most files are such, and their appends store into the line that has the size.
+//!   Most files are like this, and their appends store to the line that also has the size.
 //! * A full leaf at the end of the file stays full, and gets a neighbour.
-//! * The cursor: each thread slot remembers the leaf that it was in last.
+//! * The cursor: each thread slot remembers the leaf that it used last.
 //!
-//! Where an entry's blocks are the next one's too, they are the next one's. Such a state is passed
-//! through, and may be left by a crash, where the border between two extents moves: first one grows
-//! over it, then the other shrinks, the one durable before the other unless both are in one line.
+//! A block that two consecutive entries cover belongs to the second. Such a state occurs, and a
+//! crash may leave it, while the border between two extents moves: first one grows over it, then
+//! the other shrinks. The growing is durable before the shrinking unless both are in one line.
 //!
 //! Deviations from the study, and why: (1) new nodes instead of an undo log with entries moved in
 //! place: readers take no lock, and would meet an entry twice or not at all while it moves; (2) no
 //! rewriting for appends and for the border of an extent that is being filled, which are the common
-//! cases; (3) checks in all words, so that damage is an error and never another's block; (4) the
-//! cursor is the thread's and not the file's: remembering a leaf then writes no line that others
-//! read.
+//! cases; (3) checks in all words, so that damage is an error and never leads to another file's
+//! block; (4) the cursor belongs to the thread and not to the file: remembering a leaf then writes
+//! no line that others read.
 //!
 //! [`CachedExtents`] is the study's baseline: the same tree, read through a [page cache](cache) of
 //! its nodes.
@@ -54,7 +55,7 @@ use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
 
-/// Extent trees that are read where they lie.
+/// Extent trees that are read directly from the pool.
 pub(crate) type Extents = ExtentTrees<Direct>;
 /// Extent trees that are read through a page cache.
 pub(crate) type CachedExtents = ExtentTrees<PageCache>;
@@ -70,7 +71,7 @@ pub(crate) struct ExtentTrees<P> {
 }
 
 impl<P: Pages> ExtentTrees<P> {
-    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
     /// `arena_at`.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
         let blocks = Blocks::new(arena_at, geometry);
@@ -109,7 +110,7 @@ struct Tree<'a, M: Memories, P> {
 }
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
-    /// Pool offset of the word that the tree begins with.
+    /// Pool offset of the tree's root word.
     fn root_at(&self) -> u64 {
         self.core.geometry.slot_at(self.id.into()) + Inode::DETAIL
     }
@@ -120,7 +121,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
     }
 }
 
-/// Damage in the tree of a file.
+/// The error for damage in the tree of a file.
 #[cold]
 fn damaged(id: MapId) -> Error {
     Error::damaged(

@@ -1,4 +1,4 @@
-//! Nodes as arrays of words: finding an entry, and what a new version of a node holds.
+//! Nodes as arrays of words: finding an entry, and the contents of rewritten nodes.
 
 use vellum_layout::{
     BLOCK_BYTES, EXTENT_ENTRIES, EXTENT_MAX_BLOCKS, ExtentBody, ExtentKey, ExtentKind,
@@ -18,7 +18,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The extent of an entry of a leaf, if that is one.
+    /// The extent of a leaf's entry. `None` if the entry holds no extent.
     pub(super) fn of(key: ExtentKey, body: ExtentBody) -> Option<Self> {
         Some(Self {
             logical: key.logical(),
@@ -36,12 +36,12 @@ impl Extent {
         self.first() + u64::from(self.len)
     }
 
-    /// What the body of its entry says of the place.
+    /// The place that the entry's body records: the difference of block and logical block.
     pub(super) fn place(&self) -> u32 {
         self.block.wrapping_sub(self.logical)
     }
 
-    /// What lies in `[first, end)`.
+    /// The part of the extent in `[first, end)`.
     pub(super) fn part(&self, first: u64, end: u64) -> Option<Self> {
         let (from, to) = (first.max(self.first()), end.min(self.end()));
         (from < to).then(|| Self {
@@ -52,12 +52,12 @@ impl Extent {
         })
     }
 
-    /// Whether `next` goes on where this ends, in the file and on the medium.
+    /// Whether `next` continues this extent, in the file and on the medium.
     pub(super) fn adjoins(&self, next: &Self) -> bool {
         self.end() == next.first() && self.place() == next.place()
     }
 
-    /// This and `next` as one, if they can be.
+    /// This extent and `next` as one, if they can be joined.
     pub(super) fn joined(&self, next: &Self) -> Option<Self> {
         let len = self.len.checked_add(next.len)?;
         let one = self.adjoins(next) && self.state == next.state && len <= EXTENT_MAX_BLOCKS;
@@ -88,8 +88,8 @@ pub(super) fn body_at(index: usize) -> u64 {
     ExtentNodeHead::ENTRIES_AT + index as u64 * ExtentKey::ENTRY_BYTES + ExtentBody::AT
 }
 
-/// The last used entry whose key is not above `logical`, valid or not, of a node whose words `load`
-/// gives by their offset.
+/// The last used entry, valid or not, whose key is not above `logical`. `load` returns a word of
+/// the node by its offset.
 pub(super) fn floor(load: impl Fn(u64) -> u64, logical: u64) -> Option<usize> {
     let is_below = |index| {
         let key = ExtentKey(load(key_at(index)));
@@ -121,7 +121,7 @@ pub(super) fn encode(head: &ExtentNodeHead, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// Takes `[first, end)` out of extents in order.
+/// Removes `[first, end)` from extents in order.
 pub(super) fn cut(list: &mut Vec<Extent>, first: u64, end: u64) {
     *list = list
         .iter()
@@ -130,13 +130,13 @@ pub(super) fn cut(list: &mut Vec<Extent>, first: u64, end: u64) {
         .collect();
 }
 
-/// Puts an extent where there is none in extents in order.
+/// Inserts an extent into a hole of extents in order.
 pub(super) fn add(list: &mut Vec<Extent>, new: Extent) {
     let at = list.partition_point(|extent| extent.logical < new.logical);
     list.insert(at, new);
 }
 
-/// Gives what extents in order have in `[first, end)` another state.
+/// Changes the state of the blocks of `[first, end)` in extents in order.
 pub(super) fn set_state(list: &mut Vec<Extent>, first: u64, end: u64, state: MapState) {
     let inside: Vec<Extent> = list
         .iter()
@@ -148,8 +148,8 @@ pub(super) fn set_state(list: &mut Vec<Extent>, first: u64, end: u64, state: Map
     }
 }
 
-/// Makes one of MAPPED extents that adjoin. UNWRITTEN ones stay apart: those that a write has just
-/// claimed become MAPPED by one store each.
+/// Joins adjoining MAPPED extents. UNWRITTEN ones stay separate, so that those that a write has
+/// just claimed become MAPPED by one store each.
 pub(super) fn join(list: &mut Vec<Extent>) {
     list.dedup_by(|next, before| {
         let joined = before
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Cutting, adding, changing states and joining, against an array of blocks.
+        /// Cutting, adding, changing states and joining, compared with an array of blocks.
         #[test]
         fn edits_are_those_of_an_array(
             steps in prop::collection::vec((0..3u8, 0u32..250, 1u32..40, any::<bool>()), 1..40)
@@ -265,7 +265,7 @@ mod tests {
                     }
                     _ => {
                         cut(&mut list, from, to);
-                        // Half of them where those in front go on.
+                        // Half of them continue the preceding extent.
                         let block = if i % 2 == 0 { 1000 + first } else { 5000 * i as u32 };
                         add(&mut list, extent(first, len, block, state));
                         for (at, cell) in range.clone().zip(&mut model[range]) {

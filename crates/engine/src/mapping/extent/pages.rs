@@ -1,4 +1,4 @@
-//! Where readers read nodes: in the pool itself, or in copies.
+//! The source from which readers read nodes: the pool itself, or copies.
 
 use vellum_layout::Geometry;
 use vellum_media::Memories;
@@ -8,40 +8,40 @@ use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::nodes::Nodes;
 
-/// A way to read nodes. Writers change the pool, and then tell.
+/// A source of nodes for readers. Writers change the pool and then call `stored`.
 pub(crate) trait Pages: Send + Sync {
-    /// A node that can be read now.
+    /// A node that can be read.
     type Page: Copy;
 
-    /// What lies in the arena from `arena_at` on (zero at first).
+    /// Creates the source. Its part of the arena, zero at first, begins at `arena_at`.
     fn new(arena_at: u64, geometry: &Geometry) -> Self;
 
-    /// First byte of the arena behind it.
+    /// First arena offset after it.
     fn end(&self) -> u64;
 
     /// Finds a node.
     ///
     /// # Errors
-    /// Damage: no node can be there, or its bytes are lost.
+    /// Fails if the number is not that of a possible node, or if its bytes are lost.
     fn open<M: Memories>(&self, op: &Op<'_, M>, nodes: &Nodes, node: u32) -> Result<Self::Page>;
 
-    /// The word of a node at this offset in it.
+    /// The word at this offset of a node.
     fn word<M: Memories>(&self, core: &Core<M>, page: Self::Page, offset: u64) -> u64;
 
-    /// Whether all words so far were the node's.
+    /// Whether all words read so far belonged to the node.
     fn holds<M: Memories>(&self, core: &Core<M>, page: Self::Page) -> bool;
 
-    /// A word of a node was stored into the pool.
+    /// Called after a word of a node was stored to the pool.
     fn stored<M: Memories>(&self, op: &Op<'_, M>, node: u32, offset: u64, value: u64);
 
-    /// What was known of a node is void: there will be another.
+    /// Discards any copy of a node, because a new node takes its place.
     fn forget<M: Memories>(&self, op: &Op<'_, M>, node: u32);
 
-    /// What was known of any node is void.
+    /// Discards the copies of all nodes.
     fn forget_all<M: Memories>(&self, op: &Op<'_, M>);
 }
 
-/// Nodes are read where they lie.
+/// Reads nodes directly from the pool.
 #[derive(Debug)]
 pub(crate) struct Direct {
     end: u64,

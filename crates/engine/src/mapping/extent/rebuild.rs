@@ -1,5 +1,6 @@
-//! Finding out what is taken, by reading every tree. What a crash left is put in order: blocks that
-//! are not the file's leave, and an extent ends where the next one begins.
+//! Finding out which blocks and nodes are in use, by reading every tree. Also tidies up after a
+//! crash: blocks that do not belong to the file are removed, and an extent is cut off where the
+//! next one begins.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
 use vellum_media::{Memories, Persistent};
@@ -15,7 +16,7 @@ use crate::error::Result;
 use crate::mapping::{BlockNo, Survey, Verdict};
 use crate::sites;
 
-/// What reading a tree found.
+/// Result of reading a tree.
 #[derive(Default)]
 struct Read {
     nodes: Vec<u32>,
@@ -33,7 +34,7 @@ impl<P: Pages> ExtentTrees<P> {
     ) -> Result<()> {
         self.blocks.begin_rebuild(core);
         survey.for_each_file(&mut |id| match self.tree(core, id).rebuild(survey) {
-            // Whoever only reads does without the rest of a damaged tree.
+            // A read-only opening does without the rest of a damaged tree.
             Err(_) if core.read_only => Ok(()),
             done => done,
         })?;
@@ -67,7 +68,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             }
         }
         if read.kept.is_empty() {
-            // Not even the nodes are needed. One word goes, and with it what it leads to.
+            // No node is needed either. Clearing the root word removes everything below it.
             read.nodes.clear();
             read.stores = vec![(self.root_at(), ExtentRoot::Empty.word(self.seal))];
         }
@@ -92,7 +93,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Reads a node that tells of blocks `[low, high)`.
+    /// Reads a node that covers blocks `[low, high)`.
     fn read_node(
         &self,
         survey: &dyn Survey,
@@ -132,7 +133,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Reads an entry of a leaf, whose blocks lie before `until`.
+    /// Reads an entry of a leaf, which covers blocks before `until`.
     fn read_entry(
         &self,
         survey: &dyn Survey,
@@ -157,8 +158,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// What of an extent stays: as far as a file reaches, MAPPED blocks are its own, and UNWRITTEN
-    /// ones are everywhere.
+    /// The part of an extent that recovery keeps. MAPPED blocks belong to a file up to its size,
+    /// UNWRITTEN blocks everywhere.
     fn judge(&self, survey: &dyn Survey, extent: Extent) -> Option<Extent> {
         let stays =
             |&logical: &u64| survey.judge(self.id, logical as u32, extent.state) == Verdict::Keep;

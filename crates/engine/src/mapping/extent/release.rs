@@ -1,7 +1,7 @@
-//! Taking blocks out. The caller holds the file's lock.
+//! Removing blocks. The caller holds the file's lock.
 //!
-//! Nothing is written to a node that leaves as a whole: the word that leads to it goes. Blocks and
-//! nodes are given up when nobody can find them any more.
+//! Nothing is written to a node that is removed as a whole: the word that links it is cleared.
+//! Blocks and nodes are freed when no operation can find them any more.
 
 use vellum_layout::{EXTENT_ENTRIES, ExtentKey, ExtentRoot};
 use vellum_media::Memories;
@@ -17,21 +17,21 @@ use crate::error::Result;
 use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, Flush};
 
-/// What cannot be found any more.
+/// What can no longer be found.
 #[derive(Default)]
 struct Gone {
     extents: Vec<Extent>,
     nodes: Vec<u32>,
 }
 
-/// The logical blocks that leave.
+/// The logical blocks to remove.
 #[derive(Clone, Copy)]
 struct Range {
     first: u64,
     end: u64,
 }
 
-/// An extent of a leaf that leaves, or of which a part does.
+/// An extent of a leaf, of which all or a part is removed.
 struct Hit {
     index: usize,
     old: Extent,
@@ -39,7 +39,7 @@ struct Hit {
 }
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
-    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the
+    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is reported at the
     /// end.
     pub(super) fn release(
         &self,
@@ -90,7 +90,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Takes blocks out of a file that has one extent.
+    /// Removes blocks from a file that has one extent.
     fn take_from_root(
         &self,
         flush: Flush,
@@ -117,8 +117,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// Takes blocks out of the middle of one extent, if that is where they are. What is behind them
-    /// needs an entry of its own.
+    /// Removes blocks from the middle of one extent, if the range is there. The blocks after it
+    /// need an entry of their own.
     fn take_from_inside(
         &self,
         flush: Flush,
@@ -160,11 +160,11 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(true)
     }
 
-    /// Takes blocks out of a node that tells of blocks before `high`; gives whether nothing would
-    /// be left in it. Then nothing was stored there: the caller takes out what leads to it.
+    /// Removes blocks from a node that covers blocks before `high`. Returns whether nothing would
+    /// be left in it. Then nothing was stored there: the caller clears what links the node.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a walk down a tree with what it collects"
+        reason = "a walk down a tree, with what it collects"
     )]
     fn take_from(
         &self,
@@ -206,7 +206,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             match taken {
                 Ok(Some(child)) => emptied.push((index, child)),
                 Ok(None) => is_empty = false,
-                // What is taken out already goes; this stays, and what leads to it.
+                // Entries removed so far are cleared. This child stays linked.
                 Err(error) => {
                     is_empty = false;
                     result = Err(error);
@@ -258,7 +258,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(is_empty)
     }
 
-    /// Takes the front, the back, or all of an extent.
+    /// Removes the front, the back, or all of an extent.
     fn cut_entry(&self, op: &Op<'_, M>, leaf: Node, hit: &Hit) {
         let Hit { index, old, part } = *hit;
         let front = old.part(0, part.first());
@@ -288,7 +288,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         self.flush_lines(flush, node, entries);
     }
 
-    /// Flushes the lines of entries in order, each once.
+    /// Flushes the lines of entries in order, each line once.
     #[track_caller]
     fn flush_lines(&self, flush: Flush, node: Node, entries: impl Iterator<Item = usize>) {
         let mut flushed = None;

@@ -15,7 +15,7 @@ use crate::mapping::tests;
 const MIB: u64 = 1 << 20;
 const ID: MapId = 5;
 
-/// A small generator of numbers, so that a failure repeats.
+/// A small random number generator, so that a failure is repeatable.
 struct Numbers(u64);
 
 impl Numbers {
@@ -28,7 +28,7 @@ impl Numbers {
     }
 }
 
-/// What each logical block maps to.
+/// The expected state of each logical block.
 type Model = BTreeMap<u32, (BlockNo, MapState)>;
 
 /// A file on a pool of its own.
@@ -101,7 +101,7 @@ where
         tests::find(&self.h, ID, first, blocks as usize)
     }
 
-    /// How many extents the file has.
+    /// Number of extents of the file.
     fn extents(&self) -> usize {
         let (op, mut count) = (self.h.core.op_begin().unwrap(), 0);
         let tree = self.h.map.tree(&self.h.core, ID);
@@ -128,7 +128,7 @@ where
         self.h.settle();
     }
 
-    /// Takes every metadata block there is.
+    /// Allocates every metadata block.
     fn exhaust_nodes(&self) {
         let op = self.h.core.op_begin().unwrap();
         while op.alloc_any_block().is_ok() {}
@@ -162,7 +162,7 @@ const LATER: Step = Step {
     flush: None,
 };
 
-/// Claims blocks and enters them.
+/// Claims blocks and enters them into the model.
 fn claim_into<P: Pages>(
     file: &File<ExtentTrees<P>>,
     model: &mut Model,
@@ -174,7 +174,7 @@ fn claim_into<P: Pages>(
     model.extend((first..).zip(blocks.iter().map(|&block| (block, step.to))));
 }
 
-/// One random change of what lies before `end`.
+/// Makes one random change before logical block `end`.
 fn change<P: Pages>(
     file: &File<ExtentTrees<P>>,
     model: &mut Model,
@@ -284,7 +284,7 @@ fn a_file_of_one_extent_has_no_node() {
 }
 
 #[test]
-fn what_was_preallocated_is_filled_in_place() {
+fn preallocated_blocks_are_filled_in_place() {
     let file = extents(16 * MIB, None);
     let blocks = file.claim(0, 200, flushed(MapState::Unwritten)).unwrap();
     file.set(0, &blocks[..1], MapState::Mapped).unwrap();
@@ -296,7 +296,7 @@ fn what_was_preallocated_is_filled_in_place() {
     }
     file.set(199, &blocks[199..], MapState::Mapped).unwrap();
     assert_eq!(file.extents(), 1);
-    // And back from the end.
+    // And backwards from the end.
     for last in (100..200).rev() {
         file.set(last, &blocks[last as usize..][..1], MapState::Unwritten)
             .unwrap();
@@ -331,7 +331,7 @@ fn full_leaves_get_neighbours_and_stay_full() {
     model.retain(|&logical, _| logical < 600);
     file.compare(&model, 2000);
     let retired = file.h.map.nodes.retired(&file.h.core);
-    assert_eq!(retired, 2, "of four leaves two have nothing left");
+    assert_eq!(retired, 2, "two of the four leaves are empty");
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn nodes_are_read_through_the_cache() {
     assert!(tallies().1 > before + 100, "not all nodes fit");
 }
 
-/// Whether a cut behind this event shows something that its neighbours do not.
+/// Whether a cut after this event shows a state that a cut after its neighbours does not.
 fn is_cut(log: &[Event], done: usize) -> bool {
     let is_part_of_a_node = matches!(
         log[done - 1].op,
@@ -398,8 +398,8 @@ fn is_cut(log: &[Event], done: usize) -> bool {
     !is_part_of_a_node || done.is_multiple_of(197)
 }
 
-/// After a cut anywhere in `change`, each block is as it was or as it was to become, and as it was
-/// to become once the caller's fence is over.
+/// After a cut anywhere in `change`, each block is in its old or its new state. After the caller's
+/// fence it is in its new state.
 fn cut_power(
     file: &File<Extents>,
     model: &mut Model,
@@ -435,7 +435,7 @@ fn cut_power(
                 );
             }
             if done == log.len() {
-                assert_eq!(got, after, "what returned is durable");
+                assert_eq!(got, after, "a change that returned is durable");
             }
             let used = got.iter().filter(|found| **found != Found::Hole).count();
             let blocks = geometry.segment_blocks;
@@ -513,7 +513,7 @@ fn power_cuts_while_borders_move() {
     for at in 0..12u32 {
         let file = extents(2 * MIB, Some(MIB));
         let mut model = Model::new();
-        // So many extents in front that the border lies at different places of a line.
+        // The number of extents before the border varies its position in a line.
         for first in 0..at {
             claim_into(&file, &mut model, 2 * first, 1, flushed(MapState::Mapped));
         }
@@ -535,7 +535,7 @@ fn power_cuts_while_borders_move() {
 }
 
 #[test]
-fn damage_is_an_error_and_never_anothers_block() {
+fn damage_is_an_error_and_never_another_files_block() {
     let file = extents(4 * MIB, None);
     let mut model = Model::new();
     for first in 0..300 {
@@ -556,7 +556,7 @@ fn damage_is_an_error_and_never_anothers_block() {
         let bit = 1 << numbers.below(64);
         pool.write(at, &(word(at) ^ bit).to_le_bytes());
         let op = file.h.core.op_begin().unwrap();
-        // Another leaf than the cursor's may be the damaged one.
+        // A leaf other than the cursor's may be the damaged one.
         file.h.map.tree(&file.h.core, ID).note_change();
         let mut found = vec![Found::Hole; 600];
         let result = file.h.map.lookup(&op, ID, 0, &mut found);
@@ -568,7 +568,7 @@ fn damage_is_an_error_and_never_anothers_block() {
     }
 }
 
-/// While one thread changes what lies between them, others always find the blocks that stay.
+/// While one thread changes the blocks around them, other threads always find the blocks that stay.
 fn read_beside_changes<P: Pages>(file: &File<ExtentTrees<P>>) {
     let end = 900;
     let mut model = Model::new();
@@ -604,7 +604,7 @@ fn read_beside_changes<P: Pages>(file: &File<ExtentTrees<P>>) {
     file.compare(&model, end);
 }
 
-/// Gives one block another state, or takes it out, or puts one in.
+/// Changes the state of one block, removes it, or inserts one.
 fn change_one<P: Pages>(
     file: &File<ExtentTrees<P>>,
     model: &mut Model,

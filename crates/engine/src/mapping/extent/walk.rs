@@ -1,9 +1,9 @@
-//! Finding extents: from the inode's word down, without a lock.
+//! Finding extents: from the inode's root word down, without a lock.
 //!
 //! A reader may meet an entry that is being changed. It loads key, body, the next key and the key
-//! again: if both loads of the key agree, the body belongs to it. What it concludes from entries
-//! that change while it goes on from one to the next is what held before or after the change, for a
-//! writer stores first what makes something found in its new place, and then what takes it from the
+//! again: if both loads of the key agree, the body belongs to it. If entries change while a reader
+//! goes from one to the next, its result still holds for the time before or after the change,
+//! because a writer first stores an extent's new place, and then clears the old one.
 //! old.
 
 use std::sync::atomic::Ordering;
@@ -23,27 +23,27 @@ use crate::mapping::Seek;
 /// One more than the highest logical block.
 pub(super) const LOGICAL_END: u64 = 1 << 32;
 
-/// Where a walk towards a logical block ended.
+/// The end of a walk towards a logical block.
 enum End<P> {
-    /// In the inode's word.
+    /// The extent in the inode's root word.
     Root(Extent),
-    /// Nothing is there before `until`.
+    /// Nothing is mapped before `until`.
     Hole { until: u64 },
-    /// In a leaf, which tells of blocks before `until`.
+    /// A leaf, which covers blocks before `until`.
     Leaf { page: P, until: u64 },
 }
 
-/// How the look into a leaf ended.
+/// The end of a scan of a leaf.
 enum Scan {
-    /// Nothing more is wanted.
+    /// The visitor wants no more.
     Enough,
-    /// At the leaf's end.
+    /// The leaf's end was reached.
     Through,
-    /// The page was taken for another node; nothing was said of blocks from here on.
+    /// The page was reused for another node; blocks from here on were not visited.
     Lost(u64),
 }
 
-/// An entry and the key behind it.
+/// An entry and the next key.
 struct Seen {
     key: ExtentKey,
     body: ExtentBody,
@@ -51,7 +51,8 @@ struct Seen {
 }
 
 impl<M: Memories, P: Pages> Tree<'_, M, P> {
-    /// Calls `visit` with what of each extent lies in `[first, end)`, in order, until it says no.
+    /// Calls `visit` with the part of each extent in `[first, end)`, in order, until it returns
+    /// false.
     pub(super) fn each(
         &self,
         op: &Op<'_, M>,
@@ -81,10 +82,10 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(())
     }
 
-    /// The first block of `[at, end)` that one walk finds to be what is sought. A walk that passed
-    /// others on its way tells what they led to; only one that begins at a block tells what a
-    /// lookup of it does, and where keys are not in order the two differ. So the answer counts if
-    /// it is `at`, and else is to be asked again from there.
+    /// The first block of `[at, end)` that one walk finds to be data, or a hole. In a damaged tree
+    /// with keys out of order, a walk that passes other blocks may differ from a lookup, which
+    /// begins at the block itself. So the answer is final only if it is `at`; otherwise the caller
+    /// asks again from there.
     pub(super) fn seek_once(
         &self,
         op: &Op<'_, M>,
@@ -148,7 +149,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             if !self.map.pages.holds(self.core, page) {
                 continue;
             }
-            // A node's first key is not above what is looked for in it.
+            // A node's first key is never above the block that is searched for in it.
             let seen = seen.ok_or_else(|| damaged(self.id))?;
             self.check_keys(&seen)?;
             if seen.key.len() != level {
@@ -214,8 +215,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Fails if an entry's key, or the one behind it, is not sound. A damaged key that leads a
-    /// search astray is one of the two that it ends between.
+    /// Fails if an entry's key, or the next key, is not sound. If a damaged key misleads a search,
+    /// it is one of the two keys between which the search ends.
     fn check_keys(&self, seen: &Seen) -> Result<()> {
         let is_sound = |key: ExtentKey| !key.is_used() || key.is_sound(self.seal);
         if is_sound(seen.key) && is_sound(seen.next) {
@@ -225,8 +226,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// Visits what of a leaf's extents lies in `[at, end)`. The leaf tells of blocks before
-    /// `until`.
+    /// Visits the parts of a leaf's extents in `[at, end)`. The leaf covers blocks before `until`.
     fn scan(
         &self,
         page: P::Page,
@@ -264,8 +264,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         }
     }
 
-    /// The extent of an entry with sound keys, if it is valid, as far as it reaches: what the next
-    /// entry tells of is that one's.
+    /// The extent of an entry with sound keys, up to where the next entry begins. `None` if the
+    /// entry is not valid.
     fn extent(&self, seen: &Seen, until: u64) -> Result<Option<Extent>> {
         if !seen.key.is_valid() {
             return Ok(None);
@@ -281,7 +281,7 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         part.map(|part| self.inside_segment(part)).transpose()
     }
 
-    /// Fails if some of an extent's blocks are none.
+    /// Fails if an extent contains blocks that do not exist.
     fn inside_segment(&self, extent: Extent) -> Result<Extent> {
         let end = u64::from(extent.block) + u64::from(extent.len);
         if end > self.core.geometry.blocks() {
@@ -290,20 +290,20 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
         Ok(extent)
     }
 
-    /// How often a node was put into a tree or taken out of one. While that stays, a leaf
-    /// that was found stays the leaf of the same blocks.
+    /// How often a node was added to a tree or removed from one. While this does not change, a leaf
+    /// that was found is still the leaf of the same blocks.
     fn changes(&self) -> u64 {
         self.core.arena.load(self.map.changes_at, Ordering::Acquire)
     }
 
-    /// Says that a node was put into the tree, or taken out, before nodes are retired.
+    /// Records that a node was added to the tree or removed from it, before nodes are retired.
     pub(super) fn note_change(&self) {
         self.core.arena.fetch_add(self.map.changes_at, 1);
     }
 
-    /// The leaf that the thread slot's operations looked into last, if it is that of `at`, and
-    /// before which block it ends. It was in the tree when this operation began, or is being taken
-    /// out of it by one that is not over, and stays for the grace period.
+    /// The leaf that the thread slot's operations used last, if it covers `at`, and the block where
+    /// it ends. It was in the tree when this operation began, or a running operation is removing
+    /// it, and it stays for the grace period.
     fn cursor(&self, op: &Op<'_, M>, at: u64) -> Option<(u32, u64)> {
         let (key, leaf) = (op.own(field::CURSOR_KEY), op.own(field::CURSOR_NODE));
         let (low, until) = (key & 0xFFFF_FFFF, leaf >> 30);
@@ -312,8 +312,8 @@ impl<M: Memories, P: Pages> Tree<'_, M, P> {
             .then_some((leaf as u32 & 0x3FFF_FFFF, until))
     }
 
-    /// Remembers a leaf of blocks `[low, until)`. `changes` is what they were before it was looked
-    /// for.
+    /// Remembers a leaf of blocks `[low, until)`. `changes` is the count from before the search for
+    /// it.
     fn remember(&self, op: &Op<'_, M>, node: u32, low: u32, until: u64, changes: u64) {
         op.set_own(field::CURSOR_KEY, u64::from(self.id) << 32 | u64::from(low));
         op.set_own(field::CURSOR_NODE, until << 30 | u64::from(node));
