@@ -1,15 +1,16 @@
-//! Ranged entries: how many blocks beside a block lie beside it on the medium too.
+//! Ranged entries: how many neighbours of a block adjoin it on the medium too.
 //!
-//! The *following* count is what lookups use: the entry of block `n` answers for `n` to
-//! `n + following`. It is a lower bound: a file that grows tells only the first entry of its last
-//! run and the new ones. The *preceding* count is what changes use: the entries that may count a
-//! block as following are at most so many before it, so it is an upper bound.
+//! The *following* count is for lookups: the entry of block `n` answers for `n` to `n + following`.
+//! It is a lower bound: a growing file updates only the first entry of its last run and writes the
+//! new ones. The *preceding* count is for changes: entries that may count a block as following are
+//! at most this many before it, so it is an upper bound.
 //!
-//! While files are in use a count claims too much at no time: who takes a block away, or changes
-//! its state, first cuts the counts that reach it, and new entries come from the last to the first.
-//! On the medium the lines of a range become durable in any order, between two fences, and an entry
-//! may arrive with the counts that belong to its next state, because its place is stored first. So
-//! recovery compares every following count with the blocks behind it and cuts it where they are not
+//! While files are in use no count ever claims too much: an operation that removes a block or
+//! changes its state first cuts the counts that reach it, and new entries are written from the last
+//! to the first. On the medium the lines of a range become durable in any order, between two
+//! fences, and an entry may arrive with the counts of its next state, because its place is stored
+//! first. So recovery compares every following count with the blocks after it. It cuts the count
+//! where they are missing, or where their preceding counts do not reach back.
 //! there, or where their preceding counts do not reach back.
 
 use vellum_layout::{KeyedWord, MapState, MapWord, RUN_COUNT_MAX};
@@ -37,8 +38,8 @@ impl Run {
         u64::from(self.first) + u64::from(self.blocks)
     }
 
-    /// The words of the entry of block `i` of the run, in a run that begins at logical block
-    /// `base`.
+    /// The words of the entry of block `i` of this run, which belongs to a longer run that begins
+    /// at logical block `base`.
     fn entry(&self, i: u32, base: u32) -> (MapWord, KeyedWord) {
         let logical = self.first + i;
         let word = MapWord::new(self.state, self.id, logical);
@@ -49,7 +50,7 @@ impl Run {
 }
 
 impl Table {
-    /// Stores counts into an entry. Flushed, not fenced. Under the key's lock.
+    /// Stores counts into an entry. Flushes, and does not fence. The caller holds the key's lock.
     fn set_counts<M: Memories>(&self, op: &Op<'_, M>, held: &Held, following: u32, preceding: u32) {
         let place = KeyedWord::new(held.word.0, held.place.block(), following, preceding);
         op.core.set_word(held.at + 8, place.0);
@@ -76,15 +77,15 @@ impl Table {
             })?;
             match before {
                 Some(held) if held.is_before(&next) => next = held,
-                // Nothing before a gap counts what is behind it.
+                // No entry before a gap counts a block after it.
                 _ => break,
             }
         }
         Ok(())
     }
 
-    /// The first logical block of the run that `run` continues and whose first entry shall count
-    /// it; that of `run` itself if there is none.
+    /// The first logical block of the run that `run` continues, whose first entry shall count it.
+    /// That of `run` itself if there is no such run.
     pub(super) fn base_of<M: Memories>(&self, op: &Op<'_, M>, run: &Run) -> Result<u32> {
         let find = |logical| self.find(op.core, &self.key(run.id, logical));
         let Some(last) = run.first.checked_sub(1) else {
@@ -101,7 +102,7 @@ impl Table {
         };
         let back = next_preceding(&before, last);
         if back >= RUN_COUNT_MAX {
-            // It counts as many as it can.
+            // That run's first entry already has the maximum count.
             return Ok(run.first);
         }
         let head = find(last - back)?.filter(|head| {
@@ -112,10 +113,10 @@ impl Table {
         Ok(if head.is_some() { last - back } else { last })
     }
 
-    /// Puts the entries of a run in, none of which is there, and tells the run that it continues.
+    /// Inserts the entries of a new run, and updates the count of the run that it continues.
     ///
     /// # Errors
-    /// And how many blocks from the first on have no entry then.
+    /// On an error, also returns how many blocks, from the first on, have no entry.
     pub(super) fn insert_run<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -132,8 +133,7 @@ impl Table {
         self.tell_base(op, run, base).map_err(|error| (error, 0))
     }
 
-    /// Changes the state of a run, all of whose entries are there and that nothing before it
-    /// counts.
+    /// Changes the state of a run. All its entries exist, and no entry before it counts them.
     pub(super) fn change_run<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -144,7 +144,8 @@ impl Table {
         for i in (0..run.blocks).rev() {
             let (word, place) = run.entry(i, base);
             let changed = self.change(op, &self.key_of(word), |held| {
-                // The count of one that was cut may come back with a crash, the state with it.
+                // A crash may undo the cut of an earlier entry's count, and with it this change of
+                // state. So the larger preceding count stays.
                 let preceding = place.preceding().max(held.place.preceding());
                 let place = KeyedWord::new(word.0, place.block(), place.following(), preceding);
                 self.lines
@@ -157,7 +158,7 @@ impl Table {
         self.tell_base(op, run, base)
     }
 
-    /// Lets the first entry of the run that `run` continues count it.
+    /// Makes the first entry of the run that `run` continues count it.
     fn tell_base<M: Memories>(&self, op: &Op<'_, M>, run: &Run, base: u32) -> Result<()> {
         if base == run.first {
             return Ok(());
@@ -170,7 +171,7 @@ impl Table {
     }
 }
 
-/// How many logical blocks before the one of an entry, `logical`, may count it.
+/// The maximum distance of entries before `logical` that may count it.
 fn next_preceding(held: &Held, logical: u32) -> u32 {
     held.place.preceding().min(logical)
 }

@@ -1,11 +1,11 @@
-//! Finding an entry for a new key: a free one in its lines, or one that others make free by moving,
+//! Finding an entry for a new key: a free one in its lines, or one that other keys free by moving,
 //! each to its other line, or one of the stash.
 //!
-//! A short way to a free entry is searched breadth first, in this operation's own memory; then the
+//! A short path to a free entry is searched breadth first, in this operation's own memory; then the
 //! moves are made from its far end. Each is durable by itself: the copy, a fence, then the old
-//! entry, a fence, all under the stripe of the key that moves. So a crash leaves it in one place or
-//! in both, and once a move is over, no copy can come back that is older than later changes.
-//! The entry that a move leaves is marked for the new key at once, so nobody can take it away.
+//! entry, a fence, all under the stripe of the moving key. So a crash leaves the entry in one place
+//! or in both, and once a move is over, no old copy can reappear after later changes. The entry
+//! that a move leaves is marked for the new key at once, so that no other key can claim it.
 
 use vellum_layout::{KeyedWord, MapWord, PAIRS_PER_LINE};
 use vellum_media::{Memories, Memory, Persistent, Site};
@@ -18,11 +18,11 @@ use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live, mark};
 use crate::mapping::keyed::moves::MoveSites;
 use crate::sites;
 
-/// Lines looked at for a way: both lines of the key, and what three moves in a row can reach.
+/// Lines searched for a path: both lines of the key, and those within three moves.
 const NODES_MAX: usize = 2 + 8 + 32 + 128;
-/// Moves of a way at most.
+/// Maximum number of moves of a path.
 const MOVES_MAX: usize = 4;
-/// Ways that others spoil before the stash is taken.
+/// Paths spoilt by other operations before the stash is used.
 const WAYS_MAX: u32 = 16;
 
 const SITES: MoveSites = MoveSites {
@@ -32,7 +32,7 @@ const SITES: MoveSites = MoveSites {
     leave_durable: sites::CUCKOO_LEAVE_DURABLE,
 };
 
-/// A line on the search for a way: entry `place` of the line of node `from` could move to it.
+/// A line in the search for a path. The entry `place` in the line of node `from` could move to it.
 #[derive(Clone, Copy, Default)]
 struct Node {
     line: u64,
@@ -40,7 +40,7 @@ struct Node {
     place: u8,
 }
 
-/// Entries to move, the first into `free_line`, each other into the entry of the one before.
+/// Entries to move: the first into `free_line`, each other into the previous one's entry.
 struct Way {
     free_line: u64,
     entries: [u64; MOVES_MAX],
@@ -48,10 +48,11 @@ struct Way {
 }
 
 impl Table {
-    /// Puts a key in that is not there.
+    /// Inserts a key that is not there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: no way, and the stash is full. Bytes that were lost.
+    /// Fails with [`Error::NoSpace`] if there is no path and the stash is full. Fails if bytes were
+    /// lost.
     pub(super) fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -81,7 +82,7 @@ impl Table {
             });
             match made.transpose()? {
                 Some(Some(at)) => return Ok(at),
-                // Somebody else used the way.
+                // Another operation changed entries of the path.
                 Some(None) => {}
                 None => break,
             }
@@ -91,7 +92,7 @@ impl Table {
 
     #[cold]
     fn claim_in_stash<M: Memories>(&self, core: &Core<M>, key: &Key) -> Result<u64> {
-        // The count is up before the key can be looked for.
+        // The count is raised before any lookup can need it.
         core.arena.fetch_add(self.stashed_at, 1);
         let claimed = self
             .stash()
@@ -102,7 +103,7 @@ impl Table {
         })
     }
 
-    /// Searches a shortest way from the lines of a key to one with a free entry.
+    /// Finds a shortest path from the lines of a key to one with a free entry.
     fn find_way<M: Memories>(&self, core: &Core<M>, key: &Key) -> Option<Way> {
         let mut nodes = [Node::default(); NODES_MAX];
         for (node, line) in nodes.iter_mut().zip(key.homes) {
@@ -147,7 +148,7 @@ impl Table {
         }
     }
 
-    /// The way that ends with a move to `last`.
+    /// The path that ends with a move to `last`.
     fn way_to(&self, nodes: &[Node], last: Node) -> Way {
         let mut way = Way {
             free_line: last.line,
@@ -167,8 +168,8 @@ impl Table {
         way
     }
 
-    /// Makes the moves of a way; gives the entry that they leave, marked for the key. `None` if
-    /// somebody was faster.
+    /// Makes the moves of a path. Returns the entry that they free, marked for the key, or `None`
+    /// if another operation was faster.
     fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key, way: &Way) -> Result<Option<u64>> {
         let Some(mut hold) = self.lines.claim_in(op.core, way.free_line, key.word) else {
             return Ok(None);
@@ -184,8 +185,8 @@ impl Table {
         Ok(Some(hold))
     }
 
-    /// Moves what is in the entry `from` to `to`, which is marked, and marks `from`. `false`, and
-    /// nothing changed, if what is there now has no business in the line of `to`.
+    /// Moves the contents of entry `from` to `to`, which is marked, and marks `from`. Returns
+    /// `false`, with nothing changed, if the contents no longer belong in the line of `to`.
     fn move_entry<M: Memories>(
         &self,
         op: &Op<'_, M>,

@@ -1,32 +1,32 @@
 //! The global cuckoo table (the file-mapping study, 3.2.1): every block of every file has an entry
-//! in one of two lines that follow from its key, so a lookup reads two lines at most, however full
+//! in one of two lines that its key determines, so a lookup reads two lines at most, however full
 //! the table is.
 //!
 //! * An entry is two words of one [line](crate::mapping::keyed::lines): the key, which makes it
 //!   valid, and the place, which is stored before it. A line has four entries; the first line is
 //!   preferred, so most lookups read one.
-//! * A new key whose lines are full makes others [move](insert) to their other lines, a short way
-//!   that is searched before anything is touched.
-//! * Entries are [ranged](counts): each counts blocks behind it that follow it on the medium, so a
-//!   contiguous range is found by one probe, and blocks before it that may count it, so that those
-//!   are found when it goes.
-//! * Which blocks are free, the [block allocator](crate::mapping::blocks) knows; blocks given up
-//!   are in its limbo, their entries are free at once.
+//! * A new key whose lines are full makes others [move](insert) to their other lines, along a short
+//!   path that is found before anything changes.
+//! * Entries are [ranged](counts). Each counts the blocks after it that follow it on the medium, so
+//!   one probe finds a contiguous range. It also counts the blocks before it that may count it, so
+//!   that those are found when it is removed.
+//! * The [block allocator](crate::mapping::blocks) records which blocks are free. Freed blocks are
+//!   in its limbo; their entries are free at once.
 //!
-//! What is full: at four fifths of the entries, which is the load with every block in use, a key
-//! without a way is not expected in any pool that is made. There is a stash of 32 entries for such
-//! keys, looked at only while a counter says that it is not empty; with the stash full a write
-//! fails for lack of space, as with no block left, and goes when anything is deleted.
+//! Capacity: with every block in use, four fifths of the entries are full. At this load no key of
+//! any practical pool is expected to lack a path. A stash of 32 entries takes such keys. It is read
+//! only while a counter shows that it is not empty. With the stash full a write fails for lack of
+//! space, as with no block left, until something is deleted.
 //!
-//! Deviations from the paper, and why: (1) four entries a line instead of one an address: the
-//! second to fourth cost nothing to look at, and the table can be four fifths full instead of half.
-//! (2) Moves are ordered by fences and each leaves the table sound, instead of an undo log around a
-//! chain of them: a crash leaves at most one entry twice. (3) A lock for entries that move, which
-//! only their file's writer and the mover take, and a count of moves for readers, instead of
-//! hardware transactions. (4) Counts are bounds instead of exact: a block that is appended would
-//! have to be told to every block of its run. They end at 255, so that a block taken out of a run
-//! changes no more than so many entries. (5) A change of a block's state ends a run too, because an
-//! entry answers for the state of the blocks that it counts.
+//! Deviations from the paper, and why: (1) Four entries a line instead of one an address: reading
+//! the second to fourth costs nothing, and the table can be four fifths full instead of half. (2)
+//! Moves are ordered by fences and each leaves the table sound, instead of an undo log around a
+//! chain of them: a crash leaves at most one entry twice. (3) A lock for moving entries, which only
+//! their file's writer and the mover take, and a count of moves for readers, instead of hardware
+//! transactions. (4) Counts are bounds instead of exact numbers: otherwise each append would update
+//! every entry of its run. They end at 255, so that removing a block from a run changes at most
+//! this many entries. (5) A change of a block's state also ends a run, because an entry answers for
+//! the state of the blocks that it counts.
 
 mod counts;
 mod insert;
@@ -57,7 +57,7 @@ pub(crate) struct Cuckoo {
 }
 
 impl Cuckoo {
-    /// The mapping of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    /// The mapping of a pool. Its part of the arena, zero at first, is at `arena_at`.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
         let table = Table::new(arena_at, geometry, seed);
         let blocks = Blocks::new(table.arena_end(), geometry);

@@ -1,11 +1,11 @@
-//! Reading the table at an opening that nothing saved precedes, in an order in which each step can
-//! rely on the one before:
+//! Reading the table when an opening finds no saved state, in an order in which each step can rely
+//! on the one before:
 //!
-//! 1. Marks are cleared, and so is what recovery frees. Every other entry must be sound and lie
-//!    where its key leads.
-//! 2. A key that a crash left in both of its lines goes from the second.
-//! 3. Blocks are counted as taken, each by one entry, and following counts are cut where the blocks
-//!    behind do not follow, or do not know that they are counted.
+//! 1. Marks are cleared, and so are the entries that recovery frees. Every other entry must be
+//!    sound and lie in a line of its key.
+//! 2. If a crash left a key in both of its lines, the second entry is cleared.
+//! 3. Blocks are counted as used, each by one entry. Following counts are cut where the next blocks
+//!    do not adjoin, or do not record that they are counted.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ use crate::mapping::keyed::lines::{Held, is_live};
 use crate::mapping::keyed::rebuild::{Stored, drop_copies, each_live, judge, note_used};
 use crate::sites;
 
-/// Blocks whose owners are held in memory at once (32 MiB).
+/// Blocks whose owners are in memory at once (32 MiB).
 const WINDOW_BLOCKS: u64 = 1 << 22;
 
 impl Cuckoo {
@@ -49,7 +49,7 @@ impl Cuckoo {
         self.table.count_stash(core)
     }
 
-    /// Step 3 for the blocks from `start` on.
+    /// Does step 3 for the blocks from `start` on.
     fn read_window<M: Memories>(
         &self,
         core: &Core<M>,
@@ -59,7 +59,7 @@ impl Cuckoo {
     ) -> Result<()> {
         let (lines, plan) = (&self.table.lines, KeyedPlan::Cuckoo(self.table.plan));
         let mut owners = vec![0u64; len as usize];
-        // How many blocks behind each block it may count.
+        // How many blocks after each block it may count.
         let mut following = vec![u8::MAX; len as usize];
         let place = |held: &Held| {
             let place = u64::from(held.place.block()).checked_sub(start)?;
@@ -69,7 +69,8 @@ impl Cuckoo {
             if let Some(place) = place(&held) {
                 note_used(core, &self.blocks, &held)?;
                 owners[place] = held.word.0;
-                // The last block in front of it that it does not know of, and so all those before.
+                // The nearest block in front that this block does not know of; it may not count
+                // this block, and neither may those before it.
                 let preceding = held.place.preceding() as u8;
                 if let Some(stranger) = place.checked_sub(usize::from(preceding) + 1) {
                     following[stranger] = following[stranger].min(preceding);
@@ -103,7 +104,7 @@ impl Cuckoo {
 const _: () = assert!(RUN_COUNT_MAX == u8::MAX as u32);
 
 impl Table {
-    /// Counts what is in the stash.
+    /// Counts the entries of the stash.
     pub(super) fn count_stash<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         let mut stashed = 0;
         for line in self.stash() {

@@ -1,4 +1,4 @@
-//! The table itself: where a key's lines are, finding it without a lock, changing it under one.
+//! The table itself: the lines of a key, finding a key without a lock, changing it under one.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ pub(super) struct Table {
     pub(super) stashed_at: u64,
 }
 
-/// A key, and where it may be.
+/// A key and the lines that may hold it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     /// Mapping id and logical block.
@@ -33,7 +33,7 @@ pub(super) struct Key {
 }
 
 impl Table {
-    /// The table of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    /// The table of a pool. Its part of the arena, zero at first, is at `arena_at`.
     pub(super) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
         Self {
             lines: Lines {
@@ -48,7 +48,7 @@ impl Table {
         }
     }
 
-    /// First byte of the arena behind the table's part.
+    /// First arena offset after the table's part.
     pub(super) fn arena_end(&self) -> u64 {
         self.moves.end()
     }
@@ -77,7 +77,7 @@ impl Table {
         self.moves.find(core, &self.lines, key.homes[0], look)
     }
 
-    /// Looks for a key in its lines, and in the stash if there is anything.
+    /// Searches a key's lines, and the stash unless it is empty.
     fn look<M: Memories>(&self, core: &Core<M>, key: &Key) -> Option<Held> {
         let look_in = |line| self.lines.look_in(core, key.word, line);
         let found = key.homes.into_iter().find_map(look_in);
@@ -107,7 +107,7 @@ impl Table {
         Ok(Some(done))
     }
 
-    /// Takes a key out. Flushed, not fenced. Under the key's lock.
+    /// Removes a key. Flushes, and does not fence. The caller holds the key's lock.
     pub(super) fn clear<M: Memories>(&self, site: Site, core: &Core<M>, held: &Held) {
         core.set_word(held.at, MapWord::FREE.0);
         core.pool.flush(site, held.at, 8);

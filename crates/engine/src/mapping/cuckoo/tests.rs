@@ -1,4 +1,4 @@
-//! The cuckoo table from within: its counts, its moves, its stash, what recovery makes of it.
+//! White-box tests of the cuckoo table: its counts, its moves, its stash, its recovery.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ fn counts(h: &Cuckooed, id: MapId, logical: u32) -> (u32, u32) {
     (place.following(), place.preceding())
 }
 
-/// Every entry is sound and where its key leads, no key is there twice, and no count claims what is
-/// not so.
+/// Checks that every entry is sound and in a line of its key, that no key is there twice, and that
+/// no count claims too much.
 fn check_table(h: &Cuckooed) {
     let table = &h.map.table;
     let mut entries = HashMap::new();
@@ -70,7 +70,7 @@ fn check_table(h: &Cuckooed) {
         table
             .lines
             .each_in(&h.core, line, |held| {
-                assert!(is_live(held.word), "a mark is left");
+                assert!(is_live(held.word), "a mark remains");
                 assert!(table.lines.is_sound(&held));
                 let homes = table.key_of(held.word).homes;
                 assert!(line >= table.plan.lines || homes.contains(&line));
@@ -94,7 +94,7 @@ fn check_table(h: &Cuckooed) {
             assert!(last.is_before(&next), "a counted block does not follow");
             assert!(
                 next.place.preceding() >= ahead,
-                "a count that nobody would find"
+                "a count that a change would not find"
             );
             last = next;
         }
@@ -124,7 +124,7 @@ fn a_contiguous_range_is_one_probe() {
 fn a_lookup_probes_two_lines_at_most() {
     let h = pool(4 * MIB);
     let blocks = h.core.geometry.segment_blocks as u32;
-    // Every other block, so that nothing is a range.
+    // Every other block, so that there is no range.
     (0..blocks).for_each(|i| claim(&h, 5, i * 2, 1));
     check_table(&h);
     let mut first = 0;
@@ -142,7 +142,7 @@ fn a_lookup_probes_two_lines_at_most() {
 }
 
 #[test]
-fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
+fn every_block_of_a_segment_gets_an_entry_and_the_stash_stays_empty() {
     for bytes in [MIB, 3 * MIB, 16 * MIB] {
         let h = pool(bytes);
         let blocks = h.core.geometry.segment_blocks as u32;
@@ -164,7 +164,7 @@ fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
     }
 }
 
-/// An entry left its line for one that may not have taken its copy.
+/// Otherwise an entry could leave its line without a safe copy.
 #[test]
 fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
     let h = pool(MIB);
@@ -181,12 +181,12 @@ fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
             claim(&h, 5, 2 * logical, 1);
         }
     }
-    assert!(refused > 0, "nothing was to move");
+    assert!(refused > 0, "no claim needed a move");
     check_table(&h);
 }
 
 #[test]
-fn appending_block_by_block_tells_the_first_of_the_run() {
+fn appending_block_by_block_updates_the_first_entry_of_the_run() {
     let h = pool(16 * MIB);
     (0..600).for_each(|logical| claim(&h, 5, logical, 1));
     check_table(&h);
@@ -198,7 +198,7 @@ fn appending_block_by_block_tells_the_first_of_the_run() {
 }
 
 #[test]
-fn whoever_counts_a_block_forgets_it_before_it_goes() {
+fn counts_of_a_block_are_cut_before_it_is_removed() {
     let h = pool(16 * MIB);
     claim(&h, 5, 0, 40);
     assert_eq!(release(&h, 5, 20, 30), 10);
@@ -235,7 +235,7 @@ fn a_state_changed_in_the_middle_splits_a_range() {
     assert_eq!(counts(&h, 5, 0).0, 1, "the second joined the first");
 }
 
-/// Keys of one file that all have the same two lines, which hold eight.
+/// Keys of one file with the same two lines, which hold eight.
 fn crowd(h: &Cuckooed, count: usize) -> Vec<u32> {
     let table = &h.map.table;
     let homes = |logical| {
@@ -251,7 +251,7 @@ fn crowd(h: &Cuckooed, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn keys_without_a_way_go_to_the_stash_until_it_is_full() {
+fn keys_without_a_path_go_to_the_stash_until_it_is_full() {
     let h = pool(MIB);
     let room = (2 + STASH_LINES) * PAIRS_PER_LINE;
     let keys = crowd(&h, room as usize + 1);
@@ -274,7 +274,7 @@ fn keys_without_a_way_go_to_the_stash_until_it_is_full() {
     check_table(&h);
 }
 
-/// Puts an entry where a test wants it.
+/// Stores an entry at a chosen offset.
 fn put(h: &Cuckooed, at: u64, word: u64, place: u64) {
     h.core.pool.store(at + 8, place, Ordering::Relaxed);
     h.core.pool.store(at, word, Ordering::Relaxed);
@@ -289,14 +289,14 @@ fn free_entry(h: &Cuckooed, line: u64) -> u64 {
 const KEEP: Judge<'static> = &|_, _, _| Verdict::Keep;
 
 #[test]
-fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
+fn recovery_reduces_the_copies_of_a_broken_off_move_to_one() {
     let h = pool(MIB);
     claim(&h, 5, 0, 8);
     let kept = held(&h, 5, 3);
     let homes = h.map.table.key_of(kept.word).homes;
     let line = (kept.at - h.map.table.lines.at) / 64;
     let other = if homes[0] == line { homes[1] } else { homes[0] };
-    // Counts and state may be of another moment.
+    // Counts and state may be from different moments.
     let stale = KeyedWord::new(kept.word.0, kept.place.block(), 0, 0);
     put(&h, free_entry(&h, other), kept.word.0, stale.0);
     let mark = MapWord::new(MapState::Limbo, 9, 9);
@@ -312,7 +312,7 @@ fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
 }
 
 #[test]
-fn recovery_cuts_counts_that_claim_what_is_not_there() {
+fn recovery_cuts_counts_of_missing_blocks() {
     let h = pool(MIB);
     claim(&h, 5, 0, 40);
     let gone = held(&h, 5, 25);
@@ -335,16 +335,16 @@ fn recovery_cuts_counts_that_claim_what_is_not_there() {
     assert_eq!(counts(&h, 5, 26).0, 3);
 }
 
-/// Two neighbours that did not count each other change their state together. The line of the first
-/// may arrive with the count and without the state, and the second not at all: then the second, as
-/// it was before, is counted by an entry that it does not know of. When it went, it was not
-/// forgotten.
+/// Two neighbours that did not count each other change their state together. After a crash the line
+/// of the first may have the new count but the old state, and the line of the second may be
+/// entirely old. Then an entry counts the second, which does not record that, and removing the
+/// second would not cut this count.
 #[test]
-fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
+fn a_count_that_arrived_before_its_state_is_cut() {
     let h = pool(6 * MIB);
     let to = MapState::Unwritten;
     (0..600).for_each(|logical| drop(try_claim(&h, 5, logical, 1, Step { to, ..STEP }).unwrap()));
-    // The first of a run counts as many as it can; the next one lies behind the last of these.
+    // The first entry of a run counts the maximum; the next run begins after the last of these.
     let pair_at = |logical| [logical, logical + 1].map(|logical| held(&h, 5, logical));
     let is_uncounted = |logical: &u32| {
         let pair = pair_at(*logical);
@@ -372,7 +372,7 @@ fn a_count_that_arrived_before_the_state_it_belongs_to_is_cut() {
 }
 
 #[test]
-fn damage_is_told_apart_from_what_a_crash_leaves() {
+fn damage_is_distinguished_from_what_a_crash_leaves() {
     type Spoil = fn(&Cuckooed, Held);
     let spoils: [(&str, Spoil); 7] = [
         ("another check", |h, held| {
@@ -427,7 +427,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
 }
 
 #[test]
-fn a_lookup_that_meets_an_unsound_entry_says_so() {
+fn a_lookup_reports_an_unsound_entry() {
     let h = pool(MIB);
     claim(&h, 5, 0, 8);
     let spoilt = held(&h, 5, 3);

@@ -1,5 +1,5 @@
-//! Giving a file's logical blocks blocks and entries, and taking both back: what every table does
-//! whose blocks the [allocator](Blocks) knows.
+//! Allocating blocks and entries for logical blocks, and freeing both: common to all tables that
+//! use the [block allocator](Blocks).
 
 use vellum_media::Memories;
 
@@ -10,7 +10,7 @@ use crate::mapping::blocks::Blocks;
 use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, MapId, Reservation};
 
-/// Blocks side by side, for logical blocks of a file that follow each other.
+/// Adjoining blocks, for consecutive logical blocks of a file.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mapping) struct Taken {
     pub(in crate::mapping) logical: u32,
@@ -18,10 +18,10 @@ pub(in crate::mapping) struct Taken {
     pub(in crate::mapping) blocks: u64,
 }
 
-/// Why blocks could not get entries, and which have none: the first, and how many.
+/// Why blocks could not get entries, and which ones: the first, and their number.
 pub(in crate::mapping) type Refused = (Error, BlockNo, u64);
 
-/// See [`crate::mapping::Mapping::claim`]. `enter` makes entries of blocks that were taken.
+/// See [`crate::mapping::Mapping::claim`]. `enter` creates entries for allocated blocks.
 pub(in crate::mapping) fn claim<M: Memories>(
     (table, blocks): (&impl Keyed<M>, &Blocks),
     op: &Op<'_, M>,
@@ -60,7 +60,7 @@ pub(in crate::mapping) fn claim<M: Memories>(
 }
 
 /// See [`crate::mapping::Mapping::release`]. `take_out` removes the entry of a logical block, if it
-/// has one, and gives the block.
+/// has one, and returns the block.
 pub(in crate::mapping) fn release<M: Memories>(
     (table, blocks): (&impl Keyed<M>, &Blocks),
     op: &Op<'_, M>,
@@ -78,7 +78,7 @@ pub(in crate::mapping) fn release<M: Memories>(
         }
         Ok(gone.is_some().into())
     });
-    // What is out of the table is out of reach, whatever came after it.
+    // Blocks removed from the table are unreachable, even if a later removal failed.
     blocks.give_up(core, &batch);
     done
 }

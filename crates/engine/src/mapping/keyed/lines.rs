@@ -10,7 +10,7 @@ use crate::sites;
 
 /// Bytes of an entry.
 pub(in crate::mapping) const ENTRY_BYTES: u64 = 16;
-/// The words of a line that are keys, as bits of an answer of `match_line`.
+/// The words of a line that are keys, as bits of a result of `match_line`.
 const KEYS: u8 = 0b0101_0101;
 
 /// The lines of a table.
@@ -20,11 +20,11 @@ pub(in crate::mapping) struct Lines {
     pub(in crate::mapping) at: u64,
     /// Data blocks that entries may name.
     pub(in crate::mapping) blocks: u64,
-    /// Whether entries count what lies beside them on the medium.
+    /// Whether entries count their neighbours on the medium.
     pub(in crate::mapping) have_counts: bool,
 }
 
-/// An entry as it was found.
+/// An entry as a lookup found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::mapping) struct Held {
     /// Its offset in the pool.
@@ -34,18 +34,19 @@ pub(in crate::mapping) struct Held {
 }
 
 impl Held {
-    /// Whether `next` is the file's next block in the same state, and the next on the medium.
+    /// Whether `next` is the file's next block in the same state, and adjoins on the medium.
     pub(in crate::mapping) fn is_before(&self, next: &Self) -> bool {
         self.word.0 + 1 == next.word.0 && self.place.block() + 1 == next.place.block()
     }
 }
 
-/// Whether an entry's first word says that its key is in the table.
+/// Whether an entry's first word holds a key of the table.
 pub(in crate::mapping) fn is_live(word: MapWord) -> bool {
     matches!(word.state(), MapState::Unwritten | MapState::Mapped)
 }
 
-/// What an entry holds while a key is on its way into it: nobody's, for readers and recovery.
+/// The first word of an entry that is claimed for a key but not filled. Readers and recovery ignore
+/// it.
 pub(in crate::mapping) fn mark(key: u64) -> u64 {
     (MapState::Limbo as u64) << 62 | key
 }
@@ -55,12 +56,12 @@ impl Lines {
         self.at + line * LINE_BYTES
     }
 
-    /// The line that an entry is in.
+    /// The line of an entry.
     pub(in crate::mapping) fn line_of(&self, at: u64) -> u64 {
         (at - self.at) / LINE_BYTES
     }
 
-    /// Whether an entry may say that: the check fits, and there are such blocks.
+    /// Whether an entry's check matches and its blocks exist.
     pub(in crate::mapping) fn is_sound(&self, held: &Held) -> bool {
         let last = u64::from(held.place.block()) + u64::from(held.place.following());
         let may_count = self.have_counts || !held.place.has_counts();
@@ -71,7 +72,7 @@ impl Lines {
         Error::damaged("mapping entry", Location::Region("mapping table", at))
     }
 
-    /// Looks for a key, `word`, in a line.
+    /// Searches a line for a key, `word`.
     pub(in crate::mapping) fn look_in<M: Memories>(
         &self,
         core: &Core<M>,
@@ -94,13 +95,13 @@ impl Lines {
         None
     }
 
-    /// The free entries of a line: a bit for each of its words that is the first of one.
+    /// The free entries of a line: one bit for each, at its first word.
     pub(in crate::mapping) fn free_in<M: Memories>(&self, core: &Core<M>, line: u64) -> u8 {
         let line_at = self.line_at(line);
         core.pool.match_line(line_at, u64::MAX, MapWord::FREE.0) & KEYS
     }
 
-    /// Takes a free entry of a line for a key, which its mark says; gives where.
+    /// Claims a free entry of a line for a key, with the key's mark. Returns its offset.
     pub(in crate::mapping) fn claim_in<M: Memories>(
         &self,
         core: &Core<M>,
@@ -121,8 +122,8 @@ impl Lines {
         None
     }
 
-    /// Fills an entry that was claimed for a key. The place first: who sees the key sees it, and so
-    /// does the medium, for they are in one line.
+    /// Fills an entry that was claimed for a key. The place comes first: a reader that sees the key
+    /// also sees the place, and so does the medium, because both are in one line.
     #[inline]
     #[track_caller]
     pub(in crate::mapping) fn fill_entry<M: Memories>(
@@ -141,7 +142,7 @@ impl Lines {
         }
     }
 
-    /// Calls `each` with the entries of a line that are in use.
+    /// Calls `each` with the used entries of a line.
     pub(in crate::mapping) fn each_in<M: Memories>(
         &self,
         core: &Core<M>,

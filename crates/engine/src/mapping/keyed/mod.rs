@@ -1,7 +1,6 @@
-//! What mappings have in common that keep one table for all files and look entries up by their
-//! keys: [lines] of entries, [blocks] that they are given and give back, entries that [move](moves)
-//! while others look for them, [searches](search) for one block or for many, and what
-//! [recovery](rebuild) does.
+//! What mappings with one table for all files and entries found by keys have in common: [lines] of
+//! entries, [blocks] for these entries, [moves](moves) of entries during lookups,
+//! [searches](search) for one block or many, and [recovery](rebuild).
 
 pub(super) mod blocks;
 pub(super) mod lines;

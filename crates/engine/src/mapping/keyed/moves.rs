@@ -1,15 +1,14 @@
-//! Entries that move from one line to another while others look for them.
+//! Moves of entries from one line to another during lookups.
 //!
-//! A reader of the lines of a key may miss it in all of them while it moves. So a key's *stripe*, a
-//! word of the arena, counts how often a key of the stripe began or ended a move: odd while one is
-//! on its way. A reader who found nothing believes it only if the count was even and is the same
-//! afterwards. One who found the key compares too, so that what it read of the place belongs to the
-//! key that it saw.
+//! A lookup may miss a moving key in all of its lines. So a key's *stripe*, a word of the arena,
+//! counts each beginning and end of a move of one of its keys: it is odd during a move. A reader
+//! that finds nothing accepts this only if the count is even and does not change. A reader that
+//! finds the key compares too, so that the place it read belongs to the key that it saw.
 //!
-//! The stripe is also the lock of those who change entries of its keys; its lower bits name the
-//! thread slot that holds it. Keys of one file have one writer, so the lock is against moves only.
+//! The stripe is also the lock for changes of its keys' entries; its lower bits name the thread
+//! slot that holds it. Keys of one file have one writer, so the lock only excludes moves.
 //!
-//! Who reads the whole table goes through a *gate* that keeps moves out.
+//! A reader of the whole table goes through a *gate* that keeps moves out.
 
 use std::sync::atomic::Ordering;
 
@@ -21,45 +20,45 @@ use crate::core::Core;
 use crate::core::slots::{Op, pause};
 use crate::error::Result;
 
-/// Stripes at most.
+/// Maximum number of stripes.
 const STRIPES_MAX: u64 = 1024;
-/// Blocks of a segment for each stripe, at least.
+/// Minimum number of a segment's blocks for each stripe.
 const STRIPE_BLOCKS: u64 = 16;
-/// The slot that holds a stripe; above it the count of moves.
+/// The slot that holds a stripe; the count of moves is above it.
 const HOLDER_MASK: u64 = 0xFFFF;
-/// One more beginning or end of a move.
+/// One beginning or end of a move.
 const MOVE: u64 = HOLDER_MASK + 1;
 
-/// Moves at work, in the lower half of the gate's word.
+/// One running move, in the lower half of the gate's word.
 const MOVING: u64 = 1;
-/// Readings of the whole table that no move may disturb, in the upper half.
+/// One reading of the whole table, which excludes moves, in the upper half.
 const READING: u64 = 1 << 32;
 
 /// Persistent steps of a move.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mapping) struct MoveSites {
-    /// The copy.
+    /// The store of the copy.
     pub(in crate::mapping) copy: Site,
-    /// Before the entry is no longer where it was.
+    /// The fence before the old entry is cleared.
     pub(in crate::mapping) copy_durable: Site,
-    /// What the first word of the entry says then that was left.
+    /// The store to the first word of the old entry.
     pub(in crate::mapping) leave: Site,
-    /// Before the key can change, or go, where it is now.
+    /// The fence before the key can change or be removed at its new entry.
     pub(in crate::mapping) leave_durable: Site,
 }
 
-/// The arena's part in moves.
+/// The arena words for moves.
 #[derive(Debug)]
 pub(in crate::mapping) struct Moves {
     gate_at: u64,
     stripes_at: u64,
-    /// A power of two.
+    /// Number of stripes, a power of two.
     stripes: u64,
 }
 
 impl Moves {
-    /// Those in a table of so many blocks, whose part of the arena (zero at first) is at
-    /// `arena_at`.
+    /// The stripes and gate of a table of `blocks` blocks. Their part of the arena, zero at first,
+    /// is at `arena_at`.
     pub(in crate::mapping) fn new(arena_at: u64, blocks: u64) -> Self {
         let stripes = (blocks / STRIPE_BLOCKS).next_power_of_two();
         Self {
@@ -69,17 +68,17 @@ impl Moves {
         }
     }
 
-    /// First byte of the arena behind it.
+    /// First arena offset after it.
     pub(in crate::mapping) fn end(&self) -> u64 {
         self.stripes_at + self.stripes * 8
     }
 
-    /// The word of a key whose hash is `hash`.
+    /// The stripe of a key whose hash is `hash`.
     fn stripe_at(&self, hash: u64) -> u64 {
         self.stripes_at + hash % self.stripes * 8
     }
 
-    /// Finds a key without a lock. `look` looks for it, once.
+    /// Finds a key without a lock. `look` searches for it once.
     pub(in crate::mapping) fn find<M: Memories>(
         &self,
         core: &Core<M>,
@@ -97,8 +96,8 @@ impl Moves {
             match found {
                 _ if before != after => {}
                 Some(held) if lines.is_sound(&held) => return Ok(found),
-                // The file's writer may have taken the key out and put it back meanwhile, between
-                // the two looks at the first word. It is damage if it is so again.
+                // The file's writer may have removed and reinserted the key between the two loads
+                // of the first word. If the same happens again, it is damage.
                 Some(held) if doubtful == found => return Err(Lines::unsound(held.at)),
                 Some(_) => doubtful = found,
                 None if before.is_multiple_of(2) => return Ok(None),
@@ -108,7 +107,7 @@ impl Moves {
         }
     }
 
-    /// Waits for the stripe of a key.
+    /// Locks the stripe of a key, and waits for that if necessary.
     pub(in crate::mapping) fn lock<'a, M: Memories>(
         &self,
         op: &'a Op<'_, M>,
@@ -129,13 +128,14 @@ impl Moves {
         }
     }
 
-    /// Returns when everybody who held a stripe at the call has let go of it: whoever takes one
-    /// later sees what the caller stored in the arena before.
+    /// Waits until every stripe that is locked at the call has been unlocked. Later lockers see
+    /// what the caller stored in the arena before.
     pub(in crate::mapping) fn wait_for_holders<M: Memories>(&self, op: &Op<'_, M>) {
         (0..self.stripes).for_each(|hash| drop(self.lock(op, hash)));
     }
 
-    /// Waits until nobody reads the whole table, and lets nobody begin while `make` makes moves.
+    /// Waits until no operation reads the whole table, and keeps new readings out while `make`
+    /// makes moves.
     pub(in crate::mapping) fn moving<M: Memories, T>(
         &self,
         core: &Core<M>,
@@ -181,14 +181,14 @@ impl Moves {
         done
     }
 
-    /// Whether nobody moves anything or reads everything.
+    /// Whether nothing moves and no operation reads the whole table.
     #[cfg(test)]
     pub(in crate::mapping) fn are_over<M: Memories>(&self, core: &Core<M>) -> bool {
         core.arena.load(self.gate_at, Ordering::Relaxed) == 0
     }
 }
 
-/// A stripe that an operation holds.
+/// A stripe that an operation has locked.
 pub(in crate::mapping) struct StripeLock<'a, A: Memory> {
     arena: &'a A,
     at: u64,
@@ -196,19 +196,20 @@ pub(in crate::mapping) struct StripeLock<'a, A: Memory> {
 }
 
 impl<A: Memory> StripeLock<'_, A> {
-    /// A key of the stripe begins or ends a move.
+    /// Counts the beginning or end of a move of a key of the stripe.
     fn count_move(&mut self) {
         self.word = self.word.wrapping_add(MOVE);
         self.arena.store(self.at, self.word, Ordering::Release);
     }
 
-    /// Moves the entry at `from`, whose key's stripe this is, to `to`, which was claimed for it;
-    /// what it leaves says `left`. Durable by itself, first the copy and then the leaving, so that
-    /// a crash leaves it in one place or in both, and once the stripe is free no copy can come back
-    /// that is older than later changes.
+    /// Moves the entry at `from`, whose key belongs to this stripe, to `to`, which was claimed for
+    /// it. The first word of the old entry becomes `left`. The copy is durable before the old entry
+    /// changes, and both are durable at the return: a crash leaves the entry in one place or in
+    /// both, and once the stripe is unlocked no old copy can reappear after later changes.
     ///
     /// # Errors
-    /// Bytes were lost, maybe the copy's: the entry is where it was, and `to` is free.
+    /// Fails if bytes were lost, maybe those of the copy. Then the entry is where it was, and `to`
+    /// is free.
     pub(in crate::mapping) fn move_entry<M: Memories<Arena = A>>(
         &mut self,
         op: &Op<'_, M>,

@@ -1,5 +1,6 @@
-//! What recovery does to the entries of a table: it frees those that nothing keeps, and those that
-//! a crash left twice. What no crash leaves refuses the pool, but to whoever only reads.
+//! What recovery does to the entries of a table: it frees entries that are not kept, and second
+//! copies that a crash left. If it finds anything else that is wrong, it rejects the pool, unless
+//! the opening is read-only.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +16,8 @@ use crate::mapping::{BlockNo, Survey, Verdict};
 /// Lines with words that were stored, to be flushed once each.
 pub(in crate::mapping) type Stored = BTreeSet<u64>;
 
-/// Refuses a table for the entry at `at`. Whoever only reads takes it as it is: lookups that come
-/// to an unsound entry say so, and of two entries of a key they come to one.
+/// Rejects a table because of the entry at `at`. A read-only opening accepts it: lookups report an
+/// unsound entry that they meet, and find one of two entries of a key.
 pub(in crate::mapping) fn refuse<M: Memories>(core: &Core<M>, at: u64) -> Result<()> {
     if core.read_only {
         return Ok(());
@@ -24,7 +25,7 @@ pub(in crate::mapping) fn refuse<M: Memories>(core: &Core<M>, at: u64) -> Result
     Err(Lines::unsound(at))
 }
 
-/// Counts the block of an entry as taken. Whoever only reads does not take any.
+/// Counts the block of an entry as used, except in a read-only opening, which allocates none.
 pub(in crate::mapping) fn note_used<M: Memories>(
     core: &Core<M>,
     blocks: &Blocks,
@@ -65,8 +66,8 @@ pub(in crate::mapping) fn each_live<M: Memories>(
     })
 }
 
-/// Clears marks, and what recovery frees. Every other entry must be sound and lie where its key
-/// leads.
+/// Clears marks and the entries that recovery frees. Every other entry must be sound and lie in a
+/// line of its key.
 pub(in crate::mapping) fn judge<M: Memories>(
     core: &Core<M>,
     lines: &Lines,
@@ -92,9 +93,9 @@ pub(in crate::mapping) fn judge<M: Memories>(
     })
 }
 
-/// Of a key that is there twice, the entry that is looked at first stays. The copies may differ in
-/// what an operation that was under way had not made durable, and either will do; but they are of
-/// one block, and in lines between which keys move.
+/// Of two entries of a key, keeps the one that lookups find first. The copies may differ by changes
+/// of a running operation that were not yet durable, and both are correct. But they must have the
+/// same block, and be in lines between which keys move.
 pub(in crate::mapping) fn drop_copies<M: Memories>(
     core: &Core<M>,
     lines: &Lines,

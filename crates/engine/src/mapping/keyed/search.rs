@@ -8,9 +8,9 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::mapping::{BlockNo, Found, MapId, Seek};
 
-/// Keys whose lines are asked for together where blocks lie scattered.
+/// Keys whose lines are prefetched together where blocks are scattered.
 const AHEAD: u64 = 8;
-/// Reading a line of the table in order costs about this part of probing a line by hash.
+/// Reading a line of the table in order costs one part in this many of probing a line by hash.
 const SCAN_GAIN: u64 = 4;
 
 /// A table whose entries are found by mapping id and logical block.
@@ -18,13 +18,13 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
     /// Finds the entry of a block, without a lock.
     fn find_block(&self, core: &Core<M>, id: MapId, logical: u32) -> Result<Option<Held>>;
 
-    /// Asks for the lines that a block's entry is looked for in first.
+    /// Prefetches the lines in which a block's entry is searched for first.
     fn ask_for(&self, core: &Core<M>, id: MapId, logical: u32);
 
-    /// Lines that a reader of everything reads.
+    /// Number of lines of the whole table.
     fn lines_to_read(&self, core: &Core<M>) -> u64;
 
-    /// Calls `each` with the entries in use, line by line, until it says no. Nothing moves
+    /// Calls `each` with the used entries, line by line, until it returns false. Nothing moves
     /// meanwhile.
     fn each_entry(&self, core: &Core<M>, each: &mut dyn FnMut(Held) -> Result<bool>) -> Result<()>;
 
@@ -52,7 +52,7 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         Ok(())
     }
 
-    /// Asks for the lines of the keys from place `next` on, unless they were asked for.
+    /// Prefetches the lines of the keys from `next` on, unless that was done before.
     fn ask_ahead(
         &self,
         core: &Core<M>,
@@ -71,18 +71,18 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         }
     }
 
-    /// Keys after which reading the table in order is cheaper than further probing.
+    /// The number of keys from which reading the table in order is cheaper than further probing.
     fn probe_budget(&self, core: &Core<M>) -> u64 {
         self.lines_to_read(core) / SCAN_GAIN + 1
     }
 
-    /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until so
-    /// many as `in_use` had one: it says how many have, from that block on. Gives how many there
-    /// were.
+    /// Calls `visit` with the logical blocks of `[first, end)` that may have an entry, until
+    /// `in_use` blocks had one. `visit` returns how many blocks, from this one on, have entries.
+    /// Returns their total.
     ///
     /// Costs at most twice the cheaper of probing the range and reading the table: a range too long
-    /// to probe is probed first where the file probably ends soon (`in_use` is known and small),
-    /// else not at all. `visit` may take entries out.
+    /// to probe is probed first if the file probably ends soon (`in_use` is known and small), else
+    /// not at all. `visit` may remove entries.
     fn search(
         &self,
         core: &Core<M>,
@@ -118,7 +118,7 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         Ok(found)
     }
 
-    /// Calls `each` with the entries of a file in the order of the table, until it says no.
+    /// Calls `each` with the entries of a file in the order of the table, until it returns false.
     fn each_of(
         &self,
         core: &Core<M>,
@@ -166,7 +166,8 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
             let Some(nearest) = self.nearest_mapped(core, id, logical, end)? else {
                 break;
             };
-            // Reading a damaged table, which may have a key twice, meets what no lookup does.
+            // Reading a damaged table, which may have a key twice, finds entries that no lookup
+            // finds.
             if self.seek_hole(core, id, nearest, nearest + 1)?.is_none() {
                 return Ok(Some(nearest));
             }
@@ -175,8 +176,7 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
         Ok(None)
     }
 
-    /// The first block of `[first, end)` of which an entry, wherever it is, says that it holds
-    /// bytes.
+    /// The first block of `[first, end)` that any entry says holds bytes.
     fn nearest_mapped(
         &self,
         core: &Core<M>,
@@ -211,8 +211,8 @@ pub(in crate::mapping) trait Keyed<M: Memories> {
     }
 }
 
-/// Reads lines one by one, calling `each` with their entries in use until it says no; gives whether
-/// it never did.
+/// Reads lines one by one and calls `each` with their used entries until it returns false. Returns
+/// whether it never did.
 pub(in crate::mapping) fn read_lines<M: Memories>(
     core: &Core<M>,
     lines: &super::lines::Lines,

@@ -1,17 +1,18 @@
 //! Growing: a new top level, into which the old bottom level is emptied.
 //!
-//! 1. *Begin*: the root names the new level, and the one to be emptied; durable before anything can
-//!    be in the new level. Then the arena says so, and whoever may still be putting a key into the
-//!    old bottom level is waited for: from here on nothing comes into it.
+//! 1. *Begin*: the root names the new level, and the one to be emptied; this is durable before
+//!    anything can be in the new level. Then the arena is updated, and the growing operation waits
+//!    for all that may still be putting a key into the old bottom level: from here on nothing
+//!    enters it.
 //! 2. *Moving*: each insertion empties a line, entry by entry, each durable by itself. Lookups read
-//!    the three levels meanwhile. So a crash finds every entry in one place, or in two for one of
-//!    them; what was emptied is found by emptying from the first line again.
-//! 3. *End*: with the level empty, durably, the root no longer names it. Nothing waits for that: a
-//!    root that still names an empty level costs lookups two lines, and the next growth stores it
-//!    anew.
+//!    the three levels meanwhile. So a crash finds every entry in one place, and at most one in
+//!    two. Emptying restarts from the first line and finds the emptied lines empty.
+//! 3. *End*: once the level is empty, durably, the root no longer names it. Nothing waits for that:
+//!    a root that still names an empty level costs lookups two lines, and the next growth stores it
+//!    again.
 //!
-//! One operation at a time does any of this, under a lock of the table; others go on putting keys
-//! in.
+//! One operation at a time does any of this, under a lock of the table. Others insert keys
+//! meanwhile.
 
 use std::sync::atomic::Ordering;
 
@@ -25,18 +26,18 @@ use crate::error::Result;
 use crate::mapping::keyed::lines::is_live;
 use crate::sites;
 
-/// Lines that an insertion empties. The new level has room for as many insertions as there are
-/// lines to empty, many times over.
+/// Lines that an insertion empties. The new level has room for many times as many insertions as
+/// there are lines to empty.
 const LINES_AT_ONCE: u64 = 1;
 
 impl Table {
-    /// Goes on emptying the old bottom level, if there is one and nobody else does.
+    /// Continues to empty the old bottom level, if there is one and no other operation does so.
     pub(super) fn move_on<M: Memories>(&self, op: &Op<'_, M>) -> Result<()> {
         if self.levels(op.core).moving().is_none() {
             return Ok(());
         }
         let growth = self.try_growth(op);
-        // Only now nobody else can end it.
+        // Only now can no other operation end the growth.
         let levels = self.levels(op.core);
         if growth.is_some() && levels.moving().is_some() {
             self.empty(op, levels, LINES_AT_ONCE)?;
@@ -44,8 +45,8 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the table larger than `seen`, or ends what makes it so. `false` if it is the largest,
-    /// or the old bottom level cannot be emptied.
+    /// Makes the table larger than `seen`, or completes a growth that does. Returns `false` if the
+    /// table has its maximum size, or the old bottom level cannot be emptied.
     #[cold]
     pub(super) fn grow<M: Memories>(&self, op: &Op<'_, M>, seen: LevelRoot) -> Result<bool> {
         let growth = self.wait_for_growth(op);
@@ -70,7 +71,7 @@ impl Table {
             core.set_word(self.root_at(), root.0);
             core.pool.flush(sites::LEVEL_BEGIN, self.root_at(), 8);
             core.pool.fence(sites::LEVEL_BEGIN_DURABLE);
-            // A root that the medium did not take leads to nothing in the new level.
+            // Nothing may enter a level whose root the medium did not accept.
             op.check_media()?;
             core.arena.store(self.emptied_at, 0, Ordering::Relaxed);
             core.arena.store(self.levels_at, root.0, Ordering::SeqCst);
@@ -79,8 +80,8 @@ impl Table {
         })
     }
 
-    /// Empties the next lines of the old bottom level, `most` at most. Whether the level is empty,
-    /// and no longer in use, then.
+    /// Empties the next lines of the old bottom level, `most` at most. Returns whether the level is
+    /// now empty and no longer in use.
     fn empty<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, most: u64) -> Result<bool> {
         let core = op.core;
         let Some(level) = levels.moving() else {
@@ -107,7 +108,8 @@ impl Table {
         })
     }
 
-    /// Moves what is in an entry of the old bottom level out of it. `false` if there is no room.
+    /// Moves the contents of an entry out of the old bottom level. Returns `false` if there is no
+    /// room.
     fn leave_level<M: Memories>(&self, op: &Op<'_, M>, levels: LevelRoot, at: u64) -> Result<bool> {
         let is_empty = || !is_live(MapWord(op.core.word(at)));
         Ok(is_empty()
@@ -117,7 +119,7 @@ impl Table {
             || is_empty())
     }
 
-    /// Forgets the old bottom level, which is empty.
+    /// Removes the old bottom level, which is empty, from the root.
     fn end<M: Memories>(&self, core: &Core<M>, levels: LevelRoot) {
         let root = LevelRoot::new(levels.top(), false);
         core.set_word(self.root_at(), root.0);
@@ -125,7 +127,7 @@ impl Table {
         core.arena.store(self.levels_at, root.0, Ordering::Release);
     }
 
-    /// Ends a growth whose level happens to be empty. Nothing else is at work.
+    /// Ends a growth whose level happens to be empty. No operation runs.
     pub(super) fn end_if_empty<M: Memories>(&self, core: &Core<M>) -> Result<()> {
         let levels = self.levels(core);
         let Some(level) = levels.moving() else {
@@ -156,7 +158,7 @@ impl Table {
             && arena
                 .compare_exchange(self.grower_at, 0, op.holder())
                 .is_ok();
-        // Not `then_some`: a lock that is made and dropped is given back.
+        // Not `then_some`: that would create a lock, drop it and so unlock.
         taken.then(|| Growth {
             arena,
             at: self.grower_at,
@@ -174,7 +176,7 @@ impl Table {
     }
 }
 
-/// The lock of a table that grows.
+/// The lock of a growing table.
 pub(super) struct Growth<'a, A: Memory> {
     arena: &'a A,
     at: u64,

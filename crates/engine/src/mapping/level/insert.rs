@@ -1,9 +1,9 @@
-//! Finding an entry for a new key: a free one in its four lines; or one that another key leaves for
-//! another line of its own; or one of a larger table; or one of the stash.
+//! Finding an entry for a new key: a free one in its four lines, or one that another key leaves for
+//! another line of its own, or one of a larger table, or one of the stash.
 //!
-//! A key comes into a line under its stripe, and which levels there are is read under it. So when
-//! everybody who held a stripe has let go of it, nobody still puts anything into a level that was
-//! the bottom one before.
+//! An operation puts a key into a line under the key's stripe, and reads under it which levels
+//! exist. So once every stripe that was locked has been unlocked, no operation still puts anything
+//! into the previous bottom level.
 
 use vellum_layout::{KeyedWord, LevelRoot, MapWord, PAIRS_PER_LINE};
 use vellum_media::{Memories, Memory, Site};
@@ -16,7 +16,7 @@ use crate::mapping::keyed::lines::{ENTRY_BYTES, is_live};
 use crate::mapping::keyed::moves::MoveSites;
 use crate::sites;
 
-/// Entries made free, or levels added, that others take before the stash is.
+/// Entries freed, or levels added, that other operations use up before this one takes the stash.
 const TRIES_MAX: u32 = 16;
 
 const SITES: MoveSites = MoveSites {
@@ -26,17 +26,17 @@ const SITES: MoveSites = MoveSites {
     leave_durable: sites::LEVEL_LEAVE_DURABLE,
 };
 
-/// The two levels that keys come into.
+/// The two levels that new keys enter.
 pub(super) fn open_levels(levels: LevelRoot) -> [u32; 2] {
     [levels.top(), levels.top() - 1]
 }
 
 impl Table {
-    /// Puts a key in that is not there.
+    /// Inserts a key that is not there.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: no room in the largest table, and the stash is full. Bytes that were
-    /// lost.
+    /// Fails with [`Error::NoSpace`] if there is no room in the largest table and the stash is
+    /// full. Fails if bytes were lost.
     pub(super) fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -58,8 +58,8 @@ impl Table {
         self.put_into_stash(op, &key, word, place, flush)
     }
 
-    /// Puts a key into one of its lines: above before below, and where more is free first. `false`
-    /// if they are full.
+    /// Puts a key into one of its lines: the top level first, and the emptier line first. Returns
+    /// `false` if they are full.
     fn put<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -113,10 +113,10 @@ impl Table {
         self.lines.fill_entry(core, at, word, place, flush);
     }
 
-    /// Takes a free entry of the stash for a key. Under its stripe.
+    /// Claims a free entry of the stash for a key. The caller holds the key's stripe.
     fn claim_in_stash<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> Option<u64> {
         let core = op.core;
-        // The count is up before the key can be looked for.
+        // The count is raised before any lookup can need it.
         core.arena.fetch_add(self.stashed_at, 1);
         let mut stash = self.plan.stash();
         let claimed = stash.find_map(|line| self.lines.claim_in(core, line, key.word));
@@ -126,7 +126,7 @@ impl Table {
         claimed
     }
 
-    /// Moves one entry of a key's lines away; `false` if none can.
+    /// Moves one entry of a key's lines away. Returns `false` if none can move.
     fn make_room<M: Memories>(&self, op: &Op<'_, M>, key: &Key) -> Result<bool> {
         self.moves.moving(op.core, || {
             let levels = self.levels(op.core);
@@ -147,8 +147,8 @@ impl Table {
         (0..PAIRS_PER_LINE).map(move |place| line_at + place * ENTRY_BYTES)
     }
 
-    /// Moves what is in an entry to another line of its key; `false` if nothing is, or if those
-    /// lines are full.
+    /// Moves the contents of an entry to another line of its key. Returns `false` if the entry is
+    /// empty or those lines are full.
     pub(super) fn move_away<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -171,8 +171,8 @@ impl Table {
         Ok(false)
     }
 
-    /// Moves a key from an entry to a line; `false` if that is full, if the key is no longer there,
-    /// or if the table has grown.
+    /// Moves a key from an entry to a line. Returns `false` if the line is full, the key is no
+    /// longer there, or the table has grown.
     fn move_to<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -196,7 +196,8 @@ impl Table {
         Ok(true)
     }
 
-    /// Moves what is in an entry to the stash; `false` if that is full, or if nothing is there.
+    /// Moves the contents of an entry to the stash. Returns `false` if the stash is full or the
+    /// entry is empty.
     #[cold]
     pub(super) fn move_to_stash<M: Memories>(&self, op: &Op<'_, M>, at: u64) -> Result<bool> {
         let key = self.key_of(MapWord(op.core.word(at)));
@@ -214,7 +215,7 @@ impl Table {
         moved.map(|()| true)
     }
 
-    /// Whether a key is in an entry. Under its stripe.
+    /// Whether a key is in an entry. The caller holds the key's stripe.
     fn is_at<M: Memories>(&self, op: &Op<'_, M>, key: &Key, at: u64) -> bool {
         let word = MapWord(op.core.word(at));
         is_live(word) && word.0 & MapWord::KEY_MASK == key.word

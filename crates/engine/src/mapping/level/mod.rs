@@ -1,32 +1,33 @@
 //! Level hashing (Zuo, Hua, Wu: OSDI 2018), one table for all files: what the file-mapping study
-//! (4.9) compares its own structures with. A general hash table for persistent memory, as it is:
-//! nothing in it knows that its keys are blocks of files.
+//! (4.9) compares its own structures with. A general hash table for persistent memory, used
+//! unchanged: nothing in it relies on its keys being blocks of files.
 //!
 //! * A [table](table) has two levels of lines, the bottom one half as long as the top one. A key
-//!   has two lines in each, so a lookup reads four; two lines above share one below.
-//! * An insertion takes a free entry of the emptier of the two lines above, else below; else it
-//!   lets one entry of these four [move](insert) to another line of its own, and only one.
-//! * A table that is full [grows](grow) in place: a level twice as long becomes the top one, what
-//!   was the top one is the bottom one, and only the entries of the old bottom one move. They do so
-//!   bit by bit, a line with each insertion; lookups read six lines meanwhile.
-//! * An entry is valid by its first word, which is stored last and names key and state; no step
-//!   needs a log. Which blocks are free, the [block allocator](crate::mapping::blocks) knows.
+//!   has two lines in each, so a lookup reads four. Two lines of the top level share one below.
+//! * An insertion takes a free entry of the emptier of the two top lines, else of the bottom ones;
+//!   else it lets one entry of these four, and only one, [move](insert) to another of its own
+//!   lines.
+//! * A full table [grows](grow) in place: a level twice as long becomes the top one, the top one
+//!   becomes the bottom one, and only the entries of the old bottom one move. They do so line by
+//!   line, one with each insertion; lookups read six lines meanwhile.
+//! * An entry is valid by its first word, which is stored last and holds key and state; no step
+//!   needs a log. The [block allocator](crate::mapping::blocks) records which blocks are free.
 //!
-//! What is full: the largest table has five entries for four blocks, of which level hashing is
-//! known to fill nine in ten. For a key that finds no room there, there is a stash of 32 entries,
-//! looked at only while a counter says that it is not empty; with the stash full a write fails for
-//! lack of space, as with no block left, and goes when anything is deleted. Tables do not shrink.
+//! Capacity: the largest table has five entries for four blocks, and level hashing is known to fill
+//! nine in ten. Keys without room there go to a stash of 32 entries, which is read only while a
+//! counter shows that it is not empty. With the stash full a write fails for lack of space, as with
+//! no block left, until something is deleted. Tables do not shrink.
 //!
 //! Deviations from the paper, and why: (1) A line of 64 bytes has four entries of 16 bytes, each
 //! with its token in its first word, instead of a bucket of 128 bytes with a word of tokens: an
-//! insertion flushes one line once. (2) Places of all levels that there can be are set aside when
-//! the pool is made, instead of being allocated: growing cannot fail, in a full pool or a
-//! fragmented one, and needs no step that exchanges pointers. (3) The old bottom level is emptied
-//! by many insertions, not by the one that found no room: none waits longer for a larger table. (4)
-//! Lookups take no lock, and writers only that of their key, against moves: see
-//! [`moves`](crate::mapping::keyed::moves). (5) An entry of the bottom level that makes room may go
-//! to the top level at any time, not only after a growth. (6) Top lines are looked at first,
-//! whichever level has more entries: no count is kept for it.
+//! insertion flushes one line once. (2) The space of all possible levels is set aside when the pool
+//! is formatted, instead of being allocated: growing cannot fail, in a full pool or a fragmented
+//! one, and needs no step that exchanges pointers. (3) Many insertions empty the old bottom level,
+//! not only the one that found no room: none waits long for a larger table. (4) Lookups take no
+//! lock, and writers only that of their key, against moves: see
+//! [`moves`](crate::mapping::keyed::moves). (5) An entry of the bottom level that makes room may
+//! move to the top level at any time, not only after a growth. (6) Lookups read top lines first,
+//! whichever level has more entries: there is no count for that.
 
 mod grow;
 mod insert;
@@ -57,7 +58,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// The mapping of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    /// The mapping of a pool. Its part of the arena, zero at first, is at `arena_at`.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
         let table = Table::new(arena_at, geometry, seed);
         let blocks = Blocks::new(table.arena_end(), geometry);
@@ -69,7 +70,8 @@ impl Level {
         Self::new(0, geometry, 0).blocks.end()
     }
 
-    /// Makes entries of blocks that were taken for logical blocks of a file, all holes.
+    /// Creates entries for blocks that were allocated to logical blocks of a file, all of them
+    /// holes.
     fn enter<M: Memories>(
         &self,
         op: &Op<'_, M>,

@@ -1,6 +1,6 @@
-//! Reading the table at an opening that nothing saved precedes: entries that recovery frees go, and
-//! so do second copies of those that were moving; the others say which blocks are taken. In levels
-//! that are still to come no crash leaves anything.
+//! Reading the table when an opening finds no saved state. Entries that recovery frees are cleared,
+//! and so are second copies of moving entries; the others show which blocks are used. No crash
+//! leaves anything in levels that are not in use yet.
 
 use vellum_layout::{KeyedPlan, LevelRoot};
 use vellum_media::{LINE_BYTES, Memories, Persistent};

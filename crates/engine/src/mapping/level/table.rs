@@ -1,5 +1,5 @@
-//! The table itself: which levels it has, where a key's lines are, finding it without a lock,
-//! changing it under one.
+//! The table itself: its levels, the lines of a key, finding a key without a lock, changing it
+//! under one.
 
 use std::sync::atomic::Ordering;
 
@@ -21,18 +21,18 @@ pub(super) struct Table {
     pub(super) moves: Moves,
     pub(super) plan: LevelPlan,
     seed: u64,
-    /// Arena word: the root, as it counts. The one on the pool is durable before this says the same
-    /// of a new level, and may say later than this that a level is no longer in use.
+    /// Arena word: the current root. The root on the pool names a new level, durably, before this
+    /// one does; it may still name an emptied level after this one does not.
     pub(super) levels_at: u64,
     /// Arena word: the thread slot that changes the root or empties a level, plus one.
     pub(super) grower_at: u64,
-    /// Arena word: lines of the level on its way that are empty, from its first on.
+    /// Arena word: number of leading lines of the level being emptied that are empty.
     pub(super) emptied_at: u64,
     /// Arena word: entries in the stash.
     pub(super) stashed_at: u64,
 }
 
-/// A key, and where it may be.
+/// A key and the lines that may hold it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key {
     /// Mapping id and logical block.
@@ -41,14 +41,14 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// What its stripe follows from.
+    /// The hash that determines the key's stripe.
     pub(super) fn hash(&self) -> u64 {
         self.hashes[0]
     }
 }
 
 impl Table {
-    /// The table of a pool, whose part of the arena (zero at first) is at `arena_at`.
+    /// The table of a pool. Its part of the arena, zero at first, is at `arena_at`.
     pub(super) fn new(arena_at: u64, geometry: &Geometry, seed: u64) -> Self {
         Self {
             lines: Lines {
@@ -66,7 +66,7 @@ impl Table {
         }
     }
 
-    /// First byte of the arena behind the table's part.
+    /// First arena offset after the table's part.
     pub(super) fn arena_end(&self) -> u64 {
         self.moves.end()
     }
@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    /// The lines of a level that a key may be in.
+    /// The lines of a level that may hold a key.
     pub(super) fn homes(&self, key: &Key, level: u32) -> [u64; 2] {
         self.plan.homes_of(key.hashes, level)
     }
@@ -97,7 +97,8 @@ impl Table {
     /// Reads the root from the pool.
     ///
     /// # Errors
-    /// Damage: there is none. To whoever only reads, what lies in the levels tells which there are.
+    /// Fails if the root is damaged. A read-only opening instead infers the levels from their
+    /// contents.
     pub(super) fn read_root<M: Memories>(&self, core: &Core<M>) -> Result<LevelRoot> {
         let word = |at| core.word(self.lines.at + at);
         let read = KeyedPlan::read(MappingKind::Level, self.lines.blocks, self.seed, word);
@@ -114,12 +115,12 @@ impl Table {
         }
     }
 
-    /// Which levels there are.
+    /// The levels in use.
     pub(super) fn levels<M: Memories>(&self, core: &Core<M>) -> LevelRoot {
         LevelRoot(core.arena.load(self.levels_at, Ordering::Acquire))
     }
 
-    /// Begins with a root that was read when the pool is opened, and counts what is in the stash.
+    /// Starts with a root that the opening read, and counts the entries of the stash.
     pub(super) fn begin_with<M: Memories>(&self, core: &Core<M>, root: LevelRoot) -> Result<()> {
         let mut stashed = 0;
         for line in self.plan.stash() {
@@ -141,7 +142,7 @@ impl Table {
         self.moves.find(core, &self.lines, key.hash(), look)
     }
 
-    /// Looks for a key in its lines, and in the stash if there is anything.
+    /// Searches a key's lines, and the stash unless it is empty.
     fn look<M: Memories>(&self, core: &Core<M>, key: &Key) -> Option<Held> {
         let look_in = |line| self.lines.look_in(core, key.word, line);
         let homes = |level| self.homes(key, level);
@@ -173,7 +174,7 @@ impl Table {
         Ok(Some(done))
     }
 
-    /// Takes a key out. Flushed, not fenced. Under the key's lock.
+    /// Removes a key. Flushes, and does not fence. The caller holds the key's lock.
     pub(super) fn clear<M: Memories>(&self, site: Site, core: &Core<M>, held: &Held) {
         core.set_word(held.at, MapWord::FREE.0);
         core.pool.flush(site, held.at, 8);

@@ -1,4 +1,4 @@
-//! The level table from within: its levels, its moves, its stash, what recovery makes of it.
+//! White-box tests of the level table: its levels, its moves, its stash, its recovery.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ fn stashed(h: &Leveled) -> u64 {
     h.core.arena.load(h.map.table.stashed_at, Ordering::Relaxed)
 }
 
-/// Claims single blocks of file 5, every other one, until so many levels were ever in use.
+/// Claims every other block of file 5, one at a time, until the table has used `top` levels.
 fn fill_until(h: &Leveled, top: u32) -> u32 {
     let mut blocks = 0;
     while levels(h).top() < top {
@@ -71,9 +71,9 @@ fn fill_until(h: &Leveled, top: u32) -> u32 {
     blocks
 }
 
-/// Every entry is sound and where its key leads, and no key is there twice; levels that are not in
-/// use are empty; the root on the pool says what the arena does, or that an empty level is on its
-/// way.
+/// Checks that every entry is sound and in a line of its key, and no key is there twice; that
+/// levels not in use are empty; and that the root on the pool agrees with the arena, or still names
+/// an emptied level.
 fn check_table(h: &Leveled) {
     let table = &h.map.table;
     let levels = levels(h);
@@ -87,7 +87,7 @@ fn check_table(h: &Leveled) {
             .lines
             .each_in(&h.core, line, |held| {
                 assert!(is_used, "an entry in a level that is not in use");
-                assert!(is_live(held.word), "a mark is left");
+                assert!(is_live(held.word), "a mark remains");
                 assert!(table.lines.is_sound(&held));
                 let mut homes = plan.homes(SEED, held.word.0);
                 assert!(plan.is_stash(line) || homes.any(|home| home == line));
@@ -109,7 +109,7 @@ fn check_table(h: &Leveled) {
 }
 
 #[test]
-fn who_does_not_get_the_lock_of_a_table_leaves_it_alone() {
+fn a_failed_attempt_at_the_lock_of_a_table_changes_nothing() {
     let h = pool(4 * MIB);
     let op = h.core.op_begin().unwrap();
     let held = h.map.table.try_growth(&op);
@@ -121,7 +121,7 @@ fn who_does_not_get_the_lock_of_a_table_leaves_it_alone() {
 }
 
 #[test]
-fn a_table_grows_with_what_is_in_it() {
+fn a_table_grows_with_its_contents() {
     let h = pool(16 * MIB);
     let last = h.map.table.plan.last;
     let blocks = h.core.geometry.segment_blocks as u32;
@@ -147,8 +147,8 @@ fn a_table_grows_with_what_is_in_it() {
     }
 }
 
-/// An entry left its line for one that may not have taken its copy, or entries came into a level
-/// that no durable root names.
+/// Otherwise an entry could leave its line without a safe copy, or entries could enter a level that
+/// no durable root names.
 #[test]
 fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
     let h = pool(4 * MIB);
@@ -166,7 +166,7 @@ fn no_entry_moves_in_an_operation_that_met_lost_bytes() {
             check_table(&h);
         }
     }
-    assert!(refused > 0, "nothing was to move");
+    assert!(refused > 0, "no claim needed a move");
 }
 
 #[test]
@@ -202,12 +202,12 @@ fn no_insertion_waits_for_a_whole_growth() {
         claim(&h, 5, logical, 1);
         most = most.max((count::of_this_thread() - before).fences);
     }
-    // A line of four entries that move, one more that makes room, a level that begins, the test's.
+    // Four entries of a line that move, one more that makes room, a level that begins, the test's.
     assert!(most <= 2 * 4 + 2 + 1 + 1, "{most}");
 }
 
 #[test]
-fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
+fn every_block_of_a_segment_gets_an_entry_and_the_stash_stays_empty() {
     for bytes in [MIB, 3 * MIB, 16 * MIB] {
         let h = pool(bytes);
         let blocks = h.core.geometry.segment_blocks as u32;
@@ -226,7 +226,7 @@ fn every_block_of_a_segment_finds_room_and_the_stash_stays_empty() {
 }
 
 #[test]
-fn what_is_changed_while_the_table_grows_is_changed_for_good() {
+fn changes_made_while_the_table_grows_last() {
     let h = pool(MIB);
     let blocks = fill_until(&h, 2);
     assert!(levels(&h).moving().is_some());
@@ -268,8 +268,8 @@ fn what_is_changed_while_the_table_grows_is_changed_for_good() {
     check_table(&h);
 }
 
-/// Keys of one file that all have the same two lines in the largest table's top level, and so in
-/// every level.
+/// Keys of one file with the same two lines in the largest table's top level, and so in every
+/// level.
 fn crowd(h: &Leveled, count: usize) -> Vec<u32> {
     let table = &h.map.table;
     let homes = |logical| table.homes(&table.key(5, logical), table.plan.last);
@@ -306,7 +306,7 @@ fn keys_without_room_go_to_the_stash_until_it_is_full() {
     assert_eq!(release(&h, 5, 0, 1 << 32), room - 1);
 }
 
-/// Puts an entry where a test wants it.
+/// Stores an entry at a chosen offset.
 fn put(h: &Leveled, at: u64, word: u64, place: u64) {
     h.core.pool.store(at + 8, place, Ordering::Relaxed);
     h.core.pool.store(at, word, Ordering::Relaxed);
@@ -318,7 +318,7 @@ fn free_entry(h: &Leveled, line: u64) -> u64 {
     h.map.table.lines.line_at(line) + u64::from(free.trailing_zeros()) * 8
 }
 
-/// Where another entry of a key would be looked for.
+/// A free entry in another line of a key.
 fn another(h: &Leveled, held: &Held) -> u64 {
     let table = &h.map.table;
     let plan = KeyedPlan::Level(table.plan, levels(h));
@@ -328,7 +328,7 @@ fn another(h: &Leveled, held: &Held) -> u64 {
 }
 
 #[test]
-fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
+fn recovery_reduces_the_copies_of_a_broken_off_move_to_one() {
     let h = pool(MIB);
     claim(&h, 5, 0, 8);
     let kept = held(&h, 5, 3);
@@ -347,7 +347,7 @@ fn what_a_crash_leaves_of_a_move_is_one_entry_again() {
 }
 
 #[test]
-fn damage_is_told_apart_from_what_a_crash_leaves() {
+fn damage_is_distinguished_from_what_a_crash_leaves() {
     type Spoil = fn(&Leveled, Held);
     let spoils: [(&str, Spoil); 9] = [
         ("another check", |h, held| {
@@ -411,7 +411,7 @@ fn damage_is_told_apart_from_what_a_crash_leaves() {
 }
 
 #[test]
-fn a_lookup_that_meets_an_unsound_entry_says_so() {
+fn a_lookup_reports_an_unsound_entry() {
     let h = pool(MIB);
     claim(&h, 5, 0, 8);
     let spoilt = held(&h, 5, 3);
@@ -422,7 +422,7 @@ fn a_lookup_that_meets_an_unsound_entry_says_so() {
 }
 
 #[test]
-fn a_close_forgets_a_level_that_is_empty_and_keeps_one_that_is_not() {
+fn a_close_drops_an_empty_level_and_keeps_any_other() {
     for keep in [0, 1] {
         let h = pool(MIB);
         let blocks = fill_until(&h, 2);

@@ -1,4 +1,4 @@
-//! Changing a tree: blocks put in, their states changed, blocks taken out. The caller holds the
+//! Changing a tree: inserting blocks, changing their states, removing blocks. The caller holds the
 //! file's lock.
 
 use vellum_layout::{
@@ -16,7 +16,7 @@ use crate::mapping::limbo::Batch;
 use crate::mapping::{BlockNo, Flush, MapId, Reservation, Step};
 use crate::sites;
 
-/// What a block in a state is in a tree word.
+/// The tree word's target for a block in a state.
 fn target(block: BlockNo, state: MapState) -> TreeTarget {
     match state {
         MapState::Mapped => TreeTarget::Mapped(block.0),
@@ -67,7 +67,7 @@ struct Gone {
     nodes: Batch,
 }
 
-/// The logical blocks that leave.
+/// The logical blocks to remove.
 #[derive(Clone, Copy)]
 struct Range {
     first: u64,
@@ -111,7 +111,7 @@ impl Radix {
         Ok(())
     }
 
-    /// The block behind the one that the logical block before `logical` has.
+    /// The block after that of the logical block before `logical`.
     fn block_after<M: Memories>(
         &self,
         core: &Core<M>,
@@ -128,7 +128,7 @@ impl Radix {
         Ok(after)
     }
 
-    /// Puts blocks in; on an error, also how many were put in.
+    /// Inserts blocks. On an error, also returns how many were inserted.
     fn insert<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -196,8 +196,8 @@ impl Radix {
         Ok(())
     }
 
-    /// The leaf of a logical block, made if there is none; none for block 0 of a file that has no
-    /// other, whose place is the inode's word.
+    /// The leaf of a logical block, created if there is none. `None` for block 0 of a file without
+    /// other blocks, whose word is in the inode.
     fn make_leaf<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -237,8 +237,7 @@ impl Radix {
         }
     }
 
-    /// Puts a node on top of a tree; straight at the height that `logical` needs where the tree is
-    /// empty.
+    /// Puts a node on top of a tree. An empty tree gets the height that `logical` needs at once.
     fn grow<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -254,15 +253,15 @@ impl Radix {
                 .unwrap_or(1),
         };
         let root_at = Self::root_at(op.core, id);
-        // In the inode or as the first word of a node, it says the same.
+        // The word means the same in the inode and as the first word of a node.
         let old = TreeWord(op.core.word(root_at));
         let node = self.write_node(op, old)?;
-        // Its line is flushed by whoever claims.
+        // The caller flushes the line of this word.
         self.point(op.core, root_at, id, 0, node, level);
         Ok(())
     }
 
-    /// A node with nothing but a first word, durable.
+    /// Writes a node with only a first word, durably.
     #[track_caller]
     fn write_node<M: Memories>(&self, op: &Op<'_, M>, first: TreeWord) -> Result<u32> {
         let node = self.nodes.take(op)?;
@@ -272,7 +271,7 @@ impl Radix {
         let pool = &op.core.pool;
         pool.write_through(sites::RADIX_NODE, at, words.as_bytes());
         pool.fence(sites::RADIX_NODE_DURABLE);
-        // Nothing leads to a node that the medium did not take.
+        // Nothing may link a node that the medium did not accept.
         op.check_media().inspect_err(|_| {
             let slot = u64::from(node) * SLOTS_PER_BLOCK;
             op.core.free_slots(slot, SLOTS_PER_BLOCK);
@@ -280,7 +279,7 @@ impl Radix {
         Ok(node)
     }
 
-    /// Stores a word that leads to a node.
+    /// Stores a word that links a node.
     #[track_caller]
     fn point<M: Memories>(
         &self,
@@ -295,7 +294,7 @@ impl Radix {
         core.set_word(at, TreeWord::new(target, id, first as u32).0);
     }
 
-    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is told of at the
+    /// See [`crate::mapping::Mapping::release`]. What cannot be read stays, and is reported at the
     /// end.
     pub(super) fn take_out<M: Memories>(
         &self,
@@ -341,12 +340,12 @@ impl Radix {
         }
     }
 
-    /// Takes `range` out of a node that begins at logical block `first`; gives whether nothing
-    /// would be left in it. Then nothing was stored there: only the word that leads to it is
-    /// cleared, by the caller.
+    /// Removes `range` from a node that begins at logical block `first`. Returns whether nothing
+    /// would be left in it. Then nothing was stored there: the caller clears the word that links
+    /// it.
     #[expect(
         clippy::too_many_arguments,
-        reason = "a walk down a tree with what it collects"
+        reason = "a walk down a tree, with what it collects"
     )]
     fn cut<M: Memories>(
         &self,
@@ -378,7 +377,7 @@ impl Radix {
             match self.cut_child(lines, id, (word_at, level, start), range, gone) {
                 Ok(None) => is_empty = false,
                 Ok(target) => emptied.push((word_at, target)),
-                // What is taken out already goes; this stays, and what leads to it.
+                // Blocks removed so far are cleared. This child stays linked.
                 Err(error) => {
                     is_empty = false;
                     result = Err(error);
@@ -395,8 +394,8 @@ impl Radix {
         result.map(|()| is_empty)
     }
 
-    /// Takes `range` out of what a word of a node of `level` leads to; gives that if nothing is
-    /// left in it.
+    /// Removes `range` from the target of a word in a node of `level`. Returns the target if
+    /// nothing is left in it.
     fn cut_child<M: Memories>(
         &self,
         lines: &mut Lines<'_, M>,
@@ -415,7 +414,7 @@ impl Radix {
         }
     }
 
-    /// The same for a leaf. All of it is read before anything is given up.
+    /// Removes `range` from a leaf. Reads all of it before it frees anything.
     fn cut_leaf<M: Memories>(
         &self,
         lines: &mut Lines<'_, M>,

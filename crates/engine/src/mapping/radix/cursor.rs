@@ -1,10 +1,10 @@
-//! The cursor: the leaf that a thread slot's operations looked into last, so that reading on costs
-//! no walk.
+//! The cursor: the leaf that a thread slot's operations used last, so that sequential reads need no
+//! walk.
 //!
-//! It lies in the thread slot, which one operation has at a time. It holds while no node was
-//! retired since before the walk that found the leaf: a leaf that an operation finds through it was
-//! in the tree when the operation began, or was taken out by one that is not over, and stays for
-//! the grace period.
+//! It lies in the thread slot, which one operation has at a time. It is valid as long as no node
+//! was retired since before the walk that found the leaf. A leaf that an operation finds through it
+//! was in the tree when the operation began, or a running operation removed it; it stays for the
+//! grace period.
 
 use vellum_layout::RADIX_WORDS;
 use vellum_media::Memories;
@@ -15,7 +15,7 @@ use crate::core::slots::{Op, field};
 use crate::mapping::MapId;
 
 impl Radix {
-    /// The remembered leaf, if it is the one of this logical block.
+    /// The remembered leaf, if it is the leaf of this logical block.
     pub(super) fn cursor<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -35,7 +35,7 @@ impl Radix {
         })
     }
 
-    /// Remembers a leaf. `retired` is what the count of retired nodes was before it was looked for.
+    /// Remembers a leaf. `retired` is the count of retired nodes from before the search for it.
     pub(super) fn remember<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -49,7 +49,7 @@ impl Radix {
     }
 }
 
-/// Names a leaf: the mapping id, which is never 0, and the number of the leaf.
+/// Identifies a leaf by the mapping id, which is never 0, and the number of the leaf.
 fn key(id: MapId, logical: u64) -> u64 {
     let leaf = logical / RADIX_WORDS;
     u64::from(id) << 32 | leaf

@@ -1,19 +1,20 @@
 //! A radix tree for each file (the file-mapping study, 3.1): nodes of 512 words, nine bits of the
-//! logical block a level, as many levels as the file needs. The word in the inode leads to the top
-//! node, or to the file's block, if the first is all that it has.
+//! logical block for each level, as many levels as the file needs. The word in the inode leads to
+//! the top node, or to the file's block if the file has only block 0.
 //!
-//! * Every word [vouches for itself](vellum_layout::TreeWord): one atomic store puts a block into
-//!   the tree, changes its state or takes it out, and nobody needs to trust a node.
+//! * Every word [carries its own check](vellum_layout::TreeWord): one atomic store inserts a block,
+//!   changes its state or removes it, and no operation needs to trust a node.
 //! * A new node is durable before a word points to it. A tree grows upwards: the old top becomes
 //!   the first word of a new one.
-//! * Readers follow words without locks; writers hold the file's lock. A node that was taken out of
+//! * Readers follow words without locks; writers hold the file's lock. A node that was removed from
 //!   a tree is freed after a grace period.
-//! * The cursor: each thread slot remembers the leaf that it was in last ([`Cursor`]).
+//! * The cursor: each thread slot remembers the leaf that it used last ([`Cursor`]).
 //!
-//! Deviations from the study, and why: (1) no undo log for growth, because a node is made whole
+//! Deviations from the study, and why: (1) no undo log for growth, because a node is complete
 //! before one word links it; (2) words carry a check, where the study's are bare block numbers: a
-//! damaged word is recognised, and a leaf that was used again is not mistaken; (3) the cursor is
-//! the thread's and not the file's: remembering a leaf then writes no line that others read.
+//! damaged word is recognised, and a reused leaf is not mistaken for the old one; (3) the cursor
+//! belongs to the thread and not to the file: remembering a leaf then writes no line that others
+//! read.
 
 mod change;
 mod cursor;
@@ -38,7 +39,7 @@ pub(crate) struct Radix {
 }
 
 impl Radix {
-    /// The mapping of a pool, whose part of the arena (zero before [`Mapping::rebuild`]) is at
+    /// The mapping of a pool. Its part of the arena, zero before [`Mapping::rebuild`], is at
     /// `arena_at`.
     pub(crate) fn new(arena_at: u64, geometry: &Geometry) -> Self {
         let blocks = Blocks::new(arena_at, geometry);
@@ -51,12 +52,12 @@ impl Radix {
         Self::new(0, geometry).nodes.end()
     }
 
-    /// Pool offset of the word that leads to a file's tree.
+    /// Pool offset of the root word of a file's tree.
     fn root_at<M: Memories>(core: &Core<M>, id: MapId) -> u64 {
         core.geometry.slot_at(id.into()) + Inode::DETAIL
     }
 
-    /// What the tree word at `at` says of what begins at logical block `first`.
+    /// The target of the tree word at `at`, which covers blocks from logical block `first` on.
     fn target<M: Memories>(
         core: &Core<M>,
         at: u64,
@@ -69,7 +70,7 @@ impl Radix {
     }
 }
 
-/// Damage in the tree of a file.
+/// The error for damage in the tree of a file.
 #[cold]
 fn damaged(id: MapId) -> Error {
     Error::damaged("a tree word that is not sound", Location::Inode(id.into()))

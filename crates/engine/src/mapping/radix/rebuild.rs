@@ -1,4 +1,4 @@
-//! Finding out what is taken, by reading every tree.
+//! Finding out which blocks and nodes are in use, by reading every tree.
 
 use vellum_layout::{MapState, RADIX_WORDS, TreeTarget, radix_span};
 use vellum_media::{Memories, Persistent};
@@ -9,12 +9,12 @@ use crate::error::Result;
 use crate::mapping::{BlockNo, MapId, Survey, Verdict};
 use crate::sites;
 
-/// What reading a tree found.
+/// Result of reading a tree.
 #[derive(Default)]
 struct Tree {
     nodes: Vec<u32>,
     kept: Vec<BlockNo>,
-    /// Where words of blocks stand that are to be freed.
+    /// Offsets of the words of blocks to be freed.
     freed: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ impl Radix {
     ) -> Result<()> {
         self.blocks.begin_rebuild(core);
         survey.for_each_file(&mut |id| match self.rebuild_file(core, survey, id) {
-            // Whoever only reads does without the rest of a damaged tree.
+            // A read-only opening does without the rest of a damaged tree.
             Err(_) if core.read_only => Ok(()),
             done => done,
         })?;
@@ -51,7 +51,7 @@ impl Radix {
             Some(first) => tree.judge(survey, id, 0, root_at, first)?,
         }
         if tree.kept.is_empty() {
-            // Not even the nodes are needed. One word goes, and with it what it leads to.
+            // No node is needed either. Clearing the root word removes everything below it.
             tree.nodes.clear();
             tree.freed = vec![root_at];
         }
@@ -72,7 +72,7 @@ impl Radix {
 
     #[expect(
         clippy::too_many_arguments,
-        reason = "a walk down a tree with what it collects"
+        reason = "a walk down a tree, with what it collects"
     )]
     fn read_node<M: Memories>(
         &self,

@@ -1,4 +1,4 @@
-//! Finding blocks: from the inode's word down.
+//! Finding blocks: from the inode's root word down.
 
 use vellum_layout::{RADIX_WORDS, TreeTarget, radix_span};
 use vellum_media::{Memories, count};
@@ -9,14 +9,14 @@ use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::{BlockNo, Found, MapId};
 
-/// Where a walk towards a logical block ended.
+/// The end of a walk towards a logical block.
 pub(super) enum End {
-    /// Nothing is there, nor at any block before `until`.
+    /// Neither this block nor any other before `until` is mapped.
     Hole {
-        /// The first logical block of which the walk says nothing.
+        /// The first logical block that the walk does not cover.
         until: u64,
     },
-    /// The inode's word leads straight to block 0 of the file.
+    /// The inode's word leads directly to block 0 of the file.
     First(TreeTarget),
     /// A leaf.
     Leaf(Leaf),
@@ -37,13 +37,13 @@ impl Leaf {
         self.first + RADIX_WORDS
     }
 
-    /// Pool offset of the word of a logical block that is in this leaf.
+    /// Pool offset of the word of a logical block in this leaf.
     pub(super) fn word_at(&self, logical: u64) -> u64 {
         self.at + (logical - self.first) * 8
     }
 }
 
-/// What data a tree word leads to.
+/// The data that a tree word leads to.
 fn found(target: TreeTarget) -> Option<Found> {
     match target {
         TreeTarget::Mapped(block) => Some(Found::Mapped(BlockNo(block))),
@@ -53,7 +53,7 @@ fn found(target: TreeTarget) -> Option<Found> {
 }
 
 impl Radix {
-    /// Goes to the leaf of a logical block.
+    /// Walks to the leaf of a logical block.
     pub(super) fn descend<M: Memories>(
         &self,
         core: &Core<M>,
@@ -94,8 +94,8 @@ impl Radix {
         }
     }
 
-    /// Looks up blocks from `logical` on as far as one leaf tells; gives the first block not looked
-    /// up.
+    /// Looks up blocks from `logical` on as far as one leaf reaches. Returns the first block not
+    /// looked up.
     pub(super) fn look_up_leaf<M: Memories>(
         &self,
         op: &Op<'_, M>,
@@ -128,7 +128,7 @@ impl Radix {
         Ok(leaf.end())
     }
 
-    /// Calls `each` with every block of `[first, end)` in order, until it says no.
+    /// Calls `each` with every block of `[first, end)` in order, until it returns false.
     pub(super) fn for_each_block<M: Memories>(
         &self,
         core: &Core<M>,
