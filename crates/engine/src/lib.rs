@@ -23,34 +23,35 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Making and opening pools
+//! # Creating and opening pools
 //!
 //! | call | for |
 //! |---|---|
 //! | [`Pool::create`], [`Pool::open`] | a file, with the safe defaults |
 //! | [`CreateOptions`] | other sizes, namespaces, mappings, media |
 //! | [`PoolOptions`] | reading only, other durability |
-//! | [`Pool::memory`] | tests: gone with the process |
+//! | [`Pool::memory`] | tests; the pool is gone when the process ends |
 //!
 //! One process has a pool open at a time. Any number of its threads may use it.
 //!
 //! # What survives
 //!
-//! A name, a size or an attribute that an operation changed is there as a whole or not at all,
-//! whatever happens. On persistent memory it survives a power cut when the operation returns; in an
-//! ordinary file or on a disk it does after [`File::sync_all`], [`Volume::sync`] or
-//! [`Pool::close`], and a few seconds later by itself ([`PoolOptions::commit_every`]).
-//! `docs/SEMANTICS.md` has the whole table.
+//! A change of a name, a size or an attribute is atomic: after a crash it is there completely or
+//! not at all. On persistent memory it survives a power cut once the operation has returned. In an
+//! ordinary file or on a disk it survives once [`File::sync_all`], [`Volume::sync`] or
+//! [`Pool::close`] has returned, and without them after a few seconds
+//! ([`PoolOptions::commit_every`]). `docs/SEMANTICS.md` lists every medium.
 //!
 //! # Errors
 //!
-//! [`Error`] says what went wrong, and where if the pool is damaged. It converts into
-//! [`std::io::Error`] with the errno and kind that the kernel would report, so that `?` works in
+//! [`Error`] names the cause and, in a damaged pool, the location. It converts into
+//! [`std::io::Error`] with the errno and kind that the kernel would report, so `?` works in
 //! functions that return `io::Result`.
 //!
-//! # By nodes and names
+//! # Inodes and names
 //!
-//! Adapters such as a mount use [`Fs`], with [`Node`], [`Handle`] and [`Attr`].
+//! Programs that need more than paths, such as a mount, use [`Fs`] with [`Node`], [`Handle`] and
+//! [`Attr`].
 #![deny(unsafe_code)]
 
 #[cfg(test)]

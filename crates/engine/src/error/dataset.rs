@@ -1,14 +1,14 @@
-//! Errors of the datasets that share a pool.
+//! Errors of datasets, the file systems that share a pool.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 use vellum_layout::{FS_MAX, FsNameError, MAIN};
 
-/// Why a dataset of a pool is not to be had, or cannot be added.
+/// Why a dataset of a pool cannot be used or added.
 #[derive(Debug, Error)]
 pub enum DatasetError {
-    /// The table has no such name.
+    /// The pool's table has no dataset of that name.
     #[error(
         "{}: there is no dataset `{name}` in it; it has {}",
         pool.display(),
@@ -17,15 +17,15 @@ pub enum DatasetError {
     Unknown {
         /// The pool.
         pool: PathBuf,
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The names of the pool's datasets.
         names: Vec<String>,
     },
-    /// What cannot be a name.
+    /// The name is not a valid one.
     #[error(transparent)]
     Name(#[from] FsNameError),
-    /// The table has it already.
+    /// The pool has a dataset of that name already.
     #[error("{}: there is a dataset `{name}` in it already", pool.display())]
     Taken {
         /// The pool.
@@ -33,47 +33,47 @@ pub enum DatasetError {
         /// The name.
         name: String,
     },
-    /// The table has no room.
+    /// The table of datasets is full.
     #[error("{}: a pool has at most {FS_MAX} datasets", pool.display())]
     Full {
         /// The pool.
         pool: PathBuf,
     },
-    /// The table says where it is, and it is not there.
-    #[error("{}: {what}; `vellum check` of the pool tells more", path.display())]
+    /// The dataset is not where the table says.
+    #[error("{}: {what}; `vellum check` of the pool shows more", path.display())]
     NotThere {
         /// The dataset.
         path: PathBuf,
-        /// What is there.
+        /// What is wrong there.
         what: String,
     },
-    /// The external data device of a dataset of the same pool.
+    /// The device has the data of another dataset of the same pool.
     #[error(
-        "{}: this has the data of dataset `{name}` of the same pool; nothing was changed",
+        "{}: this device has the data of dataset `{name}` of the same pool; nothing was changed",
         path.display()
     )]
     DataTaken {
-        /// The medium.
+        /// The device.
         path: PathBuf,
-        /// The dataset.
+        /// The dataset that has its data there.
         name: String,
     },
-    /// It has files.
+    /// The dataset has files.
     #[error("{}: it has files", path.display())]
     NotEmpty {
         /// The dataset.
         path: PathBuf,
     },
-    /// Whether it has files cannot be told.
-    #[error("{}: it cannot be looked into ({source})", path.display())]
+    /// The dataset cannot be opened to see whether it has files.
+    #[error("{}: it cannot be opened, so it may have files ({source})", path.display())]
     Unread {
         /// The dataset.
         path: PathBuf,
         /// Why not.
         source: Box<super::Error>,
     },
-    /// The first one goes with the pool.
-    #[error("{}: `{MAIN}` is the pool itself, and cannot be removed from it", pool.display())]
+    /// The first dataset cannot be removed.
+    #[error("{}: `{MAIN}` is the pool itself and cannot be removed", pool.display())]
     Main {
         /// The pool.
         pool: PathBuf,
@@ -81,7 +81,7 @@ pub enum DatasetError {
 }
 
 impl DatasetError {
-    /// The errno a POSIX call gives for this.
+    /// The errno that a POSIX call returns for this.
     pub(crate) fn errno(&self) -> i32 {
         match self {
             Self::Unknown { .. } => libc::ENOENT,

@@ -6,58 +6,57 @@ use thiserror::Error;
 use vellum_layout::{MEDIUM_PATH_MAX, SEGMENTS_MAX};
 use vellum_media::MediaError;
 
-/// Why the data of a pool are not to be had. The message begins with the path that was tried.
+/// Why the pool's data cannot be reached. Messages begin with the path that was tried.
 #[derive(Debug, Error)]
 pub enum MediumError {
-    /// The pool does not say where it is, nor does the caller.
+    /// Neither the pool nor the caller names the external data device.
     #[error(
-        "the pool's data lie in another file or device, and it does not say where: name it with \
-         --data"
+        "the pool's data lie in another file or device, and the pool does not know where: name it \
+         with --data"
     )]
     Unknown,
-    /// It is not where it was last found.
+    /// The device is not where it was last found.
     #[error("{}: the data of the pool are not there ({source}); if they have been moved, name the \
-         place with --data", path.display())]
+         new path with --data", path.display())]
     Missing {
-        /// Where it was looked for.
+        /// Where it was expected.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: Box<MediaError>,
     },
-    /// It has another size.
+    /// The device is shorter than the pool needs.
     #[error("{}: the data of the pool need {expected} bytes, and this has {actual}: it was cut \
          short; nothing was changed", path.display())]
     Short {
-        /// What was found.
+        /// The device.
         path: PathBuf,
-        /// Bytes that there should be.
+        /// The bytes that it should have.
         expected: u64,
-        /// Bytes that there are.
+        /// The bytes that it has.
         actual: u64,
     },
-    /// It is something else.
+    /// The device is something else.
     #[error("{}: {found}, not the data of {expected}; name the right one with --data; nothing was \
          changed", path.display())]
     Foreign {
-        /// What was found.
+        /// The device.
         path: PathBuf,
         /// What it is.
         found: Box<str>,
         /// What it should be.
         expected: Box<str>,
     },
-    /// A copy of it from another time, or the pool is one.
+    /// The device and the pool were last used in different sessions, so one of them is an old copy.
     #[error(
-        "{}: these are the data of the pool as they were in another session than the one in which \
-         the pool was last used: one of the two is an old copy; use those that belong together; \
-         nothing was changed",
+        "{}: these data and the pool were last used in different sessions: one of the two is an \
+         old copy; use the pool and the data that belong together; nothing was changed",
         path.display()
     )]
     OtherSession {
-        /// The medium.
+        /// The device.
         path: PathBuf,
     },
-    /// A path for which the pool has no room.
+    /// The path of the device is too long for the pool to store.
     #[error(
         "{}: the path of an external data device has at most {MEDIUM_PATH_MAX} bytes",
         path.display()
@@ -66,93 +65,91 @@ pub enum MediumError {
         /// The path.
         path: PathBuf,
     },
-    /// Less than a pool can do with.
+    /// The device is too small for any pool.
     #[error(
         "{}: an external data device of {bytes} bytes is too small; it needs 3 MiB and more",
         path.display()
     )]
     TooSmall {
-        /// The medium.
+        /// The device.
         path: PathBuf,
-        /// Its bytes.
+        /// Its size.
         bytes: u64,
     },
-    /// The pool's own medium writes back in any order.
+    /// The pool's own medium writes metadata back in any order.
     #[error(
         "{}: metadata in an ordinary file cannot be kept in order with data elsewhere: put the \
-         pool into persistent memory, or make it with a log (logged)", path.display()
+         pool into persistent memory, or create it with a log (logged)", path.display()
     )]
     Unordered {
         /// The pool.
         path: PathBuf,
     },
-    /// The external data device has no room for a copy of the metadata.
+    /// The external data device has no space reserved for a metadata replica.
     #[error(
-        "the external data device of the pool carries no copy of its metadata: mkfs reserves room \
-         for one where metadata lie in memory (`--medium pmem --data FILE`), unless it is told `-O \
+        "the external data device of the pool carries no copy of its metadata: mkfs reserves space \
+         for one if metadata lie in memory (`--medium pmem --data FILE`), except with `-O \
          replica=off`"
     )]
     NoReplica,
-    /// Something else than the data of a pool.
+    /// The file or device holds no data of any pool.
     #[error("{}: this holds no data of any pool; nothing was changed", path.display())]
     NoMedium {
-        /// What was found.
+        /// The file or device.
         path: PathBuf,
     },
-    /// A medium without a copy of the metadata.
-    #[error("{}: this has the data of a pool, and no copy of its metadata: only that pool can use \
-         it; nothing was changed", path.display())]
+    /// The device has a pool's data, but no metadata replica.
+    #[error("{}: this has the data of a pool, but no replica of its metadata: only that pool can \
+         use it; nothing was changed", path.display())]
     NotAReplica {
-        /// The medium.
+        /// The device.
         path: PathBuf,
     },
-    /// A medium whose copy of the metadata is not as new as its data.
+    /// The metadata replica is older than the data on the device.
     #[error("{}: the replica of the metadata on it is stale: the pool has been used since it was \
          exported, or it never was; nothing was changed", path.display())]
     Stale {
-        /// The medium.
+        /// The device.
         path: PathBuf,
     },
-    /// A medium whose copy of the metadata is not what was written.
-    #[error("{}: {what} of the copy on it is not what was written, or cannot be read; the medium \
-         was not changed", path.display())]
+    /// The metadata replica does not match its checksums.
+    #[error("{}: {what} of the replica on it is not what was written, or cannot be read; the \
+         device was not changed", path.display())]
     ReplicaDamaged {
-        /// The medium.
+        /// The device.
         path: PathBuf,
         /// What is wrong.
         what: &'static str,
     },
-    /// Data that nobody reads or writes by calls.
+    /// `--direct`, for data that no system call reads or writes.
     #[error(
-        "{}: there is nothing that --direct could pass by: the data of this pool are reached in \
-         memory; it is for pools with a log (`vellum mkfs --medium disk`) and for those whose data \
-         lie on another file or device (`vellum mkfs --data`)", path.display()
+        "{}: --direct has no effect here: the data of this pool are reached in memory; it is for \
+         pools with a log (`vellum mkfs --medium disk`) and for those with an external data device \
+         (`vellum mkfs --data`)", path.display()
     )]
     NoCalls {
         /// The pool.
         path: PathBuf,
     },
-    /// An external data device of a pool that has none.
-    #[error(
-        "the pool has its data itself, not on a medium of their own: do not name one with --data"
-    )]
+    /// An external data device was named for a pool that has none.
+    #[error("the pool has its data itself, not on an external data device: do not use --data")]
     NoExternalData,
 }
 
-/// Why a pool gets no further external data device.
+/// Why a pool cannot get another external data device.
 #[derive(Debug, Error)]
 pub enum SegmentError {
-    /// Its data are not on media of their own.
-    #[error("{}: its data lie in the pool itself; further external data devices are for pools \
-         whose data have one already (`vellum mkfs --data`)", pool.display())]
+    /// The pool's data lie in the pool itself.
+    #[error("{}: its data lie in the pool itself; another external data device is for pools that \
+         have one already (`vellum mkfs --data`)", pool.display())]
     NoExternalData {
         /// The pool.
         pool: PathBuf,
     },
-    /// Its mapping has a table of one size.
+    /// The pool's mapping has a table of fixed size.
     #[error(
-        "{}: the table of its file mapping, {mapping}, is made for the blocks that there are: \
-         external data devices can be added with hashfs, radix, extent and extent-cached",
+        "{}: the table of its file mapping, {mapping}, cannot grow: external data devices can be \
+         added with hashfs, radix, extent and extent-cached",
         pool.display()
     )]
     Mapping {
@@ -161,59 +158,59 @@ pub enum SegmentError {
         /// Its mapping.
         mapping: &'static str,
     },
-    /// Its external data device carries a copy of its metadata.
-    #[error("{}: its external data device carries a copy of its metadata, to be a file system \
-         alone, which it would not be with a second one: external data devices can be added to \
-         pools that were made with -O replica=off", pool.display())]
+    /// The pool's external data device has space for a metadata replica.
+    #[error("{}: its external data device has space for a replica of the metadata, which would not \
+         be complete with a second device: devices can be added to pools created with -O \
+         replica=off", pool.display())]
     HasReplica {
         /// The pool.
         pool: PathBuf,
     },
-    /// It has as many as it can.
+    /// The pool has as many devices as it can.
     #[error("{}: a pool has at most {SEGMENTS_MAX} external data devices", pool.display())]
     Full {
         /// The pool.
         pool: PathBuf,
     },
-    /// More blocks than can be named.
+    /// The devices would have more blocks than a pool can address.
     #[error("{}: the external data devices of a pool have at most 4 TiB together", pool.display())]
     TooLarge {
         /// The pool.
         pool: PathBuf,
     },
-    /// The metadata are full.
+    /// The metadata have too few free chunks.
     #[error(
-        "{}: the metadata have no room for the table of {bytes} bytes of data, which takes \
-         {chunks} free chunks of {chunk_bytes} bytes; remove files, or add a smaller medium",
+        "{}: the metadata have no space for the table of {bytes} bytes of data, which takes \
+         {chunks} free chunks of {chunk_bytes} bytes; remove files, or add a smaller device",
         pool.display()
     )]
     NoRoom {
         /// The pool.
         pool: PathBuf,
-        /// Bytes of the medium's data.
+        /// Bytes for data on the device.
         bytes: u64,
-        /// Chunks.
+        /// Chunks that are needed.
         chunks: u64,
-        /// Bytes of each.
+        /// Bytes of each chunk.
         chunk_bytes: u64,
     },
-    /// The pool is mapped in pages that the data do not fill.
-    #[error("{}: it is mapped in pages of {page_bytes} bytes, and its data do not end with one: \
-         nothing can follow them", pool.display())]
+    /// The pool's data do not end at the end of a page of its mapping.
+    #[error("{}: it is mapped in pages of {page_bytes} bytes, and its data do not fill the last \
+         one: no device can be added", pool.display())]
     Pages {
         /// The pool.
         pool: PathBuf,
-        /// Bytes of a page.
+        /// Bytes of a page of the mapping.
         page_bytes: u64,
     },
-    /// It has data of the pool already.
+    /// The device has data of this pool already.
     #[error("{}: this has data of the pool already; nothing was changed", medium.display())]
     Taken {
-        /// The medium.
+        /// The device.
         medium: PathBuf,
     },
-    /// Somebody was quicker.
-    #[error("{}: somebody used the pool meanwhile; nothing was added, try again", pool.display())]
+    /// Another process used the pool meanwhile.
+    #[error("{}: the pool was used meanwhile; nothing was added, try again", pool.display())]
     Used {
         /// The pool.
         pool: PathBuf,

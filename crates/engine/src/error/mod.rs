@@ -1,4 +1,4 @@
-//! What goes wrong, precisely; errno only at the edge.
+//! Every error of the library, precise inside; [`Error::errno`] translates it at the edge.
 
 mod dataset;
 mod device;
@@ -15,17 +15,17 @@ pub use device::{MediumError, SegmentError};
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What an operation needs first that cannot be had inside of it.
+/// What has to happen outside the operation before it is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// That names no longer stand still because a directory above them is moved.
+    /// A wait for the end of a move, during which the names of this directory must not change.
     Wait,
-    /// That what is below a directory is moved with it.
+    /// A move of a directory together with all names below it.
     Move,
 }
 
-/// Why an operation failed. [`Error::errno`] is what a POSIX call would return for it, and an
-/// [`std::io::Error`] made of it has that and its kind.
+/// Why an operation failed. [`Error::errno`] is the errno that a POSIX call returns for it. The
+/// conversion into [`std::io::Error`] keeps errno and kind.
 ///
 /// ```
 /// let pool = vellum::Pool::memory(16 << 20)?;
@@ -37,37 +37,37 @@ pub enum Retry {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No entry of that name.
+    /// No entry has that name.
     #[error("no such file or directory")]
     NotFound,
-    /// The name exists.
+    /// An entry has that name already.
     #[error("the name exists already")]
     Exists,
     /// A component is not a directory.
     #[error("not a directory")]
     NotDirectory,
-    /// The operation is not for directories.
+    /// The operation does not work on directories.
     #[error("is a directory")]
     IsDirectory,
     /// The directory has entries.
     #[error("the directory is not empty")]
     NotEmpty,
-    /// Permission bits forbid it.
+    /// The permission bits forbid it.
     #[error("permission denied")]
     Access,
-    /// Only the owner or a privileged user may.
+    /// Only the owner or a privileged user may do this.
     #[error("operation not permitted")]
     NotPermitted,
-    /// A name has more than 255 bytes or a path 4096 or more.
+    /// A name is longer than 255 bytes, or a path longer than 4095.
     #[error("the name or path is too long")]
     NameTooLong,
-    /// More than 40 symbolic links on the way.
+    /// The path leads through more than 40 symbolic links.
     #[error("too many levels of symbolic links")]
     Loop,
-    /// An argument makes no sense.
+    /// An argument is not valid.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// No room left.
+    /// The pool has no space left.
     #[error("no space left in the pool ({0})")]
     NoSpace(&'static str),
     /// The file would be too large.
@@ -76,34 +76,34 @@ pub enum Error {
     /// The link count is at its limit.
     #[error("too many links")]
     TooManyLinks,
-    /// A symlink or special file where a regular file is needed.
+    /// A symbolic link or special file, where a regular file is needed.
     #[error("the file is not of the kind this needs")]
     WrongKind,
-    /// Beyond the end in a seek for data or a hole.
+    /// A seek for data or a hole found none before the end of the file.
     #[error("no data or hole at or after that offset")]
     NoData,
     /// The content of a file is not text.
     #[error("the file's content is not UTF-8")]
     NotUtf8,
-    /// The handle's inode is gone.
+    /// The handle's inode was freed.
     #[error("the file no longer exists (stale handle)")]
     Stale,
-    /// The handle was not opened for this.
+    /// The file was not opened for this operation.
     #[error("the file is not open for that")]
     BadHandle,
-    /// The file system is mounted for reading only.
+    /// The file system was opened for reading only.
     #[error("the file system is open for reading only")]
     ReadOnly,
-    /// In use: a root directory, a mount point.
+    /// In use: the root directory, a mount point, or a pool with unlinked open files.
     #[error("in use")]
     Busy,
-    /// The calling thread would wait for a view of its own.
+    /// The calling thread would wait for one of its own views.
     #[error("the calling thread has a view of these bytes")]
     Deadlock,
-    /// The medium or this release cannot.
+    /// The medium or this release does not support it.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
-    /// A table of the arena is full and nothing can be evicted.
+    /// A table of the arena is full, and nothing can be evicted.
     #[error("out of shared memory for {0}")]
     OutOfMemory(&'static str),
     /// The pool's bytes contradict each other.
@@ -114,42 +114,40 @@ pub enum Error {
         /// Where.
         place: Location,
     },
-    /// The medium has lost what lay there.
+    /// The medium cannot read these bytes any more.
     #[error("{0} cannot be read from the medium; run `vellum check`")]
     Unreadable(Location),
-    /// Damage was found since the opening.
+    /// Damage was found since the pool was opened.
     #[error(
-        "the pool is damaged: nothing more is written until it is closed; then `vellum check` \
-         tells what it is, and `vellum repair` mends it"
+        "the pool is damaged: nothing more is written to it; close it, then `vellum check` shows \
+         the damage and `vellum repair` mends it"
     )]
     ReadOnlyAfterDamage,
-    /// This process was forked off the one that has the pool open, which alone may use it.
+    /// This process is a fork of the one that opened the pool; only that one may use it.
     #[error(
-        "the pool was opened by the process that this one was forked off, and is used by that \
-         process alone: open pools after the fork"
+        "the pool belongs to the process that this one was forked from: open pools after the fork"
     )]
     Forked,
-    /// The pool was closed, and what was opened of it before with it.
+    /// The pool was closed, and its volumes and files with it.
     #[error("the pool is closed")]
     Closed,
-    /// The pool was closed, but views of its files still show bytes in place.
+    /// The pool was closed, but views of its files still lend out its bytes.
     #[error(
         "the pool is closed; {}",
         match views {
-            1 => "1 view of its files is still there, and it can be opened again when that is \
-                  dropped".to_owned(),
-            _ => format!("{views} views of its files are still there, and it can be opened again \
-                          when they are dropped"),
+            1 => "1 view of its files is still there: drop it to open the pool again".to_owned(),
+            _ => format!("{views} views of its files are still there: drop them to open the pool \
+                          again"),
         }
     )]
     Lent {
-        /// How many.
+        /// How many views.
         views: u64,
     },
     /// The pool is damaged and cannot be opened for writing.
     #[error(
         "{path}: the pool is damaged ({first}); it can be read with `vellum mount -o ro` and \
-         examined with `vellum check`; `vellum repair` mends it, or says why it cannot"
+         examined with `vellum check`; `vellum repair` mends it, or reports why it cannot"
     )]
     Refused {
         /// The pool.
@@ -157,27 +155,27 @@ pub enum Error {
         /// The first damage found.
         first: String,
     },
-    /// The pool is between two namespaces.
-    #[error("a conversion of the pool was not finished: `vellum convert` finishes it")]
+    /// A conversion to another namespace has begun and not ended.
+    #[error("the pool is half converted to another namespace: `vellum convert` finishes that")]
     Converting,
-    /// The operation is not done yet, and nothing of it is seen. No caller is told: it begins
-    /// again.
+    /// The operation has changed nothing yet and is tried again. No caller outside the crate sees
+    /// this.
     #[doc(hidden)]
-    #[error("the operation begins again")]
+    #[error("the operation has to be tried again")]
     Retry(Retry),
-    /// The superblock is refused.
+    /// The superblock is not accepted.
     #[error(transparent)]
     Superblock(#[from] SuperblockError),
     /// The pool cannot be laid out.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// The data of the pool are not to be had.
+    /// The pool's data cannot be reached.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// There is no such dataset in the pool, or none can be added.
+    /// The pool has no such dataset, or cannot get another one.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// A pool gets no further external data device.
+    /// The pool cannot get another external data device.
     #[error(transparent)]
     Segment(#[from] SegmentError),
     /// The medium failed.
@@ -188,7 +186,7 @@ pub enum Error {
     Io(#[from] std::io::Error),
 }
 
-/// A place in the pool, for messages.
+/// A location in the pool, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// An inode by number.
@@ -201,7 +199,7 @@ pub enum Location {
     Block(u64),
     /// A pool offset.
     Offset(u64),
-    /// A pool offset in a part of the pool.
+    /// A pool offset in a named region.
     Region(&'static str, u64),
 }
 
@@ -219,20 +217,20 @@ impl std::fmt::Display for Location {
 }
 
 impl Error {
-    /// The reason of [`Error::NoSpace`] where the pool has metadata left, and `/dev/shm` no memory
-    /// to work on them.
+    /// The reason in [`Error::NoSpace`] if the pool has metadata slots left, but `/dev/shm` has no
+    /// memory for them.
     pub const SHARED_MEMORY_FULL: &str =
-        "/dev/shm, where its metadata are worked on, is full: remove what fills it";
-    /// The same for an image in another directory.
-    pub const IMAGE_MEMORY_FULL: &str = "the directory in memory that its metadata are worked on \
-         in, which `vellum info` names, is full: remove what fills it";
+        "/dev/shm, which holds its metadata while it is open, is full: free memory there";
+    /// The same reason for an image in another directory.
+    pub const IMAGE_MEMORY_FULL: &str = "the directory that holds its metadata while it is open, \
+         which `vellum info` names, is full: free memory there";
 
-    /// Damage of `what` at `place`.
+    /// The error for damaged `what` at `place`.
     pub(crate) fn damaged(what: &'static str, place: Location) -> Self {
         Self::Damaged { what, place }
     }
 
-    /// The kind that an [`std::io::Error`] made of this has.
+    /// The kind of the [`std::io::Error`] that this converts into.
     pub fn kind(&self) -> std::io::ErrorKind {
         match self {
             Self::NotUtf8 => std::io::ErrorKind::InvalidData,
@@ -241,7 +239,7 @@ impl Error {
         }
     }
 
-    /// Where in the pool the damage is, or what cannot be read.
+    /// The location of the damage, or of the bytes that cannot be read.
     pub fn place(&self) -> Option<Location> {
         match self {
             Self::Damaged { place, .. } | Self::Unreadable(place) => Some(*place),
@@ -297,9 +295,9 @@ impl Error {
     }
 }
 
-/// Keeps the errno ([`Error::errno`]), as programs expect of files: an error of the standard
-/// library has that or a text, not both. What is said beside it, where the pool or what it lies on
-/// is at fault, is logged.
+/// Keeps the errno ([`Error::errno`]), which programs expect of file operations. An error of the
+/// standard library has an errno or a text, not both. Where the pool or its medium is at fault, the
+/// text is logged.
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let errno = error.errno();
