@@ -15,13 +15,13 @@ use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 
-/// Stands for a number of blocks that was not counted yet; more than a file can have.
+/// Stands for a block count that is not known yet. No file has so many blocks.
 const UNCOUNTED: u64 = 1 << 50;
 const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
-/// What `stat` tells.
+/// What `stat` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
@@ -32,7 +32,7 @@ pub struct Attr {
     pub kind: FileKind,
     /// Permission bits, set-id bits and the sticky bit.
     pub mode: u16,
-    /// Names (directories: 2 and one for each subdirectory).
+    /// Number of names. For directories, 2 plus the number of subdirectories.
     pub nlink: u32,
     /// User.
     pub uid: u32,
@@ -61,7 +61,7 @@ pub enum SetTime {
     At(i64),
 }
 
-/// Attributes to change; `None` stays.
+/// Attributes to change. Those that are `None` stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetAttr {
@@ -89,31 +89,31 @@ setters!(SetAttr:
 );
 
 impl SetAttr {
-    /// Everything stays.
+    /// Changes nothing.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// What `statfs` tells.
+/// What `statfs` returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// Data blocks of 4 KiB.
     pub blocks: u64,
     /// Free data blocks.
     pub blocks_free: u64,
-    /// Inodes that the metadata region can hold beside as many entries.
+    /// Inodes that the metadata region can hold, each with an entry of its own.
     pub files: u64,
-    /// Inodes that can still be made.
+    /// Inodes that can still be created.
     pub files_free: u64,
-    /// Tells this file system from others, on any machine: made of its UUID, as ext4 makes
-    /// `f_fsid`.
+    /// Distinguishes this file system from others, on any machine. It is derived from the UUID, as
+    /// ext4 derives `f_fsid`.
     pub fs_id: u64,
 }
 
 impl<M: Memories> Fs<M> {
-    /// The attributes as of this operation. Blocks that were never counted in this mount are
-    /// counted by [`Self::counted`], outside.
+    /// The attributes as of this operation. If the blocks were not counted yet in this mount,
+    /// [`Self::counted`] counts them outside the operation.
     pub(crate) fn attr_of(&self, op: &Op<'_, M>, file: Cachelet) -> Attr {
         let core = op.core;
         let identity = core.identity(file);
@@ -160,10 +160,10 @@ impl<M: Memories> Fs<M> {
         self.counted(attr, node.cachelet)
     }
 
-    /// The attributes of what a path names, without holding it.
+    /// The attributes of the file that a path names. Takes no reference to it.
     ///
     /// # Errors
-    /// Those of `stat(2)`.
+    /// Fails as `stat(2)` does.
     pub fn stat(&self, cred: &Cred, start: &Node<M>, path: &[u8], follow: bool) -> Result<Attr> {
         self.stat_at(cred, start.cachelet, path, follow)
     }
@@ -191,7 +191,7 @@ impl<M: Memories> Fs<M> {
         attr
     }
 
-    /// Counts the blocks of a file where that was not done yet. Outside any operation.
+    /// Counts the blocks of a file, if that was not done yet. Runs outside any operation.
     fn counted(&self, mut attr: Attr, file: Cachelet) -> Result<Attr> {
         if attr.blocks_512 == UNCOUNTED * 8 {
             attr.blocks_512 = self.files().blocks(file)? * 8;
@@ -199,10 +199,10 @@ impl<M: Memories> Fs<M> {
         Ok(attr)
     }
 
-    /// The attributes of what a path names, starting at the root.
+    /// The attributes of the file that a path from the root names.
     ///
     /// # Errors
-    /// Those of `stat(2)`.
+    /// Fails as `stat(2)` does.
     pub fn stat_from_root(&self, cred: &Cred, path: &[u8], follow: bool) -> Result<Attr> {
         self.stat_at(cred, self.root, path, follow)
     }
@@ -210,7 +210,7 @@ impl<M: Memories> Fs<M> {
     /// Checks whether `want` is permitted.
     ///
     /// # Errors
-    /// [`Error::Access`], or [`Error::ReadOnly`] for writing.
+    /// [`Error::Access`], or [`Error::ReadOnly`] when `want` includes writing.
     pub fn access(&self, cred: &Cred, node: &Node<M>, want: Access) -> Result<()> {
         if want.contains(Access::WRITE) {
             self.core.check_writable()?;
@@ -221,7 +221,7 @@ impl<M: Memories> Fs<M> {
     /// Changes attributes.
     ///
     /// # Errors
-    /// Those of `chmod(2)`, `chown(2)`, `utimensat(2)` and `truncate(2)`.
+    /// Fails as `chmod(2)`, `chown(2)`, `utimensat(2)` and `truncate(2)` do.
     pub fn set_attr(&self, cred: &Cred, node: &Node<M>, set: &SetAttr) -> Result<Attr> {
         self.core.check_writable()?;
         let file = node.cachelet;
@@ -264,7 +264,8 @@ impl<M: Memories> Fs<M> {
         }
         match (set.atime, set.mtime) {
             (None, None) => {}
-            // Whoever may write may say that it was just now; only the owner may say anything else.
+            // Everyone with write permission may set both times to now; only the owner may set
+            // others.
             (Some(SetTime::Now), Some(SetTime::Now)) if !owns => {
                 core.check_access(cred, file, Access::WRITE)?;
             }
@@ -288,7 +289,8 @@ impl<M: Memories> Fs<M> {
         if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
             return;
         }
-        // Whoever finds files by whole paths has asked for no permission but everybody's.
+        // Lookups by whole paths rely on everybody's permission, so a change of mode invalidates
+        // them.
         let _changing = core.change_paths(mode.is_some() && core.kind(file) == FileKind::Directory);
         let change = op.begin_change(file);
         let now = change.now();
@@ -326,8 +328,8 @@ impl<M: Memories> Fs<M> {
         change.show(mtime, now);
     }
 
-    /// The permission bits after `set`, if they change: naming an owner or group drops the set-id
-    /// bits of files, and a mode set by somebody outside the group cannot carry set-gid.
+    /// The permission bits after `set`, if they change. Setting an owner or a group drops the
+    /// set-id bits of files. A mode set by a user outside the group cannot include set-gid.
     fn mode_after(
         &self,
         core: &Core<M>,
@@ -355,10 +357,10 @@ impl<M: Memories> Fs<M> {
         self.commit_from(Durability::Sync, resized)
     }
 
-    /// Space, counted. Files that were removed, and that nobody has open, count as free: what is
-    /// left to do for that is done first.
+    /// The space in use. Removed files that nobody has open count as free, because their pending
+    /// removal is finished first.
     pub fn stat_fs(&self) -> StatFs {
-        // Damage is told by who meets it, and the counts are what they are.
+        // Damage is reported by the operation that meets it. The counts are the best that is known.
         let _ = self.work_to_count();
         let usage = self.mapping.usage(&self.core);
         let files_free = self.core.files_possible();
@@ -375,8 +377,8 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// The set-id bits that a change by `cred` drops: set-gid without group execution marks mandatory
-/// locking, which members of the group leave alone.
+/// The set-id bits that a change by `cred` drops. Set-gid without group execution marks mandatory
+/// locking, which a change by a member of the group does not drop.
 fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
     let stranger = !cred.privileged && !cred.in_group(core.owner(file).gid());
     let executable = core.identity(file).mode() & GROUP_EXECUTE != 0;
@@ -388,10 +390,10 @@ fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
 }
 
 impl<M: Memories> Core<M> {
-    /// The link count of a file, once every name that is being given to it is durable: whether such
-    /// a name comes before or after the answer cannot be told while it may still be lost. That of a
-    /// removed directory, once the directory above it has one link less: whoever has seen the one
-    /// sees the other.
+    /// The link count of a file, after every name that is being added to it is durable. While such
+    /// a name may still be lost, it is undecided whether it comes before or after this answer. For
+    /// a removed directory, the count after the parent has one link less, so that a reader who sees
+    /// one change sees the other.
     fn durable_links(&self, file: Cachelet) -> u32 {
         let mut tries = 0;
         loop {
@@ -406,19 +408,19 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether the identity word of an inode on the pool says that it is in use.
+    /// The identity word of an inode, as it is on the pool.
     pub(crate) fn identity_on_pool(&self, ino: u64) -> IdentityWord {
         IdentityWord(self.word(self.geometry.slot_at(ino)))
     }
 }
 
-/// A word of an inode, with that of the cachelet that holds the same, and what both are to be, if
-/// that changes.
+/// A word of an inode: its offset in the inode, the field of the cachelet that holds the same
+/// value, and the new value of both, if it changes.
 type NewWord = (u64, u64, Option<u64>);
 
 impl<M: Memories> Op<'_, M> {
-    /// Changes words of an inode, and its times, by one journal record; shows them, but for the
-    /// times. The caller holds the file's lock.
+    /// Changes words of an inode, and its times, by one journal record. Then updates the cachelet,
+    /// except for the times. The caller holds the file's lock.
     fn set_words(&self, file: Cachelet, words: &[NewWord], times: Times) {
         let core = self.core;
         let inode_at = core.inode_at(file);
@@ -444,11 +446,11 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// A change of content by an ordinary user drops the set-id bits: before the change, so that no
-    /// crash leaves them on content that the owner did not write. The caller holds the file's lock
-    /// from before this until the content has changed.
+    /// Drops the set-id bits before an ordinary user changes content, so that no crash leaves these
+    /// bits on content that the owner did not write. The caller holds the file's lock from before
+    /// this call until the content has changed.
     ///
-    /// Gives whether there were any.
+    /// Returns whether there were any.
     pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> bool {
         let core = self.core;
         let identity = core.identity(file);
@@ -471,18 +473,18 @@ impl<M: Memories> Op<'_, M> {
         true
     }
 
-    /// Writes a directory's times and link count from its cachelet to its inode; those of a file
-    /// are there. Flushed, not fenced. The change time goes last, because recovery takes the
-    /// modification time for valid as of it.
+    /// Writes a directory's times and link count from its cachelet to its inode. (Those of other
+    /// files are in the inode already.) Flushed, not fenced. The change time goes last, because
+    /// recovery takes the modification time to be valid as of the change time.
     ///
-    /// Under the directory's lock: of two that do this, or of one beside a change of attributes,
-    /// the last to store could else be the first to have looked, when the directory is marked no
-    /// more.
+    /// Holds the directory's lock. Without it, two write-backs, or a write-back and a change of
+    /// attributes, could store in the opposite order of their reads. The inode would then keep the
+    /// older values, although the directory is no longer marked dirty.
     pub(crate) fn write_back(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
         let core = self.core;
         let _lock = core.lock(self, file);
         let at = core.inode_at(file);
-        // What changes from here on marks it again.
+        // Later changes set the flag again.
         core.clear_flag(file, flag::DIRTY);
         if core.kind(file) != FileKind::Directory {
             core.pool.flush(links_site, at, SLOT_BYTES);

@@ -1,5 +1,5 @@
 //! Background work: freeing removed files, recycling directories. It runs under a lease in the
-//! arena, outside operations; whoever holds the lease may wait for grace periods.
+//! arena, outside operations. So the holder of the lease may wait for grace periods.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +15,12 @@ use crate::fs::Fs;
 use crate::sites;
 
 impl<M: Memories> Core<M> {
-    /// Whether somebody waits for the background's lease: whoever holds it for what can wait gives
-    /// way.
+    /// Whether somebody waits for the background's lease. A holder whose work can wait gives way.
     pub(crate) fn is_lease_wanted(&self) -> bool {
         self.arena.load(header::LEASE_WANTED, Ordering::Relaxed) != 0
     }
 
-    /// Puts a cachelet on the work stack, once.
+    /// Pushes a cachelet onto the work stack, unless it is there already.
     pub(crate) fn queue_work(&self, cachelet: Cachelet) {
         if self.raise_flag(cachelet, flag::QUEUED) & flag::QUEUED != 0 {
             return;
@@ -39,8 +38,9 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Says that a cachelet from the work stack is not on it any more, unless it has no name left:
-    /// such a one stays marked, so that nobody queues it again. Gives whether it is unmarked.
+    /// Clears the mark of a cachelet that was popped from the work stack. If the cachelet has no
+    /// name left, the mark stays, so that nobody queues it again. Returns whether the mark was
+    /// cleared.
     fn unqueue(&self, cachelet: Cachelet) -> bool {
         let at = self.cachelet_at(cachelet, field::FLAGS);
         let mut flags = self.get(cachelet, field::FLAGS);
@@ -56,7 +56,7 @@ impl<M: Memories> Core<M> {
         false
     }
 
-    /// Takes the whole work stack.
+    /// Pops everything from the work stack.
     pub(crate) fn take_work(&self) -> Vec<Cachelet> {
         let mut head = self.arena.load(header::WORK, Ordering::Acquire);
         while head != 0 {
@@ -76,8 +76,8 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Does the background work there is, if nobody else is at it; gives how many files and
-    /// directories it dealt with. Production calls it from a thread; simulations call it where
+    /// Does the pending background work, unless another thread is doing it. Returns how many files
+    /// and directories it processed. Production calls it from a thread; simulations call it where
     /// they want it.
     ///
     /// # Errors
@@ -93,10 +93,10 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Does the work that gives room back, before room is counted. Outside any operation.
+    /// Does the work that frees space, before space is counted. Runs outside any operation.
     pub(crate) fn work_to_count(&self) -> Result<()> {
         let core = &self.core;
-        // Where there are free chunks, what is dead takes room from nobody.
+        // While there are free chunks, dead entries take no space from others.
         let is_short = !core.read_only && core.is_short_of_chunks();
         if is_short || core.arena.load(header::WORK, Ordering::Acquire) != 0 {
             let _lease = Lease::take_to_work(core)?;
@@ -108,15 +108,15 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Makes room: waits for the lease and does all the work there is. Outside any operation.
+    /// Frees space: waits for the lease and does all pending work. Runs outside any operation.
     pub(crate) fn reclaim_now(&self) -> Result<()> {
         self.reclaim_leased(&Lease::take_to_work(&self.core)?)
     }
 
-    /// The same for whoever holds the lease.
+    /// As [`Self::reclaim_now`], for a caller that holds the lease.
     pub(crate) fn reclaim_leased(&self, lease: &Lease<'_, M>) -> Result<()> {
-        // The background waits for many dead entries before it reads a log; here each one counts,
-        // if entries can have no further chunk, or the last one.
+        // The background reads a log only when it has many dead entries. Here every dead entry
+        // counts, if entries can get no further chunk or only the last one.
         if self.core.is_short_of_chunks() {
             self.namespace.queue_dead(&self.core, true);
         }
@@ -124,7 +124,7 @@ impl<M: Memories> Fs<M> {
         self.namespace.evict(&self.core, true)?;
         self.core.wait_for_readers();
         if self.core.commits.is_some() {
-            // Blocks are held until it is durable that they were given up.
+            // Freed blocks are held until their freeing is durable.
             self.core.make_durable(Some(lease))?;
         }
         self.mapping.reclaim(&self.core);
@@ -137,7 +137,7 @@ impl<M: Memories> Fs<M> {
 
     fn work_off(&self, urgent: bool) -> Result<usize> {
         let core = &self.core;
-        // What is to be written may stand on what is lost.
+        // After damage, what would be written may depend on lost bytes.
         let damaged = core.is_damaged();
         let work = if damaged {
             Vec::new()
@@ -161,10 +161,10 @@ impl<M: Memories> Fs<M> {
         Ok(work.len() + evicted as usize)
     }
 
-    /// Frees files without names that nobody has open, all under the same few fences.
+    /// Frees files that have no names and that nobody has open, all under the same few fences.
     fn bury_all(&self, mut doomed: Vec<Cachelet>) -> Result<()> {
         let core = &self.core;
-        // Operations that found a file before its name went may still take a reference.
+        // An operation that found a file before its name was removed may still take a reference.
         core.wait_for_readers();
         doomed.retain(|&cachelet| {
             if core.get(cachelet, field::REFS) == 0 {
@@ -190,8 +190,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Inodes dead and their blocks in limbo, durably. In which order does not matter: nothing
-    /// names the inodes any more, so that recovery frees both.
+    /// Marks inodes as dead and puts their blocks in limbo, durably. The order does not matter:
+    /// nothing names the inodes any more, so recovery frees both.
     fn kill_inodes(&self, doomed: &[Cachelet]) -> Result<()> {
         let op = self.core.op_step();
         let core = op.core;
@@ -229,7 +229,7 @@ impl<M: Memories> Fs<M> {
                     core.get(cachelet, field::ROOT),
                 );
                 let generation = core.identity(cachelet).generation();
-                // Only its check tells whose the slot is that the inode names.
+                // Only the text's own check shows whether the slot belongs to this inode.
                 core.text(core.ino(cachelet), generation, size, text)?;
                 core.free_slots(text, text_home(size as usize).1);
             }

@@ -1,4 +1,4 @@
-//! Who asks, and what permission bits let them do.
+//! Credentials, and what permission bits let them do.
 
 use bitflags::bitflags;
 use vellum_layout::FileKind;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 const STICKY: u16 = 0o1000;
 
 bitflags! {
-    /// What is asked of a file. The numbers are those of `access(2)`.
+    /// The access that is requested. The numbers are those of `access(2)`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
         /// Reading, or listing a directory.
@@ -24,17 +24,17 @@ bitflags! {
     }
 }
 
-/// Who asks.
+/// The credentials of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {
     /// User.
     pub uid: u32,
-    /// Group; new files get it.
+    /// Group. New files get it.
     pub gid: u32,
     /// Further groups.
     pub groups: Vec<u32>,
-    /// Not subject to permission bits or ownership (user 0, or checks done by somebody else, as
-    /// the kernel does for a mount).
+    /// Exempt from permission bits and ownership: user 0, or a caller whose permissions are checked
+    /// elsewhere, as the kernel does for a mount.
     pub privileged: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cred {
         }
     }
 
-    /// An ordinary user (or the superuser, for 0).
+    /// An ordinary user, or the superuser for 0.
     pub fn user(uid: u32, gid: u32) -> Self {
         Self {
             uid,
@@ -74,7 +74,7 @@ impl Cred {
         }
     }
 
-    /// Whether this is a member of `gid`.
+    /// Whether the caller is a member of `gid`.
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
@@ -107,15 +107,15 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether `cred` owns the file or is above ownership.
+    /// Whether `cred` owns the file or is exempt from ownership.
     pub(crate) fn owns(&self, cred: &Cred, file: Cachelet) -> bool {
         cred.privileged || self.owner(file).uid() == cred.uid
     }
 
-    /// What Linux asks before `O_CREAT` opens what exists in a sticky directory that anyone may
-    /// write: that it belongs to the caller or to the directory's owner, were the caller root. Of
-    /// regular files and named pipes only the settings `fs.protected_*` ask it, which the kernel
-    /// sees to.
+    /// The check that Linux makes before `O_CREAT` opens an existing file in a sticky directory
+    /// that anyone may write to: the file belongs to the caller or to the directory's owner. It
+    /// applies to root, too. For regular files and named pipes it depends on the settings
+    /// `fs.protected_*`, which the kernel enforces itself.
     pub(crate) fn check_protected(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
         const OTHERS_WRITE: u16 = 0o002;
         let mode = self.identity(dir).mode();
@@ -128,8 +128,8 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// The sticky bit: in such a directory only the owner of the file or of the directory may
-    /// remove or rename the file.
+    /// The check for the sticky bit: in such a directory only the owner of the file or of the
+    /// directory may remove or rename the file.
     pub(crate) fn check_sticky(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
         let sticky = self.identity(dir).mode() & STICKY != 0;
         if !sticky || self.owns(cred, dir) || self.owns(cred, file) {

@@ -1,4 +1,4 @@
-//! Names: making, linking, removing, renaming, listing.
+//! Names: creating, linking, removing, renaming, listing.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
 const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
 
-/// What a new file is to be like.
+/// Attributes of a new file.
 #[derive(Clone, Copy)]
 pub(crate) struct NewFile<'a> {
     pub(crate) kind: FileKind,
@@ -29,7 +29,7 @@ pub(crate) struct NewFile<'a> {
 }
 
 impl<'a> NewFile<'a> {
-    /// A file of `kind` that needs nothing else.
+    /// A file of `kind` that needs no other attributes.
     pub(crate) fn plain(kind: FileKind, mode: u16) -> Self {
         Self {
             kind,
@@ -41,7 +41,7 @@ impl<'a> NewFile<'a> {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Checks that a name can be made or removed in `dir`.
+    /// Checks that a name can be created or removed in `dir`.
     fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<()> {
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
@@ -53,7 +53,7 @@ impl<M: Memories> Fs<M> {
             .check_access(cred, dir, Access::WRITE | Access::EXECUTE)
     }
 
-    /// Makes a file of any kind; the caller has checked the name against `.` and `..`.
+    /// Creates a file of any kind. The caller has checked that the name is not `.` or `..`.
     pub(crate) fn make(
         &self,
         op: &Op<'_, M>,
@@ -88,7 +88,7 @@ impl<M: Memories> Fs<M> {
         };
         let mode = match kind {
             FileKind::Symlink => 0o777,
-            // A file cannot be made set-gid to a group that its maker is not in.
+            // A user cannot create a file that is set-gid to a group that the user is not in.
             FileKind::File
                 if inherits
                     && mode & 0o2010 == 0o2010
@@ -112,8 +112,9 @@ impl<M: Memories> Fs<M> {
         Ok(made)
     }
 
-    /// Linux tells that a name exists before it tells that making it is not permitted; but not to
-    /// those who may not search the directory.
+    /// Returns [`Error::Exists`] if the name exists, else `denied`: Linux reports an existing name
+    /// before missing permission to create it. A caller that may not search the directory gets that
+    /// error instead.
     fn exists_or(
         &self,
         op: &Op<'_, M>,
@@ -147,10 +148,10 @@ impl<M: Memories> Fs<M> {
         self.commit_from(Durability::Dirsync, made)
     }
 
-    /// Makes a directory. The caller has applied the umask to `mode`.
+    /// Creates a directory. The caller has applied the umask to `mode`.
     ///
     /// # Errors
-    /// Those of `mkdir(2)`.
+    /// Fails as `mkdir(2)` does.
     pub fn mkdir(
         self: &Arc<Self>,
         cred: &Cred,
@@ -166,10 +167,10 @@ impl<M: Memories> Fs<M> {
         )
     }
 
-    /// Makes a regular file, device, pipe or socket.
+    /// Creates a regular file, device, pipe or socket.
     ///
     /// # Errors
-    /// Those of `mknod(2)`.
+    /// Fails as `mknod(2)` does.
     pub fn mknod(
         self: &Arc<Self>,
         cred: &Cred,
@@ -197,10 +198,10 @@ impl<M: Memories> Fs<M> {
         )
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     ///
     /// # Errors
-    /// Those of `symlink(2)`.
+    /// Fails as `symlink(2)` does.
     pub fn symlink(
         self: &Arc<Self>,
         cred: &Cred,
@@ -229,10 +230,10 @@ impl<M: Memories> Fs<M> {
         )
     }
 
-    /// Gives a file another name.
+    /// Adds a name to a file.
     ///
     /// # Errors
-    /// Those of `link(2)`.
+    /// Fails as `link(2)` does.
     pub fn link(&self, cred: &Cred, file: &Node<M>, dir: &Node<M>, name: &[u8]) -> Result<()> {
         check_new_name(name)?;
         let linked = self.with_room(|op| {
@@ -273,7 +274,7 @@ impl<M: Memories> Fs<M> {
     /// Removes a name of a file that is not a directory.
     ///
     /// # Errors
-    /// Those of `unlink(2)`.
+    /// Fails as `unlink(2)` does.
     pub fn unlink(&self, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<()> {
         match name {
             b"." | b".." => Err(Error::IsDirectory),
@@ -284,7 +285,7 @@ impl<M: Memories> Fs<M> {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Those of `rmdir(2)`.
+    /// Fails as `rmdir(2)` does.
     pub fn rmdir(&self, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<()> {
         match name {
             b"." => Err(Error::Invalid("the last component is `.`")),
@@ -293,10 +294,10 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Renames, replacing what has the new name, or exchanges two names.
+    /// Renames a file, replacing the target of the new name, or exchanges two names.
     ///
     /// # Errors
-    /// Those of `renameat2(2)`.
+    /// Fails as `renameat2(2)` does.
     pub fn rename(
         &self,
         cred: &Cred,
@@ -348,20 +349,20 @@ impl<M: Memories> Fs<M> {
                 Err(Error::Retry(Retry::Move)) => self.move_whole(cred, &rename),
                 done => done,
             };
-            // Names changed meanwhile.
+            // On a retry, names have changed meanwhile.
             if !matches!(renamed, Err(Error::Retry(_))) {
                 return self.commit_from(Durability::Dirsync, renamed);
             }
         }
     }
 
-    /// Renames directories with what is below them; makes room and tries once more if there is
-    /// none.
+    /// Renames directories together with everything below them. If there is no space, frees some
+    /// and tries once more.
     fn move_whole(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
         let core = &self.core;
         let lease = Lease::take_to_work(core)?;
         if self.roots_large && self.root_large(rename)? {
-            // It is renamed as a root.
+            // The next attempt renames it as a root.
             return Err(Error::Retry(Retry::Move));
         }
         let mut ask =
@@ -374,7 +375,7 @@ impl<M: Memories> Fs<M> {
         core.noting(moved)
     }
 
-    /// Makes large directories that a rename moves roots of areas, unless there is no room; gives
+    /// Makes the large directories of a rename roots of areas, unless there is no space. Returns
     /// whether any became one.
     fn root_large(&self, rename: &Rename<'_>) -> Result<bool> {
         let Some(areas) = self.namespace.areas() else {
@@ -386,22 +387,22 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Gives the names below a directory an area of their own, down to the next areas: from then on
-    /// renaming the directory takes as long as renaming a file, whatever is below it. Gives whether
-    /// there was none. Nothing else of the file system shows it.
+    /// Gives the names below a directory an area of their own, down to the next areas. From then on
+    /// renaming the directory takes as long as renaming a file, however much is below it. Nothing
+    /// else changes for users. Returns whether the directory had no area before.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas, the directory has no name, no room for the names
-    /// twice.
+    /// Fails if the pool's names are not kept in areas, the directory has no name, or there is no
+    /// space to hold the names twice.
     pub fn split(&self, dir: &Node<M>) -> Result<bool> {
         self.set_root(dir, true)
     }
 
-    /// The reverse of [`Self::split`]: the names go back into the area of the directory's own name.
-    /// Gives whether they had one of their own.
+    /// Reverses [`Self::split`]: moves the names back into the area that holds the directory's own
+    /// name. Returns whether the directory had an area.
     ///
     /// # Errors
-    /// Those of [`Self::split`]; the root's area stays.
+    /// As [`Self::split`]. The root's area cannot be merged.
     pub fn merge(&self, dir: &Node<M>) -> Result<bool> {
         self.set_root(dir, false)
     }
@@ -442,7 +443,7 @@ impl<M: Memories> Fs<M> {
                 _ => {}
             }
         }
-        // Moving a directory changes its `..`, which takes permission to write to it.
+        // Moving a directory changes its `..`, so it needs permission to write to that directory.
         let across = rename.from_dir != rename.to_dir;
         let moved = [Some(source), target.filter(|_| rename.exchange)];
         for moved in moved.into_iter().flatten() {
@@ -461,7 +462,7 @@ impl<M: Memories> Fs<M> {
         self.with_op(|op| Ok(op.core.ino(self.parent_of(op, dir.cachelet)?)))
     }
 
-    /// Names in a directory, if they were counted.
+    /// The number of names in a directory.
     pub fn children(&self, dir: &Node<M>) -> Result<u64> {
         self.with_op(|op| {
             self.namespace.settle(op, dir.cachelet)?;
@@ -470,7 +471,7 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// What can be told from a name alone; its length is told after missing permissions.
+/// Checks a new name by its bytes alone. Its length is checked after permissions.
 fn check_new_name(name: &[u8]) -> Result<()> {
     match name {
         b"" => Err(Error::NotFound),

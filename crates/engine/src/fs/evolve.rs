@@ -1,4 +1,4 @@
-//! Evolving: areas come and go by how directories are used.
+//! Evolving: splitting and merging areas by how directories are used.
 
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,20 @@ use crate::fs::Fs;
 use crate::namespace::{Area, Areas, Decided, MergedArea, NO_AREAS, Outcome};
 
 impl<M: Memories> Fs<M> {
-    /// Runs a round of evolving: large directories that were renamed of late get areas of their
-    /// own, small areas that are used little go back into those above. One directory is moved after
-    /// the other, beside operations, which find nothing changed. Gives what was decided. Production
-    /// calls it from a thread, every five seconds.
+    /// Runs a round of evolving. Large directories that were renamed recently get areas of their
+    /// own; small areas that are rarely used are merged into their parents. Directories are moved
+    /// one after the other, while operations go on, which see no change. Returns the decisions.
+    /// Production calls it from a thread, every five seconds.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas, or are open for reading only; damaged media.
+    /// Fails if the pool's names are not kept in areas, the pool is open for reading only, or media
+    /// are damaged.
     pub fn evolve(&self) -> Result<Vec<Decided>> {
         self.evolve_resting(&mut |_| true)
     }
 
-    /// The same; behind each move `rest` is told how long it took, and whether to go on is what it
-    /// says.
+    /// As [`Self::evolve`]. After each move, calls `rest` with the time the move took; `rest`
+    /// returns whether to go on.
     ///
     /// # Errors
     /// As [`Self::evolve`].
@@ -37,7 +38,7 @@ impl<M: Memories> Fs<M> {
         };
         let mut decided: Vec<Decided> = Vec::new();
         for mut one in planned {
-            // What is below is no more what it was when it was counted: the next round decides.
+            // An earlier move changed the tree below since it was counted. The next round decides.
             let is_above = |done: &Decided| areas.is_above(core, one.ino, done.ino);
             if decided.iter().any(is_above) {
                 continue;
@@ -58,10 +59,10 @@ impl<M: Memories> Fs<M> {
         Ok(decided)
     }
 
-    /// The last decisions of rounds, 256 at most, the oldest first.
+    /// The last decisions of rounds, at most 256, the oldest first.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas.
+    /// Fails if the pool's names are not kept in areas.
     pub fn decisions(&self) -> Result<Vec<Decided>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
@@ -69,10 +70,10 @@ impl<M: Memories> Fs<M> {
         Ok(areas.decisions(&self.core))
     }
 
-    /// All areas, by their numbers. Every name is counted for it.
+    /// All areas, ordered by number. Counts every name.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas; damaged media.
+    /// Fails if the pool's names are not kept in areas, or media are damaged.
     pub fn areas(&self) -> Result<Vec<Area>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
@@ -80,10 +81,10 @@ impl<M: Memories> Fs<M> {
         self.core.noting(areas.list(&self.core))
     }
 
-    /// The areas that were merged and whose numbers are no other ones' since, by their numbers.
+    /// The merged areas whose numbers have not been reused, ordered by number.
     ///
     /// # Errors
-    /// The pool's names are not kept in areas.
+    /// Fails if the pool's names are not kept in areas.
     pub fn merged_areas(&self) -> Result<Vec<MergedArea>> {
         self.core.check_use()?;
         let areas = self.namespace.areas().ok_or(NO_AREAS)?;
@@ -92,7 +93,7 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// Does what was decided, if nobody else waits for the lease, and keeps the decision.
+/// Carries out a decision, unless somebody waits for the lease, and records the outcome.
 fn carry_out<M: Memories>(
     core: &Core<M>,
     areas: &dyn Areas<M>,
@@ -134,7 +135,7 @@ mod tests {
         linked.unwrap();
     }
 
-    /// A pool with a large directory that was renamed just now, and a file in it.
+    /// A pool with a large directory that was just renamed, and a file in it.
     fn hot() -> (Arc<Fs<Simulated>>, Node<Simulated>, Node<Simulated>) {
         let kinds = (NamespaceKind::Adaptive, MappingKind::default());
         let fs = small_fs::<Simulated>(SimPool::new(32 << 20), HeapMemory::new, 4, kinds, None);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_gives_way_to_who_waits_and_the_next_one_goes_on() {
+    fn a_round_gives_way_to_a_waiter_and_the_next_one_goes_on() {
         let (fs, ..) = hot();
         somebody_waits(&fs, true);
         let decided = fs.evolve().unwrap();
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_gives_way_leaves_nothing_of_it() {
+    fn a_move_that_gives_way_leaves_nothing_behind() {
         let (fs, dir, file) = hot();
         let areas = fs.namespace.areas().unwrap();
         let planned = areas.plan(&fs.core).unwrap();
@@ -186,7 +187,7 @@ mod tests {
         somebody_waits(&fs, false);
         assert_eq!(fs.areas().unwrap().len(), 1);
         assert_eq!(fs.stat_fs().files_free, free);
-        // Names stand still no more.
+        // Names may change again.
         link(&fs, &file, &dir, u32::MAX);
         assert_eq!(
             areas.carry_out(&fs.core, &planned[0]).unwrap(),

@@ -1,10 +1,10 @@
-//! POSIX operations: one file per family. This room joins the namespace and the mapping; neither
-//! knows the other.
+//! POSIX operations, one file per family. This module joins the namespace and the mapping, which do
+//! not know each other.
 //!
-//! Every public operation is one bracket (`op_begin` to `op_end`). Where the pool has no room, the
-//! operation is ended, the background's work is done in place, and it is tried once more
-//! ([`Fs::with_room`]), so that `ENOSPC` means full. In the same way it waits outside for the end
-//! of a move that keeps names from changing.
+//! Every public operation is one bracket (`op_begin` to `op_end`). An operation that finds no space
+//! ends, does the background's work in place, and is tried once more ([`Fs::with_room`]). So
+//! `ENOSPC` means full. An operation that meets a move that keeps names from changing also waits
+//! outside its bracket, until the move ends.
 
 mod attr;
 mod background;
@@ -42,7 +42,7 @@ use crate::mapping::Mapping;
 use crate::namespace::Namespace;
 use crate::reading::{Costs, Reading, Rule};
 
-/// How often an operation has room made for it in the arena, before there is none.
+/// How often an operation frees arena memory and tries again before it fails.
 const RECLAIMS_FOR_MEMORY: u32 = 8;
 
 /// A mounted file system.
@@ -52,13 +52,13 @@ pub struct Fs<M: Memories> {
     pub(crate) mapping: Box<dyn Mapping<M>>,
     pub(crate) superblock: vellum_layout::Superblock,
     pub(crate) reading: Reading,
-    /// A large directory that is renamed becomes the root of an area first, where there are areas.
+    /// Whether a rename first makes a large directory the root of an area, where there are areas.
     pub(crate) roots_large: bool,
-    /// What commits before it returns.
+    /// Which operations commit before they return.
     pub(crate) durability: Durability,
-    /// What commits by itself does so as often.
+    /// The interval of automatic commits.
     pub(crate) commit_every: Duration,
-    /// Held by a reference of its own for as long as the file system is mounted.
+    /// The root directory. The mount holds a reference of its own to it.
     pub(crate) root: Cachelet,
 }
 
@@ -79,14 +79,14 @@ impl<M: Memories> Fs<M> {
         })
     }
 
-    /// Runs an operation in a bracket; if there is no room (reading needs some in the arena), does
-    /// the background's work and tries once more; for room in the arena a few times, because others
-    /// may take what was found.
+    /// Runs an operation in a bracket. If there is no space (reading needs some in the arena), does
+    /// the background's work and tries once more. For space in the arena it tries a few times,
+    /// because others may take what was freed.
     pub(crate) fn with_op<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.with_room_made(run, true)
     }
 
-    /// The same, but not repeated because bytes were lost meanwhile.
+    /// As [`Self::with_op`], but does not repeat the operation after bytes were lost.
     pub(crate) fn with_op_once<T>(&self, run: impl FnMut(&Op<'_, M>) -> Result<T>) -> Result<T> {
         self.with_room_made(run, false)
     }
@@ -116,8 +116,8 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Ends a change that is durable when it returns from this durability on, outside any
-    /// operation.
+    /// Commits a change that `durability`, or a stricter mode, makes durable on return. Runs
+    /// outside any operation.
     #[inline]
     pub(crate) fn commit_from<T>(&self, durability: Durability, done: Result<T>) -> Result<T> {
         if self.durability >= durability && done.is_ok() {
@@ -129,13 +129,13 @@ impl<M: Memories> Fs<M> {
     #[inline(never)]
     fn commit_change(&self) -> Result<()> {
         match self.sync_files() {
-            // Whoever closed the pool has made it durable.
+            // A clean close has made the change durable.
             Err(Error::Closed) if self.core.is_closed_cleanly() => Ok(()),
             synced => synced,
         }
     }
 
-    /// Waits, outside any operation, until no directory is moved with what is below it.
+    /// Waits, outside any operation, until no directory is being moved with everything below it.
     fn wait_for_move(&self) {
         let mut tries = 0;
         while self.core.arena.load(header::STILL, Ordering::Acquire) != 0 {
@@ -143,8 +143,8 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// One operation; `repeats`: once more if bytes were lost meanwhile, because then it is known
-    /// which.
+    /// Runs one operation. With `repeats`, runs it again if bytes were lost meanwhile: then it is
+    /// known which.
     fn bracket<T>(&self, run: &mut dyn FnMut(&Op<'_, M>) -> Result<T>, repeats: bool) -> Result<T> {
         loop {
             let op = self.core.op_begin()?;
@@ -157,11 +157,11 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Looks whether this process may still use the file system, without a system call.
+    /// Checks whether this process may still use the file system, without a system call.
     ///
     /// # Errors
-    /// It was forked off the one that has it open ([`Error::Forked`]), or the pool was closed
-    /// ([`Error::Closed`]).
+    /// Fails if the process is a fork of the one that has the pool open ([`Error::Forked`]), or if
+    /// the pool was closed ([`Error::Closed`]).
     pub fn check_use(&self) -> Result<()> {
         self.core.check_use()
     }
@@ -171,29 +171,29 @@ impl<M: Memories> Fs<M> {
         Node::hold(self, self.root)
     }
 
-    /// Makes everything that was done before survive what the medium can survive.
+    /// Makes every earlier change survive whatever the medium can survive.
     ///
     /// # Errors
-    /// What the medium said.
+    /// Fails if the medium does.
     pub fn sync(&self) -> Result<()> {
         self.core.check_use()?;
-        // Access times and link counts are flushed but not waited for by the operations.
+        // Operations flush access times and link counts but do not wait for them.
         self.core.pool.fence(crate::sites::SYNC_DURABLE);
         self.sync_files()
     }
 
-    /// Makes what was done to files survive what the medium can survive. What operations promise
-    /// was fenced when they returned.
+    /// Makes earlier changes to files survive whatever the medium can survive. What operations
+    /// promise on return was fenced by them.
     pub(crate) fn sync_files(&self) -> Result<()> {
         self.core.make_durable(None)
     }
 
-    /// Takes what the oldest records of a log say home, a piece of 4 MiB at most but for a record
-    /// that is longer, while operations and commits go on; gives how many records. Production calls
-    /// it from a thread once half of the log is used; simulations call it where they want it.
+    /// Writes the oldest records of the log home, while operations and commits go on: at most 4
+    /// MiB, or one record if it is longer. Returns the number of records. Production calls it from
+    /// a thread once half of the log is used; simulations call it where they want it.
     ///
     /// # Errors
-    /// What the medium said. Nothing is committed any more, and changes are refused.
+    /// Fails if the medium does. Then nothing is committed any more, and changes are refused.
     pub fn checkpoint(&self) -> Result<u64> {
         let core = &self.core;
         core.check_use()?;
@@ -205,45 +205,45 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// The log, for whoever looks at it in the process that has the pool open: in a child of it
-    /// nobody gives back what locks it.
+    /// The log, if this process has the pool open. In a forked child nobody would release the log's
+    /// locks.
     fn log_in_use(&self) -> Option<&Log> {
         self.core.log().filter(|_| self.core.check_use().is_ok())
     }
 
-    /// From now on this thread, the first that says so, is unparked when more than half of the log
-    /// has come to be used: it is to call [`checkpoint`](Self::checkpoint).
+    /// Registers the thread that is unparked when more than half of the log is used, and that then
+    /// calls [`checkpoint`](Self::checkpoint). Only the first call counts.
     pub fn wake_when_half_full(&self, background: std::thread::Thread) {
         if let Some(log) = self.log_in_use() {
             log.wake_when_half_full(background);
         }
     }
 
-    /// Whether more than half of the log is used, and may be taken home.
+    /// Whether more than half of the log is used and may be checkpointed.
     pub fn is_log_half_full(&self) -> bool {
         self.log_in_use().is_some_and(Log::is_half_full)
     }
 
-    /// What was done with the log since the opening; `None` if the pool has none, or is open for
-    /// reading only, or not open for this process.
+    /// Counts of the log's work since the opening. `None` if the pool has no log, is open for
+    /// reading only, or is not open for this process.
     pub fn log_counts(&self) -> Option<LogCounts> {
         self.log_in_use().map(Log::counts)
     }
 
-    /// What was done with versions since the opening; `None` if the pool has none, or is open for
+    /// Counts of undo records since the opening. `None` if the pool has no undo log or is open for
     /// reading only.
     pub fn undo_counts(&self) -> Option<UndoCounts> {
         let commits = self.core.commits.as_ref()?;
         Some(commits.undo_log()?.counts())
     }
 
-    /// Whether what is done becomes durable by commits, of which [`sync`](Self::sync) makes one,
-    /// and not by itself.
+    /// Whether changes become durable by commits ([`sync`](Self::sync) makes one), not each by
+    /// itself.
     pub fn commits(&self) -> bool {
         self.core.commits.is_some()
     }
 
-    /// How often a file system that commits does so by itself, if whoever has it open sees to it.
+    /// The interval at which the program that has the pool open should commit.
     pub fn commit_every(&self) -> Duration {
         self.commit_every
     }
@@ -253,13 +253,13 @@ impl<M: Memories> Fs<M> {
         self.durability
     }
 
-    /// The directory in memory where a kill leaves the metadata of a logged pool, for the next
-    /// process; `None` if it takes them along, or the medium has them.
+    /// The directory in memory in which the metadata of a logged pool survive a kill, for the next
+    /// process. `None` if a kill destroys them, or the medium holds them.
     pub fn image_dir(&self) -> Option<std::path::PathBuf> {
         self.core.log().and_then(Log::image_dir)
     }
 
-    /// Whether a kill was to leave them, and somebody else has taken them away.
+    /// Whether that image, which a kill should leave, was removed by somebody else.
     pub fn has_lost_image(&self) -> bool {
         self.core.log().is_some_and(Log::has_lost_image)
     }
@@ -269,23 +269,23 @@ impl<M: Memories> Fs<M> {
         &self.superblock
     }
 
-    /// What the pool's bytes lie on.
+    /// The kind of medium that the pool's bytes lie on.
     pub fn media_kind(&self) -> vellum_media::MediaKind {
         self.core.pool.kind()
     }
 
-    /// Whether nothing may be changed.
+    /// Whether the file system is open for reading only.
     pub fn is_read_only(&self) -> bool {
         self.core.read_only
     }
 
-    /// Whether damage was found since the opening: then nothing is written any more.
+    /// Whether damage was found since the opening. Then nothing is written any more.
     pub fn is_damaged(&self) -> bool {
         self.core.is_damaged()
     }
 
-    /// Every byte of the pool, as a crash with everything persisted leaves it: for inspection. Of a
-    /// logged pool those that were written.
+    /// Every byte of the pool, as a crash leaves it after everything was persisted: for inspection.
+    /// For a logged pool, the bytes that were written.
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.core.pool.len() as usize];
         match self.core.pool.disk() {
@@ -295,20 +295,20 @@ impl<M: Memories> Fs<M> {
         image
     }
 
-    /// By which rule reads choose between search and page table.
+    /// The rule by which reads choose between search and page table.
     pub fn read_rule(&self) -> Rule {
         self.reading.rule()
     }
 
-    /// Lets another rule choose. Bytes are the same by any.
+    /// Sets that rule. Every rule returns the same bytes.
     pub fn set_read_rule(&self, rule: Rule) {
         self.reading.set_rule(rule);
     }
 
-    /// What reading costs here: what is known ([`Self::knows_read_costs`]), else what is measured
-    /// now, in 7 ms on an AMD EPYC, with searches that find nothing, because no file is at hand.
-    /// `None` if the pool has no page tables, is too small to tell, or lies on a disk and memory
-    /// has no room for 16 MiB of it.
+    /// The cost of reading here: the known one ([`Self::knows_read_costs`]), else one measured now.
+    /// That takes 7 ms on an AMD EPYC, with searches that find nothing, because there is no file to
+    /// search. `None` if the pool has no page tables, is too small to measure, or lies on a disk
+    /// and memory has no room for 16 MiB of it.
     pub fn read_costs(&self) -> Option<Costs> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);
@@ -317,20 +317,20 @@ impl<M: Memories> Fs<M> {
         self.files().measure(&op, None, file::Cold::Read)
     }
 
-    /// Whether it is known what reading costs, so that rules can choose: it was measured by a file
-    /// that was read for long ([`Handle::read_costs`] measures at once), or said.
+    /// Whether the cost of reading is known, so that rules can choose. It was measured by a file
+    /// that was read for long ([`Handle::read_costs`] measures at once), or set.
     pub fn knows_read_costs(&self) -> bool {
         self.reading.costs(&self.core.arena).is_some()
     }
 
-    /// Says what reading costs instead of measuring it, unless that is known already; gives what
-    /// holds.
+    /// Sets the cost of reading instead of measuring it, unless it is known already. Returns the
+    /// cost that is in force.
     pub fn set_read_costs(&self, costs: Costs) -> Option<Costs> {
         self.core.check_use().ok()?;
         self.reading.learn(&self.core.arena, || Some(costs))
     }
 
-    /// Bytes of DRAM that cached files take, and how many files are cached.
+    /// The DRAM that cached files take, and the number of cached files.
     pub fn cache_usage(&self) -> CacheUsage {
         let word = |at| self.core.arena.load(at, Ordering::Relaxed);
         CacheUsage {
@@ -344,10 +344,11 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// What only simulations tell. The pool is handed out because nothing of it is ever lent in place
-/// ([`crate::File::view`] copies): whoever holds a mapped one could store into what others look at.
+/// Access for simulations only. It is safe to hand out a simulated pool because views of it are
+/// copies ([`crate::File::view`]). The holder of a mapped pool could store to bytes that others
+/// view in place.
 impl Fs<Simulated> {
-    /// The pool's memory, which records, and can be made slow.
+    /// The pool's memory, which records, and can be slowed down.
     pub fn pool(&self) -> &SimPool {
         &self.core.pool
     }
@@ -359,66 +360,65 @@ impl Fs<Real> {
         self.core.pool.isa()
     }
 
-    /// Where the data are, and the bytes of these files or devices, if they have media of their
-    /// own: in the order of segments.
+    /// The paths and sizes of the external data devices, in the order of segments.
     pub fn data_devices(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
     }
 
-    /// Whether the data pass the kernel's page cache.
+    /// Whether data bypass the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         self.core.pool.is_direct()
     }
 
-    /// Whether a commit has the caches of devices flushed.
+    /// Whether commits flush the caches of devices.
     pub fn has_barriers(&self) -> bool {
         self.core.pool.has_barriers()
     }
 
-    /// Has commits leave out from here on that the devices flush their caches.
+    /// Disables device cache flushes in later commits.
     pub fn leave_out_barriers(&self) {
         self.core.pool.leave_out_barriers();
     }
 
-    /// Has commits flush the caches of devices from here on, and of what was committed without.
+    /// Enables device cache flushes in later commits, and flushes what was committed without them.
     ///
     /// # Errors
-    /// What the operating system said: nothing is committed any more.
+    /// Fails if the operating system does. Then nothing is committed any more.
     pub fn keep_barriers(&self) -> Result<()> {
         let core = &self.core;
         core.check_use()?;
         if !core.pool.keep_barriers() {
             return Ok(());
         }
-        // Whoever commits without them now has done so when a commit behind it returns.
+        // A commit that runs without flushes now has ended when the next one returns.
         let committed = self.sync();
         let flushed = core.pool.sync().map_err(Error::from);
         if let (Err(error), Some(commits)) = (&flushed, &core.commits) {
-            // As behind a commit that failed: nobody is to take over what may not have arrived.
+            // As after a failed commit: no later process may adopt what may not have arrived.
             commits.fail(&core.pool);
             core.record_damage(error);
         }
         committed.and(flushed)
     }
 
-    /// Whether the copy of the metadata that the external data device carries is whole, so that the
-    /// medium alone has everything; `None` if it carries none.
+    /// Whether the metadata replica on the external data device is complete, so that the device
+    /// alone holds everything. `None` if it has no replica.
     pub fn has_replica(&self) -> Option<bool> {
         replica::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
 
-    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its
-    /// bytes. For tests.
+    /// Makes the page at offset `at` unreadable, as a poisoned line does. The file keeps its bytes.
+    /// For tests.
     ///
     /// # Errors
-    /// `at` is outside, or what the operating system said.
+    /// Fails if `at` is outside the pool, or if the operating system fails.
     pub fn take_away(&self, at: u64) -> std::io::Result<()> {
         self.core.pool.take_away(at)
     }
 }
 
-/// What the arena holds of a file system.
+/// Use of the arena by a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
     /// Files with a cachelet (128 bytes each).
@@ -427,6 +427,6 @@ pub struct CacheUsage {
     pub index_entries: u64,
     /// Buckets of the index (64 bytes each; a node of a radix tree is two).
     pub index_buckets: u64,
-    /// Bytes of the arena; what was never touched costs no memory.
+    /// Bytes of the arena. Pages that were never touched cost no memory.
     pub arena_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! Nodes: references to files that keep them alive whatever happens to their names.
+//! Nodes: references that keep files alive even without names.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl<M: Memories> Node<M> {
         self.fs.core.ino(self.cachelet)
     }
 
-    /// The generation: with the inode number it names this file for ever.
+    /// The generation. With the inode number it identifies this file for ever.
     pub fn generation(&self) -> u32 {
         self.fs.core.identity(self.cachelet).generation()
     }
@@ -66,10 +66,10 @@ impl<M: Memories> std::fmt::Debug for Node<M> {
 }
 
 impl<M: Memories> Fs<M> {
-    /// Gives a reference back; the last one of an unlinked file hands it to the background.
+    /// Drops a reference. The last one of an unlinked file queues the file for the background.
     pub(crate) fn release_ref(&self, cachelet: Cachelet) {
-        // Without references the cachelet may be evicted, but not before this operation ends. Who
-        // may not use the pool has no references.
+        // Without references the cachelet may be evicted, but not before this operation ends. A
+        // process that may not use the pool holds no references.
         let Ok(_op) = self.core.op_begin() else {
             return;
         };
@@ -87,9 +87,8 @@ impl<M: Memories> Fs<M> {
     /// [`crate::error::Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::error::Result<Node<M>> {
         self.with_op(|op| {
-            // An inode that is being made anew under this number is not looked at more closely. One
-            // that was free may be that at any moment, one that was in use not before this
-            // operation ends.
+            // Looks no closer at an inode that is being recreated under this number. A free one may
+            // be recreated at any moment; one in use stays until this operation ends.
             let found = op
                 .core
                 .is_inode_slot(ino)

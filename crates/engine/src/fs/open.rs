@@ -1,4 +1,4 @@
-//! Opening files, and what an open file can do.
+//! Opening files, and the operations of an open file.
 
 use crate::core::limits::SIZE_MAX_BYTES;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
 use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
 
 bitflags! {
-    /// Flags of a rename; the numbers are those of `renameat2(2)`.
+    /// Flags of a rename. The numbers are those of `renameat2(2)`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RenameFlags: u32 {
         /// Fail if the new name exists.
@@ -30,7 +30,7 @@ bitflags! {
     }
 }
 
-/// How to open a file. By default for nothing; one that is made gets the mode 0666.
+/// How to open a file. By default it opens for nothing, and a new file gets the mode 0666.
 ///
 /// ```
 /// use vellum::OpenOptions;
@@ -46,20 +46,20 @@ pub struct OpenOptions {
     pub write: bool,
     /// Every write goes to the end, atomically.
     pub append: bool,
-    /// Cut the file to nothing.
+    /// Truncate the file to no bytes.
     pub truncate: bool,
-    /// Make the file if there is none.
+    /// Create the file if it does not exist.
     pub create: bool,
-    /// Make the file; fail if there is one.
+    /// Create the file; fail if it exists.
     pub create_new: bool,
     /// Fail if the last component is a symbolic link.
     pub no_follow: bool,
-    /// Fail if it is no directory.
+    /// Fail if it is not a directory.
     pub directory: bool,
     /// Leave the access time alone.
     pub no_atime: bool,
-    /// Permission bits of a new file. A [`Volume`](crate::Volume) takes those of its umask away;
-    /// who uses [`Fs`] has done so.
+    /// Permission bits of a new file. A [`Volume`](crate::Volume) clears the bits of its umask;
+    /// callers of [`Fs`] do so themselves.
     pub mode: u16,
 }
 
@@ -83,7 +83,7 @@ setters!(const OpenOptions:
 );
 
 impl OpenOptions {
-    /// For nothing yet.
+    /// Opens for nothing yet.
     pub const fn new() -> Self {
         Self {
             read: false,
@@ -116,8 +116,8 @@ impl OpenOptions {
 
 /// An open file: a node, how it was opened, and a cache of translations.
 pub struct Handle<M: Memories> {
-    /// Dropped before `node`: tables are found by cachelet, and once `node` is gone another file
-    /// may get its own.
+    /// Dropped before `node`. Tables are found by cachelet, and once `node` is gone another file
+    /// may get the cachelet.
     path: ReadPath,
     node: Node<M>,
     options: OpenOptions,
@@ -125,18 +125,18 @@ pub struct Handle<M: Memories> {
     translation: Translation,
 }
 
-/// What opening came to.
+/// The result of opening.
 struct OpenedFile {
     file: Cachelet,
-    /// It was made by this opening: whatever its mode, its maker may use it.
+    /// This opening created the file. Its creator may use it whatever its mode is.
     is_new: bool,
 }
 
 impl<M: Memories> Fs<M> {
-    /// Opens what a path names, making it where that is asked.
+    /// Opens the file that a path names. Creates it if the options say so.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// Fails as `open(2)` does.
     pub fn open(
         self: &Arc<Self>,
         cred: &Cred,
@@ -171,10 +171,10 @@ impl<M: Memories> Fs<M> {
         self.finish_open(cred, node, options)
     }
 
-    /// Opens a node that was found before.
+    /// Opens a node.
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// Fails as `open(2)` does.
     pub fn open_node(
         self: &Arc<Self>,
         cred: &Cred,
@@ -188,10 +188,10 @@ impl<M: Memories> Fs<M> {
         self.finish_open(cred, node.clone(), options)
     }
 
-    /// Makes a regular file in a directory and opens it (`O_CREAT | O_EXCL`).
+    /// Creates a regular file in a directory and opens it (`O_CREAT | O_EXCL`).
     ///
     /// # Errors
-    /// Those of `open(2)`.
+    /// Fails as `open(2)` does.
     pub fn create(
         self: &Arc<Self>,
         cred: &Cred,
@@ -267,7 +267,7 @@ impl<M: Memories> Fs<M> {
             match self.namespace.lookup(op, parent.dir, parent.name) {
                 Ok(found) => break found,
                 Err(Error::NotFound) => match make() {
-                    // Somebody else made it meanwhile.
+                    // Another thread created it meanwhile.
                     Err(Error::Exists) => {}
                     made => return made,
                 },
@@ -308,7 +308,7 @@ impl<M: Memories> Handle<M> {
         &self.node
     }
 
-    /// How it was opened.
+    /// The options it was opened with.
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
@@ -317,7 +317,7 @@ impl<M: Memories> Handle<M> {
         self.node.fs()
     }
 
-    /// Looks whether this process may still use the file, without a system call.
+    /// Checks whether this process may still use the file, without a system call.
     ///
     /// # Errors
     /// [`Error::Forked`], [`Error::Closed`].
@@ -325,12 +325,13 @@ impl<M: Memories> Handle<M> {
         self.fs().core.check_use()
     }
 
-    /// Counts pages that a write touches: they make a pattern as those do that are read.
+    /// Counts pages that a write touches. They belong to the access pattern like pages that are
+    /// read.
     fn count(&self, offset: u64, len: usize) {
         self.path.touch(pages_of(offset, len as u64));
     }
 
-    /// Runs a write; if there is no room, does the background's work and tries once more.
+    /// Runs a write. If there is no space, does the background's work and tries once more.
     fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
         let files = self.fs().files().by(&self.cred);
         match run(files) {
@@ -342,7 +343,7 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    /// What the file's page table has come to, as far as this opening uses it.
+    /// The state of the file's page table, as far as this opening uses it.
     pub(crate) fn page_table(&self) -> PageTable {
         self.path.page_table()
     }
@@ -378,10 +379,10 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    /// Reads at an offset; fewer bytes than asked only at the end of the file.
+    /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
     ///
     /// # Errors
-    /// Not open for reading, damaged media.
+    /// Fails if the file is not open for reading, or media are damaged.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.check_read()?;
         let fs = self.fs();
@@ -399,21 +400,20 @@ impl<M: Memories> Handle<M> {
         }
     }
 
-    /// A view of a range of the file, as far as the file reaches: in place where it lies in one
-    /// piece in the pool, or where the file's page table shows it, else a copy. [`View`] says what
-    /// a view keeps others from.
+    /// A view of a range of the file, up to the end of the file. It is in place if the bytes are
+    /// contiguous in the pool or the file's page table shows them, else a copy. [`View`] describes
+    /// what a view blocks.
     ///
     /// # Errors
-    /// Not open for reading, damaged media.
+    /// Fails if the file is not open for reading, or media are damaged.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, M>> {
         self.view_by(range, self.fs().reading.rule())
     }
 
-    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is
-    /// bought: [`Rule::Mmu`] asks for it, whatever it costs. Where it is not known yet what reading
-    /// costs, that is measured then ([`Self::read_costs`]). It is a copy still where the process
-    /// may have no more mappings, where the pool has no page tables, and where not all of the range
-    /// has bytes.
+    /// As [`Self::view`], but with its own rule for building page tables. [`Rule::Mmu`] builds one
+    /// whatever it costs; if the cost of reading is not known yet, it is measured first
+    /// ([`Self::read_costs`]). The view is still a copy if the process may have no more mappings,
+    /// the pool has no page tables, or the range contains a hole.
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -427,12 +427,12 @@ impl<M: Memories> Handle<M> {
         files.view(self.node.cachelet, &self.translation, paths, range)
     }
 
-    /// What reading costs here: what is known, else what is measured by this file and kept for all
-    /// who have the pool open. That takes 4 ms where blocks lie side by side, 23 ms where none do
-    /// (on an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has too
-    /// few bytes (64 KiB without a hole are enough). Up to 16 MiB that are on a disk and not in
-    /// memory are read; if memory has no room for them, nothing is measured. Reads that lead to a
-    /// measurement of their own accord read nothing for it: it waits until its sample is in memory.
+    /// The cost of reading here: the known one, else one measured by this file and kept for
+    /// everyone who has the pool open. Measuring takes 4 ms if blocks are contiguous, 23 ms if none
+    /// are (on an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has
+    /// too few bytes (64 KiB without a hole are enough). Reads up to 16 MiB that are on a disk and
+    /// not in memory; if memory has no room for them, nothing is measured. Measurements that
+    /// ordinary reads start read nothing extra: they wait until their sample is in memory.
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
         let op = fs.core.op_begin().ok()?;
@@ -442,11 +442,12 @@ impl<M: Memories> Handle<M> {
         fs.reading.learn(&fs.core.arena, measure)
     }
 
-    /// Writes at an offset (at the end, if opened for appending, as Linux does); gives how many
-    /// bytes.
+    /// Writes at an offset (at the end, if opened for appending, as Linux does). Returns the number
+    /// of bytes.
     ///
     /// # Errors
-    /// Not open for writing, no space, too large, damaged media.
+    /// Fails if the file is not open for writing or gets too large, there is no space, or media are
+    /// damaged.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
         if self.options.append {
             return self.append(data).map(|(_, len)| len);
@@ -467,10 +468,10 @@ impl<M: Memories> Handle<M> {
         self.fs().commit_from(Durability::Sync, written)
     }
 
-    /// Writes at the end, atomically; gives where, and how many bytes.
+    /// Writes at the end, atomically. Returns the offset and the number of bytes.
     ///
     /// # Errors
-    /// As for [`Self::write_at`].
+    /// As [`Self::write_at`].
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
         self.check_write()?;
         self.count(0, data.len());
@@ -478,10 +479,10 @@ impl<M: Memories> Handle<M> {
         self.fs().commit_from(Durability::Sync, written)
     }
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
-    /// As for [`Self::write_at`].
+    /// As [`Self::write_at`].
     pub fn truncate(&self, size: u64) -> Result<()> {
         if !self.options.write && !self.options.append {
             return Err(Error::Invalid("the file is not open for writing"));
@@ -493,7 +494,7 @@ impl<M: Memories> Handle<M> {
     /// Allocates or frees space.
     ///
     /// # Errors
-    /// As for [`Self::write_at`].
+    /// As [`Self::write_at`].
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         check_range(offset, len)?;
@@ -501,36 +502,37 @@ impl<M: Memories> Handle<M> {
         self.fs().commit_from(Durability::Sync, allocated)
     }
 
-    /// The first offset at or after `offset` that holds data.
+    /// Returns the first offset at or after `offset` that holds data.
     ///
     /// # Errors
-    /// [`Error::NoData`] beyond the last data; not a regular file.
+    /// [`Error::NoData`] after the last data. Fails also if this is not a regular file.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
         self.check_seek()?;
         self.fs().files().seek_data(self.node.cachelet, offset)
     }
 
-    /// The first offset at or after `offset` that is a hole; the end of the file is one.
+    /// Returns the first offset at or after `offset` that is a hole. The end of the file counts as
+    /// one.
     ///
     /// # Errors
-    /// [`Error::NoData`] at or beyond the end; not a regular file.
+    /// [`Error::NoData`] at or beyond the end. Fails also if this is not a regular file.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
         self.check_seek()?;
         self.fs().files().seek_hole(self.node.cachelet, offset)
     }
 
-    /// Makes everything done to this file survive what the medium can survive.
+    /// Makes every earlier change to this file survive whatever the medium can survive.
     ///
     /// # Errors
-    /// What the medium said.
+    /// Fails if the medium does.
     pub fn sync(&self) -> Result<()> {
         self.fs().sync_files()
     }
 
-    /// Changes attributes, as the user who opened the file; returns them all.
+    /// Changes attributes, as the user who opened the file. Returns all attributes.
     ///
     /// # Errors
-    /// As for [`Fs::set_attr`].
+    /// As [`Fs::set_attr`].
     pub fn set_attr(&self, set: &SetAttr) -> Result<Attr> {
         self.node.fs().set_attr(&self.cred, &self.node, set)
     }
@@ -538,7 +540,7 @@ impl<M: Memories> Handle<M> {
     /// The file's attributes.
     ///
     /// # Errors
-    /// Damaged media.
+    /// Fails if media are damaged.
     pub fn attr(&self) -> Result<Attr> {
         self.fs().attr(&self.node)
     }

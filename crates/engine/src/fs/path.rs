@@ -12,9 +12,9 @@ use crate::error::{Error, Location, Result};
 use crate::fs::{Access, Cred, Fs, Node};
 use crate::namespace::common::has_byte;
 
-/// Paths have fewer bytes than this.
+/// Limit of the length of a path in bytes. Paths are shorter than this.
 pub(crate) const PATH_MAX: usize = 4096;
-/// Symbolic links followed in one resolution.
+/// Limit of the symbolic links that one resolution follows.
 const LINKS_MAX: u32 = 40;
 
 /// Whether a symbolic link at the end of a path is followed.
@@ -34,14 +34,14 @@ pub(crate) struct Parent<'p> {
 }
 
 impl Parent<'_> {
-    /// Whether the last component is a name that can be made or removed.
+    /// Whether the last component is a name that can be created or removed.
     pub(crate) fn is_plain(&self) -> bool {
         !matches!(self.name, b"" | b"." | b"..")
     }
 }
 
 impl<M: Memories> Fs<M> {
-    /// Resolves a path from `start` (from the root, if it begins with a slash).
+    /// Resolves a path from `start`, or from the root if it begins with a slash.
     pub(crate) fn resolve(
         &self,
         op: &Op<'_, M>,
@@ -112,7 +112,7 @@ impl<M: Memories> Fs<M> {
         }
     }
 
-    /// Resolves everything but the last component of a path; `links` counts those followed.
+    /// Resolves all but the last component of a path. `links` counts the symbolic links followed.
     pub(crate) fn resolve_parent<'p>(
         &self,
         op: &Op<'_, M>,
@@ -147,13 +147,13 @@ impl<M: Memories> Fs<M> {
         })
     }
 
-    /// The directory above a directory; the root is above itself.
+    /// The parent of a directory. The root is its own parent.
     pub(crate) fn parent_of(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<Cachelet> {
         let core = op.core;
         if core.ino(dir) == ROOT_SLOT {
             return Ok(self.root);
         }
-        // Above a removed directory there may be another one, or something else with its number.
+        // The inode number of a removed directory's parent may belong to another file by now.
         if core.has_flag(dir, flag::UNLINKED) {
             return Err(Error::NotFound);
         }
@@ -171,7 +171,7 @@ impl<M: Memories> Fs<M> {
     /// Resolves a path to a node.
     ///
     /// # Errors
-    /// Those of `open(2)` for paths.
+    /// Fails as `open(2)` does for paths.
     pub fn find(
         self: &Arc<Self>,
         cred: &Cred,
@@ -190,10 +190,11 @@ impl<M: Memories> Fs<M> {
         })
     }
 
-    /// Looks one name up in a directory (`.` and `..` included).
+    /// Looks up one name in a directory, including `.` and `..`.
     ///
     /// # Errors
-    /// Not found, not a directory, no permission to search, name too long.
+    /// Fails if the name is not found or too long, `dir` is not a directory, or may not be
+    /// searched.
     pub fn lookup(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<Node<M>> {
         self.with_op(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
@@ -212,7 +213,7 @@ impl<M: Memories> Fs<M> {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::WrongKind`] if it is none.
+    /// [`Error::WrongKind`] if it is not a symbolic link.
     pub fn read_link(&self, link: &Node<M>) -> Result<Vec<u8>> {
         self.with_op(|op| {
             if op.core.kind(link.cachelet) != FileKind::Symlink {
@@ -275,7 +276,7 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// Counts one more symbolic link followed.
+/// Counts one more followed symbolic link.
 pub(crate) fn follow_one(links: &mut u32) -> Result<()> {
     *links += 1;
     if *links > LINKS_MAX {
