@@ -1,19 +1,21 @@
 //! The bytes of a regular file: reading, writing, size, allocation, holes.
 //!
-//! Writers hold the file's lock, readers hold nothing: what a reader has found stays where it is
-//! until its operation ends (limbo). Two things keep a reader from bytes that are not the file's:
+//! Writers hold the file's lock. Readers hold nothing: the blocks that a reader has found stay
+//! where they are until its operation ends (limbo). Two rules keep a reader from bytes that are not
+//! the file's:
 //!
-//! * Its *mapping version* is odd while blocks are given up and has another even value afterwards.
-//!   Translations are used and kept only under an even version, so none outlives its block by more
-//!   than the operation that used it.
-//! * A reader that finds the version changed when it has copied reads again: the file may have been
-//!   cut and have grown since it looked at the size, and a block that is being appended holds what
-//!   its last owner left until the size covers it.
+//! * A file's *mapping version* is odd while blocks are being freed, and has another even value
+//!   afterwards. Translations are used and kept only under an even version, so none outlives its
+//!   block by more than the operation that used it.
+//! * A reader that finds a changed version after it has copied reads again. The file may have been
+//!   truncated and have grown since the reader looked at the size, and a block that is being
+//!   appended holds the bytes of its last owner until the size covers it.
 //!
 //! Orders on the media are those of `docs/crash/operations.md`. A flag in the mapping root says
-//! that blocks *may* lie beyond the end of file ([`BEYOND`]), and is durable before any do but
-//! those that an append maps (recovery frees these). While it is clear, everything beyond the end
-//! is a hole, and cutting a file or deleting it searches no further than its end.
+//! that blocks *may* lie beyond the end of file ([`BEYOND`]). It is durable before any block lies
+//! there, except for blocks that an append maps (recovery frees these). While it is clear,
+//! everything beyond the end is a hole, and truncating or deleting a file searches no further than
+//! its end.
 
 mod ahead;
 mod allocate;
@@ -55,28 +57,29 @@ pub(crate) use translation::Translation;
 pub(crate) use truncate::check_size;
 pub use view::{View, ViewSource};
 
-/// Logical blocks of a file of that size.
+/// Limit of the logical blocks of a file.
 const BLOCKS_MAX: u64 = SIZE_MAX_BYTES / BLOCK_BYTES;
-/// Bytes of one operation of a long write: all of them are written, or none for lack of space.
+/// Bytes that one operation of a long write writes. It writes all of them, or none if space is
+/// lacking.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Blocks that a piece touches at most.
+/// Limit of the blocks that such a piece touches.
 const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize + 1;
 
-/// How often an operation waits for blocks in limbo before it says that there is no space. Others
-/// may be faster each time, or sleep with blocks in hand that they are making free: so it gives way
-/// in between.
+/// How often an operation waits for blocks in limbo before it fails for lack of space. Each time
+/// others may be faster, or may sleep while they hold blocks that they are freeing. So it yields in
+/// between.
 const ROOM_TRIES: u32 = 1000;
 
 /// Flag in a mapping root: blocks may lie beyond the end of file.
 pub(crate) const BEYOND: u64 = MapRoot::BEYOND;
-/// Flag in the cachelet's `BLOCKS`: the count is known.
+/// Flag in the cachelet's `BLOCKS`: the number of blocks is known.
 const BLOCKS_KNOWN: u64 = 1 << 63;
 
 /// The parts of a file system that a file's bytes need.
 pub(crate) struct Files<'a, M: Memories> {
     pub(crate) core: &'a Core<M>,
     pub(crate) mapping: &'a dyn Mapping<M>,
-    /// Who changes bytes, if that may drop set-id bits.
+    /// The user who changes bytes, if that may drop set-id bits.
     user: Option<&'a Cred>,
 }
 
@@ -100,7 +103,7 @@ impl<M: Memories> Fs<M> {
 }
 
 impl<'a, M: Memories> Files<'a, M> {
-    /// The same for somebody whose changes drop set-id bits.
+    /// The same operations for a user whose changes drop set-id bits.
     pub(crate) fn by(self, user: &'a Cred) -> Self {
         Self {
             user: Some(user),
@@ -108,26 +111,26 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Locks a file for a change by its user that shows no bytes without a commit.
+    /// Locks a file for a change by its user that shows no bytes before a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> LockGuard<'a, M> {
         let lock = self.core.lock(op, file);
         let _ = self.drop_set_ids(op, file);
         lock
     }
 
-    /// The set-id bits that a change by its user drops go first, durably and under the same lock:
-    /// bytes that were written behind them are never found with them, and somebody who sets them
-    /// meanwhile comes before all that is written from then on.
+    /// Drops the set-id bits that a change by this user drops: before the change, durably and under
+    /// the same lock. So bytes that were written after the drop are never found with these bits,
+    /// and setting the bits again meanwhile counts as earlier than everything written from then on.
     ///
-    /// Gives whether there were any.
+    /// Returns whether there were any.
     fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) -> bool {
         self.user.is_some_and(|user| op.drop_set_ids(user, file))
     }
 }
 
-/// Why an attempt ended.
+/// The reason why an attempt ended.
 enum Stop {
-    /// That many blocks could not be reserved.
+    /// This number of blocks could not be reserved.
     Short(u64),
     Failed(Error),
 }
@@ -142,9 +145,9 @@ impl From<Error> for Stop {
 #[derive(Clone, Copy)]
 struct Root {
     id: MapId,
-    /// What the cachelet holds; 0: the file has no root yet.
+    /// The root in the cachelet. 0: the file has no root yet.
     old: u64,
-    /// What is to be stored with the next commit.
+    /// The root that the next commit stores.
     new: u64,
 }
 
@@ -155,9 +158,9 @@ impl Root {
 }
 
 impl<'a, M: Memories> Files<'a, M> {
-    /// Makes an attempt, which is one operation; while it lacks space that blocks in limbo could
-    /// give, waits for their readers between operations and makes it again. Others may take what
-    /// was reclaimed, so a few times.
+    /// Runs an attempt, which is one operation. If it lacks space that blocks in limbo could
+    /// provide, waits for their readers between operations and tries again, a limited number of
+    /// times, because others may take what was reclaimed.
     fn with_room<T>(&self, mut attempt: impl FnMut() -> std::result::Result<T, Stop>) -> Result<T> {
         let mut tries = 0;
         loop {
@@ -171,8 +174,8 @@ impl<'a, M: Memories> Files<'a, M> {
                     }
                     pause(&self.core.arena, &mut tries);
                     let freed = self.reclaim_unseen()?;
-                    // What is held until a commit comes back by no waiting: who called makes one,
-                    // and tries again.
+                    // Waiting does not return blocks that are held until a commit. The caller
+                    // commits and tries again.
                     if freed == 0 && self.core.lacks_commit() {
                         return Err(Error::NoSpace("data blocks"));
                     }
@@ -181,18 +184,18 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Makes blocks free once nobody sees them any more; gives how many. The caller is in no
-    /// operation.
+    /// Frees blocks that no operation can see any more, and returns their number. The caller is in
+    /// no operation.
     fn reclaim_unseen(&self) -> Result<u64> {
         self.core.wait_for_readers();
-        // It stores to the pool: no epoch is cut meanwhile.
+        // Reclaiming stores to the pool, so no epoch may be cut meanwhile.
         let _op = self.core.op_begin()?;
         Ok(self.mapping.reclaim(self.core))
     }
 
-    /// Begins a change of `bytes` of a file: an operation, and the file's lock, with no view of
-    /// these bytes left, and no set-id bits that are not to be found with them. The lock is to be
-    /// dropped first.
+    /// Begins a change of `bytes` of a file. Returns the operation and the file's lock. No view of
+    /// these bytes is left, and the set-id bits that must not be found with the change are dropped.
+    /// The caller drops the lock before the operation.
     fn change(
         &self,
         cachelet: Cachelet,
@@ -206,7 +209,7 @@ impl<'a, M: Memories> Files<'a, M> {
             if lease::is_lent(self.core, cachelet, &bytes) {
                 continue;
             }
-            // That they went may still have to be made durable.
+            // On pools with commits, their removal may not be durable yet.
             if !(self.drop_set_ids(&op, cachelet) && self.core.commits.is_some()) {
                 return Ok((op, lock));
             }
@@ -217,8 +220,8 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.get(cachelet, field::SIZE)
     }
 
-    /// The mapping root, or the one that a first block will give the file. This release draws the
-    /// mapping id from the inode's number. The caller holds the lock.
+    /// Returns the mapping root, or the one that the file gets with its first block. This release
+    /// derives the mapping id from the inode number. The caller holds the lock.
     fn root(&self, cachelet: Cachelet) -> Root {
         let old = self.core.get(cachelet, field::ROOT);
         let new = match MapRoot(old).get() {
@@ -232,7 +235,7 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// The first logical block from which on there is certainly none.
+    /// The logical block from which on there are certainly no blocks.
     fn blocks_end(root: u64, size: u64) -> u64 {
         if root & BEYOND != 0 {
             BLOCKS_MAX
@@ -248,8 +251,8 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(found[0])
     }
 
-    /// Bytes `[size, to)` of the block that the end of file lies in become zero, if the block
-    /// holds bytes; gives whether a fence is due before the size moves over them.
+    /// Zeroes bytes `[size, to)` of the block that contains the end of file, if that block holds
+    /// bytes. Returns whether a fence is due before the size moves past them.
     fn zero_tail(
         &self,
         site: Site,
@@ -270,7 +273,7 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(true)
     }
 
-    /// Stores modification and change time into the inode, unflushed.
+    /// Stores modification and change time to the inode, unflushed.
     fn store_times(&self, inode_at: u64, now: i64) {
         self.core.set_word(inode_at + Inode::MTIME, now as u64);
         self.core.set_word(inode_at + Inode::CTIME, now as u64);
@@ -281,20 +284,20 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.pool.flush(site, inode_at + Inode::SIZE, 8);
     }
 
-    /// The time of a change of a file: now, but no earlier than the last one. The caller holds the
-    /// lock.
+    /// The time of a change of a file: the present, but no earlier than the last change. The caller
+    /// holds the lock.
     fn change_time(&self, cachelet: Cachelet) -> i64 {
         let last = self.core.get(cachelet, field::CTIME) as i64;
         self.core.clock.now().max(last)
     }
 
-    /// Shows the times of an operation that is durable. The caller holds the lock.
+    /// Publishes the times of a durable operation in the cachelet. The caller holds the lock.
     fn publish_times(&self, cachelet: Cachelet, now: i64) {
         self.core.set(cachelet, field::MTIME, now as u64);
         self.core.set(cachelet, field::CTIME, now as u64);
     }
 
-    /// Counts `blocks` more, before they are claimed. The caller holds the lock.
+    /// Adds `blocks` to the count, before they are claimed. The caller holds the lock.
     fn raise_blocks(&self, cachelet: Cachelet, root: Root, blocks: u64) {
         let count = self.core.get(cachelet, field::BLOCKS);
         let count = if root.old == 0 { BLOCKS_KNOWN } else { count };
@@ -303,7 +306,7 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Counts `blocks` fewer, after they went to limbo. The caller holds the lock.
+    /// Subtracts `blocks` from the count, after they went to limbo. The caller holds the lock.
     fn lower_blocks(&self, cachelet: Cachelet, blocks: u64) {
         let count = self.core.get(cachelet, field::BLOCKS);
         if count & BLOCKS_KNOWN != 0 {
@@ -312,7 +315,7 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// How many blocks the file has at most, for a search to stop.
+    /// An upper bound of the file's blocks, at which a search may stop.
     fn blocks_bound(&self, cachelet: Cachelet) -> u64 {
         match self.core.get(cachelet, field::BLOCKS) {
             count if count & BLOCKS_KNOWN != 0 => count & !BLOCKS_KNOWN,
@@ -320,7 +323,7 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// Data blocks of the file, if they were counted.
+    /// The number of the file's data blocks, if it is known.
     pub(crate) fn blocks_if_known(&self, cachelet: Cachelet) -> Option<u64> {
         if self.core.get(cachelet, field::ROOT) == 0 {
             return Some(0);
@@ -328,7 +331,8 @@ impl<'a, M: Memories> Files<'a, M> {
         Some(self.blocks_bound(cachelet)).filter(|&known| known != u64::MAX)
     }
 
-    /// Data blocks of the file, those preallocated included. Counted when first asked for.
+    /// The number of the file's data blocks, including preallocated ones. Counts them at the first
+    /// call.
     pub(crate) fn blocks(&self, cachelet: Cachelet) -> Result<u64> {
         if self.core.get(cachelet, field::ROOT) == 0 {
             return Ok(0);
@@ -352,8 +356,8 @@ impl<'a, M: Memories> Files<'a, M> {
         Ok(count)
     }
 
-    /// Gives up blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the
-    /// lock, and nobody keeps a translation from before or from within.
+    /// Frees blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the lock.
+    /// No translation from before, or from meanwhile, is kept.
     fn give_up(
         &self,
         flush: Flush,
@@ -365,7 +369,8 @@ impl<'a, M: Memories> Files<'a, M> {
     ) -> Result<()> {
         let version = self.core.get(cachelet, field::VERSION) | 1;
         self.core.set(cachelet, field::VERSION, version);
-        // Before a reader can find a block in limbo, every later one sees the odd version.
+        // Every reader that begins after another reader found a block in limbo sees the odd
+        // version.
         self.core.arena.barrier();
         let in_use = self.blocks_bound(cachelet);
         let gone = self.mapping.release(flush, op, id, first, end, in_use);
@@ -374,9 +379,9 @@ impl<'a, M: Memories> Files<'a, M> {
         gone.map(drop)
     }
 
-    /// Gives up every block of a file that durably has no name. Flushed, not fenced: the caller
-    /// fences before the inode's number can be used again. Of a tree it gives up what is behind the
-    /// last block, too: a power cut in an append leaves nodes without blocks there.
+    /// Frees every block of a file that durably has no name. Flushed, not fenced: the caller fences
+    /// before the inode number can be reused. In a tree it also frees what lies behind the last
+    /// block, where a power cut during an append leaves nodes without blocks.
     pub(crate) fn release_all(&self, op: &Op<'_, M>, cachelet: Cachelet) -> Result<()> {
         let root = self.root(cachelet);
         if root.old == 0 {

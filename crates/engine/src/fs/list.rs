@@ -1,16 +1,16 @@
-//! Listing a directory from a position that says what the listing began with.
+//! Listing a directory from a position that also records how far it reached when the listing began.
 //!
-//! Users of a listing hold nothing but the position of the last entry they took: the kernel keeps
-//! no more of an open directory. A new name, and the new name of a rename, gets a cookie above all
-//! others, so a listing that went on to whatever is there would meet what its own user renames
-//! again and again. A position therefore carries two numbers: the cookie of the entry, and the
-//! *horizon*, the last cookie that had been given when the listing began. Entries beyond the
+//! A user of a listing keeps only the position of the last entry that it took, because the kernel
+//! keeps nothing more of an open directory. A new name, and the new name of a rename, gets a cookie
+//! above all others. So a listing that continued to the present end would meet what its own user
+//! renames again and again. A position therefore carries two numbers: the cookie of the entry, and
+//! the *horizon*, the last cookie that was assigned when the listing began. Entries beyond the
 //! horizon belong to no listing that began earlier.
 //!
-//! A name that a rename replaces exists throughout, yet its new entry lies beyond the horizon. In a
-//! directory where that happened a listing has a second pass, over the entries between its horizon
-//! and the last cookie given when the second pass begins. So a listing ends, whatever its user
-//! renames, and gives no name more than twice.
+//! A name that a rename replaces exists throughout, yet its new entry lies beyond the horizon.
+//! After such a rename, a listing of the directory has a second pass, over the entries between its
+//! horizon and the last cookie assigned when the second pass begins. So a listing ends, whatever
+//! its user renames, and returns no name more than twice.
 
 use vellum_layout::FileKind;
 use vellum_media::Memories;
@@ -21,8 +21,8 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, Node};
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE, ListEntry, ListHint, ListRange};
 
-/// Where a listing stands; keep it between calls of [`Fs::list`]. Only a hint: the position of the
-/// entry rules.
+/// The state of a listing; keep it between calls of [`Fs::list`]. It is only a hint: the position
+/// of the entry decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListPosition {
     hint: ListHint,
@@ -38,18 +38,18 @@ const ENDLESS: u64 = HORIZON_END * HORIZON_END;
 enum Pass {
     /// Everything up to the horizon.
     First,
-    /// What replaced names of the first pass.
+    /// Entries that replaced names of the first pass.
     Second,
 }
 
-/// What a position of a listing says: behind which cookie it goes on, up to which, and in which
-/// pass.
+/// A decoded position of a listing: the pass, the cookie after which it continues, and the cookie
+/// up to which it goes.
 ///
 /// As a number, with horizon `h` and cookie `c`: h² + c in the first pass, h² + h + c in the
 /// second. A cookie is at most `h`, so each number is one cursor, and numbers ascend along a
-/// listing. They stay small in small directories, for the sake of programs with 32-bit positions.
-/// From a horizon of 2^31 on the number is 2^62 + c: such a listing has no horizon, and meets names
-/// that are made meanwhile.
+/// listing. They stay small in small directories, for programs with 32-bit positions. From a
+/// horizon of 2^31 on the number is 2^62 + c. Such a listing has no horizon, and meets names that
+/// are created meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     range: ListRange,
@@ -57,7 +57,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The cursor that a position is; `None`: a listing begins there.
+    /// Decodes a position. `None`: a listing begins there.
     fn decode(position: u64) -> Option<Self> {
         if position >= ENDLESS {
             return Some(Self::new(Pass::First, position - ENDLESS, u64::MAX));
@@ -74,7 +74,7 @@ impl Cursor {
         Some(Self::new(pass, after, horizon))
     }
 
-    /// A pass over the cookies above `after` and not above `until`.
+    /// A pass over the cookies above `after` and up to `until`.
     fn new(pass: Pass, after: u64, until: u64) -> Self {
         let (until, offset) = match (until, pass) {
             (HORIZON_END.., _) => (u64::MAX, ENDLESS),
@@ -93,10 +93,11 @@ impl Cursor {
 impl<M: Memories> Fs<M> {
     /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`,
     /// until `each` returns false; that entry is not consumed. The position of an entry is its
-    /// [`ListEntry::cookie`]; positions ascend. The name is borrowed.
+    /// [`ListEntry::cookie`]; positions ascend. `each` borrows the name.
     ///
     /// # Errors
-    /// Not a directory, damaged media. Permission to read is checked at opening.
+    /// Fails if it is not a directory, or media are damaged. Permission to read is checked at
+    /// opening.
     pub fn list(
         &self,
         dir: &Node<M>,
@@ -104,7 +105,7 @@ impl<M: Memories> Fs<M> {
         position: &mut ListPosition,
         each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<()> {
-        // What was given once is not given again.
+        // A repetition would return the same entries again.
         self.with_op_once(|op| {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
@@ -144,8 +145,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// The last cookie given by now. A damaged directory has no horizon: what can be read of it is
-    /// listed.
+    /// The last cookie assigned so far. A damaged directory has no horizon: everything readable in
+    /// it is listed.
     fn horizon(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64> {
         match self.namespace.last_cookie(op, dir) {
             Err(Error::Damaged { .. }) => Ok(COOKIE_MAX),
@@ -211,7 +212,7 @@ mod tests {
         for position in 0..9 {
             assert_eq!(Cursor::decode(position), None, "{position}");
         }
-        // Whatever a program seeks to is some place.
+        // A program may seek to any position.
         for position in [9, 1 << 40, ENDLESS - 1, ENDLESS, u64::MAX] {
             assert!(Cursor::decode(position).is_some(), "{position}");
         }

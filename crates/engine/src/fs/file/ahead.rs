@@ -1,10 +1,10 @@
 //! Reading ahead, for small requests whose bytes lie on a disk.
 //!
-//! These go through the pool's mapping, of which the kernel reads single pages: what lies around
-//! one belongs to other files, and it does not know what comes next in this one. So a file is cut
-//! into stretches, and whoever reads the beginning of one and seems to come from the one before has
-//! the disk begin with those that follow. Nothing is kept of who reads what: where the block before
-//! is in memory, somebody read it.
+//! Such requests go through the pool's mapping, for which the kernel reads single pages: the
+//! neighbours of a page belong to other files, and the kernel does not know what comes next in this
+//! one. So a file is divided into stretches. A read of the beginning of a stretch that seems to
+//! continue from the one before makes the disk begin with the stretches that follow. No state about
+//! readers is kept: if the block before is in memory, somebody read it.
 
 use vellum_layout::{BLOCK_BYTES, MapRoot};
 use vellum_media::{Memories, Persistent};
@@ -17,12 +17,12 @@ use crate::mapping::{Found, MapId};
 
 const STRETCH_BLOCKS: u64 = 64;
 const STRETCH_BYTES: u64 = STRETCH_BLOCKS * BLOCK_BYTES;
-/// Stretches that the disk is ahead of who reads: 1 MiB.
+/// Stretches that the disk is ahead of the reader: 1 MiB.
 const AHEAD: u64 = 4;
 
 impl<M: Memories> Files<'_, M> {
-    /// Has the disk begin with what is read after these `len` bytes of a file, if it is read in
-    /// order.
+    /// Makes the disk begin with the bytes that follow these `len` bytes of a file, if the file is
+    /// read in order.
     #[inline]
     pub(super) fn read_ahead(&self, op: &Op<'_, M>, cachelet: Cachelet, offset: u64, len: usize) {
         let begin = offset.next_multiple_of(STRETCH_BYTES);
@@ -31,14 +31,14 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// The same for who reads the beginning of a stretch.
+    /// As [`Self::read_ahead`], for a read that reaches the beginning of a stretch.
     #[cold]
     fn read_stretches_ahead(&self, op: &Op<'_, M>, cachelet: Cachelet, stretch: u64) {
         let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
             return;
         };
         if stretch == 0 {
-            // Of a long file who reads the beginning may want that alone.
+            // A reader of the beginning of a long file may want nothing else.
             self.ask_for_stretch(op, id, 0);
         } else if self.has_in_memory(op, id, stretch * STRETCH_BLOCKS - 1) {
             let has_begun = self.has_in_memory(op, id, stretch * STRETCH_BLOCKS);
@@ -60,7 +60,7 @@ impl<M: Memories> Files<'_, M> {
     fn ask_for_stretch(&self, op: &Op<'_, M>, id: MapId, stretch: u64) {
         let mut found = [Found::Hole; STRETCH_BLOCKS as usize];
         let first = (stretch * STRETCH_BLOCKS) as u32;
-        // The search that comes after says what is wrong.
+        // The read's own search reports errors.
         let _ = self.mapping.lookup(op, id, first, &mut found);
         for run in runs_of(&found.map(|found| self.place_of(found)), |_| false) {
             self.core.pool.will_need(run.at, run.blocks * BLOCK_BYTES);
@@ -79,8 +79,8 @@ mod tests {
 
     const STRETCHES: u64 = 8;
 
-    /// A pool with a file of which nothing is in memory. The directory for temporary files has to
-    /// lie on a disk.
+    /// A pool with a file that is not in memory. The directory for temporary files has to lie on a
+    /// disk.
     fn cold(dir: &tempfile::TempDir) -> (Pool, File) {
         let path = dir.path().join("pool");
         let options = CreateOptions {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_in_order_finds_the_next_stretch() {
+    fn a_sequential_reader_finds_the_next_stretch_in_memory() {
         let dir = tempfile::tempdir().unwrap();
         let (pool, file) = cold(&dir);
         let fs = pool.fs();
@@ -122,27 +122,33 @@ mod tests {
         let begin = Instant::now();
         let ahead = 1 + AHEAD;
         while !is_there(&fs, &file, (ahead + 1) * STRETCH_BLOCKS - 1) {
-            assert!(begin.elapsed() < Duration::from_secs(30), "it never came");
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "the stretch was not read ahead"
+            );
             std::thread::yield_now();
         }
         let behind = (ahead + 1) * STRETCH_BLOCKS;
-        assert!(!is_there(&fs, &file, behind), "too far");
-        // From there on a stretch follows a stretch.
+        assert!(!is_there(&fs, &file, behind), "read ahead too far");
+        // From there on each stretch causes one more.
         (0..STRETCH_BLOCKS).for_each(|block| read(&file, STRETCH_BLOCKS + block));
-        assert!(!is_there(&fs, &file, behind), "too early");
+        assert!(!is_there(&fs, &file, behind), "read ahead too early");
         read(&file, 2 * STRETCH_BLOCKS);
         while !is_there(&fs, &file, behind + STRETCH_BLOCKS - 1) {
-            assert!(begin.elapsed() < Duration::from_secs(30), "it never came");
+            assert!(
+                begin.elapsed() < Duration::from_secs(30),
+                "the stretch was not read ahead"
+            );
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn who_reads_here_and_there_reads_nothing_else() {
+    fn a_random_reader_causes_no_read_ahead() {
         let dir = tempfile::tempdir().unwrap();
         let (pool, file) = cold(&dir);
         let fs = pool.fs();
-        // The beginning of a stretch, too: the block before was not read.
+        // One is the beginning of a stretch: the block before it was not read.
         let wanted = [3 * STRETCH_BLOCKS + 5, 5 * STRETCH_BLOCKS];
         for block in wanted {
             read(&file, block);

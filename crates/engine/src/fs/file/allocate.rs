@@ -1,4 +1,4 @@
-//! Allocating ahead and punching holes (`fallocate`).
+//! Preallocation and punching holes (`fallocate`).
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent};
@@ -12,24 +12,24 @@ use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
 
-/// What preallocation makes of a hole.
+/// The change of a hole by preallocation.
 const CLAIM: Step = Step {
     to: MapState::Unwritten,
     flush: Some(Flush::below(sites::ALLOCATE_BLOCKS)),
 };
 
-/// What [`Files::allocate`] does with its range.
+/// The operation of [`Files::allocate`] on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Every block gets space; the size grows to cover the range.
+    /// Gives every block space; the size grows to cover the range.
     Grow,
-    /// Every block gets space; the size stays (`FALLOC_FL_KEEP_SIZE`).
+    /// Gives every block space; the size stays (`FALLOC_FL_KEEP_SIZE`).
     KeepSize,
-    /// Whole blocks are given up, the rest is zeroed; the size stays (`FALLOC_FL_PUNCH_HOLE`).
+    /// Frees whole blocks and zeroes the rest; the size stays (`FALLOC_FL_PUNCH_HOLE`).
     PunchHole,
 }
 
-/// Whether a range can be allocated or given up; gives its end.
+/// Checks that a range can be allocated or punched, and returns its end.
 pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
     if len == 0 {
         return Err(Error::Invalid("an empty range"));
@@ -39,9 +39,9 @@ pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
 }
 
 impl<M: Memories> Files<'_, M> {
-    /// Allocates or gives up the range. Without enough space nothing is allocated, unless others
-    /// take the space meanwhile, or a tree finds no room for its nodes; what is allocated then
-    /// stays, as with ext4.
+    /// Allocates or punches the range. If there is not enough space, allocates nothing, unless
+    /// others take the space meanwhile, or a tree finds no space for its nodes. What was allocated
+    /// by then stays, as with ext4.
     pub(crate) fn allocate(
         &self,
         cachelet: Cachelet,
@@ -60,7 +60,8 @@ impl<M: Memories> Files<'_, M> {
         let (first, last) = (offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
         let piece = PIECE_BLOCKS as u64;
         if last - first > piece {
-            // Bits are dropped before it is known whether there is space, as for shorter ranges.
+            // As for shorter ranges, set-id bits are dropped before it is known whether there is
+            // space.
             drop(self.lock_to_change(&self.core.op_to_change()?, cachelet));
             self.check_room(cachelet, first, last)?;
         }
@@ -85,8 +86,8 @@ impl<M: Memories> Files<'_, M> {
         op.check_media()
     }
 
-    /// Fails if the holes of a long range are more than the space there is. A long range of holes
-    /// costs no more than the segment is large.
+    /// Fails if a long range has more holes than there is free space. The cost for a long range of
+    /// holes is bounded by the size of the segment.
     fn check_room(&self, cachelet: Cachelet, first: u64, last: u64) -> Result<()> {
         let usage = self.mapping.usage(self.core);
         if last - first > usage.total {
@@ -111,7 +112,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Gives the holes of `[first, last)` UNWRITTEN blocks, durably.
+    /// Allocates UNWRITTEN blocks for the holes of `[first, last)`, durably.
     fn allocate_piece(
         &self,
         cachelet: Cachelet,
@@ -127,7 +128,7 @@ impl<M: Memories> Files<'_, M> {
         if root.old != 0 {
             let looked = self.mapping.lookup(&op, root.id, first as u32, found);
             core.noting(looked)?;
-            // Before a block is claimed where there may be one.
+            // Lost bytes may hide blocks, so check before claiming.
             op.check_media()?;
         }
         let holes = found.iter().filter(|found| **found == Found::Hole).count() as u64;
@@ -151,7 +152,7 @@ impl<M: Memories> Files<'_, M> {
                 .mapping
                 .claim(&op, root.id, logical, step, &mut room, blocks);
         }
-        // What was counted and not claimed.
+        // Blocks that were counted but not claimed.
         self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(&op, room);
         self.fence_claimed();
@@ -164,7 +165,7 @@ impl<M: Memories> Files<'_, M> {
         self.core.pool.fence(sites::ALLOCATE_BLOCKS_DURABLE);
     }
 
-    /// Makes a first root, and the flag that blocks may lie beyond the end, durable before such
+    /// Makes a first root durable, and the flag that blocks may lie beyond the end, before such
     /// blocks are claimed.
     pub(super) fn announce(&self, cachelet: Cachelet, root: Root, last: u64) {
         let core = self.core;
@@ -181,7 +182,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Flushes the line with the root, and waits for it.
+    /// Makes the line that holds the root durable.
     pub(super) fn make_root_durable(&self, cachelet: Cachelet) {
         self.flush_hot_line(sites::ALLOCATE_ROOT, self.core.inode_at(cachelet));
         self.core.pool.fence(sites::ALLOCATE_ROOT_DURABLE);
@@ -192,8 +193,8 @@ impl<M: Memories> Files<'_, M> {
         let (op, _lock) = self.change(cachelet, offset..end)?;
         let root = self.root(cachelet);
         let size = self.size(cachelet);
-        // As on ext4: what reaches the end of file takes its last block whole, and what was
-        // allocated behind that block is out of reach.
+        // As on ext4, a range that reaches the end of file frees the last block as a whole, and
+        // blocks allocated beyond that block are out of reach.
         let end = if end >= size {
             size.next_multiple_of(BLOCK_BYTES)
         } else {
@@ -213,7 +214,7 @@ impl<M: Memories> Files<'_, M> {
         core.check_written()
     }
 
-    /// Gives up whole blocks. Flushed but for the top of a tree, not fenced. As for
+    /// Frees whole blocks. Flushed except for the top of a tree, not fenced. Otherwise as
     /// [`Self::give_up`].
     pub(super) fn punch_blocks(
         &self,
@@ -233,9 +234,9 @@ impl<M: Memories> Files<'_, M> {
         )
     }
 
-    /// Gives up the whole blocks in `[offset, end)` and zeroes its ends, in this order: a tree may
-    /// have no room for the nodes that it needs, and then nothing is to have changed. The caller
-    /// holds the lock.
+    /// Frees the whole blocks in `[offset, end)`, then zeroes the partial blocks at its ends. The
+    /// order matters: a tree may find no space for nodes that it needs, and then nothing may have
+    /// changed. The caller holds the lock.
     fn punch_range(
         &self,
         op: &Op<'_, M>,
@@ -249,7 +250,7 @@ impl<M: Memories> Files<'_, M> {
             id,
             ends_only: true,
             first: (offset / BLOCK_BYTES) as u32,
-            // The last byte's: a block behind the end of the longest file has no number.
+            // The block of the last byte: a block behind the end of the longest file has no number.
             last: ((end - 1) / BLOCK_BYTES) as u32,
         });
         if first < last {

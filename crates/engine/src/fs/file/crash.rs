@@ -1,6 +1,6 @@
-//! Power cuts inside every operation on a file's bytes: whatever subset of unfenced stores the
-//! medium kept, the file is as `docs/crash/operations.md` says, nobody's bytes show, and no block
-//! is lost.
+//! Power cuts inside every operation on a file's bytes. Whatever subset of the unfenced stores the
+//! medium kept, the file is as `docs/crash/operations.md` says, no bytes of other files show, and
+//! no block is lost.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -16,7 +16,7 @@ use crate::mapping::harness::Harness;
 const B: u64 = BLOCK_BYTES;
 const INO: u64 = 9;
 
-/// A small generator of numbers, so that a failure repeats.
+/// A small number generator with a seed, so that a failure repeats.
 struct Numbers(u64);
 
 impl Numbers {
@@ -29,17 +29,16 @@ impl Numbers {
     }
 }
 
-/// Which of the stores that no fence covers survive.
+/// Selects the stores that survive without a fence.
 #[derive(Clone, Copy, Debug)]
 enum Luck {
     None,
     All,
-    /// Of each line as many as chance says.
+    /// A random number of each line's stores.
     Some(u64),
 }
 
-/// The pool after `log[..cut]`: of each line a prefix of its stores, no shorter than what was
-/// fenced.
+/// The pool after `log[..cut]`: of each line a prefix of its stores that includes the fenced ones.
 fn image_after(base: &[u8], log: &[Event], cut: usize, luck: Luck) -> Vec<u8> {
     #[derive(Default)]
     struct Line {
@@ -87,7 +86,7 @@ fn image_after(base: &[u8], log: &[Event], cut: usize, luck: Luck) -> Vec<u8> {
     image
 }
 
-/// What recovery decides: the inode's own blocks stay, but for MAPPED ones beyond its end.
+/// Does what recovery decides: the inode's own blocks stay, except for MAPPED ones beyond its end.
 fn recover(h: &Harness, image: Vec<u8>) -> Harness {
     let geometry = h.core.geometry;
     let word = |field: u64| {
@@ -107,15 +106,15 @@ fn recover(h: &Harness, image: Vec<u8>) -> Harness {
     h.recovered(image, &judge)
 }
 
-/// The file is what it was or what it should have become, byte by byte inside the old size, as a
-/// whole beyond it; and everything can be given back.
+/// Checks that the file has its old or its new content, for each byte inside the old size and as a
+/// whole beyond it, and that all blocks can be freed.
 fn check(h: &Harness, before: &[u8], after: &[u8], done: bool) {
     let t = Translation::new(true);
     let file = h.open_file(INO);
     let f = files(h);
     let got = content(h, file, &t);
     if done {
-        assert!(got == after, "what returned is durable");
+        assert!(got == after, "an operation that returned is durable");
     }
     assert!(
         [before.len(), after.len()].contains(&got.len()),
@@ -129,7 +128,7 @@ fn check(h: &Harness, before: &[u8], after: &[u8], done: bool) {
     if got.len() > before.len() {
         assert!(
             got[before.len()..] == after[before.len()..],
-            "the size covers its bytes"
+            "the size covers only written bytes"
         );
     }
     let size = got.len() as u64;
@@ -138,7 +137,7 @@ fn check(h: &Harness, before: &[u8], after: &[u8], done: bool) {
     assert!(longer[..got.len()] == got);
     assert!(
         longer[got.len()..].iter().all(|&byte| byte == 0),
-        "what is new is zero"
+        "new bytes are zero"
     );
     f.append(file, &t, &[1; 5000]).unwrap();
     f.truncate(file, 0).unwrap();
@@ -168,7 +167,7 @@ fn operate(h: &Harness, file: Cachelet, t: &Translation, numbers: &mut Numbers) 
     }
 }
 
-/// Cuts around every flush and fence, and here and there between stores.
+/// Cuts around every flush and fence, and some between stores.
 fn cuts(log: &[Event]) -> Vec<usize> {
     let is_cut = |i: usize| {
         i == log.len()

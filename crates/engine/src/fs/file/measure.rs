@@ -1,12 +1,12 @@
-//! What both paths cost on this machine and this pool: a short measurement.
+//! Measures the costs of both read paths on this machine and this pool.
 //!
-//! Blocks of a file are read at random, once as every read finds them, by search, and once through
-//! a window in which they lie as in the file's page table. If the file is, the sample is larger
-//! than the caches next to a core and than what their translations cover, because a file that is
-//! read on and on mostly is. What runs and pages of a table cost is measured with runs drawn from
-//! the sample. Where no file is at hand, that is blocks of the data segment, whatever they hold,
-//! beside searches that find nothing. What lies on a disk is measured while it is in memory, or not
-//! at all: else the disk would be what is measured, by a reader who waits for it.
+//! Blocks of a file are read at random: once by search, as every read finds them, and once through
+//! a window in which they lie as in the file's page table. If the file is large enough, the sample
+//! is larger than the caches next to a core and than what their translations cover, because a file
+//! that is read for long mostly is. The costs of runs and pages of a table are measured with runs
+//! drawn from the sample. Without a file, the sample is blocks of the data segment, whatever they
+//! hold, beside searches that find nothing. Data on a disk are measured while they are in memory,
+//! or not at all. Otherwise the measurement would time the disk, in a reader that waits for it.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
@@ -25,23 +25,24 @@ use crate::reading::{Costs, MEASURED_BLOCKS_MIN};
 
 /// Pieces of the sample: 16 MiB.
 const SAMPLE_PIECES: u64 = 8;
-/// Pieces by which the price of a page table is measured.
+/// Pieces by which the cost of building a page table is measured.
 const PRICED_PIECES: u64 = 3;
 /// Pages of a long request.
 const LONG_PAGES: u64 = MEASURED_BLOCKS_MIN;
-/// Rounds, of which the median counts.
+/// Number of rounds. The median counts.
 const ROUNDS: usize = 5;
-/// Pages read in a round on either path with requests of one page, and with long ones.
+/// Pages read in a round on either path, with requests of one page and with long ones.
 const PAGES: u64 = 512;
-/// A mapping id under which nothing is, for who has no file: a file's is its inode's number, and
-/// this is the root directory's. Trees begin at the inode, so that it has to be one.
+/// A mapping id without blocks, for measurements without a file. The mapping id of a file is its
+/// inode number; this one is the root directory's. Trees begin at the inode, so the inode has to
+/// exist.
 const NOBODY: MapId = ROOT_SLOT as MapId;
 /// The version of the table while prices are measured.
 const PRICED: u64 = 0;
 /// Its version while it shows the sample.
 const SHOWN: u64 = 2;
 
-/// A sequence that visits everything and looks like chance.
+/// A pseudorandom sequence that visits everything.
 struct Draw(u64);
 
 impl Draw {
@@ -54,43 +55,44 @@ impl Draw {
     }
 }
 
-/// A file that is measured by.
+/// The file that is measured.
 struct Subject {
     cachelet: Cachelet,
     id: MapId,
-    /// Of its mapping, when the sample was drawn.
+    /// The mapping version when the sample was drawn.
     version: u64,
     translation: Translation,
 }
 
-/// 2 MiB of a file, or of nobody's blocks.
+/// 2 MiB of a file, or of arbitrary blocks.
 struct Piece {
-    /// Its place in the file.
+    /// Its number in the file.
     number: u64,
-    /// Pool offset of each block; 0: it is not read.
+    /// Pool offset of each block. 0: the block is not read.
     blocks: Box<[u64]>,
 }
 
-/// What is read: pieces, which the window shows one behind the other.
+/// The pieces that are read. The window shows them one behind the other.
 struct Sample {
-    /// Whose they are.
+    /// The file of the pieces.
     file: Option<Subject>,
     pieces: Vec<Piece>,
-    /// The first blocks, in the window, of stretches of [`LONG_PAGES`] that can all be read.
+    /// The first blocks, in the window, of stretches of [`LONG_PAGES`] that can be read as a whole.
     stretches: Vec<u64>,
 }
 
-/// What is done about a sample that lies on a disk and is not in memory.
+/// How to treat a sample that lies on a disk and is not in memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cold {
-    /// Nothing is measured.
+    /// Measure nothing.
     Leave,
-    /// It is read.
+    /// Read it.
     Read,
 }
 
-/// Measures, by a file if one is at hand; `None` if the pool or the file is too small, its bytes
-/// are not all in memory, nothing can be laid, or the file is cut meanwhile.
+/// Measures the costs, with a file if one is given. Returns `None` if the pool or the file is too
+/// small, its bytes are not all in memory, the sample cannot be mapped into the window, or the file
+/// is truncated meanwhile.
 pub(super) fn measure<M: Memories>(
     files: &Files<'_, M>,
     op: &Op<'_, M>,
@@ -140,7 +142,7 @@ fn median(times: impl Into<Vec<u64>>) -> u64 {
 }
 
 impl Sample {
-    /// Pieces of a file, from all of its parts.
+    /// Samples pieces from all parts of a file.
     fn of_file<M: Memories>(
         files: &Files<'_, M>,
         op: &Op<'_, M>,
@@ -149,7 +151,7 @@ impl Sample {
         let core = files.core;
         let version = core.get(cachelet, field::VERSION);
         let (_, id) = MapRoot(core.get(cachelet, field::ROOT)).get()?;
-        // What lies behind the last whole block is not read.
+        // Bytes behind the last whole block are not read.
         let end = files.size(cachelet) / BLOCK_BYTES;
         let all = end.div_ceil(CHUNK_BLOCKS);
         let taken = all.min(SAMPLE_PIECES);
@@ -172,7 +174,7 @@ impl Sample {
         Self::of(Some(subject), pieces).filter(|_| version & 1 == 0)
     }
 
-    /// Blocks of the data segment in runs, whatever they hold.
+    /// Samples runs of blocks of the data segment, whatever they hold.
     fn of_segment<M: Memories>(files: &Files<'_, M>, pieces: u64) -> Option<Self> {
         let geometry = &files.core.geometry;
         let segment_runs = geometry.segment_blocks / RUN_BLOCKS;
@@ -188,7 +190,7 @@ impl Sample {
         Self::of(None, pieces.collect())
     }
 
-    /// These pieces, if there are enough blocks to read.
+    /// A sample of these pieces, if there are enough blocks to read.
     fn of(file: Option<Subject>, pieces: Vec<Piece>) -> Option<Self> {
         let blocks = pieces.iter().flat_map(|piece| piece.blocks.iter());
         let blocks: Vec<_> = blocks.copied().collect();
@@ -205,7 +207,7 @@ impl Sample {
         })
     }
 
-    /// Runs of these pieces, in an order that looks like chance, until they are so many pieces.
+    /// As many pieces, made of runs of this sample in pseudorandom order.
     fn shuffled(&self, pieces: u64) -> Option<Self> {
         let all = self
             .pieces
@@ -222,32 +224,33 @@ impl Sample {
         Self::of(None, pieces.collect())
     }
 
-    /// Offsets, in the pool, of the blocks that are read.
+    /// Pool offsets of the blocks that are read.
     fn places(&self) -> impl Iterator<Item = u64> {
         let blocks = self.pieces.iter().flat_map(|piece| piece.blocks.iter());
         blocks.copied().filter(|&at| at != 0)
     }
 
-    /// Brings the sample into memory.
+    /// Reads the sample into memory.
     fn touch<M: Memories>(&self, files: &Files<'_, M>) {
         for at in self.places() {
             black_box(files.core.pool.load(at, Ordering::Relaxed));
         }
     }
 
-    /// Whether nobody who reads the sample waits for a disk.
+    /// Whether the whole sample is in memory, so that no reader waits for a disk.
     fn is_in_memory<M: Memories>(&self, files: &Files<'_, M>) -> bool {
         self.places().all(|at| files.core.pool.is_in_memory(at))
     }
 
-    /// Whether the file still has the blocks that it had.
+    /// Whether the file's mapping has not changed since the sample was drawn.
     fn is_current<M: Memories>(&self, files: &Files<'_, M>) -> bool {
         files.core.arena.load_barrier();
         let version = |file: &Subject| files.core.get(file.cachelet, field::VERSION);
         (self.file.as_ref()).is_none_or(|file| version(file) == file.version)
     }
 
-    /// Lays the sample; gives what a run and the translation of a page cost.
+    /// Maps the sample into the window. Returns the costs of mapping a run and of filling in a
+    /// page.
     fn lay<M: Memories>(
         &self,
         files: &Files<'_, M>,
@@ -256,12 +259,12 @@ impl Sample {
         version: u64,
     ) -> Option<[u64; 2]> {
         let pool = &files.core.pool;
-        // First, because a table that is made new is empty.
+        // This comes first, because a recreated table is empty.
         let mut filling = table.try_fill()?;
         table.renew(&mut filling, version).then_some(())?;
         let (mut run_ps, mut small_page_ps) = (Vec::new(), Vec::new());
         for (number, piece) in (0..).zip(&self.pieces) {
-            // The pool's own pages are there.
+            // Make the pool's own pages present.
             for &at in piece.blocks.iter().filter(|&&at| at != 0) {
                 black_box(pool.load(at, Ordering::Relaxed));
             }
@@ -286,7 +289,7 @@ impl Sample {
         Some([run_ps, small_page_ps].map(median))
     }
 
-    /// Where requests of `pages` begin, in blocks of the window. Others for each `salt`.
+    /// The first blocks of requests of `pages`, in the window. They differ for each `salt`.
     fn requests(&self, salt: u64, pages: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw(salt * LONG_PAGES + pages);
         (0..PAGES / pages).map(move |_| {
@@ -295,7 +298,7 @@ impl Sample {
         })
     }
 
-    /// What a request of `pages` costs by search and through the window.
+    /// The costs of a request of `pages` by search and through the window.
     fn time_paths<M: Memories>(
         &self,
         files: &Files<'_, M>,
@@ -308,8 +311,8 @@ impl Sample {
         let asked = PAGES / pages;
         let (mut by_search, mut by_window) = ([0; ROUNDS], [0; ROUNDS]);
         for round in 0..ROUNDS {
-            // Other places for each, so that neither finds in the caches what the other brought
-            // there.
+            // The two paths read different blocks, so that neither finds in the caches what the
+            // other loaded.
             let salt = round as u64 * 2;
             let start = Instant::now();
             for first in self.requests(salt, pages) {
@@ -326,7 +329,7 @@ impl Sample {
             by_window[round] = picoseconds(start) / asked;
         }
         let (search, mmu) = (median(by_search), median(by_window));
-        // What is within the measurement's error saves nothing.
+        // A difference within the measurement's error saves nothing.
         let is_better = mmu <= search / 20 * 19;
         Some([search, if is_better { mmu } else { mmu.max(search) }])
     }
@@ -350,7 +353,7 @@ impl Sample {
         files.copy_out(op, of, offset, out).ok()
     }
 
-    /// What looking up a block costs while a whole piece is looked up.
+    /// The cost of looking up a block when a whole piece is looked up.
     fn time_lookups<M: Memories>(&self, files: &Files<'_, M>, op: &Op<'_, M>) -> u64 {
         let id = self.file.as_ref().map_or(NOBODY, |file| file.id);
         let mut found = [Found::Hole; CHUNK_BLOCKS as usize];
@@ -366,7 +369,7 @@ impl Sample {
     }
 }
 
-/// Searches for blocks from `first` on that nobody has, and copies what lies in runs at `blocks`.
+/// Searches for blocks from `first` on that do not exist, and copies the runs at `blocks`.
 fn search_in_vain<M: Memories>(
     files: &Files<'_, M>,
     op: &Op<'_, M>,
@@ -389,8 +392,8 @@ fn search_in_vain<M: Memories>(
     }
 }
 
-/// What filling in a piece costs that is aligned to a large page in pool and window; as much as its
-/// pages, where it lies on a disk.
+/// The cost of filling in a piece that is aligned to a large page in pool and window. If the piece
+/// is not in memory, the cost of its small pages.
 fn time_large_page<M: Memories>(
     files: &Files<'_, M>,
     window: &Window,
@@ -423,7 +426,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A pool with a file of which hardly two blocks lie side by side.
+    /// A pool with a file in which hardly two blocks are contiguous.
     fn fragmented(mapping: MappingKind, bytes: u64) -> (Harness, Cachelet) {
         let h = Harness::asked(GeometryRequest {
             pool_bytes: 32 * MIB,
@@ -437,7 +440,8 @@ mod tests {
         (h, file)
     }
 
-    /// Checks that the window shows of each stretch what search finds; gives how many there are.
+    /// Checks that the window shows the same bytes of each stretch as search. Returns the number of
+    /// stretches.
     fn compare(files: &Files<'_, Simulated>, op: &Op<'_, Simulated>, sample: &Sample) -> usize {
         let table = Table::for_size(SAMPLE_PIECES * CHUNK_BYTES / 2).unwrap();
         let reserve = |bytes| files.core.pool.window(bytes);
@@ -460,7 +464,7 @@ mod tests {
         sample.stretches.len()
     }
 
-    /// What is measured is what would be read.
+    /// The measurement reads the same bytes as reads would.
     #[test]
     fn the_sample_lies_in_the_window_as_in_the_pool() {
         let h = Harness::new(8 * MIB);
@@ -478,7 +482,7 @@ mod tests {
     fn a_file_is_sampled_from_first_to_last_without_its_holes() {
         let (h, file) = fragmented(MappingKind::Extent, 5 * MIB);
         let f = files(&h);
-        // A hole in the middle of a stretch, and a last block in part.
+        // A hole in the middle of a stretch, and a partial last block.
         let hole = 20 * BLOCK_BYTES;
         f.allocate(file, Allocate::PunchHole, hole, BLOCK_BYTES)
             .unwrap();
@@ -508,8 +512,8 @@ mod tests {
         assert!(measured());
     }
 
-    /// A tree that is empty ends every search at its root. The cost of a search is that of a
-    /// file's.
+    /// In an empty tree every search ends at the root. The measured cost is that of a search in the
+    /// file's tree.
     #[test]
     fn the_measured_search_walks_the_files_tree() {
         for mapping in [

@@ -1,5 +1,5 @@
-//! A file's mapping by itself, for experiments: what reading and writing ask of it, without the
-//! bytes.
+//! A file's mapping by itself, for experiments: the lookups and changes that reading and writing
+//! make, without the bytes.
 
 use std::ops::Range;
 
@@ -17,16 +17,15 @@ use crate::error::{Error, Result};
 use crate::fs::{Fs, Handle};
 use crate::mapping::{BlockNo, Found, MapId};
 
-/// Blocks of one claim at most.
+/// Limit of the blocks of one claim.
 const CLAIM_BLOCKS: usize = 256;
 
-/// A file's mapping, within one operation that lasts until [`Self::renew`] or until this is
-/// dropped: entering and leaving operations is not part of what is asked of the mapping. What is
-/// given up meanwhile, nodes of trees too, becomes free only afterwards, and is given up durably by
-/// then.
+/// A file's mapping within one operation, which lasts until [`Self::renew`] or until this is
+/// dropped. So the time to begin and end operations is not measured. Blocks and tree nodes that are
+/// freed meanwhile become usable only after the operation, and their freeing is durable by then.
 ///
-/// Blocks that [`Self::insert`] gives a file hold what they held before. It is meant for pools that
-/// an experiment made for itself.
+/// Blocks that [`Self::insert`] adds to a file hold their former bytes. Use it only on pools that
+/// an experiment created for itself.
 pub struct MappingProbe<'a, M: Memories> {
     files: Files<'a, M>,
     beside_size: BesideSize<'a, M>,
@@ -36,9 +35,9 @@ pub struct MappingProbe<'a, M: Memories> {
     found: Vec<Found>,
 }
 
-/// What lies beside the size of a file, where a tree begins: an append makes that durable with the
-/// size. Here it is durable when this is dropped, before the operation ends: afterwards nodes and
-/// blocks that the old word still led to are free.
+/// The words beside the size of a file, where a tree begins. An append makes them durable with the
+/// size. Here they become durable when this is dropped, before the operation ends. Afterwards the
+/// nodes and blocks that the old words led to are free.
 struct BesideSize<'a, M: Memories> {
     files: Files<'a, M>,
     cachelet: Cachelet,
@@ -73,7 +72,7 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
     /// Begins an operation on a regular file that is open for reading and writing.
     ///
     /// # Errors
-    /// It is not.
+    /// Fails if it is not a regular file, or not open for both.
     pub fn new(handle: &'a Handle<M>) -> Result<Self> {
         handle.check_read()?;
         handle.check_write()?;
@@ -88,10 +87,10 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         })
     }
 
-    /// Ends the operation and begins another. What was remembered stays.
+    /// Ends the operation and begins another. Translations stay.
     ///
     /// # Errors
-    /// Nothing may be changed any more.
+    /// Fails if nothing may be changed any more.
     pub fn renew(self) -> Result<Self> {
         let Self {
             files,
@@ -119,11 +118,11 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         self.files.root(self.cachelet)
     }
 
-    /// Looks blocks up as a read of them does, by this handle's translations where they are known;
-    /// gives how many there are.
+    /// Looks blocks up as a read does, by this handle's translations where they are known. Returns
+    /// how many of them exist.
     ///
     /// # Errors
-    /// Damage.
+    /// Fails if the mapping is damaged.
     pub fn lookup(&mut self, first: u64, blocks: usize) -> Result<usize> {
         let version = self.files.core.get(self.cachelet, field::VERSION);
         self.each_request(first, blocks, |probe, id, first, found| {
@@ -132,10 +131,10 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         })
     }
 
-    /// Looks blocks up in the mapping, without translations; gives how many there are.
+    /// Looks blocks up in the mapping, without translations. Returns how many of them exist.
     ///
     /// # Errors
-    /// Damage.
+    /// Fails if the mapping is damaged.
     pub fn search(&mut self, first: u64, blocks: usize) -> Result<usize> {
         self.each_request(first, blocks, |probe, id, first, found| {
             probe
@@ -165,12 +164,13 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         Ok(count)
     }
 
-    /// Gives holes of the file blocks, durably but for what lies beside the size (that is when the
-    /// operation ends), as in an append before that is stored: what appends do to the mapping,
-    /// anywhere within the size; long ones in pieces, as they are written.
+    /// Gives blocks to holes of the file, as an append does before it stores the size, but anywhere
+    /// within the size. Long ranges are processed in pieces, as they are when written. The blocks
+    /// are durable on return; the words beside the size when the operation ends.
     ///
     /// # Errors
-    /// Beyond the size, somebody views them, no room, damage. Earlier pieces have blocks then.
+    /// Fails if the range reaches beyond the size or is being viewed, there is no space, or the
+    /// mapping is damaged. Earlier pieces keep their blocks then.
     pub fn insert(&mut self, first: u64, blocks: usize) -> Result<()> {
         let end = first + blocks as u64;
         if end > self.files.size(self.cachelet) / BLOCK_BYTES {
@@ -183,8 +183,8 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
             .try_for_each(|first| self.insert_piece(first, (end - first).min(CLAIM_BLOCKS as u64)))
     }
 
-    /// Locks the file to change blocks, none of which may be lent: who would wait is in an
-    /// operation.
+    /// Locks the file to change blocks. Fails if any of them is lent, because waiting inside an
+    /// operation is not allowed.
     fn lock_unlent(&self, blocks: Range<u64>) -> Result<LockGuard<'a, M>> {
         let core = self.files.core;
         let bytes = blocks.start * BLOCK_BYTES..blocks.end.saturating_mul(BLOCK_BYTES);
@@ -212,8 +212,8 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         files.lower_blocks(self.cachelet, room.blocks);
         files.mapping.unreserve(op, room);
         if done.is_err() {
-            // From the end, so that each is the end of what was claimed, which is taken out without
-            // room.
+            // From the end, so that each block is the last of those claimed, which needs no space
+            // to remove.
             for block in (first..first + blocks).rev() {
                 files.give_up_durably(LIMBO, op, self.cachelet, root.id, block, block + 1)?;
             }
@@ -222,11 +222,11 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         done
     }
 
-    /// Takes blocks from the file, durably but for what lies beside the size, as [`Self::insert`]
-    /// gives them; gives how many there were.
+    /// Removes blocks from the file, as durable as after [`Self::insert`]. Returns their number.
     ///
     /// # Errors
-    /// Somebody views them, damage, no room for what takes some.
+    /// Fails if the range is being viewed, the mapping is damaged, or a removal finds no space that
+    /// it needs.
     pub fn remove(&mut self, first: u64, end: u64) -> Result<u64> {
         let Some(id) = self.id() else { return Ok(0) };
         let _lock = self.lock_unlent(first..end)?;
@@ -238,15 +238,15 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         Ok(before - self.files.blocks_bound(self.cachelet))
     }
 
-    /// Forgets what was remembered beside the mapping: translations, the cursor, copies of nodes.
+    /// Forgets what is cached beside the mapping: translations, the cursor, copies of nodes.
     pub fn forget(&mut self) {
         self.translation = Translation::new(true);
         self.op.set_own(slot_field::CURSOR_KEY, 0);
         self.files.mapping.forget_copies(&self.op);
     }
 
-    /// Drops the mapping's part of pool and arena, and the file's inode, from the processor's
-    /// caches. What whoever asks has looked at before is in them.
+    /// Drops the mapping's data in pool and arena, and the file's inode, from the processor's
+    /// caches. The cachelet's words that every caller looks at first are loaded again.
     pub fn evict(&self) {
         let core = self.files.core;
         evict_structure(core);
@@ -257,7 +257,7 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
     }
 }
 
-/// Drops what is the mapping's from the processor's caches: the table, blocks of metadata, and the
+/// Drops the mapping's data from the processor's caches: the table, blocks of metadata, and the
 /// arena's part with the map of metadata slots.
 fn evict_structure<M: Memories>(core: &Core<M>) {
     let (geometry, map) = (&core.geometry, &core.map);
@@ -273,17 +273,17 @@ fn evict_structure<M: Memories>(core: &Core<M>) {
     core.arena.evict(map.mapping, map.bytes - map.mapping);
 }
 
-/// Puts all of a pool but the data on large pages, where it lies in memory and the kernel has them;
-/// gives which part of it is there.
+/// Moves all of a pool except the data to large pages, if it lies in memory and the kernel has such
+/// pages. Returns the share that was moved.
 pub fn gather_metadata(fs: &Fs<Real>) -> f64 {
     let bytes = fs.core.geometry.data_at;
     fs.core.pool.gather_large_pages(bytes) as f64 / bytes as f64
 }
 
-/// Makes blocks free that nobody uses any more. The caller has no [`MappingProbe`].
+/// Frees blocks that are no longer in use. The caller has no [`MappingProbe`].
 pub fn settle<M: Memories>(fs: &Fs<M>) {
     if fs.core.check_use().is_ok() {
-        // Whoever closes the pool meanwhile frees them.
+        // If the pool is closed meanwhile, closing frees them.
         let _ = fs.files().reclaim_unseen();
     }
 }

@@ -12,14 +12,14 @@ use crate::error::Result;
 use crate::mapping::{Found, MapId};
 use crate::reading::pages_of;
 
-/// Blocks looked up together by large reads.
+/// Number of blocks that large reads look up together.
 pub(super) const LOOKUP_BLOCKS: usize = 64;
-/// The same where each run of them is a call, and a request of the disk.
+/// The same for reads in which each run is a call and a request to the disk.
 const CALL_BLOCKS: usize = 256;
 
 impl<M: Memories> Files<'_, M> {
-    /// Reads from `offset`; gives how many bytes, fewer than asked for only at the end of file.
-    /// With `paths`, by whichever pays.
+    /// Reads from `offset`. Returns the number of bytes, which is less than requested only at the
+    /// end of file. With `paths`, uses the path that pays.
     pub(crate) fn read_at(
         &self,
         cachelet: Cachelet,
@@ -35,20 +35,20 @@ impl<M: Memories> Files<'_, M> {
             let op = self.core.op_begin()?;
             let copied = self.copy_stable(&op, cachelet, translation, paths, offset, out);
             let len = self.core.noting(copied)?;
-            // A read at the end of file is a read.
+            // A read at the end of file counts as a read.
             if !translation.is_noatime() {
                 self.core.touch(cachelet, FileKind::File);
             }
             match op.check_media() {
                 Ok(()) => return Ok(len),
-                // Bytes were lost meanwhile: the next time it is known which.
+                // Bytes were lost meanwhile. The next attempt knows which.
                 Err(_) if op.is_unsure() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Copies what is there under one version of the mapping; gives how many bytes.
+    /// Copies bytes under one version of the mapping. Returns their number.
     fn copy_stable(
         &self,
         op: &Op<'_, M>,
@@ -58,14 +58,15 @@ impl<M: Memories> Files<'_, M> {
         offset: u64,
         out: &mut [u8],
     ) -> Result<usize> {
-        // Once bytes are lost only the pool tells which.
+        // After bytes were lost only the pool's own mapping shows which.
         let path = match paths.filter(|_| op.is_whole()) {
             Some(paths) => self.path(op, paths, cachelet, pages_of(offset, out.len() as u64)),
             None => Path::Search,
         };
         let mut tries = 0;
         loop {
-            // The version first: a size seen after it is of that version or a later one.
+            // The version is loaded first: a size loaded after it is of that version or a later
+            // one.
             let version = self.core.get(cachelet, field::VERSION);
             let size = self.core.get(cachelet, field::SIZE);
             let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
@@ -98,7 +99,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Looks up to `BLOCKS` blocks up, and copies them, until all is copied.
+    /// Looks up to `BLOCKS` blocks up and copies them, until everything is copied.
     fn copy_found<const BLOCKS: usize>(
         &self,
         op: &Op<'_, M>,
@@ -134,8 +135,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// What blocks from `first` on map to: by the handle's translations if they lie in one run, by
-    /// the mapping else.
+    /// Returns what blocks from `first` on map to: from the handle's translations if they lie in
+    /// one run, else from the mapping.
     #[inline]
     pub(super) fn find(
         &self,

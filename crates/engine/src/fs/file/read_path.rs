@@ -1,4 +1,4 @@
-//! Which path a read takes, and the building of page tables: joins `reading` with the mapping.
+//! Chooses the path of a read, and builds page tables: joins `reading` with the mapping.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -15,28 +15,28 @@ use crate::mapping::Found;
 use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
 use crate::reading::{Costs, Layout, Next, Pattern, ReadPath, Reading, Rule, State};
 
-/// Blocks of a large page, as the pool numbers bytes.
+/// Bytes of a large page.
 const LARGE_BYTES: u64 = CHUNK_BYTES;
 
-/// The paths that an open file has.
+/// The read paths of an open file.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadPaths<'a> {
     pub(crate) reading: &'a Reading,
     pub(crate) path: &'a ReadPath,
-    /// By which this request is served.
+    /// The rule that serves this request.
     pub(crate) rule: Rule,
 }
 
-/// How a request is served.
+/// The path that serves a request.
 #[derive(Clone, Copy)]
 pub(super) enum Path<'a> {
     /// By search.
     Search,
-    /// Through the page table where it has the blocks.
+    /// Through the page table, where it has the blocks.
     Table(&'a Table, Choice<'a>),
 }
 
-/// What a purchase is decided by.
+/// The inputs of the decision to buy.
 #[derive(Clone, Copy)]
 pub(super) struct Choice<'a> {
     rule: Rule,
@@ -47,18 +47,18 @@ pub(super) struct Choice<'a> {
     pattern: Pattern,
 }
 
-/// Blocks of a piece side by side, in file and pool.
+/// Blocks of a piece that are contiguous in file and pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The first, in the piece.
+    /// The first block, counted in the piece.
     pub(super) first: u64,
     pub(super) blocks: u64,
-    /// Where it lies in the pool.
+    /// Its offset in the pool.
     pub(super) at: u64,
 }
 
-/// Cuts the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of
-/// each, 0 where there is none.
+/// Divides the blocks of a piece that are not `present` into runs. `blocks` has the pool offset of
+/// each block, or 0.
 pub(super) fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (block, &at) in (0..).zip(blocks) {
@@ -81,7 +81,7 @@ pub(super) fn runs_of(blocks: &[u64], present: impl Fn(u64) -> bool) -> Vec<Run>
     runs
 }
 
-/// What laying these runs costs.
+/// The layout that determines the cost of mapping these runs.
 fn layout_of(runs: &[Run]) -> Layout {
     let large = |run: &&Run| run.blocks == CHUNK_BLOCKS && run.at.is_multiple_of(LARGE_BYTES);
     let large_pages = runs.iter().filter(large).count() as u64;
@@ -95,7 +95,7 @@ fn layout_of(runs: &[Run]) -> Layout {
 }
 
 impl<M: Memories> Files<'_, M> {
-    /// How a request of `pages` to a file is served.
+    /// Chooses the path of a request of `pages`.
     pub(super) fn path<'r>(
         &self,
         op: &Op<'_, M>,
@@ -112,7 +112,7 @@ impl<M: Memories> Files<'_, M> {
             Next::Search => Path::Search,
             Next::Measure => {
                 let bytes = (pages * BLOCK_BYTES) as usize;
-                // What is searched for in any case is not a reason to.
+                // Do not measure for a request that always uses search.
                 if !self.core.pool.pays_by_call(bytes) {
                     let measure = || self.measure(op, Some(cachelet), Cold::Leave);
                     reading.learn(&self.core.arena, measure);
@@ -131,7 +131,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Copies bytes of a file, piece by piece by the path that is best for it.
+    /// Copies bytes of a file, each piece by its best path.
     pub(super) fn copy_by(
         &self,
         op: &Op<'_, M>,
@@ -143,9 +143,9 @@ impl<M: Memories> Files<'_, M> {
         let Path::Table(table, choice) = path else {
             return self.copy_out(op, file, offset, out);
         };
-        // Where search is the better path for requests of this size, it is taken in any case:
-        // through page tables, bytes that are not in memory come piece by piece, and a kernel that
-        // reads ahead of calls has them there before.
+        // If search is the better path for requests of this size, it is always used. Through page
+        // tables, bytes that are not in memory are faulted in piece by piece; for calls the kernel
+        // reads ahead.
         let saves_nothing = || choice.costs.saving_ps(choice.request_pages) == 0;
         let is_for_search = || self.core.pool.pays_by_call(out.len()) || saves_nothing();
         if choice.rule != Rule::Mmu && is_for_search() {
@@ -168,7 +168,7 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Whether bytes are all present, or were bought now.
+    /// Whether all bytes are present, or were bought now.
     pub(super) fn all_there(
         &self,
         op: &Op<'_, M>,
@@ -185,7 +185,8 @@ impl<M: Memories> Files<'_, M> {
         })
     }
 
-    /// Lets the rule decide about a piece that is not present in full; whether anything was bought.
+    /// Lets the rule decide about a piece that is not completely present. Returns whether anything
+    /// was bought.
     #[expect(
         clippy::too_many_arguments,
         reason = "one request, and all that is known about it"
@@ -223,7 +224,7 @@ impl<M: Memories> Files<'_, M> {
         false
     }
 
-    /// Looks a piece up, and lays what is not present of it if the rule wants it at that price.
+    /// Looks a piece up, and maps its missing blocks if the rule accepts the price.
     #[expect(
         clippy::too_many_arguments,
         reason = "one request, and all that is known about it"
@@ -248,7 +249,7 @@ impl<M: Memories> Files<'_, M> {
             Some(known) => known,
             None => match self.survey(op, cachelet, number * CHUNK_BLOCKS) {
                 Ok(found) => found,
-                // The search that comes instead says what is wrong.
+                // The search that replaces it reports errors.
                 Err(_) => return false,
             },
         };
@@ -260,7 +261,7 @@ impl<M: Memories> Files<'_, M> {
         let price_ps = choice.costs.price_ps(layout_of(&runs));
         chunk.price_ps.store(price_ps, Ordering::Relaxed);
         let is_in_memory = |run: &Run| self.core.pool.is_in_memory(run.at);
-        // It is not the price of waiting for a disk.
+        // The price does not include waiting for a disk.
         let has_price = || choice.rule == Rule::Mmu || runs.iter().all(is_in_memory);
         if !choice.rule.buys(State { price_ps, ..state }) || !has_price() {
             filling.surveys.insert(number, blocks);
@@ -269,7 +270,7 @@ impl<M: Memories> Files<'_, M> {
         self.lay(cachelet, table, chunk, version, number, &runs)
     }
 
-    /// Where the blocks of a piece lie: pool offsets, 0 where there are no bytes.
+    /// Pool offsets of the blocks of a piece, 0 for those without bytes.
     pub(super) fn survey(
         &self,
         op: &Op<'_, M>,
@@ -286,7 +287,7 @@ impl<M: Memories> Files<'_, M> {
             .collect())
     }
 
-    /// Where a block lies in the pool; 0: it has no bytes.
+    /// The pool offset of a block, or 0 if it has no bytes.
     pub(super) fn place_of(&self, found: Found) -> u64 {
         match found {
             Found::Mapped(block) => self.mapping.data_at(block),
@@ -294,7 +295,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Lays runs of a piece into the window; whether they are present now.
+    /// Maps runs of a piece into the window. Returns whether they are present now.
     fn lay(
         &self,
         cachelet: Cachelet,
@@ -313,7 +314,7 @@ impl<M: Memories> Files<'_, M> {
             let at = start + run.first * BLOCK_BYTES;
             pool.lay(window, at, run.at, run.blocks * BLOCK_BYTES)
         };
-        // Each run is an area, and so is what it may leave in front of it.
+        // Each run is a memory area, and so is a gap before it.
         if !window.take_areas(runs.len() as u64 + gaps(runs))
             || runs.iter().try_for_each(lay).is_err()
         {
@@ -332,7 +333,7 @@ impl<M: Memories> Files<'_, M> {
         true
     }
 
-    /// Measures both paths on this pool, by a file if there is one.
+    /// Measures both paths on this pool, with a file if one is given.
     pub(crate) fn measure(
         &self,
         op: &Op<'_, M>,
@@ -343,7 +344,7 @@ impl<M: Memories> Files<'_, M> {
     }
 }
 
-/// Stretches of a piece between and around runs: areas of their own.
+/// Number of gaps of a piece between and around runs. Each is a memory area of its own.
 pub(super) fn gaps(runs: &[Run]) -> u64 {
     let mut end = 0;
     let mut gaps = 0;

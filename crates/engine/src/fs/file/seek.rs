@@ -9,19 +9,21 @@ use crate::error::{Error, Result};
 use crate::mapping::Seek;
 
 impl<M: Memories> Files<'_, M> {
-    /// The first offset at or after `offset` that holds data. Preallocated blocks are holes.
+    /// Returns the first offset at or after `offset` that holds data. Preallocated blocks are
+    /// holes.
     ///
     /// # Errors
-    /// [`Error::NoData`]: at or beyond the end of file, or only holes follow.
+    /// [`Error::NoData`] at or beyond the end of file, or if only holes follow.
     pub(crate) fn seek_data(&self, cachelet: Cachelet, offset: u64) -> Result<u64> {
         self.seek(cachelet, offset, Seek::Data)?
             .ok_or(Error::NoData)
     }
 
-    /// The first offset at or after `offset` in a hole; the end of file is one.
+    /// Returns the first offset at or after `offset` that lies in a hole. The end of file counts as
+    /// one.
     ///
     /// # Errors
-    /// [`Error::NoData`]: at or beyond the end of file.
+    /// [`Error::NoData`] at or beyond the end of file.
     pub(crate) fn seek_hole(&self, cachelet: Cachelet, offset: u64) -> Result<u64> {
         let size = self.size(cachelet);
         Ok(self

@@ -1,4 +1,4 @@
-//! Files against a model: bytes, and what each block is.
+//! Tests files against a model: bytes, and the state of each block.
 
 use proptest::prelude::*;
 use vellum_layout::{BLOCK_BYTES, MapState, MapWord, MappingKind};
@@ -18,12 +18,12 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
     }
 }
 
-/// A pool whose free blocks hold bytes that nobody may ever see.
+/// A pool whose free blocks hold bytes that no file may ever show.
 pub(super) fn dirty(pool_bytes: u64, run_blocks: u32) -> Harness {
     soil(Harness::of_runs(pool_bytes, run_blocks))
 }
 
-/// The same with a mapping.
+/// As [`dirty`], with a mapping.
 pub(super) fn dirty_of(mapping: MappingKind, pool_bytes: u64) -> Harness {
     soil(Harness::of(mapping, pool_bytes))
 }
@@ -206,7 +206,7 @@ fn space_runs_out_exactly_and_comes_back() {
     assert!(matches!(f.append(other, &u, b"x"), Err(Error::NoSpace(_))));
     assert_eq!((f.size(other), f.blocks(other).unwrap()), (0, 0));
     f.write_at(file, &t, 77, b"in place").unwrap();
-    // What is in limbo counts as free, and is waited for.
+    // Blocks in limbo count as free, and are waited for.
     f.truncate(file, 3 * B).unwrap();
     assert_eq!(
         f.write_at(other, &u, 0, &vec![4; (total - 3) as usize * B as usize])
@@ -226,7 +226,7 @@ fn space_runs_out_exactly_and_comes_back() {
     assert_eq!(h.free(), total);
 }
 
-/// Leaves three free entries in the table, though all that were free still count as free.
+/// Leaves three free entries in the table, although the count still includes all that were free.
 fn hide_free_blocks(h: &Harness) {
     let at = |block| h.core.geometry.table_at + 8 * block;
     let free = (0..h.core.geometry.segment_blocks).filter(|&block| h.core.word(at(block)) == 0);
@@ -285,11 +285,15 @@ fn preallocation_holds_space_and_reads_as_zeros() {
     let got = content(&h, file, &t);
     assert_eq!((&got[..50], &got[50..]), (&[0; 50][..], &bytes[..]));
     f.truncate(file, f.size(file)).unwrap();
-    assert_eq!(f.blocks(file).unwrap(), 21, "what lies beyond is given up");
+    assert_eq!(
+        f.blocks(file).unwrap(),
+        21,
+        "blocks beyond the new size are freed"
+    );
     f.allocate(file, Allocate::KeepSize, 30 * B, B).unwrap();
     f.allocate(file, Allocate::PunchHole, 0, 100 * B).unwrap();
     let left = f.blocks(file).unwrap();
-    assert_eq!(left, 1, "what lies behind the end is out of reach");
+    assert_eq!(left, 1, "blocks behind the end are out of reach");
     f.truncate(file, f.size(file)).unwrap();
     assert_eq!(f.blocks(file).unwrap(), 0);
     h.settle();
@@ -297,7 +301,7 @@ fn preallocation_holds_space_and_reads_as_zeros() {
 }
 
 #[test]
-fn a_dead_file_gives_everything_back() {
+fn a_dead_file_frees_everything() {
     let h = dirty(4 * MIB, 8);
     let t = Translation::new(false);
     let f = files(&h);
@@ -392,7 +396,7 @@ fn appenders_never_overlap() {
     }
 }
 
-/// Files are cut and grow while they are read: nobody sees foreign bytes.
+/// Files are truncated and grow while they are read. No read sees bytes of other files.
 #[test]
 fn readers_beside_truncation_see_only_the_files_bytes() {
     let h = dirty(MIB, 8);
@@ -429,7 +433,7 @@ fn readers_beside_truncation_see_only_the_files_bytes() {
     });
 }
 
-/// What a block of the model is.
+/// The state of a block of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Hole,

@@ -1,10 +1,10 @@
-//! The translation cache of an open file (H2): where the eight blocks of one run are.
+//! The translation cache of an open file (H2): the blocks of one run of eight.
 //!
-//! A sequence lock of atomics: fillers take it by compare-and-swap and leave it alone if it is
-//! taken; readers look at it before and after. So nobody waits, and a hit writes nothing.
+//! A sequence lock of atomics. A filler takes it by compare-and-swap and gives up if it is taken;
+//! readers check it before and after. So nobody waits, and a hit writes nothing.
 //!
-//! Deviation from the paper, whose eight entries are indexed by hash: the eight entries are one
-//! run, because runs are what one probe finds.
+//! Deviation from the paper, whose eight entries are indexed by hash: here the eight entries are
+//! one run, because one probe finds a run.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -14,7 +14,7 @@ use crate::mapping::{BlockNo, Found};
 
 const PLACES: usize = RUN_BLOCKS as usize;
 
-/// Where the blocks of one run were found, and under which version of the file's mapping. One
+/// The blocks of one run, and the version of the file's mapping under which they were found. One
 /// cache line.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -24,13 +24,13 @@ pub(crate) struct Translation {
     /// Number of the run plus one; 0: empty. Flag [`NOATIME`].
     run: AtomicU64,
     version: AtomicU64,
-    /// Block plus one; 0: not known to hold bytes.
+    /// Block number plus one. 0: not known to hold bytes.
     blocks: [AtomicU32; PLACES],
     noatime: bool,
 }
 
 impl Translation {
-    /// An empty cache. `noatime`: reading through this handle leaves the access time alone.
+    /// An empty cache. With `noatime`, reads through this handle leave the access time alone.
     pub(crate) fn new(noatime: bool) -> Self {
         Self {
             sequence: AtomicU64::new(0),
@@ -46,13 +46,13 @@ impl Translation {
         self.noatime
     }
 
-    /// Whether `run` is the one that is kept, under whatever version.
+    /// Whether `run` is cached, under any version.
     #[inline]
     pub(super) fn is_about(&self, run: u64) -> bool {
         self.run.load(Ordering::Relaxed) == run + 1
     }
 
-    /// Fills `found` with the blocks from `place` on of `run`, if they are all known under
+    /// Fills `found` with the blocks of `run` from `place` on, if all of them are known under
     /// `version`.
     #[inline]
     pub(super) fn get(&self, version: u64, run: u64, place: usize, found: &mut [Found]) -> bool {
@@ -73,15 +73,15 @@ impl Translation {
     }
 
     /// Whether a lookup of blocks from `place` on of `run` should look up and keep the whole run:
-    /// reading goes on from here, or comes from the run before. Random reads mostly do not, so
-    /// that threads that share a handle do not write the cache all the time.
+    /// when reading continues in this run, or comes from the run before. Random reads mostly do
+    /// neither, so threads that share a handle do not write the cache all the time.
     #[inline]
     pub(super) fn wants(&self, run: u64, place: usize) -> bool {
         let kept = self.run.load(Ordering::Relaxed);
         place == 0 || kept == 0 || kept.abs_diff(run + 1) <= 1
     }
 
-    /// Keeps what a run's blocks map to, found under `version`.
+    /// Keeps the blocks of a run, found under `version`.
     pub(super) fn keep(&self, version: u64, run: u64, found: &[Found; PLACES]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         if (sequence | version) & 1 != 0

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::mapping::{Flush, MapId};
 use crate::sites;
 
-/// Whether a file may have this size.
+/// Checks that a file may have this size.
 pub(crate) fn check_size(bytes: u64) -> Result<()> {
     if bytes > SIZE_MAX_BYTES {
         return Err(Error::TooLarge);
@@ -20,8 +20,8 @@ pub(crate) fn check_size(bytes: u64) -> Result<()> {
 }
 
 impl<M: Memories> Files<'_, M> {
-    /// Cuts or extends a file to `new_size` bytes; what is new reads as zeros. Blocks beyond the
-    /// new size are given up, preallocated ones too.
+    /// Truncates or extends a file to `new_size` bytes. New bytes read as zeros. Blocks beyond the
+    /// new size are freed, including preallocated ones.
     pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
         check_size(new_size)?;
         let (op, _lock) = self.change(cachelet, new_size..u64::MAX)?;
@@ -55,8 +55,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Times, root and size in one line, durable, then shown: the size behind the fields that
-    /// `order` names. The caller holds the lock.
+    /// Stores times, root and size, which share a line, durably. Then publishes them. The size is
+    /// stored behind the fields that `order` names. The caller holds the lock.
     fn commit_size(
         &self,
         (behind, fields): (Site, &[u64]),
@@ -82,10 +82,11 @@ impl<M: Memories> Files<'_, M> {
         core.set(cachelet, field::SIZE, size);
     }
 
-    /// Moves the size down, or leaves it, and gives up what lies beyond.
+    /// Reduces the size, or leaves it, and frees the blocks beyond it.
     ///
-    /// A crash in between leaves blocks beyond the end, of which recovery frees the MAPPED ones:
-    /// so the root says so from the moment of the new size until all are durably in limbo.
+    /// A crash in between leaves blocks beyond the end, and recovery frees the MAPPED ones among
+    /// them. So the root carries the flag from the moment of the new size until all of them are
+    /// durably in limbo.
     fn cut(
         &self,
         op: &Op<'_, M>,
@@ -111,14 +112,15 @@ impl<M: Memories> Files<'_, M> {
         }
         let steps = [sites::TRUNCATE_LIMBO, sites::TRUNCATE_LIMBO_DURABLE];
         self.give_up_durably(steps, op, cachelet, root.id, first, end)?;
-        // Not flushed: if the clear flag is lost, the next cut looks further than it must.
+        // Not flushed: if the clear flag is lost, the next truncation only searches further than it
+        // must.
         let clear = root.old & !BEYOND;
         core.set_word(core.inode_at(cachelet) + Inode::ROOT, clear);
         core.set(cachelet, field::ROOT, clear);
         Ok(())
     }
 
-    /// Gives up blocks `[first, end)`, durably before the file is unlocked, so that it can grow
+    /// Frees blocks `[first, end)`, durably before the file is unlocked, so that the file can grow
     /// over them. The caller holds the lock.
     pub(super) fn give_up_durably(
         &self,
@@ -134,7 +136,7 @@ impl<M: Memories> Files<'_, M> {
         gone
     }
 
-    /// Makes readers who saw the old size look again.
+    /// Makes readers that saw the old size look again.
     fn forget_translations(&self, cachelet: Cachelet) {
         let version = self.core.get(cachelet, field::VERSION) | 1;
         self.core.set(cachelet, field::VERSION, version + 1);

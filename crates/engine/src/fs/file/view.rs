@@ -1,4 +1,4 @@
-//! Looking at bytes of a file in place.
+//! Views of a file's bytes in place.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -17,33 +17,33 @@ use crate::mapping::Found;
 use crate::reading::pages_of;
 use crate::reading::table::Pin;
 
-/// Where the bytes of a [`View`] lie.
+/// The location of a [`View`]'s bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewSource {
     /// In the pool.
     Pool,
     /// In the pool, shown by the file's page table.
     PageTable,
-    /// In memory of the view's own.
+    /// In the view's own memory.
     Copy,
 }
 
-/// Bytes of a file: in place where they lie in one piece, or copied.
+/// Bytes of a file: in place if they are contiguous, else copied.
 ///
-/// A view in place is a lease: until it is dropped, whoever would change these bytes or give them
-/// up (a write, a cut, a hole punched) waits, before its operation begins; the thread that has the
-/// view gets [`Error::Deadlock`] instead. Changes elsewhere in the file wait for nothing, and reads
-/// never do. A file that loses its last name keeps its bytes as long as it is open, and a view
-/// borrows the open file. A view stays in the thread that took it. Forgetting one
-/// ([`std::mem::forget`]) keeps writers waiting for ever.
+/// A view in place is a lease. Until it is dropped, an operation that would change or free these
+/// bytes (a write, a truncation, a hole punch) waits before it begins. In the thread that holds the
+/// view it fails with [`Error::Deadlock`] instead. Changes elsewhere in the file do not wait, and
+/// reads never do. A file that loses its last name keeps its bytes as long as it is open, and a
+/// view borrows the open file. A view stays in the thread that took it. Forgetting one
+/// ([`std::mem::forget`]) makes writers wait for ever.
 ///
-/// A copy is what the file held at some moment while it was taken, as a read is.
+/// A copy holds what the file held at some moment while it was taken, as a read does.
 pub struct View<'f, M: Memories> {
     bytes: Bytes<'f, M>,
     core: &'f Core<M>,
     /// The pool's condition before the bytes were lent.
     condition: u64,
-    /// Leases are told apart by thread.
+    /// Leases are distinguished by thread.
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -77,15 +77,15 @@ impl<M: Memories> Deref for View<'_, M> {
 impl<M: Memories> Drop for View<'_, M> {
     fn drop(&mut self) {
         if self.core.arena.is_of_parent() {
-            // What is lent was lent to the parent, which gives it back, and whose threads may have
-            // what that takes for ever.
+            // After a fork the lease belongs to the parent, which releases it. A thread of the
+            // parent may hold for ever a lock that releasing takes.
             std::mem::forget(std::mem::replace(&mut self.bytes, Bytes::Copy(Vec::new())));
         }
     }
 }
 
 impl<M: Memories> View<'_, M> {
-    /// Where the bytes lie.
+    /// The location of the bytes.
     pub fn place(&self) -> ViewSource {
         match self.bytes {
             Bytes::Pool(..) => ViewSource::Pool,
@@ -94,8 +94,8 @@ impl<M: Memories> View<'_, M> {
         }
     }
 
-    /// Fails if the medium lost bytes, of this view or others, since it was taken: lost bytes look
-    /// like zeros. To be asked after the bytes were used. A copy was checked when it was made.
+    /// Fails if the medium lost bytes, of this view or others, since the view was taken: lost bytes
+    /// look like zeros. Call it after using the bytes. A copy was checked when it was made.
     ///
     /// # Errors
     /// [`Error::Unreadable`].
@@ -115,7 +115,7 @@ impl<M: Memories> std::fmt::Debug for View<'_, M> {
 }
 
 impl<'f, M: Memories> Files<'f, M> {
-    /// A view of a range, as far as the file reaches.
+    /// A view of a range, up to the end of the file.
     pub(crate) fn view(
         &self,
         cachelet: Cachelet,
@@ -156,7 +156,7 @@ impl<'f, M: Memories> Files<'f, M> {
         Ok(Bytes::Copy(bytes))
     }
 
-    /// The bytes in place, if they lie in one piece.
+    /// Lends the bytes in place, if they are contiguous.
     fn lend(
         &self,
         cachelet: Cachelet,
@@ -172,11 +172,11 @@ impl<'f, M: Memories> Files<'f, M> {
             let bytes = range.start..end;
             let lease = Lease::take(self.core, cachelet, bytes.clone());
             let op = self.core.op_begin()?;
-            // From here on the bytes stay as they are and where they are, unless they went before.
+            // From here on the lease keeps the bytes, unless they were removed before it.
             if self.size(cachelet) < end {
                 continue;
             }
-            // Once bytes are lost only copies tell which.
+            // After bytes were lost only copies can report which.
             if !op.is_whole() {
                 return Ok(None);
             }
@@ -204,7 +204,7 @@ impl<'f, M: Memories> Files<'f, M> {
         }
     }
 
-    /// Where the bytes lie in the pool, if they lie side by side there.
+    /// The pool offset of the bytes, if they are contiguous there.
     fn one_piece(
         &self,
         op: &Op<'_, M>,
@@ -218,7 +218,7 @@ impl<'f, M: Memories> Files<'f, M> {
         let mut start: Option<u64> = None;
         let mut expected = 0;
         while next < end {
-            // By runs, as translations are kept.
+            // Look up by runs, because translations are kept by runs.
             let last = ((next / RUN_BLOCKS + 1) * RUN_BLOCKS).min(end);
             let mut found = [Found::Hole; RUN_BLOCKS as usize];
             let found = &mut found[..(last - next) as usize];
@@ -239,7 +239,7 @@ impl<'f, M: Memories> Files<'f, M> {
         Ok(start.map(|at| at + bytes.start % BLOCK_BYTES))
     }
 
-    /// The bytes as the file's page table shows them, if it has them or they are bought now.
+    /// The bytes as the file's page table shows them, if it has them or buys them now.
     fn shown(
         &self,
         op: &Op<'_, M>,
@@ -262,7 +262,7 @@ impl<'f, M: Memories> Files<'f, M> {
     }
 }
 
-/// Bytes of the pool that are lent.
+/// Lends bytes of the pool.
 #[inline]
 #[expect(unsafe_code, reason = "the lease keeps writers away")]
 fn pool_bytes<'f, M: Memories>(
@@ -272,15 +272,16 @@ fn pool_bytes<'f, M: Memories>(
     len: u64,
 ) -> Option<&'f [u8]> {
     // SAFETY: these are bytes of a file that are lent. Data blocks are stored to by `data::write`
-    // and `data::zero` alone, for the bytes of a write, a hole, a new end, all of which wait for
+    // and `data::zero` alone, for the bytes of a write, a hole or a new end, all of which wait for
     // leases that overlap (`Files::change`), or for bytes beyond the end of file, which are not
-    // lent. A block is nobody else's before the file gives it up, which waits likewise, or is
-    // removed, which waits for the open file that the view borrows. Nobody else has the pool: `Fs`
-    // hands out simulated ones alone. The slice is kept beside the lease and goes before it.
+    // lent. A block has no other owner before the file frees it, which waits likewise, or is
+    // removed, which waits for the open file that the view borrows. Nobody else can store to the
+    // pool: `Fs` hands out only simulated ones. The slice is kept beside the lease and dropped
+    // before it.
     unsafe { core.pool.in_place(at, len) }
 }
 
-/// The same, as a window shows them.
+/// Lends bytes of the pool through a window.
 #[expect(
     unsafe_code,
     reason = "the lease keeps writers away, the pin keeps the window"
@@ -292,7 +293,7 @@ fn window_bytes<'f, M: Memories>(
     at: u64,
     len: u64,
 ) -> Option<&'f [u8]> {
-    // SAFETY: as in `pool_bytes`; the blocks are present, so nothing else is laid over them while
+    // SAFETY: as in `pool_bytes`. The blocks are present, so nothing else is mapped over them while
     // the table is pinned.
     unsafe { core.pool.in_window(window, at, len) }
 }

@@ -1,15 +1,15 @@
 //! Writing: one operation for each mebibyte.
 //!
-//! The order, for bytes that may lie inside the size, fill holes and extend the file at once
-//! (`docs/crash/operations.md`): blocks are claimed (holes inside the size UNWRITTEN, those beyond
-//! it MAPPED); data goes past the cache, what new blocks keep of their last owner is zeroed, and so
-//! is what lies between the old end and the new bytes; fence. Then UNWRITTEN becomes MAPPED; fence.
-//! Then times, root and size are stored in this order in one line; fence. Only then the arena shows
-//! the new size. Steps that have nothing to do are left out with their fence.
+//! This is the order for bytes that may lie inside the size, fill holes and extend the file at once
+//! (`docs/crash/operations.md`). Blocks are claimed: UNWRITTEN for holes inside the size, MAPPED
+//! for those beyond it. Data goes past the cache; what new blocks keep of their last owner is
+//! zeroed, and so is what lies between the old end and the new bytes; fence. Then UNWRITTEN becomes
+//! MAPPED; fence. Then times, root and size are stored in this order in one line; fence. Only then
+//! the arena shows the new size. A step with nothing to do is left out, with its fence.
 //!
-//! UNWRITTEN becomes MAPPED before anything changes that cannot be taken back, because there a tree
-//! may find no room for a node: only then bytes are written over old ones, and times stored. A
-//! write that fails changes back what it has filled, durably, and leaves nothing.
+//! UNWRITTEN becomes MAPPED before any change that cannot be undone, because at this step a tree
+//! may find no space for a node. Only afterwards bytes are written over old ones and times are
+//! stored. A write that fails changes back what it has filled, durably, and leaves no trace.
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent, Site};
@@ -23,41 +23,41 @@ use crate::error::{Error, Result};
 use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
 
-/// What a write makes of a hole inside the size. [`FILLED`] changes the same word, so that a crash
-/// finds it as it was until then, or as this made it, which reads the same.
+/// The change of a hole inside the size. [`FILLED`] changes the same word. So a crash finds the
+/// word as it was, or as this step left it, and both read the same.
 const CLAIM_HOLE: Step = Step {
     to: MapState::Unwritten,
     flush: None,
 };
 
-/// What it makes of one beyond the size.
+/// The change of a hole beyond the size.
 pub(super) const CLAIM_END: Step = Step {
     to: MapState::Mapped,
     flush: Some(Flush::below(sites::WRITE_CLAIM_END)),
 };
 
-/// What it makes of a preallocated block beyond the size.
+/// The change of a preallocated block beyond the size.
 const PREALLOCATED: Step = Step {
     to: MapState::Mapped,
     flush: Some(Flush::below(sites::WRITE_PREALLOCATED)),
 };
 
-/// What it makes of a block inside the size that got its bytes.
+/// The change of a block inside the size that has received its bytes.
 const FILLED: Step = Step {
     to: MapState::Mapped,
     flush: Some(Flush::below(sites::WRITE_FILLED)),
 };
 
-/// What it makes of such a block again if others find no room: then there are nodes.
+/// Reverts [`FILLED`] if other blocks find no space. It needs none, because the nodes exist then.
 const UNFILLED: Step = Step {
     to: MapState::Unwritten,
     flush: Some(Flush::below(sites::WRITE_UNFILLED)),
 };
 
-/// How blocks are given up that were claimed for nothing.
+/// Sites of freeing blocks that were claimed in vain.
 pub(super) const LIMBO: [Site; 2] = [sites::WRITE_LIMBO, sites::WRITE_LIMBO_DURABLE];
 
-/// Blocks that a short write touches at most; such writes keep a small stack frame.
+/// Limit of the blocks of a short write. Such writes keep a small stack frame.
 const FEW_BLOCKS: usize = 9;
 
 /// A write of `len` bytes at `offset` into a file of `size` bytes.
@@ -66,9 +66,9 @@ struct Span {
     offset: u64,
     len: u64,
     size: u64,
-    /// Blocks that are written.
+    /// Number of blocks that are written.
     blocks: usize,
-    /// How many of them begin inside the size.
+    /// Number of these that begin inside the size.
     inside: usize,
 }
 
@@ -99,8 +99,8 @@ impl Span {
         self.end() > self.size
     }
 
-    /// A block of the file's that held bytes before, if `found`, what its place `at` maps to, is
-    /// one.
+    /// Returns the block that the `at`th written block maps to (`found`), if it held bytes of the
+    /// file before.
     fn old_block(&self, at: usize, found: Found) -> Option<BlockNo> {
         match found {
             Found::Mapped(block) if at < self.inside => Some(block),
@@ -109,15 +109,15 @@ impl Span {
     }
 }
 
-/// Whether blocks get bytes that held none, inside the size.
+/// Whether blocks inside the size get bytes that held none.
 fn fills(found: &[Found]) -> bool {
     let is_unwritten = |found: &Found| matches!(found, Found::Unwritten(_));
     found.iter().any(is_unwritten)
 }
 
 impl<M: Memories> Files<'_, M> {
-    /// Writes at `offset`; gives how many bytes. Writes of up to 1 MiB are complete or fail; a
-    /// longer one may be short when the space runs out or the file reaches its largest size.
+    /// Writes at `offset`. Returns the number of bytes. Writes of up to 1 MiB are complete or fail.
+    /// A longer one may be short if space runs out or the file reaches its largest size.
     pub(crate) fn write_at(
         &self,
         cachelet: Cachelet,
@@ -142,8 +142,9 @@ impl<M: Memories> Files<'_, M> {
         Ok(done)
     }
 
-    /// Writes at the end of file; gives where, and how many bytes. As [`Self::write_at`]; short
-    /// too if somebody else appends in the middle of a write longer than 1 MiB.
+    /// Writes at the end of file. Returns the offset and the number of bytes. As
+    /// [`Self::write_at`]; a write longer than 1 MiB is also short if another append comes in
+    /// between.
     pub(crate) fn append(
         &self,
         cachelet: Cachelet,
@@ -176,7 +177,7 @@ impl<M: Memories> Files<'_, M> {
         Ok((start.unwrap_or_else(|| self.size(cachelet)), done))
     }
 
-    /// One piece. The caller holds the lock.
+    /// Writes one piece. The caller holds the lock.
     fn put(
         &self,
         op: &Op<'_, M>,
@@ -231,7 +232,7 @@ impl<M: Memories> Files<'_, M> {
                 span.first(),
                 &mut found[..known],
             )?;
-            // Before a block is claimed where there may be one.
+            // Lost bytes may hide blocks, so check before claiming.
             op.check_media()?;
         }
         let head_is_new = !matches!(found[0], Found::Mapped(_));
@@ -245,7 +246,7 @@ impl<M: Memories> Files<'_, M> {
                 self.commit(op, cachelet, root, span, found, data)
             });
         if let Err(error) = written {
-            // Nothing may stay MAPPED where the size can move over it.
+            // No block may stay MAPPED where the size can move past it.
             let (beyond, end) = (span.first() + span.inside as u64, span.blocks as u64);
             self.give_up_durably(LIMBO, op, cachelet, root.id, beyond, span.first() + end)?;
             return Err(error.into());
@@ -253,7 +254,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(op.check_media()?)
     }
 
-    /// Writes the bytes; where blocks are to be filled, not yet those that go over old ones.
+    /// Writes the bytes. If blocks are to be filled, those that overwrite old bytes are left for
+    /// later.
     fn write_data(&self, op: &Op<'_, M>, root: Root, span: Span, found: &[Found], data: &[u8]) {
         if span.offset < span.size {
             op.note_overwrite(Overwrite {
@@ -272,8 +274,8 @@ impl<M: Memories> Files<'_, M> {
         data::write(site, self.core, self.mapping, found, new_block, skip, data);
     }
 
-    /// Gives every hole a block: MAPPED beyond the size, which makes it the file's, UNWRITTEN
-    /// inside.
+    /// Gives every hole a block: MAPPED beyond the size, where the size will make it the file's,
+    /// and UNWRITTEN inside.
     fn claim_holes(
         &self,
         op: &Op<'_, M>,
@@ -320,14 +322,14 @@ impl<M: Memories> Files<'_, M> {
                 }
             }
         }
-        // What was counted and not claimed; the rest is counted out as it is given up.
+        // Blocks that were counted but not claimed. The others are subtracted when they are freed.
         self.lower_blocks(cachelet, room.blocks);
         self.mapping.unreserve(op, room);
         let Some(error) = failed else {
             return Ok(());
         };
-        // From the end, so that each is the end of what was claimed, which is taken out without
-        // room.
+        // From the end, so that each block is the last of those claimed, which needs no space to
+        // remove.
         let is_claimed = |i: &usize| claimed[i / 64] >> (i % 64) & 1 == 1;
         for i in (0..found.len()).rev().filter(is_claimed) {
             let logical = span.first() + i as u64;
@@ -336,7 +338,7 @@ impl<M: Memories> Files<'_, M> {
         Err(error.into())
     }
 
-    /// Preallocated blocks beyond the size become MAPPED before the size covers them.
+    /// Makes preallocated blocks beyond the size MAPPED, before the size covers them.
     fn map_beyond(&self, op: &Op<'_, M>, id: MapId, span: Span, found: &mut [Found]) -> Result<()> {
         let (first, beyond) = (span.first(), span.inside);
         self.map_unwritten(op, id, first, beyond, found, PREALLOCATED)?;
@@ -348,8 +350,8 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Changes the state of every UNWRITTEN block of `found`, which begins at logical block
-    /// `first`, from place `from` on.
+    /// Changes the state of every UNWRITTEN block of `found` from index `from` on. `found` begins
+    /// at logical block `first`.
     fn map_unwritten(
         &self,
         op: &Op<'_, M>,
@@ -405,7 +407,7 @@ impl<M: Memories> Files<'_, M> {
         Ok(())
     }
 
-    /// Times and root of a write that leaves the size.
+    /// Stores times and root for a write that does not change the size.
     #[track_caller]
     fn put_times(&self, inode_at: u64, root: Root, now: i64) {
         self.store_times(inode_at, now);
@@ -414,18 +416,18 @@ impl<M: Memories> Files<'_, M> {
         self.core.pool.flush(sites::WRITE_TIMES, at, 8);
     }
 
-    /// Blocks that got their bytes, durably, become MAPPED, all of them or none.
+    /// Makes blocks whose bytes are durable MAPPED: all of them or none.
     fn fill(&self, op: &Op<'_, M>, id: MapId, first: u64, found: &[Found]) -> Result<()> {
         let filled = self.map_unwritten(op, id, first, 0, found, FILLED);
         if filled.is_err() {
-            // Nothing needs room here: those that were changed are changed back, others are as they
+            // This needs no space: changed blocks are changed back, and the others stay as they
             // are.
             self.map_unwritten(op, id, first, 0, found, UNFILLED)?;
         }
         filled
     }
 
-    /// Makes the data durable, then the file's.
+    /// Makes the data durable, then makes them part of the file.
     fn commit(
         &self,
         op: &Op<'_, M>,
@@ -443,27 +445,28 @@ impl<M: Memories> Files<'_, M> {
             self.put_times(inode_at, root, now);
         }
         core.pool.fence(sites::WRITE_DATA_DURABLE);
-        // A block that could not be written must not become the file's with what it held before.
+        // A block that could not be written must not become part of the file with its former bytes.
         op.check_media()?;
         if fills {
             self.fill(op, root.id, span.first(), found)?;
             let (site, skip) = (sites::WRITE_OVER, span.offset % BLOCK_BYTES);
             let old_block = |at, found| span.old_block(at, found);
             data::write(site, core, self.mapping, found, old_block, skip, data);
-            // Without its root, which may be the first, a block that was filled is nobody's: as
+            // Without its root, which may be the first, a filled block belongs to no file, as
             // before.
             if !span.grows() {
                 self.put_times(inode_at, root, now);
             }
-            // The old last block may be among them: the size must not cover it while it is zeros.
+            // The old last block may be among them. The size must not cover it while it holds
+            // zeros.
             core.pool.fence(sites::WRITE_FILLED_DURABLE);
             op.check_media()?;
         }
         if span.grows() {
-            // One line, so these become durable in this order; the size commits them all.
+            // All are in one line, so they become durable in this order. The size commits them.
             self.store_times(inode_at, now);
             core.set_word(inode_at + Inode::ROOT, root.new);
-            // A tree's first word may be in the line, too.
+            // A tree's first word may be in this line, too.
             let before = [Inode::MTIME, Inode::CTIME, Inode::ROOT, Inode::DETAIL];
             let before = before.map(|field| inode_at + field);
             let size_at = inode_at + Inode::SIZE;
@@ -483,12 +486,12 @@ impl<M: Memories> Files<'_, M> {
     }
 }
 
-/// The next run of holes at or after `from`: where, and how many.
+/// The next run of holes at or after `from`: index and length.
 pub(super) fn next_holes(found: &[Found], from: usize) -> Option<(usize, usize)> {
     next_run(found, from, |found| *found == Found::Hole)
 }
 
-/// The next run of blocks at or after `from` that are as asked: where, and how many.
+/// The next run of blocks at or after `from` that satisfy `is`: index and length.
 fn next_run(found: &[Found], from: usize, is: impl Fn(&Found) -> bool) -> Option<(usize, usize)> {
     let start = from + found.get(from..)?.iter().position(&is)?;
     let len = found[start..].iter().take_while(|found| is(found)).count();
