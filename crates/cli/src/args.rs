@@ -24,17 +24,17 @@ Exit status:
   1  something failed; the message says what
   2  wrong usage
   3  the pool or the mount is in use
-  `check` and `repair` have the exit status of fsck(8), see `vellum check --help`.
+  `check` and `repair` exit with the statuses of fsck(8), see `vellum check --help`.
 
 Environment:
-  VELLUM_LOG  what is logged to standard error: error, warn (default), info, debug, trace";
+  VELLUM_LOG  the level of messages on standard error: error, warn (default), info, debug, trace";
 
 /// A file system for persistent memory.
 ///
-/// A pool is an ordinary file, a block device or a device-DAX node. It is used linked into a
-/// program, mounted, or with the commands below, which take `POOL:/path` for a path in a pool. A
-/// pool can have several datasets (`vellum dataset`): where a pool is taken, `POOL:NAME` is one of
-/// them.
+/// A pool is an ordinary file, a block device or a device-DAX node. Programs use it as a linked
+/// library or through a mount; the commands below work on it directly. They write a path in a pool
+/// as `POOL:/path`. A pool can hold several datasets (`vellum dataset`). Wherever a command takes a
+/// POOL, `POOL:NAME` selects one of its datasets.
 #[derive(Debug, Parser)]
 #[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a pool
+    /// Create a pool
     Mkfs(Mkfs),
     /// List, add and remove the datasets of a pool
     Dataset {
@@ -62,31 +62,31 @@ pub(crate) enum Command {
     Mount(Mount),
     /// Unmount a pool, and wait until it is closed
     Umount(Umount),
-    /// Make durable what was done in a mount
+    /// Make all changes in a mount durable
     Sync(Sync),
-    /// Export and import the metadata of a pool with its external data device, which can move
+    /// Move a pool to another machine with its external data device: export and import its metadata
     Replica {
         /// What to do
         #[command(subcommand)]
         what: Replica,
     },
-    /// Show what a pool is, what it holds, and what survives what
+    /// Show a pool's layout, contents and mount, and what survives a crash
     Info(Info),
-    /// Remove metadata from memory whose pools are gone
+    /// Remove metadata images from memory whose pools are gone
     Prune(Prune),
-    /// Check a pool, without changing it
+    /// Check a pool without changing it
     Check(Check),
-    /// Mend a damaged pool
+    /// Repair a damaged pool
     Repair(Repair),
     /// Convert a pool to another namespace
     Convert(Convert),
-    /// Let the areas of a pool come and go by how they are used
+    /// Split and merge the areas of a pool by how directories are used
     Evolve(Evolve),
     /// Show structures of a pool
     Inspect(Inspect),
     /// Draw the areas of a pool
     Map(Map),
-    /// Explore what a power cut may leave of every operation (vellum-crash)
+    /// Explore every state that a power cut can leave (vellum-crash)
     #[command(disable_help_flag = true)]
     Crash(Further),
     /// List a directory in a pool
@@ -99,19 +99,19 @@ pub(crate) enum Command {
     Put(Put),
     /// Copy a file out of a pool
     Get(Get),
-    /// Make directories in a pool
+    /// Create directories in a pool
     Mkdir(Mkdir),
     /// Remove files in a pool
     Rm(Rm),
-    /// Rename within a pool
+    /// Rename a file within a pool
     Mv(Mv),
-    /// Copy files and directories into a pool, out of one, and between pools
+    /// Copy files and directories into a pool, out of one, or between pools
     Cp(Cp),
     /// Copy a directory tree into a pool
     Import(Import),
     /// Copy a directory tree out of a pool
     Export(Export),
-    /// Measure Vellum beside other file systems (vellum-bench)
+    /// Measure Vellum against other file systems (vellum-bench)
     #[command(disable_help_flag = true)]
     Bench(Further),
     /// Show the version
@@ -121,7 +121,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// What it prints, if it has that as JSON, or quietly.
+    /// The output options of the command, if it has any.
     pub(crate) fn printing(&self) -> Option<Printing> {
         Some(match self {
             Self::Mkfs(Mkfs { printing, .. })
@@ -145,10 +145,10 @@ impl Command {
     }
 }
 
-/// The arguments of a command that is a program of its own.
+/// The arguments of a command that another program executes.
 #[derive(Debug, Args)]
 pub(crate) struct Further {
-    /// What the program is to do; see its --help
+    /// Arguments of that program; see its --help
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -157,13 +157,13 @@ pub(crate) struct Further {
     pub(crate) arguments: Vec<OsString>,
 }
 
-/// What a pool lies on.
+/// The kind of device that a pool is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Medium {
-    /// What it turns out to be: persistent memory, memory, or else a disk
+    /// Detect persistent memory or memory; anything else is a disk
     #[default]
     Auto,
-    /// Persistent memory (DAX), or fail
+    /// Persistent memory (DAX); fail on anything else
     Pmem,
     /// An ordinary file or a block device
     Disk,
@@ -171,12 +171,12 @@ pub(crate) enum Medium {
     Memory,
 }
 
-/// What a power cut leaves of a pool on a disk.
+/// How much of a pool on a disk survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DiskDurability {
-    /// All that was done before a sync: metadata are in memory, made durable by a log
+    /// Everything before a sync survives: metadata live in memory, and a log makes them durable
     Log,
-    /// No promise: metadata go through the page cache, which writes back in any order
+    /// No promise: metadata live in the page cache, which writes them back in any order
     None,
 }
 
@@ -185,10 +185,10 @@ pub(crate) enum Namespace {
     /// A log for each directory, and one index of all names
     #[default]
     Direct,
-    /// Names with their whole paths, as ADAM has them, in areas that come and go by how directories
-    /// are used: to compare with
+    /// Names with their whole paths, as in ADAM, in areas that are split and merged by how
+    /// directories are used; for comparison
     Adaptive,
-    /// A log and a radix tree for each directory, as NOVA has them: to compare with
+    /// A log and a radix tree for each directory, as in NOVA; for comparison
     Tree,
 }
 
@@ -235,43 +235,43 @@ impl From<Mapping> for MappingKind {
 /// How to open the pool.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Opening {
-    /// What to take the pool's medium for
+    /// Treat the pool's device as
     #[arg(long, value_enum, default_value_t)]
     pub(crate) medium: Medium,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they
-    /// were last; once for each
+    /// The external data device (or file) of the pool, if it is not where it was last; repeat the
+    /// option for each
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Vec<PathBuf>,
 }
 
-/// What a new pool, or a new dataset of one, is to be like.
+/// The properties of a new pool or dataset.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Making {
-    /// Its bytes, with K, M, G or T (binary); without it mkfs takes a device whole, and what has
-    /// its data apart is as large as it has to be
+    /// Size, with K, M, G or T (powers of 1024). Default: the whole device; with --data, as much as
+    /// the metadata need
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// The data are to lie on another file or device. Metadata and their log stay in the pool
-    /// (--medium disk), or metadata and undo records of them in persistent memory (--medium pmem;
-    /// to try it, --medium memory)
+    /// Put the data of files on this external data device (or file). The pool keeps the metadata:
+    /// with a log on a disk (--medium disk), or with undo records in persistent memory (--medium
+    /// pmem; --medium memory to try it)
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
-    /// Bytes of that file; a device is taken whole without it
+    /// Size of the external data device. Default: the whole device
     #[arg(long, value_parser = parse_size, value_name = "SIZE", requires = "data")]
     pub(crate) data_size: Option<u64>,
-    /// What it is to lie on
+    /// Treat the device as
     #[arg(long, value_enum, default_value_t)]
     pub(crate) medium: Medium,
-    /// On a disk, what a power cut leaves [default: log]
+    /// On a disk, how much survives a power cut [default: log]
     #[arg(long, value_enum)]
     pub(crate) durability: Option<DiskDurability>,
-    /// A name for people, at most 64 bytes
+    /// A label for people to read, at most 64 bytes
     #[arg(long, short = 'L', default_value = "")]
     pub(crate) label: String,
-    /// Its identity, which no other pool may have, or `random`
+    /// A UUID that no other pool has, or `random`
     #[arg(long, short = 'U', value_parser = parse_uuid, default_value = "random")]
     pub(crate) uuid: Identity,
-    /// What only experts set, separated by commas; `-O help` lists the keys
+    /// Settings for experts, separated by commas; `-O help` lists the keys
     #[arg(short = 'O', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = Setting::parse)]
     pub(crate) settings: Vec<Setting>,
 }
@@ -293,7 +293,7 @@ pub(crate) struct Mkfs {
     pub(crate) pool: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) making: Making,
-    /// Overwrite what is there, a pool or anything else
+    /// Overwrite existing contents, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -309,59 +309,58 @@ Examples:
   vellum umount --force /mnt
   vellum umount --export-replica /mnt")]
 pub(crate) struct Umount {
-    /// The directory, or the pool that is mounted, with all its datasets, or POOL:NAME
+    /// The directory; or the pool, to unmount all its datasets; or POOL:NAME
     pub(crate) dir: PathBuf,
-    /// Take the mount from the tree of names at once; it ends when its last user has finished
+    /// Detach the mount from the directory at once; it ends when its last user has finished
     #[arg(long, short)]
     pub(crate) lazy: bool,
-    /// Cut off whoever uses it, in other mount namespaces (containers) too, and close the pool;
-    /// what they have written is in it. Of what is mounted in other namespaces alone, too; and, by
-    /// its POOL, of what is mounted nowhere any more while files of it are open
+    /// End the mount although it is in use, in other mount namespaces (containers) too, and close
+    /// the pool. What its users have written is kept. This also ends mounts that exist in other
+    /// namespaces only. Naming the POOL ends one that is no longer mounted anywhere but still has
+    /// open files
     #[arg(long, short, conflicts_with = "lazy")]
     pub(crate) force: bool,
-    /// Then complete the metadata replica on the external data device, as `vellum replica export`
-    /// does
+    /// Then write the metadata replica to the external data device, as `vellum replica export` does
     #[arg(long, conflicts_with = "lazy")]
     pub(crate) export_replica: bool,
-    /// Seconds to wait until the pool is closed
+    /// How long to wait until the pool is closed
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     pub(crate) timeout: u64,
-    /// What to take the pool's medium for, with --export-replica
+    /// Treat the pool's device as, with --export-replica
     #[arg(long, value_enum, default_value_t, requires = "export_replica")]
     pub(crate) medium: Medium,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-sync(2) and syncfs(2) do not reach a mount, because the kernel keeps them to itself: `sync` and \
-`sync -f` do nothing for it. This does what fsync of any file or directory in the mount does, and \
-first has the kernel write back what was stored to mapped files. When it returns, what any process \
-had done there before survives what the medium survives, see `vellum info`.
+The kernel does not pass sync(2) and syncfs(2) on to a mount, so `sync` and `sync -f` do nothing \
+for it. This command does what fsync of any file or directory in the mount does. First it makes \
+the kernel write back the changes to mapped files. When it returns, all earlier changes of all \
+processes are durable, as `vellum info` describes.
 
 Examples:
   vellum sync /mnt
   vellum sync pool.img")]
 pub(crate) struct Sync {
-    /// The directory, or a path in it, or the pool that is mounted, with all its datasets, or
-    /// POOL:NAME
+    /// The directory or a path in it; or the pool, to sync all its mounted datasets; or POOL:NAME
     pub(crate) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a mounted pool the mount is asked, so that the numbers are current.
+For a mounted pool, the mount answers, so the numbers are current.
 
 Examples:
   vellum info pool.img
   vellum info --json pool.img | jq .space.free_bytes
   vellum info --images")]
 pub(crate) struct Info {
-    /// The pool, or the directory it is mounted on; with --images a directory in memory [default:
-    /// /dev/shm]
+    /// The pool, or the directory on which it is mounted; with --images, the directory with the
+    /// images [default: /dev/shm]
     #[arg(required_unless_present = "images")]
     pub(crate) pool: Option<PathBuf>,
-    /// List the metadata of pools in memory instead: whose they are, how large and old, and whether
-    /// they are in use, can be taken in by the next opening of their pool, or are of use to nobody
+    /// List the metadata images in memory instead: pool, size, age, and whether each one is in use,
+    /// can be adopted when its pool is opened next, or is useless
     #[arg(long)]
     pub(crate) images: bool,
     #[command(flatten)]
@@ -372,16 +371,16 @@ pub(crate) struct Info {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The check shares the format with the file system and no code. It changes nothing; a pool that was \
-not closed cleanly is judged by what recovery would make of it. Of a pool with several file \
-systems one that nobody has open can be checked while others are mounted.
+The checker shares no code with the file system, only the format. It changes nothing. It judges a \
+pool that was not closed cleanly by the state that recovery would produce. A dataset that is not \
+open can be checked while other datasets of its pool are mounted.
 
 Exit status, as fsck(8):
   0   no damage
   4   damage found (nothing is corrected)
-  8   the check could not be carried out, or not of everything
+    8   the check could not be done, or not completely
   16  wrong usage
-Sums are possible.
+Statuses are added up if several apply.
 
 Examples:
   vellum check pool.img
@@ -392,36 +391,36 @@ pub(crate) struct Check {
     pub(crate) pool: PathBuf,
     #[command(flatten)]
     pub(crate) printing: Printing,
-    /// The file or device with the data, of a pool that has them apart, if they are not where they
-    /// were last; once for each
+    /// The external data device (or file) of the pool, if it is not where it was last; repeat the
+    /// option for each
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Vec<PathBuf>,
-    /// Count what a crash leaves behind as damage too
+    /// Count leftovers of a crash as damage too
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is wrong is what `vellum check` finds. The repair is planned in memory until the checker \
-finds nothing any more, and only then written. Nothing that can be read is given up: files that \
-lost their names go to /lost+found as #INODE, unless their names are found again. A pool that was \
-not closed cleanly and is sound needs no repair: the next opening recovers it.
+Repairs the damage that `vellum check` finds. The repair is planned in memory until the checker \
+finds no damage in the result; only then is it written. Everything that can be read is kept: files \
+that lost their names go to /lost+found as #INODE, unless their names are found again. A pool that \
+was not closed cleanly but is sound needs no repair: the next opening recovers it.
 
-Without --yes it asks about each class of damage, at a terminal; what is not answered at the end \
-of the input is left alone.
+Without --yes, the command asks about each class of damage; it needs a terminal for that. Classes \
+that are unanswered at the end of input are left alone.
 
-What the repair overwrites is saved first, by default in POOL.undo-DATE; a device needs --undo \
-FILE or --no-undo. `--restore FILE` puts it back, as long as the pool was not used in between. A \
-repair that was interrupted is finished by another.
+The bytes that the repair overwrites are saved first, by default in POOL.undo-DATE; a device needs \
+--undo FILE or --no-undo. `--restore FILE` puts them back, as long as the pool was not used in \
+between. To finish an interrupted repair, run it again.
 
 Exit status, as fsck(8):
-  0   nothing was wrong
-  1   all damage is mended
+  0   no damage
+  1   all damage was repaired
   4   damage is left
-  8   the repair could not be carried out; the pool is in use, or can be neither read nor written
+  8   the repair could not be done: the pool is in use, or cannot be read or written
   16  wrong usage
-Sums are possible; with --dry-run it is what it would be.
+Statuses are added up if several apply. With --dry-run it is the status of the repair as planned.
 
 Examples:
   vellum repair pool.img
@@ -431,27 +430,27 @@ Examples:
 pub(crate) struct Repair {
     /// The pool
     pub(crate) pool: PathBuf,
-    /// Mend everything, without asking
+    /// Repair everything without asking
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Say what would be done, and change nothing
+    /// Show what would be done, and change nothing
     #[arg(long, short = 'n', conflicts_with = "yes")]
     pub(crate) dry_run: bool,
-    /// Save what is overwritten in this file [default: POOL.undo-DATE]
+    /// Save the overwritten bytes in this file [default: POOL.undo-DATE]
     #[arg(long, value_name = "FILE")]
     pub(crate) undo: Option<PathBuf>,
-    /// Save nothing
+    /// Do not save the overwritten bytes
     #[arg(long, conflicts_with = "undo")]
     pub(crate) no_undo: bool,
-    /// Put back what an earlier repair overwrote
+    /// Put back the bytes that an earlier repair overwrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["yes", "dry_run", "undo", "no_undo"])]
     pub(crate) restore: Option<PathBuf>,
-    /// Discard what a killed process left in memory and had not synced: the pool is as of its last
-    /// commit (pools with a log)
+    /// Discard the changes that a killed process left in memory unsynced; the pool goes back to its
+    /// last commit (pools with a log)
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) discard_image: bool,
-    /// Take the external data device as it is, though it or the pool is an old copy; then mend what
-    /// does not fit
+    /// Accept the external data device although it or the pool is an old copy; then repair what
+    /// does not match
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) force_data_device: bool,
     #[command(flatten)]
@@ -462,10 +461,10 @@ pub(crate) struct Repair {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. The names of the other namespace are written beside those of this \
-one, and the checker proves the outcome, before one word decides: a power cut leaves the old pool, \
-or one of which the same command, run again, finishes the conversion. Files, positions in \
-directories and times stay as they are.
+The pool must not be in use. The names in the new namespace are written beside the old ones, and \
+the checker proves the result. Then one 8-byte store switches the pool over. After a power cut the \
+pool is either the old one, or one for which the same command, run again, finishes the conversion. \
+Files, positions in directories and times are kept.
 
 Examples:
   vellum convert pool.img --namespace tree
@@ -473,10 +472,10 @@ Examples:
 pub(crate) struct Convert {
     /// The pool
     pub(crate) pool: PathBuf,
-    /// The namespace that it is to have
+    /// The new namespace
     #[arg(long, value_enum)]
     pub(crate) namespace: Namespace,
-    /// Say what would be done; recover the pool, or finish an earlier conversion, at most
+    /// Show what would be done; at most recover the pool or finish an earlier conversion
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -487,20 +486,20 @@ pub(crate) struct Convert {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An open pool does this by itself, every 5 seconds: a directory of more than 512 KiB of names (less \
-in pools below 1 GiB) that is renamed gets an area of its own; a smaller area of which the \
-directory was not renamed for 64 rounds, and is read no more than others, goes back into the one \
-above. How directories were used is forgotten when a pool is closed, so that on one that is not in \
-use small areas go, and nothing else happens. Where a pool is mounted its mount is asked to, which \
-it does for the superuser and for the user who mounted it.
+An open pool does this by itself every 5 seconds. A directory with more than 512 KiB of names \
+(less in pools below 1 GiB) that was renamed gets an area of its own. An area is merged into the \
+one above when it is smaller, its directory was not renamed for 64 rounds, and the directory is \
+read no more than others. The use of directories is forgotten when a pool is closed, so on a pool \
+that is not in use the command only merges small areas. If the pool is mounted, the mount does the \
+work; it obeys the superuser and the user who mounted it.
 
 Examples:
   vellum evolve pool.img
   vellum evolve --json pool.img | jq '.decisions[].path'")]
 pub(crate) struct Evolve {
-    /// The pool, of the namespace adaptive
+    /// The pool, with the namespace adaptive
     pub(crate) pool: PathBuf,
-    /// Rounds [default: until nothing more is to be done]
+    /// Number of rounds [default: until nothing is left to do]
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<u64>,
     #[command(flatten)]
@@ -513,7 +512,7 @@ pub(crate) struct Evolve {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Structure {
     /// The areas of the namespace adaptive: their numbers, labels, names and root directories, and
-    /// where merged ones went
+    /// where merged areas went
     Areas,
 }
 
@@ -536,13 +535,13 @@ pub(crate) struct Inspect {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each area is a box in that of the area above it, as large as its names are many, in the colour of \
-its label. The mount of a pool that is mounted is asked.
+Each area is a box inside the box of the area above it. Its size follows its number of names, its \
+colour its label. For a mounted pool, the mount answers.
 
 Examples:
   vellum map pool.img --out map.svg")]
 pub(crate) struct Map {
-    /// The pool, of the namespace adaptive
+    /// The pool, with the namespace adaptive
     pub(crate) pool: PathBuf,
     /// The SVG file
     #[arg(long, value_name = "FILE")]
@@ -582,7 +581,7 @@ pub(crate) struct Stat {
     /// Files
     #[arg(required = true)]
     pub(crate) places: Vec<PathInPool>,
-    /// Follow a symbolic link at the end
+    /// Follow a symbolic link in the last component
     #[arg(long, short = 'L')]
     pub(crate) dereference: bool,
     #[command(flatten)]
@@ -606,16 +605,16 @@ pub(crate) struct Cat {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An existing file gets the new contents; into an existing directory the file goes under its own name.
+An existing file is overwritten. In an existing directory, the file gets its own name.
 
 Examples:
   vellum put notes.txt pool.img:/notes.txt
   vellum put photo.jpg pool.img:/pictures/
   date | vellum put - pool.img:/date")]
 pub(crate) struct Put {
-    /// The file; - is standard input
+    /// The file, or - for standard input
     pub(crate) file: PathBuf,
-    /// Where to
+    /// The target
     pub(crate) place: PathInPool,
     #[command(flatten)]
     pub(crate) opening: Opening,
@@ -630,7 +629,7 @@ Examples:
 pub(crate) struct Get {
     /// The file in the pool
     pub(crate) place: PathInPool,
-    /// Where to; - is standard output
+    /// The target, or - for standard output
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) opening: Opening,
@@ -645,10 +644,10 @@ pub(crate) struct Mkdir {
     /// Directories
     #[arg(required = true)]
     pub(crate) places: Vec<PathInPool>,
-    /// Make missing directories above too; an existing one is no error
+    /// Create missing parent directories too; an existing directory is no error
     #[arg(long, short)]
     pub(crate) parents: bool,
-    /// Permission bits, octal [default: 777 less the umask]
+    /// Permission bits, octal [default: 777 minus the umask]
     #[arg(long, short, value_parser = parse_mode)]
     pub(crate) mode: Option<u16>,
     #[command(flatten)]
@@ -664,10 +663,10 @@ pub(crate) struct Rm {
     /// Files
     #[arg(required = true)]
     pub(crate) places: Vec<PathInPool>,
-    /// Directories too, with all that is in them
+    /// Remove directories too, with all their contents
     #[arg(long, short)]
     pub(crate) recursive: bool,
-    /// A missing file is no error
+    /// Ignore missing files
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -676,7 +675,7 @@ pub(crate) struct Rm {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An existing file is replaced; into an existing directory the file goes under its own name.
+An existing file is replaced. In an existing directory, the file keeps its own name.
 
 Examples:
   vellum mv pool.img:/a pool.img:/b
@@ -695,11 +694,11 @@ pub(crate) struct Mv {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A path with `:/` in it, or `:` at its end, is in a pool. As cp(1) does, it copies into a directory \
-that exists, and else to the name that is given; contents replace those of a file that exists. A \
-symbolic link there is replaced, not followed. Without -p and -a a new file has the permission \
-bits that the umask leaves. Holes stay holes. What could not be copied is reported, and makes the \
-exit status 1.
+A path that contains `:/` or ends with `:` is in a pool. As with cp(1), an existing directory as \
+TARGET receives the copies; any other TARGET is the name of the copy. An existing file is \
+overwritten; a symbolic link at the target is replaced, not followed. Without -p and -a, the umask \
+applies to new files. Holes stay holes. Files that could not be copied are reported, and the exit \
+status is 1.
 
 Examples:
   vellum cp notes.txt pool.img:/
@@ -713,13 +712,13 @@ pub(crate) struct Cp {
     /// The directory or file: a path, or POOL:/path
     #[arg(value_name = "TARGET")]
     pub(crate) target: End,
-    /// Directories too, with all that is in them, and symbolic links as such
+    /// Copy directories with all their contents, and symbolic links as links
     #[arg(long, short, short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Keep permission bits, times, and owners if root copies
+    /// Keep permission bits and times, and owners if root copies
     #[arg(long, short)]
     pub(crate) preserve: bool,
-    /// As -r and -p, and several names of a file are so again
+    /// As -r and -p, and keep hard links
     #[arg(long, short)]
     pub(crate) archive: bool,
     #[command(flatten)]
@@ -730,16 +729,16 @@ pub(crate) struct Cp {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is in DIR goes into the directory in the pool, which is made if there is none. Permission \
-bits, times, symbolic links, hard links, holes and special files are kept, and owners if root \
-imports. What could not be carried is reported, and makes the exit status 1.
+Copies the contents of DIR into the directory in the pool, which is created if it is missing. \
+Permission bits, times, symbolic links, hard links, holes and special files are kept, and owners \
+if root imports. Files that could not be copied are reported, and the exit status is 1.
 
 Examples:
   vellum import ~/src pool.img:/src")]
 pub(crate) struct Import {
     /// The directory
     pub(crate) dir: PathBuf,
-    /// Where to
+    /// The target
     pub(crate) place: PathInPool,
     /// Replace files that exist
     #[arg(long)]
@@ -752,14 +751,14 @@ pub(crate) struct Import {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The contrary of `vellum import`: what is in the directory in the pool goes into DIR.
+The reverse of `vellum import`: copies the contents of the directory in the pool into DIR.
 
 Examples:
   vellum export pool.img:/src /tmp/src")]
 pub(crate) struct Export {
     /// The directory in the pool
     pub(crate) place: PathInPool,
-    /// Where to
+    /// The target
     pub(crate) dir: PathBuf,
     /// Replace files that exist
     #[arg(long)]
@@ -774,7 +773,7 @@ fn parse_mode(text: &str) -> Result<u16, String> {
     match u16::from_str_radix(text, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),
         _ => Err(format!(
-            "`{text}` is no mode: write octal digits such as 755"
+            "`{text}` is not a mode: write octal digits such as 755"
         )),
     }
 }
