@@ -70,10 +70,10 @@ stop
 grep -qa '^123456$' "$DATA" || die "data are not in their file"
 if grep -qa '^123456$' "$POOL"; then die "data are in the pool's file"; fi
 
-refused 'has the data of a pool already' mkfs "$WORK/other" --data "$DATA"
+refused 'is the external data device of a pool already' mkfs "$WORK/other" --data "$DATA"
 [[ ! -e "$WORK/other" ]] || die "half a pool is left"
-refused 'only a pool with a log' mkfs "$WORK/other" --durability none --data "$WORK/more" --data-size 16M
-refused 'how large' mkfs "$WORK/other" --data "$WORK/more"
+refused 'a pool without a log cannot' mkfs "$WORK/other" --durability none --data "$WORK/more" --data-size 16M
+refused 'the size is missing' mkfs "$WORK/other" --data "$WORK/more"
 vellum mkfs "$WORK/other" --data "$WORK/more" --data-size 16M --quiet
 before="$(sha256sum "$POOL" "$WORK/more")"
 refused 'name the right one with --data' mount --data "$WORK/more" "$POOL" "$MNT"
@@ -118,7 +118,7 @@ if [[ -n "$LOOP" ]]; then
     rm "$POOL"
     COUNT=0
     vellum mkfs "$POOL" --data "$LOOP" --quiet
-    refused 'has the data of a pool already' mkfs "$WORK/other2" --data "$LOOP"
+    refused 'is the external data device of a pool already' mkfs "$WORK/other2" --data "$LOOP"
     serve
     said "in $LOOP" "$(vellum info "$POOL")"
     kill_twice

@@ -238,7 +238,7 @@ fn add(args: &Add) -> Outcome {
         None => {
             let (pool, name) = (args.pool.display(), &args.name);
             return Err(
-                Failure::usage(format!("{pool}:{name}: how large?")).advise(format!(
+                Failure::usage(format!("{pool}:{name}: the size is missing")).advise(format!(
                     "vellum dataset add {} {} --size 4G",
                     quoted(&args.pool),
                     quoted(name)

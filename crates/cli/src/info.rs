@@ -409,7 +409,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
     let pool = match &args.pool {
         pool if args.images => return images::list(pool.as_deref(), args.printing.json),
         Some(pool) => pool,
-        None => return Err(Failure::usage("no pool is named")),
+        None => return Err(Failure::usage("name the pool")),
     };
     let information = match mount_of(pool).filter(|mounted| !mounted.is_dead()) {
         Some(mounted) => told_by(mounted)?,

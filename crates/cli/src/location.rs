@@ -1,4 +1,4 @@
-//! `POOL:/path`, opening the pool, and what to say when it is in use.
+//! Paths of the form `POOL:/path`, opening a pool, and messages about pools that cannot be opened.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -31,8 +31,8 @@ pub(crate) struct PathInPool {
 }
 
 impl From<OsString> for PathInPool {
-    /// The path begins after the first `:/` (or a `:` at the end, which is the root). Where there
-    /// is none the path stays empty, and opening says so.
+    /// The path begins after the first `:/`. A `:` at the end means the root. Without either, the
+    /// path is empty, and opening reports that.
     fn from(text: OsString) -> Self {
         let bytes = text.into_vec();
         let split = bytes.windows(2).position(|pair| pair == b":/");
@@ -61,12 +61,12 @@ impl fmt::Display for PathInPool {
 }
 
 impl PathInPool {
-    /// The path, as the engine takes it.
+    /// The path as bytes, for the engine.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.path.as_os_str().as_bytes()
     }
 
-    /// As it is written.
+    /// The path as the user writes it.
     pub(crate) fn shown(&self) -> PathBuf {
         let mut shown = self.pool.clone().into_os_string();
         shown.push(":");
@@ -82,7 +82,7 @@ impl PathInPool {
         }
     }
 
-    /// A failure here.
+    /// A failure at this path.
     pub(crate) fn failed(&self, error: &vellum::Error) -> Failure {
         Failure::at(self, error)
     }
@@ -99,7 +99,7 @@ impl PathInPool {
 }
 
 impl Opening {
-    /// For the engine.
+    /// The options for the engine.
     pub(crate) fn options(&self, read_only: bool) -> PoolOptions {
         PoolOptions::new()
             .read_only(read_only)
@@ -109,7 +109,7 @@ impl Opening {
 }
 
 impl From<Medium> for MediaChoice {
-    /// Of a pool that is there: whether it has a log it knows itself.
+    /// For existing pools only: their superblock says whether they have a log.
     fn from(medium: Medium) -> Self {
         match medium {
             Medium::Auto => Self::Auto,
@@ -130,8 +130,8 @@ pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
     options.open(pool).map_err(|error| refused(pool, &error))
 }
 
-/// Opens the pool's bytes for writing, without recovering it. What a killed process left of it in
-/// memory is in its log then.
+/// Opens the pool's bytes for writing, without recovery. The image that a killed process left in
+/// memory is moved into the log first.
 pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPool> {
     killed::settle(pool, opening, false)?;
     let mode = OpenMode {
@@ -142,12 +142,12 @@ pub(crate) fn open_as_it_is(pool: &Path, opening: &Opening) -> Outcome<MappedPoo
     open_bytes(pool, mode, &opening.data).map_err(|error| refused(pool, &error))
 }
 
-/// Closes a pool: what was done is safe only then.
+/// Closes a pool. Changes are safe only when this returns.
 pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
     pool.close().map_err(|error| {
         let advice = match error {
             vellum::Error::ReadOnlyAfterDamage => {
-                "what was written before is kept: `vellum check` looks for the damage"
+                "everything written before is kept; `vellum check` shows the damage"
             }
             _ => "nothing is lost: the next opening recovers the pool",
         };
@@ -155,11 +155,11 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
     })
 }
 
-/// What whoever has no persistent memory may do for all that.
-pub(crate) const TRY_IN_MEMORY: &str =
-    "only to try it, where a power cut may cost everything: --medium memory";
+/// Advice for machines without persistent memory.
+pub(crate) const TRY_IN_MEMORY: &str = "to try it without persistent memory, use --medium memory; a power cut may then lose \
+     everything";
 
-/// Why a pool could not be opened, and what to do.
+/// The failure for a pool that could not be opened: the reason, and what to do.
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     let (place, word) = (pool.display(), quoted(pool));
     match error {
@@ -179,8 +179,8 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
             failure.advise(match *why {
                 ANOTHERS => format!("it belongs to {}", owner_of(path)),
                 _ => format!(
-                    "`vellum repair --discard-image {word}`, or `vellum mount --discard-image \
-                     {word} DIR`, discards it, and what was not synced with it"
+                    "`vellum repair --discard-image {word}` or `vellum mount --discard-image \
+                     {word} DIR` discards it, with all unsynced changes"
                 ),
             })
         }
@@ -198,7 +198,7 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         },
         vellum::Error::Medium(MediumError::OtherSession { path }) => {
             Failure::new(format!("{place}: {error}")).advise(format!(
-                "`vellum repair --force-data-device --data {} {word}` takes these as they are",
+                "`vellum repair --force-data-device --data {} {word}` accepts both as they are",
                 quoted(path)
             ))
         }
@@ -214,12 +214,12 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
                     no_directory(path).unwrap_or(failure)
                 }
                 io::ErrorKind::NotFound if path == pool => {
-                    failure.advise(format!("`vellum mkfs {word} --size 4G` makes a pool"))
+                    failure.advise(format!("`vellum mkfs {word} --size 4G` creates a pool"))
                 }
-                // Files and block devices can be mapped in any way; this is a device-DAX node.
+                // Files and block devices can be mapped in any way, so this is a device-DAX node.
                 io::ErrorKind::InvalidInput if *action == "map" && is_node(path) => failure.advise(
-                    "a device-DAX node cannot be mapped beside other bytes, or for reading only, \
-                     as it has to be where a pool has its data elsewhere: make the pool in a file \
+                    "a pool with an external data device needs a mapping that a device-DAX node \
+                     does not allow (beside other bytes, or read-only): create the pool in a file \
                      of a file system on that memory (mounted with -o dax)",
                 ),
                 _ => failure,
@@ -227,8 +227,8 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         }
         vellum::Error::Medium(MediumError::Short { path, expected, .. }) if path.is_file() => {
             Failure::new(format!("{place}: {error}")).advise(format!(
-                "put back a copy of it; or `truncate -s {expected} {}` gives it its length again, \
-                 with zeros for what is gone",
+                "restore it from a copy; or `truncate -s {expected} {}` extends it to its old \
+                 length with zeros for the lost bytes",
                 quoted(path)
             ))
         }
@@ -245,19 +245,19 @@ pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {
     }
 }
 
-/// What a file or device that has so many bytes, and no superblock, is instead of a pool, if that
-/// is known without a look at all of it.
+/// Returns why a file or device of `len` bytes without a superblock is not a pool, if its length or
+/// its first bytes show it.
 pub(crate) fn holds_none(pool: &Path, len: u64) -> Option<Failure> {
     match len {
         0 => Some(empty(pool)),
         _ if pool_of_data(pool).is_some() => Some(data_device(pool)),
-        // Not even the copies of the superblock in front.
+        // Too short for the two copies of the superblock at the beginning.
         1..8192 => Some(refused(pool, &SuperblockError::NotVellum.into())),
         _ => None,
     }
 }
 
-/// A file or device that has no bytes.
+/// The failure for a file or device without bytes.
 fn empty(path: &Path) -> Failure {
     let place = path.display();
     let kind = path.metadata().map(|found| found.file_type());
@@ -269,13 +269,9 @@ fn empty(path: &Path) -> Failure {
             return Failure::new(MediaError::NotAPool { path, found }.to_string());
         }
         _ => {
-            return Failure::new(format!(
-                "{place} has no bytes: a pool must be created first"
-            ))
-            .advise(format!(
-                "`vellum mkfs {} --size 4G` makes a pool",
-                quoted(path)
-            ));
+            return Failure::new(format!("{place} is empty: create a pool there first")).advise(
+                format!("`vellum mkfs {} --size 4G` creates a pool", quoted(path)),
+            );
         }
     }
     let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -284,14 +280,16 @@ fn empty(path: &Path) -> Failure {
     let is_loop = name.as_bytes().starts_with(b"loop");
     if is_loop && !sys.join("loop/backing_file").exists() {
         return Failure::new(format!(
-            "{place} has no bytes: it is a loop device without a file behind it"
+            "{place} is empty: it is a loop device without a backing file"
         ))
-        .advise(format!("losetup {} FILE gives it one", quoted(path)));
+        .advise(format!("`losetup {} FILE` attaches one", quoted(path)));
     }
-    Failure::new(format!("{place} has no bytes: the device has no medium"))
+    Failure::new(format!(
+        "{place} is empty: there is no medium in the device"
+    ))
 }
 
-/// Refuses a device that has no bytes.
+/// Fails if the device has no bytes.
 pub(crate) fn refuse_empty_device(path: &Path) -> Outcome {
     let is_block = |found: &std::fs::Metadata| found.file_type().is_block_device();
     if !path.metadata().is_ok_and(|found| is_block(&found)) {
@@ -304,7 +302,7 @@ pub(crate) fn refuse_empty_device(path: &Path) -> Outcome {
     }
 }
 
-/// An external data device that was taken for the pool.
+/// The failure for an external data device that was named as the pool.
 fn data_device(path: &Path) -> Failure {
     let place = path.display();
     let pool = pool_of_data(path).map_or_else(|| "unknown".into(), |pool| uuid_text(&pool));
@@ -312,8 +310,8 @@ fn data_device(path: &Path) -> Failure {
         "{place} is the external data device of the pool {pool}, not a pool"
     ))
     .advise(
-        "name the file or device of that pool, which finds its data by itself; `vellum \
-         replica import` makes a pool of a device whose replica was exported",
+        "name the file or device of that pool instead; it finds its data device by itself. If its \
+         replica was exported, `vellum replica import` creates a pool from this device",
     )
 }
 
@@ -326,17 +324,17 @@ fn missing_dir(path: &Path) -> Option<&Path> {
         .then_some(dir)
 }
 
-/// Why nothing can be made or found at a path, if its directory is missing.
+/// The failure for a path whose directory is missing, if it is.
 pub(crate) fn no_directory(path: &Path) -> Option<Failure> {
     let dir = missing_dir(path)?;
     let (place, missing) = (path.display(), dir.display());
     Some(
         Failure::new(format!("{place}: there is no directory {missing}"))
-            .advise(format!("mkdir -p {} makes it", quoted(dir))),
+            .advise(format!("`mkdir -p {}` creates it", quoted(dir))),
     )
 }
 
-/// Bytes that are free in the file system of a path, which may not be there.
+/// The free bytes of the file system of a path. The path itself may be missing.
 fn free_bytes(path: &Path) -> Option<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let there =
@@ -345,7 +343,7 @@ fn free_bytes(path: &Path) -> Option<u64> {
     Some(there.f_bavail.saturating_mul(there.f_frsize))
 }
 
-/// Whom a file belongs to.
+/// The owner of a file.
 fn owner_of(path: &Path) -> String {
     let found = path.symlink_metadata();
     found.map_or_else(|_| "another user".into(), |found| user(found.uid()))
@@ -362,36 +360,35 @@ pub(crate) fn advice_for(pool: &Path, why: &SuperblockError) -> String {
                 .into()
         }
         SuperblockError::Truncated { expected, .. } if is_file => format!(
-            "put back a copy of it; or `truncate -s {expected} {place}` gives it its length again, \
-             with zeros for what is gone, and then `vellum repair {place}` mends what it can of \
-             the rest"
+            "restore it from a copy; or `truncate -s {expected} {place}` extends it to its old \
+             length with zeros for the lost bytes, and then `vellum repair {place}` repairs what \
+             it can"
         ),
-        SuperblockError::Truncated { .. } => "only a copy of all of it helps".into(),
+        SuperblockError::Truncated { .. } => "only a complete copy of it helps".into(),
         SuperblockError::Version(_) | SuperblockError::Features(_) => {
-            "use the release of Vellum that made it, or a later one".into()
+            "use the release of Vellum that created it, or a later one".into()
         }
-        SuperblockError::ReadOnlyFeatures(_) => format!(
-            "`vellum mount -o ro {place} DIR` reads \
-             it"
-        ),
+        SuperblockError::ReadOnlyFeatures(_) => {
+            format!("`vellum mount -o ro {place} DIR` mounts it read-only")
+        }
         SuperblockError::Damaged | SuperblockError::Field(_) => {
-            format!("`vellum repair --dry-run {place}` says whether it can be mended")
+            format!("`vellum repair --dry-run {place}` shows whether it can be repaired")
         }
     }
 }
 
-/// What to do about damage of which not all could be looked at.
+/// What to do about damage if the check was incomplete.
 pub(crate) fn advice_for_incomplete(pool: &Path) -> String {
     match superblock_error(pool) {
         Some(why) => advice_for(pool, &why),
         None => format!(
-            "`vellum repair --dry-run {}` says what can be mended",
+            "`vellum repair --dry-run {}` shows what can be repaired",
             quoted(pool)
         ),
     }
 }
 
-/// Why the superblock of a pool is refused, if it is.
+/// The error of the superblock of a pool or dataset, if it has one.
 pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
     let place = PoolPath::of(pool);
     let found = Pool::datasets(&place.pool).and_then(|all| {
@@ -404,7 +401,7 @@ pub(crate) fn superblock_error(pool: &Path) -> Option<SuperblockError> {
     }
 }
 
-/// Refuses a pool that a later release has made: that is no damage.
+/// Fails if a later release created the pool, which is not damage.
 pub(crate) fn refuse_later_release(pool: &Path) -> Outcome {
     match superblock_error(pool) {
         Some(why @ (SuperblockError::Version(_) | SuperblockError::Features(_))) => {
@@ -414,14 +411,13 @@ pub(crate) fn refuse_later_release(pool: &Path) -> Outcome {
     }
 }
 
-/// Whether there is a character device at a path, or at that of the pool which a dataset of one
-/// is in.
+/// Whether the pool, or the pool of the dataset, is a character device.
 fn is_node(path: &Path) -> bool {
     let found = std::fs::metadata(PoolPath::of(path).pool);
     found.is_ok_and(|found| found.file_type().is_char_device())
 }
 
-/// Whether the metadata of a pool are to lie in persistent memory, and its data elsewhere.
+/// Whether this is a split pool: metadata in persistent memory, data on an external data device.
 fn is_split(pool: &Path) -> bool {
     let place = PoolPath::of(pool);
     let all = Pool::datasets(&place.pool).unwrap_or_default();
@@ -430,8 +426,8 @@ fn is_split(pool: &Path) -> bool {
     superblock.is_some_and(|superblock| superblock.geometry().has_undo())
 }
 
-/// Refuses to make a pool in a file whose path is that of a dataset of a pool: it would be
-/// meant from then on.
+/// Fails if a path for a new pool names a dataset of an existing pool. A file of that name would
+/// hide the dataset.
 pub(crate) fn refuse_dataset(path: &Path) -> Outcome {
     let place = PoolPath::of(path);
     if place.pool == path || Pool::datasets(&place.pool).is_err() {
@@ -439,23 +435,23 @@ pub(crate) fn refuse_dataset(path: &Path) -> Outcome {
     }
     let (pool, name) = (place.pool.display(), place.dataset());
     let failure = Failure::usage(format!(
-        "{}: this means dataset `{name}` of the pool {pool}",
+        "{}: this names the dataset `{name}` of the pool {pool}",
         path.display()
     ));
     let all = Pool::datasets(&place.pool).unwrap_or_default();
     let pool = quoted(&place.pool);
     Err(match all.iter().any(|fs| fs.name == name) {
         true => failure.advise(format!(
-            "it is there already; `vellum dataset list {pool}` lists those that there are"
+            "it exists already; `vellum dataset list {pool}` lists the datasets"
         )),
         false => failure.advise(format!(
-            "`vellum dataset add {pool} {} --size 4G` makes one in it",
+            "`vellum dataset add {pool} {} --size 4G` creates it",
             quoted(name)
         )),
     })
 }
 
-/// Somebody else has the pool: who, and what can be done.
+/// The failure for a pool that is in use: by which process, and what to do.
 pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     let place = pool.display();
     let (owner, comma) = match owner {
@@ -465,7 +461,7 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
     };
     let own = PoolPath::of(pool).resolved();
     let mut mounted = mounts::of_file(&own.pool).unwrap_or_default();
-    // Whose process has ended does not use it.
+    // A mount whose process has ended does not use the pool.
     mounted.retain(|mounted| !mounted.is_dead());
     let is_own = |mounted: &&Mounted| mounted.pool == own.path();
     let found = mounted.iter().rfind(is_own).or(mounted.last());
@@ -484,21 +480,21 @@ pub(crate) fn busy(pool: &Path, owner: Option<u32>) -> Failure {
             found.dir.display()
         ))
         .advise(format!(
-            "one process changes a pool at a time: `vellum mount {} --all DIR` mounts all of it; a \
-             dataset that is not open can be looked at meanwhile (check, info, ls, cat, \
+            "only one process can write to a pool: `vellum mount {} --all DIR` mounts all its \
+             datasets; a dataset that is not open can be read meanwhile (check, info, ls, cat, \
              export)",
             quoted(&own.pool)
         )),
         None => match served::unseen(pool) {
             Some(failure) => failure,
             None => Failure::new(format!("{place} is in use (EBUSY) by {owner}"))
-                .advise("a pool has one user at a time: close it there first"),
+                .advise("only one process can open a pool: close it there first"),
         },
     };
     failure.with_status(status::BUSY)
 }
 
-/// A process, with its name if that can be had.
+/// A process, with its name if that is known.
 pub(crate) fn process(pid: u32) -> String {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => format!("process {pid} ({})", name.trim()),
@@ -506,7 +502,7 @@ pub(crate) fn process(pid: u32) -> String {
     }
 }
 
-/// A user, by name if that is known here.
+/// A user, by name if that is known.
 pub(crate) fn user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => user.name,
@@ -518,7 +514,7 @@ pub(crate) fn user(uid: u32) -> String {
 mod tests {
     use super::*;
 
-    /// What no test has: a device-DAX node, which is a character device.
+    /// `/dev/null` stands for a device-DAX node, which is a character device too.
     #[test]
     fn a_node_that_cannot_be_mapped_so_is_told_from_other_failures() {
         let told = |path: &str, source: io::ErrorKind| {

@@ -19,10 +19,10 @@ use crate::location;
 use crate::units::Identity;
 use tuning::{Setting, Tuning};
 
-/// Bytes at the start of a device that tell whether something is on it.
+/// Bytes at the start of a device that show whether it holds data.
 const HEAD_BYTES: usize = 8192;
 
-/// What is there already.
+/// What a path holds before the pool is created.
 enum Present {
     Nothing,
     EmptyFile,
@@ -30,14 +30,14 @@ enum Present {
     Device,
 }
 
-/// Makes a pool.
+/// Creates a pool.
 pub(crate) fn run(args: &Mkfs) -> Outcome {
     let making = &args.making;
     if making.asks_for_keys() {
         return print(tuning::help());
     }
     let Some(path) = &args.pool else {
-        return Err(Failure::usage("no pool is named"));
+        return Err(Failure::usage("name the pool"));
     };
     let pool = path.display();
     location::refuse_dataset(path)?;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
-            return Err(Failure::usage(format!("{pool}: how large?"))
+            return Err(Failure::usage(format!("{pool}: the size is missing"))
                 .advise(format!("vellum mkfs {} --size 4G", quoted(path))));
         }
     };
@@ -57,19 +57,20 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
         .options(making, size_bytes)
         .overwrite(!matches!(present, Present::Nothing));
     let made = options.create(path).map_err(|error| {
-        // A file that was not there is ours and useless; whether it goes cannot change the answer.
+        // A file that did not exist before is ours, and useless. The answer stays the same if it
+        // cannot be removed.
         if matches!(present, Present::Nothing) {
             let _ = std::fs::remove_file(path);
         }
         plan.forget_data();
         plan.refused(path, &error)
     })?;
-    // Of the pool that was there, too.
+    // This also removes the image of an overwritten pool.
     images::sweep(None);
     tell(made, path, making, args.printing)
 }
 
-/// Closes what was made, and says what it is, as JSON or not at all.
+/// Closes the new pool and describes it: as text, as JSON, or not at all.
 pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing) -> Outcome {
     let information = Information::of(&made.fs(), path);
     location::close(made, path)?;
@@ -83,12 +84,12 @@ pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing)
 }
 
 impl Making {
-    /// Whether the keys of `-O` are to be listed, and nothing is to be made.
+    /// Whether `-O help` asks for the list of keys instead of a pool.
     pub(crate) fn asks_for_keys(&self) -> bool {
         self.settings.contains(&Setting::Help)
     }
 
-    /// What the pool is to lie on, for the engine.
+    /// The requested kind of device, for the engine.
     fn choice(&self) -> Outcome<MediaChoice> {
         Ok(match (self.medium, self.durability) {
             (Medium::Auto, None) => MediaChoice::Auto,
@@ -98,13 +99,13 @@ impl Making {
             (Medium::Memory, None) => MediaChoice::Memory,
             (Medium::Pmem | Medium::Memory, Some(_)) => {
                 return Err(Failure::usage("--durability is for pools on a disk")
-                    .advise("leave it out, or say --medium disk"));
+                    .advise("leave it out, or use --medium disk"));
             }
         })
     }
 }
 
-/// How a pool, or a dataset of one, is to be made.
+/// How to create a pool or a dataset.
 pub(crate) struct Plan {
     media: MediaChoice,
     tuning: Tuning,
@@ -112,7 +113,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, of something in the file or device `pool`.
+    /// The plan for the arguments and the file or device `pool`.
     pub(crate) fn of(making: &Making, pool: &Path, force: bool) -> Outcome<Self> {
         let media = media(making, pool)?;
         let tuning = Tuning::of(&making.settings)?;
@@ -132,7 +133,7 @@ impl Plan {
         })
     }
 
-    /// For the engine.
+    /// The options for the engine.
     pub(crate) fn options(&self, making: &Making, size_bytes: u64) -> CreateOptions {
         let tuning = &self.tuning;
         CreateOptions::new(size_bytes)
@@ -154,8 +155,9 @@ impl Plan {
             .has_replica(!tuning.has_no_replica)
     }
 
-    /// Tables take memory on a logged pool, and room for undo records where there is an external
-    /// data device; trees none. Who says how hashfs is to place blocks means hashfs.
+    /// The mapping of the pool. Tables would take memory on a logged pool, and space for undo
+    /// records on a pool with an external data device; trees take neither, so the default there is
+    /// a tree. A setting for the placement of blocks in hashfs selects hashfs.
     fn mapping(&self) -> Mapping {
         let Tuning {
             run_blocks,
@@ -172,15 +174,15 @@ impl Plan {
         mapping.unwrap_or(usual)
     }
 
-    /// Removes the external data device of what was not made, if that was not there before.
+    /// Removes the file for external data after a failure, if it did not exist before.
     pub(crate) fn forget_data(&self) {
         if let Some(data) = self.data.as_ref().filter(|data| !data.overwrite) {
-            // It is ours and useless; whether it goes cannot change the answer.
+            // It is ours, and useless. The answer stays the same if it cannot be removed.
             let _ = std::fs::remove_file(&data.path);
         }
     }
 
-    /// Why nothing was made at `path`, and what to ask for instead.
+    /// The failure for a pool that could not be created at `path`, and what to ask for instead.
     pub(crate) fn refused(&self, path: &Path, error: &vellum::Error) -> Failure {
         let failure = location::refused(path, error);
         let is_full = matches!(
@@ -189,27 +191,27 @@ impl Plan {
         );
         match self.media {
             MediaChoice::Logged if is_full => failure.advise(
-                "their log takes as much again: ask for a larger --size, for less -O \
-                 metadata=SIZE, or for a pool without a log, --durability none",
+                "their log takes as much space again: choose a larger --size, a smaller -O \
+                 metadata=SIZE, or a pool without a log (--durability none)",
             ),
             _ => failure,
         }
     }
 }
 
-/// What the pool is to lie on.
+/// The kind of device for the new pool.
 fn media(making: &Making, pool: &Path) -> Outcome<MediaChoice> {
     let has_external_data = making.data.is_some();
     match media_of_new_pool(pool, making.choice()?, has_external_data) {
         MediaChoice::File if has_external_data => Err(Failure::usage(
-            "only a pool with a log, or in memory, can have its data on another file or device",
+            "a pool without a log cannot have an external data device",
         )
-        .advise("leave out --durability none; or say --medium pmem on persistent memory")),
+        .advise("leave out --durability none; or use --medium pmem on persistent memory")),
         media => Ok(media),
     }
 }
 
-/// The medium of the data.
+/// The options for an external data device.
 pub(crate) fn external(
     pool: &Path,
     path: &Path,
@@ -227,7 +229,7 @@ pub(crate) fn external(
         (None, Present::Device) => 0,
         (None, Present::File { bytes }) => *bytes,
         (None, Present::Nothing | Present::EmptyFile) => {
-            return Err(Failure::usage(format!("{data}: how large?")).advise(hint(path)));
+            return Err(Failure::usage(format!("{data}: the size is missing")).advise(hint(path)));
         }
     };
     Ok(DataOptions::new(path.to_owned())
@@ -239,7 +241,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
     a == b || matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// What is there already; refuses to overwrite it, unless it was said to.
+/// Returns what a path holds. Fails if it would be overwritten without `force`.
 fn admit(path: &Path, force: bool) -> Outcome<Present> {
     let present = look(path).map_err(|e| Failure::io(path.display(), &e))?;
     match present {
@@ -278,16 +280,16 @@ fn refuse_to_overwrite(path: &Path, present: &Present) -> Outcome {
         Present::Device => match head(path) {
             Ok(head) if head.iter().all(|&b| b == 0) => return Ok(()),
             Ok(head) => Ok(describe(&head)),
-            Err(_) => Ok("cannot be looked at, and may hold something"),
+            Err(_) => Ok("cannot be read, and may hold data"),
         },
     };
     let what = what.map_err(|e| Failure::io(&pool, &e))?;
     let more = further(path);
     Err(Failure::new(format!("{pool} {what}{more}"))
-        .advise("choose another name, or overwrite it with --force: what it holds is then lost"))
+        .advise("choose another name, or overwrite it with --force: its contents are then lost"))
 }
 
-/// What else would go with a pool.
+/// The further datasets that would be lost with a pool.
 fn further(path: &Path) -> String {
     let found = Pool::datasets(path).unwrap_or_default();
     let names: Vec<_> = found.iter().skip(1).map(|fs| fs.name.as_str()).collect();
@@ -313,14 +315,14 @@ fn describe(head: &[u8]) -> &'static str {
     if is_pool {
         "is a pool already"
     } else if head.starts_with(info::DATA_MAGIC) {
-        "has the data of a pool already"
+        "is the external data device of a pool already"
     } else {
         "is not empty"
     }
 }
 
-/// What is to be said of files of more than a block, where each of them has a node of a block in
-/// the metadata.
+/// The note on files larger than a block, for the mapping that gives each of them a node of one
+/// block in the metadata.
 fn larger_files(metadata_bytes: u64, files: u64, mapping: &str) -> String {
     if mapping != MappingKind::Radix.name() || files == 0 {
         return String::new();
@@ -334,7 +336,7 @@ fn summary(making: &Making, information: &Information) {
         pool, space, media, ..
     } = information;
     say!(
-        "made a pool of {} in {}",
+        "created a pool of {} in {}",
         crate::units::size(pool.bytes),
         pool.path.display()
     );

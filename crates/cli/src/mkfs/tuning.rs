@@ -1,4 +1,4 @@
-//! What only experts set of a pool: `-O KEY=VALUE,...`.
+//! Settings of a pool for experts: `-O KEY=VALUE,...`.
 
 use std::str::FromStr;
 
@@ -8,17 +8,17 @@ use vellum_terminal::{Failure, Outcome};
 use crate::args::{Mapping, Namespace};
 use crate::units::{parse_score, parse_size};
 
-/// The word in the place of a key that asks for a list of them.
+/// The word that asks for the list of keys.
 const HELP: &str = "help";
 
-/// What is set, or left to what is usual.
+/// All settings; the default where a key is not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tuning {
     pub(crate) namespace: Namespace,
     pub(crate) mapping: Option<Mapping>,
     pub(crate) run_blocks: Option<u32>,
     pub(crate) span_lines: Option<u16>,
-    /// Per mille: 1000 less the layout score.
+    /// In per mille: 1000 minus the layout score.
     pub(crate) fragmentation: u16,
     pub(crate) metadata: Option<u64>,
     pub(crate) thread_slots: Option<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Tuning {
 /// A key, and what it sets.
 struct Key {
     name: &'static str,
-    /// How a value is written.
+    /// The syntax of a value.
     value: &'static str,
     meaning: &'static str,
     default: &'static str,
@@ -42,8 +42,8 @@ const KEYS: [Key; 9] = [
         name: "namespace",
         value: "direct|adaptive|tree",
         meaning: "How names are kept: a log for each directory and one index of all names \
-                  (direct), whole paths in areas as ADAM has them, or a log and a radix tree for \
-                  each directory as NOVA has them; the last two to compare with",
+                  (direct), whole paths in areas as in ADAM (adaptive), or a log and a radix tree \
+                  for each directory as in NOVA (tree); the last two are for comparison",
         default: "direct",
         set: |tuning, value| {
             Ok(Tuning {
@@ -81,8 +81,8 @@ const KEYS: [Key; 9] = [
     Key {
         name: "span-lines",
         value: "N",
-        meaning: "Lines of the table, side by side, on which hashfs looks for consecutive runs of \
-                  a file: 1, 2, 4 and so on up to 256",
+        meaning: "Adjacent lines of the table in which hashfs looks for consecutive runs of a \
+                  file: 1, 2, 4 and so on up to 256",
         default: "16; with run-blocks=1: 1",
         set: |tuning, value| {
             Ok(Tuning {
@@ -107,7 +107,7 @@ const KEYS: [Key; 9] = [
     Key {
         name: "metadata",
         value: "SIZE",
-        meaning: "Bytes for names and inodes, which decide how many files there can be",
+        meaning: "Space for names and inodes, which limits the number of files",
         default: "a sixteenth of the pool; with a log, or --data, a 64th of the data",
         set: |tuning, value| {
             Ok(Tuning {
@@ -120,7 +120,7 @@ const KEYS: [Key; 9] = [
         name: "thread-slots",
         value: "N",
         meaning: "Operations that can be in flight at once, 2 to 1024",
-        default: "by size",
+        default: "by the size of the pool",
         set: |tuning, value| {
             Ok(Tuning {
                 thread_slots: Some(number(value)?),
@@ -131,8 +131,8 @@ const KEYS: [Key; 9] = [
     Key {
         name: "replica",
         value: "on|off",
-        meaning: "Room on the external data device for a replica of metadata that lie in memory; \
-                  without it `vellum replica export` has nowhere to write to",
+        meaning: "Space on the external data device for a replica of metadata that are in memory; \
+                  without it `vellum replica export` is not possible",
         default: "on",
         set: |tuning, value| {
             let has_no_replica = match value {
@@ -149,8 +149,8 @@ const KEYS: [Key; 9] = [
     Key {
         name: "hash-seed",
         value: "N",
-        meaning: "The seed of the hashes in the pool. One that others know lets them choose names \
-                  that meet: only for whoever counts what a pool does",
+        meaning: "The seed of the hashes in the pool. Who knows it can choose names that collide, \
+                  so set it for reproducible measurements only",
         default: "drawn at random",
         set: |tuning, value| {
             Ok(Tuning {
@@ -163,10 +163,10 @@ const KEYS: [Key; 9] = [
 
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| "write a number that is in range".into())
+        .map_err(|_| "write a number in the allowed range".into())
 }
 
-/// One setting of `-O`, which is known and has a value that can be read.
+/// One setting of `-O`: a known key with a valid value, or `help`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Help,
@@ -180,7 +180,7 @@ impl Setting {
             return Ok(Self::Help);
         }
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
-        // mkfs.ext4 writes such names with lines below.
+        // mkfs.ext4 writes such names with underscores.
         let name = name.replace('_', "-");
         let key = KEYS.iter().position(|key| key.name == name);
         let key = key.ok_or("no such key; `vellum mkfs -O help` lists them")?;
@@ -192,7 +192,7 @@ impl Setting {
 }
 
 impl Tuning {
-    /// What all settings come to; of two of a key the later one counts.
+    /// The result of all settings; the last one for a key wins.
     pub(crate) fn of(settings: &[Setting]) -> Outcome<Self> {
         let mut tuning = Self::default();
         for setting in settings {

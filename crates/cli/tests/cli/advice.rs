@@ -218,7 +218,7 @@ fn what_cannot_be_made_is_not_advised() {
     for name in ["main", "x"] {
         let did = run(&bench, &format!("vellum mkfs p.img:{name} --size 16M"));
         assert!(
-            did.err.contains("it is there already") && !did.err.contains("dataset add"),
+            did.err.contains("it exists already") && !did.err.contains("dataset add"),
             "{}",
             did.err
         );
@@ -334,7 +334,7 @@ fn what_is_too_short_is_no_pool() {
             did.err.replace(&format!("{}/", bench.path().display()), "")
         });
         let what = if bytes.is_empty() {
-            "has no bytes"
+            "is empty"
         } else {
             "not a Vellum pool"
         };
@@ -458,7 +458,7 @@ fn a_loop_device_without_a_file_is_told() {
         }
         for did in said.into_iter().flatten() {
             assert!(
-                did.err.contains("a loop device without a file behind it"),
+                did.err.contains("a loop device without a backing file"),
                 "{}",
                 did.err
             );

@@ -156,7 +156,7 @@ fn data_on_another_file_are_found_known_and_named() {
         let args = [&["mkfs", "p.img", "--data", "d.img"], more].concat();
         bench.run(&args)
     };
-    mkfs(&[]).failed(2, &["d.img", "how large", "--data-size"]);
+    mkfs(&[]).failed(2, &["d.img", "the size is missing", "--data-size"]);
     let unlogged = [
         "--data-size",
         "16M",
@@ -165,15 +165,16 @@ fn data_on_another_file_are_found_known_and_named() {
         "--durability",
         "none",
     ];
-    mkfs(&unlogged).failed(2, &["only a pool with a log"]);
+    mkfs(&unlogged).failed(2, &["a pool without a log cannot"]);
     bench
         .run(&["mkfs", "p.img", "--data", "p.img", "--data-size", "16M"])
         .failed(2, &["is the pool itself"]);
     assert!(!bench.join("p.img").exists() && !bench.join("d.img").exists());
     assert!(mkfs(&["--data-size", "16M"]).ok().out.contains("d.img"));
-    bench
-        .run(&["mkfs", "q.img", "--data", "d.img"])
-        .failed(1, &["has the data of a pool already", "--force"]);
+    bench.run(&["mkfs", "q.img", "--data", "d.img"]).failed(
+        1,
+        &["is the external data device of a pool already", "--force"],
+    );
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
     assert_eq!(info["media"]["kind"], "logged");
@@ -233,7 +234,7 @@ fn mkfs_that_fails_leaves_nothing() {
     let bench = Bench::empty();
     bench
         .run(&["mkfs", "p.img"])
-        .failed(2, &["how large", "--size 4G"]);
+        .failed(2, &["the size is missing", "--size 4G"]);
     bench
         .run(&["mkfs", "p.img", "--size", "100K"])
         .failed(1, &["p.img", "1 MiB"]);

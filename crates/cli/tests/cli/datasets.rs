@@ -195,7 +195,7 @@ fn what_cannot_be_is_refused() {
     }
     bench
         .run(&["dataset", "add", "p.img", "a"])
-        .failed(2, &["how large"]);
+        .failed(2, &["the size is missing"]);
     bench
         .run(&["dataset", "add", "missing", "a"])
         .failed(1, &["missing: No such file"]);

@@ -62,7 +62,7 @@ fn the_keys_are_listed() {
     );
     bench
         .run(&["mkfs", "-O", "mapping=radix"])
-        .failed(2, &["no pool is named"]);
+        .failed(2, &["name the pool"]);
     bench.run(&["mkfs"]).failed(2, &["POOL"]);
 }
 

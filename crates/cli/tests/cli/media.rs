@@ -101,9 +101,10 @@ fn each_medium_is_needed_and_known() {
         .run(&[&full[..], &["--force"]].concat())
         .failed(1, &["has data of the pool already"]);
     has(&bench, &files);
-    bench
-        .run(&["data", "add", "p.img", "more"])
-        .failed(2, &["how large?", "vellum data add p.img more --size"]);
+    bench.run(&["data", "add", "p.img", "more"]).failed(
+        2,
+        &["the size is missing", "vellum data add p.img more --size"],
+    );
     let said = bench
         .run(&["data", "add", "p.img", "more", "--size", "4M", "--json"])
         .ok();
