@@ -1,11 +1,12 @@
 //! What a disk with a volatile cache holds after a power cut (`tests/long/power-cut.sh`).
 //!
-//! `cut_disk DISK LOG SEED`: DISK is the image of a disk as it was when a machine was started, LOG
-//! what QEMU's driver `blklogwrites` noted of the machine's writes and flushes since, in the format
-//! of the kernel's dm-log-writes. Everything that was written before the last flush is put into
-//! DISK, and of each sector that was written behind it some drawn prefix of its writes.
+//! `cut_disk DISK LOG SEED`: DISK is the image of a disk as it was when a machine started. LOG is
+//! the record that QEMU's driver `blklogwrites` made of the machine's writes and flushes since
+//! then, in the format of the kernel's dm-log-writes. Everything that was written before the last
+//! flush is applied to DISK. Of each sector that was written after it, a random prefix of its
+//! writes is applied.
 //!
-//! Fails with exit status 3 if the log has a hole: a write that it has no bytes of lies before one
+//! Fails with exit status 3 if the log has a hole: a write whose bytes it lacks comes before one
 //! that may have been flushed.
 
 use std::collections::BTreeMap;
@@ -13,9 +14,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
-/// What a log begins with.
+/// The magic number at the beginning of a log.
 const MAGIC: u64 = 0x006A_7366_7773_6872;
-/// Bytes of a sector, which `log-sector-size` is to say.
+/// Bytes of a sector; `log-sector-size` must have this value.
 const SECTOR: usize = 512;
 /// Flags of an entry.
 const FLUSH: u64 = 1;
@@ -36,7 +37,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let cut = || -> Result<Option<String>, String> {
-        let seed = seed.parse().map_err(|_| format!("`{seed}` is no seed"))?;
+        let seed = seed
+            .parse()
+            .map_err(|_| format!("`{seed}` is not a seed"))?;
         let bytes = std::fs::read(log).map_err(|error| format!("{log}: {error}"))?;
         let Some(entries) = parse(&bytes)? else {
             return Ok(None);
@@ -67,7 +70,7 @@ fn word(bytes: &[u8], at: usize) -> Result<u64, String> {
 /// The requests, in order; `None` if there are more than can be read.
 fn parse(log: &[u8]) -> Result<Option<Vec<Entry>>, String> {
     if word(log, 0)? != MAGIC {
-        return Err("this is no log of writes".into());
+        return Err("this is not a log of writes".into());
     }
     let flushed = word(log, 16)?;
     let mut entries = Vec::new();
@@ -93,11 +96,11 @@ fn parse(log: &[u8]) -> Result<Option<Vec<Entry>>, String> {
         });
         at += SECTOR + len;
     }
-    // The log's head is written with each flush.
+    // The head of the log is written with each flush.
     Ok((entries.len() as u64 >= flushed).then_some(entries))
 }
 
-/// Writes what arrived; says how much that was.
+/// Applies what arrived; returns a summary.
 fn apply(disk: &File, entries: &[Entry], seed: u64) -> Result<String, String> {
     let write = |sector: u64, data: &[u8]| {
         disk.write_all_at(data, sector * SECTOR as u64)

@@ -1,4 +1,4 @@
-//! How much is explored: which workloads, and how many states of each.
+//! Budgets: which workloads are explored, and how many states of each.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,44 +14,44 @@ use crate::workloads::{
     workloads,
 };
 
-/// Pairs and triples of operations, random histories, pairs and histories on other mappings, all of
-/// these within other namespaces, histories whose areas evolve, and workloads on disks, that the
-/// short budget has.
+/// How many workloads of each family are in the short budget: pairs and triples of operations;
+/// random histories; pairs and histories on other mappings; all of these within other namespaces;
+/// histories whose areas evolve; workloads on disks.
 const SHORT: [usize; 7] = [250, 34, 10, 34, 30, 3, 380];
-/// The last of these.
+/// The index of the workloads on disks.
 const ON_DISKS: usize = 6;
-/// Workloads on disks that the long one has: each takes longer than most others.
+/// The number of workloads on disks in the long budget: each takes longer than most others.
 const ON_DISKS_LONG: usize = 160;
-/// Random histories that the others have, and those whose areas evolve.
+/// The numbers of random histories in the long budget, and of those whose areas evolve.
 const RANDOM_LONG: u64 = 150;
 const EVOLVED_LONG: u64 = 60;
 
-/// How much is explored. The first two name a fixed amount of work, so that two runs count the
-/// same.
+/// How much is explored. The first two name a fixed amount of work, so that two runs have the same
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Operations alone and chosen sequences, a tenth of those that other mappings and namespaces
-    /// repeat, and a sample of what is generated: minutes.
+    /// Single operations and chosen sequences, a tenth of those that other mappings and namespaces
+    /// repeat, and a sample of the generated workloads: minutes.
     Short,
-    /// Every workload, but of those on disks a sample, with more states of each: an hour or so on
-    /// two processors.
+    /// Every workload, but only a sample of those on disks, with more states of each: about an hour
+    /// on two processors.
     Long,
-    /// As much as fits between the making of its options and so much later: of each workload what
-    /// [`Short`](Self::Short) has, what is generated in an order drawn by the seed.
+    /// As much as fits into this time after the options were created: the states of
+    /// [`Short`](Self::Short), with generated workloads in an order drawn by the seed.
     Time(Duration),
 }
 
-/// One part of so many, counted from 1, that together are everything.
+/// One of several parts that together are everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which.
+    /// The number of the part, from 1.
     pub number: usize,
-    /// Of how many.
+    /// The number of parts.
     pub of: usize,
 }
 
 impl Budget {
-    /// How to explore under this budget. Modes, threads, seed and names are the caller's to choose.
+    /// The options of this budget. Modes, threads, seed and names are for the caller to choose.
     pub fn options(self) -> Options {
         let options = Options {
             diagnose: true,
@@ -104,8 +104,8 @@ impl Budget {
         }
     }
 
-    /// The workloads of this budget; all there are, if some are named, as [`Options::only`]
-    /// chooses.
+    /// The workloads of this budget. If [`Options::only`] names some, they are chosen from all
+    /// workloads.
     pub fn workloads(self, options: &Options) -> Vec<Workload> {
         let mut all = workloads();
         let mut generated = generated();
@@ -134,7 +134,7 @@ impl Budget {
     }
 }
 
-/// All there are, but for those of threads.
+/// All workloads except those of threads.
 pub fn all_workloads() -> Vec<Workload> {
     workloads()
         .into_iter()
@@ -142,7 +142,7 @@ pub fn all_workloads() -> Vec<Workload> {
         .collect()
 }
 
-/// The families of [`SHORT`], whole.
+/// The complete families of [`SHORT`].
 fn generated() -> [Vec<Workload>; 7] {
     let (pairs, random) = (pairs(), random(RANDOM_LONG));
     let elsewhere = [elsewhere(&pairs), elsewhere(&random)].concat();
@@ -160,7 +160,8 @@ fn generated() -> [Vec<Workload>; 7] {
     ]
 }
 
-/// Leaves out nine tenths of what runs on the usual mapping and namespace too, drawn by the seed.
+/// Leaves out nine tenths of the workloads that also run on the default mapping and namespace,
+/// drawn by the seed.
 fn thin_out(all: &mut Vec<Workload>, seed: u64) {
     let usual: BTreeSet<String> = all
         .iter()
@@ -182,7 +183,7 @@ fn thin_out(all: &mut Vec<Workload>, seed: u64) {
 }
 
 impl Part {
-    /// Whether the workload at `place` of all that were chosen is in this part.
+    /// Whether the chosen workload at index `place` is in this part.
     pub fn has(self, place: usize) -> bool {
         place % self.of.max(1) + 1 == self.number
     }

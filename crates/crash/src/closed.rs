@@ -1,12 +1,11 @@
-//! What a close that returned has promised, and what it saved: the next opening need not recover
-//! anything.
+//! What a close promised when it returned, and what it saved: the next opening needs no recovery.
 
 use vellum_layout::{
     BLOCK_BYTES, Geometry, PoolPhase, PoolState, SLOT_BYTES, StateWord, Superblock,
 };
 use vellum_media::LINE_BYTES;
 
-/// Whether a pool does not say that it is closed.
+/// Whether a pool is not marked as closed.
 pub(crate) fn is_left_open(image: &[u8]) -> bool {
     phase(image) != Some(PoolPhase::Clean)
 }
@@ -18,13 +17,13 @@ fn phase(image: &[u8]) -> Option<PoolPhase> {
     Some(StateWord(word).get()?.0)
 }
 
-/// The line of the state word.
+/// The cache line of the state word.
 pub(crate) fn state_line(image: &[u8]) -> Option<[u8; LINE_BYTES as usize]> {
     let at = geometry(image)?.state_at as usize;
     image.get(at..at + LINE_BYTES as usize)?.try_into().ok()
 }
 
-/// The slots in use, a bit each, as the last close saved them.
+/// The bitmap of slots in use that the last close saved.
 pub(crate) fn live_map(image: &[u8]) -> Option<Vec<u8>> {
     let geometry = geometry(image)?;
     let bytes = geometry.meta_chunks * geometry.chunk_bytes / SLOT_BYTES / 8;

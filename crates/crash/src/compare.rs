@@ -1,5 +1,5 @@
 //! What recovery may show of a sequence of steps: the tree before the step that was in flight, or
-//! after it.
+//! the tree after it.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -17,34 +17,34 @@ use crate::workload::Step;
 
 const WORD: usize = 8;
 
-/// What is known of a sequence that ran without a crash.
+/// What is known of a sequence from its run without a crash.
 #[derive(Default)]
 pub(crate) struct Expected {
-    /// The steps that crash.
+    /// The steps whose crashes are explored.
     pub(crate) explored: Vec<Step>,
-    /// The model's trees before the first explored step and after each.
+    /// The model's trees before the first explored step and after each step.
     pub(crate) stages: Vec<Snapshot>,
-    /// For each explored step of two parts, the model's tree between them.
+    /// For each explored step that has two parts, the model's tree between them.
     pub(crate) between: Vec<Option<Snapshot>>,
-    /// For each explored step that changes bytes until it finds the pool full, the model's tree as
-    /// if it had found room, but for sizes.
+    /// For each explored step that changes bytes until it finds the pool full: the model's tree as
+    /// if there had been enough space, but with the old sizes.
     pub(crate) attempted: Vec<Option<Snapshot>>,
-    /// The engine's trees at the same times as the stages, for the times in them.
+    /// The engine's trees at the same moments as the stages; they carry the times.
     pub(crate) trees: Vec<Tree>,
-    /// Whether each explored step fenced, in the thread of the operations.
+    /// Whether each explored step executed a fence, in the thread of the operations.
     pub(crate) fences: Vec<bool>,
-    /// The setup's last steps, from the last that fenced on.
+    /// The last steps of the setup, from the last one that executed a fence on.
     pub(crate) unsettled: Vec<Step>,
-    /// For each explored step that is made of two, by its number, what is known of the same
-    /// sequence up to it, where it is these two.
+    /// For each explored step that consists of two (by its number): the expectations of the same
+    /// sequence up to it, with the two steps in its place.
     pub(crate) halves: BTreeMap<usize, Expected>,
-    /// Only what syncs makes anything durable.
+    /// Only syncs make anything durable.
     pub(crate) commits: bool,
 }
 
 impl Expected {
-    /// What `explored` does, each step of which fences and nothing before it is unsettled, where
-    /// the engine's `trees` were these before the first step and after each.
+    /// The expectations of `explored`, where each step executes a fence, nothing before it is
+    /// unsettled, and `trees` are the engine's trees before the first step and after each.
     pub(crate) fn of_steps(explored: &[Step], trees: Vec<Tree>) -> Self {
         Self {
             explored: explored.to_vec(),
@@ -59,8 +59,8 @@ impl Expected {
         }
     }
 
-    /// The same up to the explored step of this number, which becomes its two `halves`, between
-    /// which the engine's tree is `between`.
+    /// The same up to the explored step `number`, which is replaced by its two `halves`; `between`
+    /// is the engine's tree between these.
     pub(crate) fn with_halves(&self, number: usize, halves: [Step; 2], between: Tree) -> Self {
         let with = |steps: &[bool]| [steps, &[true, true]].concat();
         let (before, after) = (number + 1, number + 2);
@@ -87,8 +87,8 @@ impl Expected {
         }
     }
 
-    /// Whether `tree` shows so many explored steps: by what is under each name, and by times, if
-    /// the last of them changes nothing else, or is made of two.
+    /// Whether `tree` shows `done` explored steps. What is under each name decides. Times decide
+    /// too if the last step changes nothing else, or consists of two.
     pub(crate) fn is_shown_by(&self, tree: &Tree, done: usize) -> bool {
         let shows =
             |tree: &Tree| tree.nodes == self.stages[done] && tree.has_inodes_of(&self.trees[done]);
@@ -98,14 +98,14 @@ impl Expected {
         shows(tree) && (!is_known_by_times || judge_times(self, tree, done).is_ok())
     }
 
-    /// The stage at which nothing that had returned by `stage` may be missing.
+    /// The stage that requires everything that had returned by `stage`.
     pub(crate) fn all_of(&self, stage: Stage) -> Stage {
         let returned = returned_at(stage) as u64;
         Stage(returned << u32::BITS | returned)
     }
 
-    /// What is wrong with `tree` if anything may be lost that was not synced by `stage`, and all
-    /// that files hold: it is none that there was since.
+    /// What is wrong with `tree` if everything that was not synced by `stage` may be lost, and
+    /// files may hold any bytes: an error only if it is none of the trees since then.
     pub(crate) fn judge_loss(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
         let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
         let mut wrong = Vec::new();
@@ -120,8 +120,8 @@ impl Expected {
         wrong
     }
 
-    /// What is wrong with `tree` if so many explored steps had returned, or the one behind them was
-    /// in flight.
+    /// What is wrong with `tree` if `returned` explored steps had returned and the next one may
+    /// have been in flight.
     fn judge_after(&self, tree: &Tree, returned: usize) -> Vec<(Kind, String)> {
         if let Some(halves) = self.halves.get(&returned) {
             let wrong = halves.judge_after(tree, returned);
@@ -144,13 +144,13 @@ impl Expected {
     }
 }
 
-/// How many explored steps had returned.
+/// The number of explored steps that had returned.
 fn returned_at(stage: Stage) -> usize {
     stage.0 as u32 as usize
 }
 
-/// A stage is the number of explored steps that had returned, which is what markers count, and
-/// above it, on a pool with a log, the number of those up to the last that syncs.
+/// A stage's lower half is the number of explored steps that had returned, which markers count. On
+/// a pool with a log, its upper half is the number of steps up to the last sync.
 impl Oracle for Expected {
     fn after(&self, stage: Stage, marker: u64) -> Stage {
         let last = (marker as usize).checked_sub(1);
@@ -175,10 +175,10 @@ impl Oracle for Expected {
         let last = returned_at(stage).checked_sub(1);
         let wrong = match last.and_then(|last| self.explored.get(last))? {
             Step::Close | Step::ExportReplica if is_left_open(image) => {
-                "a close has returned, but the pool does not say so"
+                "a close has returned, but the pool is not marked clean"
             }
             Step::ExportReplica if !has_whole_replica(&Shared::of(image.to_vec())) => {
-                "the copy was made whole, but does not say so"
+                "the metadata replica is complete, but not marked so"
             }
             _ => return None,
         };
@@ -204,7 +204,7 @@ impl Oracle for Expected {
     }
 }
 
-/// Whether `tree` may be found when `returned` explored steps had returned; if not, why.
+/// Whether `tree` may be found when `returned` explored steps had returned; an error says why not.
 fn judge_tree(expected: &Expected, tree: &Snapshot, returned: usize) -> Result<(), String> {
     let before = &expected.stages[returned];
     if tree == before {
@@ -243,10 +243,10 @@ fn text(expected: &Snapshot, found: &Snapshot) -> String {
     format!("expected / found: {}", lines.join("; "))
 }
 
-/// Whether `tree` differs from `variants`, the first of which is without calls on bytes and the
-/// last of which is with all, only in bytes inside the old size, by words that one of them has. A
-/// size that grew vouches for everything below it: words of smaller variants are not there any
-/// more.
+/// Whether `tree` differs from `variants` only in bytes inside the old size, where each word is
+/// that of one of the variants. The first variant has none of the calls on bytes, and the last has
+/// all. A size that grew guarantees everything below it, so words of smaller variants do not count
+/// any more.
 pub(crate) fn is_torn(tree: &Snapshot, variants: &[&Snapshot]) -> bool {
     variants.iter().all(|variant| variant.len() == tree.len())
         && tree.iter().all(|(path, node)| {
@@ -298,12 +298,13 @@ fn content(node: &NodeSnapshot) -> Option<(u64, &Blocks)> {
     }
 }
 
-/// Whether the times of `tree`, which [`judge_tree`] allows, fit; if not, why.
+/// Checks the times of `tree`, which [`judge_tree`] allows; an error says what does not fit.
 ///
-/// * Attributes of an inode change at once, with its times.
+/// * Attributes of an inode change together with its times.
 /// * Otherwise times may be newer than the tree, but not older, unless bytes inside the old size
-///   changed. The change time of an inode whose names changed may be older: a lost name or a new
-///   one shows, its trace in the inode follows by the next fence (`docs/crash/operations.md`).
+///   changed. The change time of an inode whose names changed may be older: a lost or a new name
+///   shows at once, while its trace in the inode follows by the next fence
+///   (`docs/crash/operations.md`).
 fn judge_times(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
     let step = expected.explored.get(returned);
     if step.is_some_and(changes_attributes) {
@@ -316,17 +317,17 @@ fn judge_times(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), 
     Stages::of(expected, tree, returned).judge()
 }
 
-/// A time's name, the first stage that it may be of, and the time.
+/// A time's name, the first stage whose time is allowed, and the time.
 type Field = (&'static str, usize, fn(&Times) -> i64);
 
-/// From which stages times may be.
+/// The stages whose times are allowed.
 struct Stages<'a> {
     expected: &'a Expected,
     tree: &'a Tree,
     returned: usize,
     first: usize,
     last: usize,
-    /// The tree is that of after the step, so times must be.
+    /// The tree is the one after the step, so the times must be, too.
     is_after: bool,
 }
 
@@ -345,7 +346,7 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The tree and all its times are of one stage.
+    /// Allows only the tree and the times of a single stage.
     fn only(expected: &'a Expected, tree: &'a Tree, returned: usize, stage: usize) -> Self {
         let is_after = stage > returned;
         Self {
@@ -367,7 +368,7 @@ impl<'a> Stages<'a> {
             ..
         } = *self;
         if first == last && tree.nodes != expected.stages[first] {
-            return Err("a tree and times of different moments".to_owned());
+            return Err("the tree and its times are of different moments".to_owned());
         }
         for (path, (ino, found)) in &tree.times {
             let fields: [Field; 3] = [
@@ -403,8 +404,7 @@ impl<'a> Stages<'a> {
         self.expected.trees.get(stage)?.find(ino)
     }
 
-    /// Whether the step in flight is of two parts, the first of which leaves times that no stage
-    /// has.
+    /// Whether the step in flight has two parts, with times between them that no stage has.
     fn is_of_two_parts(&self) -> bool {
         let between = self.expected.between.get(self.returned);
         between.is_some_and(Option::is_some)
@@ -442,8 +442,8 @@ impl<'a> Stages<'a> {
         }
     }
 
-    /// The first stage that may still show, because a step that had returned flushed without a
-    /// fence what it changed, and no later one fenced.
+    /// The first stage whose value may still show. A step that had returned may have flushed its
+    /// change without a fence, and no later step executed one.
     fn first_lagging(&self, lags: impl Fn(usize) -> bool) -> usize {
         let fences = &self.expected.fences;
         let mut first = self.returned;
@@ -458,7 +458,8 @@ impl<'a> Stages<'a> {
         first
     }
 
-    /// Whether the setup's last steps left it in the cache: no tree tells how it was before.
+    /// Whether the setup's last steps left this time in the cache, so that no tree holds its
+    /// earlier value.
     fn is_unknown(&self, name: &str, ino: u64) -> bool {
         let Expected {
             unsettled, fences, ..

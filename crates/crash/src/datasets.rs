@@ -1,5 +1,5 @@
-//! Crashes of adding a dataset to a pool, and of removing one: the table is as it was, or as it
-//! is to be, and what it says is there; the first dataset is as it was.
+//! Crashes of adding a dataset to a pool, and of removing one. The table has either its old content
+//! or the new one, every dataset in it exists, and the first dataset is unchanged.
 
 use vellum::experiments::{remove_dataset, settle_cut, settle_table, write_table};
 use vellum::{FormatOptions, disk_sites, format};
@@ -18,20 +18,20 @@ use crate::workload::PoolKind;
 
 const NAME: &str = "more";
 const UUID: [u8; 16] = [0x9A; 16];
-/// Where the part lies, and its bytes.
+/// The offset of the dataset, and its size.
 const AT: u64 = DATASET_ALIGN;
 const BYTES: u64 = DATASET_ALIGN;
 const _: () = assert!(POOL_BYTES <= AT);
 
-/// What was done to a table, and to the part that it is about.
+/// A change of the table, and of the dataset that it concerns.
 struct Change {
     base: Vec<u8>,
     log: Vec<Event>,
-    /// The trees of the first dataset, and of the other.
+    /// The trees of the first dataset and of the other one.
     trees: (Tree, Tree),
-    /// Whether the table has the other one in the end.
+    /// Whether the table has the other dataset in the end.
     adds: bool,
-    /// Whether nothing is to be found of it then.
+    /// Whether the dataset's superblock is wiped in the end.
     wipes: bool,
 }
 
@@ -40,7 +40,7 @@ fn pool() -> Vec<u8> {
     old_pool(PoolKind::Memory).unwrap()
 }
 
-/// A new dataset in bytes of anything, and what making it did.
+/// Arbitrary bytes, the log of formatting a dataset in them, and the result.
 fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
     let base = noise(BYTES);
     let pool = Shared::of(base.clone());
@@ -58,7 +58,7 @@ fn part() -> (Vec<u8>, Vec<Event>, Vec<u8>) {
     (base, log, made)
 }
 
-/// The same event in a pool whose part, from `AT` on, it is about.
+/// Moves an event of the dataset to its offset `AT` in the pool's file.
 fn in_dataset(event: Event) -> Event {
     let op = match event.op {
         Op::Store {
@@ -80,7 +80,7 @@ fn in_dataset(event: Event) -> Event {
     Event { op, ..event }
 }
 
-/// A pool, and a part behind it, in one file.
+/// A pool, and a dataset behind it, in one file.
 fn file_of(pool: &[u8], part: &[u8]) -> Vec<u8> {
     let mut file = pool.to_vec();
     file.resize(AT as usize, 0);
@@ -88,7 +88,7 @@ fn file_of(pool: &[u8], part: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Whether as much is in flight as ever.
+/// Whether the point is before a fence, where the most is in flight.
 fn is_before_a_fence(log: &[Event], done: usize) -> bool {
     log.get(done).is_some_and(|event| event.op == Op::Fence)
 }
@@ -102,7 +102,7 @@ fn counting(image: &[u8]) -> Option<Superblock> {
     fs.ok().map(|fs| fs.superblock().clone())
 }
 
-/// What the checker says of a pool, with what lies behind it.
+/// The checker's report on a pool, including what lies behind it.
 fn checked(image: &[u8]) -> Report {
     let file = image.to_vec();
     let left = Left {
@@ -119,7 +119,7 @@ fn tree_of(image: &[u8]) -> Result<Tree, String> {
 }
 
 impl Change {
-    /// A part is made, then the table has it.
+    /// Formats a dataset, then adds it to the table.
     fn adding() -> Self {
         let (noise, log, made) = part();
         let base = file_of(&pool(), &noise);
@@ -142,7 +142,7 @@ impl Change {
         }
     }
 
-    /// A part goes, with what is in it.
+    /// Removes a dataset from the table, and wipes it.
     fn removing() -> Self {
         let added = Self::adding();
         let base = image_after(&added.base, &added.log);
@@ -160,10 +160,10 @@ impl Change {
         }
     }
 
-    /// Whether a crash left the table with the part; or what is wrong with what it left.
+    /// Whether a crash left the table with the dataset; an error says what is wrong with the image.
     fn judge(&self, image: &[u8], has_returned: bool) -> Result<bool, String> {
         if tree_of(image)?.nodes != self.trees.0.nodes {
-            return Err("the first dataset is another".to_owned());
+            return Err("the first dataset has changed".to_owned());
         }
         let superblock = counting(image).ok_or("no superblock")?;
         let report = checked(image);
@@ -176,13 +176,13 @@ impl Change {
         }
         let record = superblock.dataset(NAME);
         if has_returned && record.is_some() != self.adds {
-            return Err("done, and not in the table".to_owned());
+            return Err("the change has returned, but the table does not show it".to_owned());
         }
         let own = &image[AT as usize..][..BYTES as usize];
         match record {
             Some(record) => self.judge_dataset(record, own).map(|()| true),
             None if has_returned && self.wipes && own.starts_with(&vellum_layout::MAGIC) => {
-                Err("a superblock is left of it".to_owned())
+                Err("its superblock is left".to_owned())
             }
             None => Ok(false),
         }
@@ -190,19 +190,19 @@ impl Change {
 
     fn judge_dataset(&self, record: &FsRecord, own: &[u8]) -> Result<(), String> {
         if (record.at, record.bytes, record.uuid) != (AT, BYTES, UUID) {
-            return Err("another place".to_owned());
+            return Err("another location".to_owned());
         }
-        if counting(own).ok_or("no part")?.uuid != UUID {
-            return Err("another part".to_owned());
+        if counting(own).ok_or("no dataset")?.uuid != UUID {
+            return Err("another dataset".to_owned());
         }
         if tree_of(own)?.nodes != self.trees.1.nodes {
-            return Err("the other dataset is not as it was".to_owned());
+            return Err("the other dataset has changed".to_owned());
         }
         Ok(())
     }
 
-    /// Everywhere near the steps of the table, and here and there before: how many states there
-    /// were, with the part and without it.
+    /// Explores every point near the steps of the table, and some of those before. Returns the
+    /// numbers of states with the dataset and without it.
     fn explore(&self, log: &[Event]) -> Result<(u32, u32), String> {
         let mut points = CrashPoints::new(self.base.clone(), log);
         let (mut with, mut without) = (0, 0);
@@ -228,7 +228,7 @@ impl Change {
         Ok((with, without))
     }
 
-    /// The same change of what a crash of it left, or the opposite one where it is done.
+    /// Makes the same change after a crash of it, or the opposite one where it was complete.
     fn again(&self, image: Vec<u8>) -> Self {
         let made = image_after(&self.base, &self.log);
         let mut base = image;
@@ -252,7 +252,7 @@ impl Change {
         }
     }
 
-    /// The next opening for writing of what a crash left, which settles the table.
+    /// The next opening for writing after a crash, which settles the table.
     fn opened(&self, image: Vec<u8>) -> Self {
         let superblock = counting(&image).unwrap();
         let pool = Shared::of(image.clone());
@@ -275,7 +275,7 @@ impl Change {
 }
 
 #[test]
-fn a_power_cut_leaves_a_table_that_says_what_is_there() {
+fn a_power_cut_leaves_a_table_of_datasets_that_exist() {
     for change in [Change::adding(), Change::removing()] {
         let (with, without) = change.explore(&change.log).unwrap();
         assert!(with > 4 && without > 4, "{with} with, {without} without");
@@ -301,7 +301,7 @@ fn each_step_is_needed() {
         let is_caught = change.explore(&change.without(site)).is_err();
         assert!(is_caught, "without {}", disk_sites::name(site));
     }
-    // Each of the two fences by itself.
+    // Removes each of the two fences alone.
     let fences = adding.log.iter().enumerate();
     let fences = fences.filter(|(_, event)| event.site == disk_sites::PARTS_TABLE_DURABLE);
     for (at, _) in fences {
@@ -311,7 +311,8 @@ fn each_step_is_needed() {
     }
 }
 
-/// The table must not have what is not made yet, nor may the bytes of what it has be given up.
+/// The table must not name a dataset that is not formatted yet, nor one whose bytes are already
+/// free.
 #[test]
 fn the_table_comes_last_and_goes_first() {
     let adding = Change::adding();
@@ -324,8 +325,8 @@ fn the_table_comes_last_and_goes_first() {
     assert!(removing.explore(&[wipe, table].concat()).is_err());
 }
 
-/// What was begun and not done is done again, whatever was left of it, and however often it is cut
-/// short.
+/// A change that was cut short is made again, from whatever state it left, and however often it is
+/// cut short.
 #[test]
 fn a_change_that_was_cut_short_can_be_made_again() {
     let adding = Change::adding();
@@ -350,8 +351,8 @@ fn a_change_that_was_cut_short_can_be_made_again() {
     }
 }
 
-/// Without what comes before the table is written, a copy that one crash has torn is the only one
-/// that is left in front of the next.
+/// Without the step that settles the table first, a copy that one crash has torn leaves only a
+/// single copy before the next crash.
 #[test]
 fn a_table_is_settled_before_it_is_written() {
     let adding = Change::adding();
@@ -368,8 +369,8 @@ fn a_table_is_settled_before_it_is_written() {
     assert!(repeated.explore(&without).is_err());
 }
 
-/// An opening for writing settles what was cut short, whatever counts then, and however often it is
-/// cut short, too.
+/// An opening for writing settles a change that was cut short, whichever copy is current, and
+/// however often the opening itself is cut short.
 #[test]
 fn an_opening_settles_the_table() {
     for change in [Change::adding(), Change::removing()] {
@@ -384,7 +385,7 @@ fn an_opening_settles_the_table() {
             for state in point.states(12, 7) {
                 let opened = change.opened(point.image(&state));
                 left += u32::from(!opened.log.is_empty());
-                // Its last state is judged as one that nothing is left in.
+                // Its last state is judged as one where nothing may be left to do.
                 let (with, without) = opened.explore(&opened.log).unwrap();
                 assert!(with.min(without) == 0, "the table is what it was");
                 settled += 1;
@@ -394,7 +395,7 @@ fn an_opening_settles_the_table() {
     }
 }
 
-/// What else is wrong with a copy is no matter of an opening.
+/// An opening does not repair any other damage of a copy.
 #[test]
 fn an_opening_mends_no_damage() {
     let adding = Change::adding();

@@ -1,4 +1,4 @@
-//! What a violation needs: as few lines lost as show it, and as short a workload.
+//! Reduces violations: to as few lost lines as still show them, and to a short workload.
 
 use vellum_check::Locator;
 use vellum_media::{CrashPoint, CrashState};
@@ -13,17 +13,17 @@ use crate::run::{Change, Options, Progress, explore_recorded};
 use crate::shrink::fewest;
 use crate::workload::Workload;
 
-/// States tried to find one with fewer lines missing.
+/// States tried to find one with fewer missing lines.
 const STATES_TRIED: usize = 400;
 /// Workloads tried to find a shorter one.
 const WORKLOADS_TRIED: usize = 60;
-/// Missing lines that are told.
+/// The most missing lines that are reported.
 const LINES_TOLD: usize = 16;
-/// Violations of a workload for which shorter ones are looked for.
+/// The most violations of a workload for which shorter workloads are looked for.
 const MINIMISED_MAX: usize = 2;
 
 impl Explorer<'_> {
-    /// A violation that `state` showed.
+    /// The violation that `state` showed.
     pub(crate) fn diagnose(
         &mut self,
         at: &At<'_>,
@@ -83,13 +83,13 @@ impl Explorer<'_> {
     }
 }
 
-/// The choice of a state in which everything has arrived.
+/// The choice of the state in which everything has arrived.
 fn newest(point: &CrashPoint<'_>) -> Vec<usize> {
     let lines = point.in_flight().iter();
     lines.map(|line| line.contents.len() - 1).collect()
 }
 
-/// The lines that did not get all that was stored to them, by what lies there once everything is.
+/// The lines that lack some of their stores, named by what lies there once everything has arrived.
 pub(crate) fn missing(point: &CrashPoint<'_>, state: &CrashState) -> Vec<String> {
     let newest = newest(point);
     let whole = point.image(&CrashState {
@@ -116,7 +116,7 @@ pub(crate) fn missing(point: &CrashPoint<'_>, state: &CrashState) -> Vec<String>
     told
 }
 
-/// Gives the violations of `workload` shorter workloads that show the same kind.
+/// Adds shorter workloads that show the same kind to the violations of `workload`.
 pub(crate) fn minimise(
     report: &mut WorkloadReport,
     workload: &Workload,
@@ -149,7 +149,7 @@ pub(crate) fn minimise(
     }
 }
 
-/// What is wrong with crashes of a workload.
+/// The violations that crashes of a workload show.
 fn violations(
     workload: &Workload,
     mode: Mode,
@@ -171,7 +171,7 @@ mod tests {
     use crate::report::Kind;
     use vellum_media::{Event, Op};
 
-    /// What a file system without fences would do.
+    /// The log of a file system without fences.
     fn without_fences(log: &[Event]) -> Vec<Event> {
         let mut log = log.to_vec();
         log.retain(|event| event.op != Op::Fence);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_is_repeated_told_and_made_small() {
+    fn a_violation_is_described_repeated_and_reduced() {
         let setup = ["create f 644 -", "append f 5 5000", "mkdir d 755"];
         let explored = ["chmod f 600", "create d/g 644 -", "rename f h 0"];
         let workload = Workload::new("small", &setup, &explored);
@@ -232,7 +232,7 @@ mod tests {
         assert!(shortest.setup.len() < 3, "{report:?}");
         let id: CrashId = shortest.id.parse().unwrap();
         let known = |name: &str| (name == "small").then(|| workload.clone());
-        let less = crate::reduce::find(&id.workload, known).expect("its name says what it is");
+        let less = crate::reduce::find(&id.workload, known).expect("a workload of that name");
         let recorded = record(&less).unwrap();
         let subject = Subject {
             change: Change::By(&without_fences),

@@ -1,4 +1,4 @@
-//! Using a recovered file system: what a crash left must not get in the way of anything.
+//! Uses a recovered file system: what a crash left must not interfere with anything.
 
 use vellum::{Allocate, Cred, Error, Handle, Node, OpenOptions, RenameFlags};
 use vellum_model::{SnapshotBody, pattern};
@@ -7,7 +7,7 @@ use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
 use crate::tree::{Tree, read_all, read_tree};
 
-/// Files and directories of the tree that are used, at most, of each.
+/// The most files and the most directories of the tree that are used.
 const FEW: usize = 3;
 /// A name that no workload uses.
 const NAME: &[u8] = b"~used";
@@ -18,13 +18,13 @@ fn read_write() -> OpenOptions {
     OpenOptions::new().read(true).write(true).no_atime(true)
 }
 
-/// Makes, writes, renames, links and removes; extends files that are there and cuts them again;
-/// fills the pool until nothing more fits, and makes room again. The tree is afterwards what it
-/// was, unless there is no room for that: then everything is removed first, and the tree that is
-/// left is given.
+/// Makes, writes, renames, links and removes files; extends files of the tree and cuts them again;
+/// fills the pool until nothing more fits, and frees space again. Afterwards the tree is what it
+/// was. If there is not enough space for all this, everything is removed first, and the tree that
+/// is left is returned.
 ///
 /// # Errors
-/// Something did not work, or did not hold what it had to.
+/// Something did not work, or did not have the content that it should have.
 pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<Option<Tree>> {
     if has_room(fs) {
         use_tree(fs, tree)?;
@@ -36,17 +36,17 @@ pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<Option<Tree>> {
     Ok(Some(rest))
 }
 
-/// Whether all of this can be done beside what is there.
+/// Whether there is enough space for all of this beside the tree.
 fn has_room(fs: &ExploredFs) -> bool {
     const ENOUGH: u64 = 32;
     let usage = fs.stat_fs();
     usage.blocks_free.min(usage.files_free) >= ENOUGH
 }
 
-/// Removes everything: then every block is free.
+/// Removes everything, after which every block is free.
 fn empty(fs: &ExploredFs, tree: &Tree) -> Result<()> {
     let cred = Cred::root();
-    // What is in a directory comes behind it.
+    // In reverse order, the content of a directory comes before it.
     for (path, node) in tree.nodes.iter().rev() {
         let Some(cut) = path.iter().rposition(|&byte| byte == b'/') else {
             continue;
@@ -90,8 +90,8 @@ fn use_tree(fs: &ExploredFs, tree: &Tree) -> Result<()> {
     fill(fs)
 }
 
-/// Takes all blocks and all room for names there is, writes into the last block, and gives
-/// everything back: as many blocks are free then as before.
+/// Takes all blocks and all space for names, writes into the last block, and frees everything.
+/// Afterwards as many blocks are free as before.
 fn fill(fs: &ExploredFs) -> Result<()> {
     let cred = Cred::root();
     settle(fs)?;
@@ -120,13 +120,13 @@ fn take_blocks(file: &Handle<Explored>, free: u64) -> Result<()> {
         let step = |i| file.allocate(Allocate::Grow, (taken + i * blocks) * BLOCK, blocks * BLOCK);
         taken += until_full(step)? * blocks;
     }
-    expect(taken >= free, "free blocks that cannot be had")?;
+    expect(taken >= free, "free blocks that cannot be allocated")?;
     let refused = file.write_at((taken + 1) * BLOCK, &[1]);
     expect(is_full(&refused), "a write found a block in a full pool")?;
     file.write_at(taken * BLOCK - 1, &[1]).map(drop)
 }
 
-/// Long symlinks take most of the room, names and files the rest.
+/// Fills most of the space with long symlinks, and the rest with names and files.
 fn make_names(
     fs: &ExploredFs,
     dir: &Node<Explored>,
@@ -150,7 +150,7 @@ fn make_names(
     Ok(names.collect())
 }
 
-/// Does what the background has to do.
+/// Runs all background work.
 fn settle(fs: &ExploredFs) -> Result<()> {
     while fs.maintain()? > 0 {}
     Ok(())
@@ -160,7 +160,7 @@ fn is_full<T>(outcome: &Result<T>) -> bool {
     matches!(outcome, Err(Error::NoSpace(_)))
 }
 
-/// Repeats `step` until the pool is full; how often it went well.
+/// Repeats `step` until the pool is full; returns how often it succeeded.
 fn until_full(step: impl Fn(u64) -> Result<()>) -> Result<u64> {
     const SANE: u64 = 1 << 16;
     for i in 0..SANE {
@@ -209,7 +209,7 @@ impl AppendBeyond for Handle<Explored> {
     }
 }
 
-/// Extends a file and looks at what appears, then cuts it again.
+/// Extends a file and checks the new bytes, then cuts it again.
 fn use_file(fs: &ExploredFs, path: &[u8]) -> Result<()> {
     let cred = Cred::root();
     let node = fs.find(&cred, &fs.root(), path, false)?;
@@ -222,12 +222,12 @@ fn use_file(fs: &ExploredFs, path: &[u8]) -> Result<()> {
         expect(now[..before.len()] == before && zeros, what)
     };
     handle.truncate(size + 5000)?;
-    check(size + 5000, "bytes came to light where a file was extended")?;
+    check(size + 5000, "old bytes appeared where a file was extended")?;
     handle.allocate(Allocate::Grow, size, 9000)?;
-    check(size + 9000, "bytes came to light in preallocated blocks")?;
+    check(size + 9000, "old bytes appeared in preallocated blocks")?;
     handle.write_at(size + 8999, &[1])?;
     handle.truncate(size + 8999)?;
-    check(size + 8999, "bytes came to light beside a write")?;
+    check(size + 8999, "old bytes appeared beside a write")?;
     handle.truncate(size)
 }
 

@@ -1,4 +1,4 @@
-//! Exploring one recorded workload: every crash point, its states, each different image once.
+//! Explores one recorded workload: every crash point, its states, each different image once.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -18,10 +18,10 @@ use crate::run::{Change, NESTED_DEPTH, Progress};
 use crate::tree::Tree;
 use crate::{Options, Subject};
 
-/// Violations of a workload that are kept.
+/// The most violations of a workload that are kept.
 const VIOLATIONS_MAX: usize = 16;
 
-/// Explores what `subject` did.
+/// Explores the log of `subject`.
 pub(crate) fn explore(
     subject: &Subject<'_>,
     options: &Options,
@@ -32,51 +32,52 @@ pub(crate) fn explore(
     explorer.finish()
 }
 
-/// Explores logs that begin with the same image. What one log led to is known to the next.
+/// Explores logs that begin with the same image. Results of one log are reused for the next.
 pub(crate) struct Explorer<'a> {
     pub(crate) subject: &'a Subject<'a>,
-    /// What identifiers call the log.
+    /// The log's name in identifiers.
     pub(crate) name: String,
     pub(crate) options: &'a Options,
     progress: &'a Progress,
-    /// Its pool holds what is durable at the point that the walk stands at.
+    /// Its pool holds the durable bytes of the current point.
     pub(crate) judge: Judge,
-    /// Images judged, by name; indices into `verdicts`.
+    /// Judged images by name; values are indices into `verdicts`.
     seen: HashMap<u128, usize>,
     verdicts: Vec<Verdict>,
-    /// What the oracle finds wrong with a tree at a stage.
+    /// What the oracle objects to in a tree at a stage.
     allowed: HashMap<(u64, Stage), Vec<(Kind, String)>>,
     meanings: HashSet<u64>,
-    /// Recoveries whose crashes were explored, by what they stored where; for each depth.
+    /// Recoveries whose crashes were explored, by hash of the locations that they store to; one set
+    /// for each depth.
     recoveries: [HashSet<u64>; NESTED_DEPTH],
-    /// Violations by kind and by detail without numbers; indices into the report's.
+    /// Violations by kind and by detail without numbers; values are indices into the report's.
     known: HashMap<(Kind, String), Option<usize>>,
     /// States that showed a violation.
     wrong: u64,
-    /// What was done since the last sum.
+    /// Counts since the last call of `sum`.
     now: Counts,
     since: Instant,
     report: WorkloadReport,
 }
 
-/// What a walk is about.
+/// The parameters of a walk.
 pub(crate) struct Scope {
-    /// Points after at most so many events are not explored.
+    /// Points after at most this many events are not explored.
     skip: usize,
-    /// States a point, at most.
+    /// Upper bound of the states tried at a point.
     bound: usize,
-    /// The crashes before.
+    /// The crashes that led to this log.
     pub(crate) cuts: Vec<Cut>,
-    /// For crashes of recovery: the stage of the crash before, and the tree that recovery makes.
+    /// For crashes of recovery: the stage of the crash before it, and the tree that recovery makes.
     within: Option<(Stage, u64)>,
 }
 
-/// Where a walk stands.
+/// The current position of a walk.
 pub(crate) struct At<'a> {
     pub(crate) point: &'a CrashPoint<'a>,
-    /// What had returned.
+    /// The steps that have returned.
     pub(crate) stage: Stage,
-    /// Names what is durable, which is what the pool holds.
+    /// Name of the durable image, which the pool holds.
     durable: u128,
 }
 
@@ -88,7 +89,7 @@ impl At<'_> {
         }
     }
 
-    /// Makes the pool hold what is durable again.
+    /// Makes the pool hold the durable image again.
     pub(crate) fn leave(&self, pool: &Shared, state: &CrashState) {
         for (line, _) in self.point.arrived(state) {
             let durable = &self.point.durable()[line as usize..(line + LINE_BYTES) as usize];
@@ -98,7 +99,7 @@ impl At<'_> {
 }
 
 impl<'a> Explorer<'a> {
-    /// An explorer of logs that begin as `subject`'s does.
+    /// An explorer of logs that begin as the log of `subject` does.
     pub(crate) fn new(
         subject: &'a Subject<'a>,
         options: &'a Options,
@@ -128,7 +129,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Explores a log, which identifiers call `name`.
+    /// Explores a log that identifiers call `name`.
     pub(crate) fn explore(&mut self, name: &str, log: &[Event]) {
         let change = self.subject.change;
         let changed = change.of(log);
@@ -137,9 +138,9 @@ impl<'a> Explorer<'a> {
         self.explore_changed(name, &changed, skip);
     }
 
-    /// How many events a mutant leaves as they are at the beginning of a log. No crash in front of
-    /// the first one that it changes can show it, unless recoveries are crashed, which it changes,
-    /// too.
+    /// The number of events at the beginning of a log that a mutant leaves unchanged. A crash
+    /// before the first changed event cannot show the mutant, unless recoveries are crashed too:
+    /// the mutant changes these as well.
     fn as_without_mutant(&self, log: &[Event], changed: &[Event]) -> usize {
         let is_in_recoveries = self.options.nested_recoveries[0] > 0;
         if is_in_recoveries || !matches!(self.subject.change, Change::Mutant(_)) {
@@ -148,8 +149,8 @@ impl<'a> Explorer<'a> {
         log.iter().zip(changed).take_while(|(a, b)| a == b).count()
     }
 
-    /// Explores a log that went through the subject's change already, behind its first `skip`
-    /// events.
+    /// Explores a log that already went through the subject's change. Points within its first
+    /// `skip` events are not explored.
     pub(crate) fn explore_changed(&mut self, name: &str, log: &[Event], skip: usize) {
         name.clone_into(&mut self.name);
         let bound = match self.subject.mode {
@@ -168,18 +169,18 @@ impl<'a> Explorer<'a> {
         self.report.exhaustive &= self.walk(&self.subject.base, 0, log, &scope);
     }
 
-    /// How many violations were found so far.
+    /// The number of violations found so far.
     pub(crate) fn violations(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether something wrong of this kind was found so far.
+    /// Whether a violation of this kind was found so far.
     pub(crate) fn has_found(&self, kind: Kind) -> bool {
         self.known.keys().any(|(of, _)| *of == kind)
     }
 
-    /// Walks through `log` from `base`, which the pool holds and `name` names; whether every state
-    /// was tried. Leaves the pool in another state.
+    /// Walks through `log` from `base`, which the pool holds and `name` names. Returns whether
+    /// every state was tried. Leaves the pool in another state.
     fn walk(&mut self, base: &[u8], name: u128, log: &[Event], scope: &Scope) -> bool {
         let eadr = self.subject.mode == Mode::Eadr;
         let points = || crash_points(base, log, self.subject.mode);
@@ -196,7 +197,7 @@ impl<'a> Explorer<'a> {
         };
         let mut stage = Stage::default();
         let mut next = quotas.iter();
-        // Points since the last fence of which not every state is tried.
+        // Points since the last fence at which not every state is tried.
         let mut beyond = 0;
         while let (Some(point), Some(&quota)) = (walk.next_point(), next.next()) {
             if self.options.is_over() {
@@ -238,7 +239,7 @@ impl<'a> Explorer<'a> {
         exhaustive
     }
 
-    /// Looks for more than the tree where a step has returned.
+    /// Where a step has returned, checks its promises beyond the tree.
     fn hold_to_promise(&mut self, at: &At<'_>, log: &[Event], scope: &Scope) {
         let returned = matches!(log[at.point.events_done() - 1].op, Op::Marker(_));
         if !returned || scope.within.is_some() {
@@ -252,7 +253,7 @@ impl<'a> Explorer<'a> {
         self.report_on(wrong.into_iter().collect(), at, &nothing_arrived, scope);
     }
 
-    /// Adds what was done to what is in flight.
+    /// Adds the latest counts to those of the operation in flight.
     fn sum(&mut self, at: &At<'_>, scope: &Scope) {
         let mut done = std::mem::take(&mut self.now);
         done.seconds += self.lap();
@@ -273,7 +274,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Seconds since the last lap.
+    /// Seconds since the last call.
     fn lap(&mut self) -> f64 {
         let now = Instant::now();
         (now - std::mem::replace(&mut self.since, now)).as_secs_f64()
@@ -306,7 +307,7 @@ impl<'a> Explorer<'a> {
         self.report_on(self.wrong_at(verdict, at, scope), at, state, scope);
     }
 
-    /// Judges an image that was not seen before, and maybe crashes of its recovery.
+    /// Judges an image if it was not seen before, and perhaps the crashes of its recovery.
     fn try_image(&mut self, at: &At<'_>, state: &CrashState, name: u128, scope: &Scope) -> usize {
         at.enter(&self.judge.pool, state);
         let (index, recovery) = self.judge_image(at, name);
@@ -319,7 +320,7 @@ impl<'a> Explorer<'a> {
         index
     }
 
-    /// Judges what the pool holds.
+    /// Judges the image that the pool holds.
     fn judge_image(&mut self, at: &At<'_>, name: u128) -> (usize, Vec<Event>) {
         let judged = self.judge.judge(name);
         let verdict = judged.verdict;
@@ -377,7 +378,7 @@ impl<'a> Explorer<'a> {
             within: Some((at.stage, meaning)),
         };
         let log = self.subject.change.of(recovery);
-        // Who asks for no state of it wanted only to see it.
+        // With a bound of 0 the caller only wanted to see the recovery.
         if inner.bound > 0 {
             let image = self.judge.pool.0.image();
             self.report.exhaustive &= self.walk(&image, name, &log, &inner);
@@ -392,8 +393,8 @@ impl<'a> Explorer<'a> {
         judged.or_insert_with(|| oracle.judge(tree, stage));
     }
 
-    /// Asks the oracle about an image's tree at this stage, if it was only judged at others: the
-    /// tree is recovered again, because trees are too large to be kept.
+    /// Asks the oracle about an image's tree at this stage, if the tree was judged only at other
+    /// stages. The tree is recovered again, because trees are too large to be kept.
     fn ask_oracle(&mut self, verdict: usize, at: &At<'_>, state: &CrashState) {
         let Some(name) = self.verdicts[verdict].tree else {
             return;
@@ -408,8 +409,8 @@ impl<'a> Explorer<'a> {
         at.leave(&self.judge.pool, state);
     }
 
-    /// Whether crashes of this recovery may show anything: those of one that a mutant leaves as it
-    /// is show nothing of the mutant.
+    /// Whether crashes of this recovery can show anything new. If a mutant leaves the recovery
+    /// unchanged, its crashes show nothing of the mutant.
     fn may_show_more(&self, recovery: &[Event]) -> bool {
         match self.subject.change {
             Change::Mutant(mutant) => mutant.rewrite(recovery) != recovery,
@@ -417,8 +418,8 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// Whether crashes of this recovery are explored: a few of each depth that store in other
-    /// places than those before.
+    /// Whether crashes of this recovery are explored. Each depth has a few, and only those that
+    /// store to other locations than the earlier ones.
     fn is_crashed_too(&mut self, recovery: &[Event], scope: &Scope) -> bool {
         let depth = scope.cuts.len();
         let (Some(known), Some(&most), Some(&elsewhere)) = (
@@ -447,7 +448,7 @@ impl<'a> Explorer<'a> {
         known.insert(hasher.finish())
     }
 
-    /// What is wrong with an image, which the oracle was asked about, at this stage.
+    /// What is wrong at this stage with an image whose tree the oracle has judged.
     fn wrong_at(&self, verdict: usize, at: &At<'_>, scope: &Scope) -> Vec<Wrong> {
         let verdict = &self.verdicts[verdict];
         let allowed = verdict.tree.map(|tree| (tree, at.stage));
@@ -495,7 +496,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// What was found.
+    /// Returns the report.
     pub(crate) fn finish(mut self) -> WorkloadReport {
         self.report.counts.workloads = 1;
         for counts in self.report.operations.values_mut() {
@@ -505,7 +506,7 @@ impl<'a> Explorer<'a> {
     }
 }
 
-/// The crash points of a log that begins with `base` under a crash model.
+/// The crash points that a log beginning with `base` has under a crash model.
 pub(crate) fn crash_points<'l>(base: &[u8], log: &'l [Event], mode: Mode) -> CrashPoints<'l> {
     let points = CrashPoints::new(base.to_vec(), log);
     match mode {
@@ -521,7 +522,7 @@ pub(crate) fn cut(point: &CrashPoint<'_>, state: &CrashState) -> Cut {
     }
 }
 
-/// Makes the pool hold `image` again where `log` changed it.
+/// Restores in the pool the bytes of `image` that `log` changed.
 fn put_back(pool: &Shared, image: &[u8], log: &[Event]) {
     for event in log {
         if let Op::Store { at, .. } = event.op {
@@ -530,7 +531,7 @@ fn put_back(pool: &Shared, image: &[u8], log: &[Event]) {
     }
 }
 
-/// What each content of each line in flight changes in an image's name.
+/// How an image's name changes with each content of each line in flight.
 struct LineNames(Vec<Vec<u128>>);
 
 impl LineNames {
@@ -545,14 +546,14 @@ impl LineNames {
         Self(lines.collect())
     }
 
-    /// The name of a state where `durable` is what is durable.
+    /// The name of a state whose durable image is named `durable`.
     fn name(&self, durable: u128, state: &CrashState) -> u128 {
         let chosen = self.0.iter().zip(&state.choice);
         chosen.fold(durable, |name, (line, &choice)| name ^ line[choice])
     }
 }
 
-/// Follows what is durable from point to point, in the pool and in its name.
+/// Tracks the durable image from point to point, in the pool and in its name.
 struct Durable {
     name: u128,
     /// Lines that may have become durable since.
@@ -576,7 +577,8 @@ impl Durable {
         }
     }
 
-    /// Compares the suspects with what is durable now; those that are not durable stay suspects.
+    /// Compares the suspects with what is durable now. Lines that are still in flight stay
+    /// suspects.
     fn settle(&mut self, judge: &Judge, point: &CrashPoint<'_>) {
         let durable = point.durable();
         self.suspects.sort_unstable();

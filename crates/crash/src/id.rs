@@ -1,13 +1,13 @@
-//! Names of crashes: enough to repeat one exactly.
+//! Identifiers of crashes, which are enough to repeat one exactly.
 //!
-//! `x86:rename@57:0x4,2,1` is a crash of workload `rename` under the x86 model after 57 events, in
-//! which the first four lines in flight kept their old contents, the fifth got its second newer
-//! one, the sixth its first, and the rest none. `/`, events and lines again: recovery of that
-//! crashed too. Nothing behind the `@`: no crash, the run itself went wrong.
+//! `x86:rename@57:0x4,2,1` is a crash of workload `rename` under the x86 model after 57 events. The
+//! first four lines in flight kept their old contents, the fifth got its second newer content, the
+//! sixth its first, and the rest none. A `/` and then events and lines again mean that the recovery
+//! crashed too. If nothing follows the `@`, there was no crash: the run itself went wrong.
 //!
-//! What ran is said in the name: `x86:threads/a+b!85>1@33:` ran under a schedule
-//! (`threads/schedule.rs`), `kill:rename!57@80:` was killed after 57 events, to which those of the
-//! next opening are added, the third sync of `lies:logged-rename!2@80:` did nothing, and
+//! The name of the workload says how it ran. `x86:threads/a+b!85>1@33:` ran under a schedule
+//! (`threads/schedule.rs`). `kill:rename!57@80:` was killed after 57 events, and the 80 events
+//! include those of the next opening. In `lies:logged-rename!2@80:` the third sync did nothing.
 //! `x86:rename=omit:journal/record@57:` is the run of a [`Mutant`].
 
 use std::fmt;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use crate::mutant::Mutant;
 
-/// How a power cut treats what was not fenced.
+/// What happens at a power cut to stores that no fence covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Lines arrive independently and in any order; everything before the explored steps is
@@ -25,8 +25,8 @@ pub enum Mode {
     Lazy,
     /// Caches survive: stores arrive in order.
     Eadr,
-    /// The process is killed in the middle of a step, and the power fails after another has opened
-    /// the pool or while it does so: see `kills.rs`.
+    /// The process is killed in the middle of a step, and the power fails while another process
+    /// opens the pool or after that: see `kills.rs`.
     Kill,
     /// A sync of a disk does nothing: see `ignored_flushes.rs`.
     IgnoredFlushes,
@@ -54,21 +54,21 @@ impl Mode {
     }
 }
 
-/// A crash after some events, with what each line in flight got.
+/// A crash after some events, with what each line in flight received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) events: usize,
     pub(crate) choice: Vec<usize>,
 }
 
-/// The name of a crash.
+/// The identifier of a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CrashId {
     pub(crate) mode: Mode,
     /// The workload, and what its run depends on.
     pub(crate) workload: String,
     pub(crate) mutant: Option<Mutant>,
-    /// The crash of the workload, then that of its recovery.
+    /// The crash of the workload, then those of its recoveries.
     pub(crate) cuts: Vec<Cut>,
 }
 

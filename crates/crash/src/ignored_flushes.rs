@@ -1,11 +1,10 @@
-//! Disks that ignore flushes: a sync returns, and what it was to make durable is still in the cache
-//! of the disk.
+//! Disks that ignore flushes: a sync returns, but its data are still in the disk's volatile cache.
 //!
-//! Of the syncs of a run one in turn does nothing; the next sync of the same disk does what both
-//! were to do. What was promised in between may be missing, and files may have other bytes. But
-//! what is found is a tree that there was at an instant behind the last sync before, or is refused
-//! with words that tell of the loss; nothing is taken for what it is not. A disk with nothing but
-//! the bytes of files takes only these.
+//! In each run one sync does nothing, a different one each time; the next sync of the same disk
+//! does the work of both. What was promised in between may be missing, and files may hold other
+//! bytes. But the tree that is found existed at some moment after the last sync before, or the pool
+//! is refused with a message that reports the loss. Nothing is mistaken for something else. A disk
+//! that holds only the bytes of files can lose only these.
 
 use vellum::disk_sites;
 use vellum_media::{Event, Op, Site};
@@ -23,7 +22,7 @@ use crate::shrink::spread;
 use crate::tree::Tree;
 use crate::{Options, Subject};
 
-/// Syncs of a disk that has nothing but the bytes of files.
+/// Syncs of a disk that holds only the bytes of files.
 const OF_DATA: [Site; 4] = [
     disk_sites::LOG_INHERITED_DATA,
     disk_sites::LOG_DATA_DURABLE,
@@ -31,21 +30,21 @@ const OF_DATA: [Site; 4] = [
     disk_sites::VERSIONS_DATA_DURABLE,
 ];
 
-/// Marks where names and attributes begin to be lost.
+/// The marker after which names and attributes may be lost.
 const LOSING: u64 = u64::MAX;
-/// Of a stage: they are.
+/// The bit of a stage behind that marker.
 const LOST: u64 = 1 << 63;
 
-/// What the checker and an opening say that tells of a loss: lines of a checkpoint did not reach
-/// home, or parts of anchors did not reach the log.
+/// Messages of the checker and of an opening that report a loss: lines of a checkpoint did not
+/// reach home, or parts of anchors did not reach the log.
 const TOLD: [&str; 3] = [
     "metadata at home that differ from their sum",
     "home is not what was written",
     "both anchors of the log",
 ];
 
-/// Explores `subject` with some syncs, each in turn, that do nothing; `expected` says which trees
-/// there were.
+/// Explores `subject` with some of its syncs ignored, one in each run; `expected` has the trees
+/// that existed.
 pub(crate) fn explore_ignored_flushes(
     subject: &Subject<'_>,
     expected: &Expected,
@@ -71,7 +70,7 @@ pub(crate) fn explore_ignored_flushes(
     explorer.finish()
 }
 
-/// Repeats the crash that `id` names behind the sync of this number, which did nothing.
+/// Repeats the crash that `id` names after the ignored sync of this number.
 ///
 /// # Errors
 /// There is no such crash.
@@ -92,18 +91,18 @@ fn is_external(base: &[u8]) -> bool {
     geometry(base).is_some_and(|geometry| geometry.external.is_some())
 }
 
-/// A run in which a sync does nothing.
+/// A run in which one sync does nothing.
 struct IgnoredFlush {
-    /// Its events up to the next sync of the disk: from then on it is as if nothing had been
+    /// Its events up to the next sync of the disk. From then on the run is as if nothing had been
     /// ignored.
     log: Vec<Event>,
-    /// Events before the sync that does nothing.
+    /// The number of events before the ignored sync.
     from: usize,
 }
 
 impl IgnoredFlush {
-    /// The run of `log` whose sync of this number does nothing; `None` if there was nothing for it
-    /// to do.
+    /// The run of `log` in which the sync of this number does nothing; `None` if that sync had
+    /// nothing to do.
     fn of(log: &[Event], is_external: bool, number: usize) -> Option<Self> {
         let syncs = syncs(log);
         let &at = syncs.get(number)?;
@@ -119,7 +118,7 @@ impl IgnoredFlush {
         }
         changed.extend_from_slice(&log[at + 1..until]);
         if let Some(&next) = next {
-            // A fence is of the flushes of its thread.
+            // A fence completes only the flushes of its own thread.
             let thread = log[next].thread;
             let late = log[from..at].iter();
             changed.extend(late.map(|&event| Event { thread, ..event }));
@@ -139,20 +138,21 @@ fn syncs(log: &[Event]) -> Vec<usize> {
     (0..log.len()).filter(|&at| is_sync(&log[at])).collect()
 }
 
-/// Where the sync that ends at `at` begins, if there is something for it to do.
+/// The beginning of the sync that ends at `at`; `None` if that sync has nothing to do.
 fn begin(log: &[Event], at: usize) -> Option<usize> {
     let before = log[..at].iter().rev();
     let flushes = before.take_while(|event| is_flush_of_sync(event)).count();
     (flushes > 0).then_some(at - flushes)
 }
 
-/// Whether a sync does this, of a line that was written.
+/// Whether the event is a sync's flush of a written line.
 fn is_flush_of_sync(event: &Event) -> bool {
     matches!(event.op, Op::Flush { .. }) && event.site == Site::UNNAMED
 }
 
-/// Knows what a power cut may show where a sync did nothing. Stages are those of the run itself;
-/// behind an ignored flush that takes names, with [`LOST`], and what was synced up to there.
+/// Decides what a power cut may show after an ignored sync. Its stages are those of the run itself;
+/// after the loss of a flush that protects names, they also have the bit [`LOST`], and what was
+/// synced stays what it was at the ignored sync.
 struct Ignoring<'a> {
     expected: &'a Expected,
 }
@@ -220,9 +220,9 @@ mod tests {
         record(&all.find(|workload| workload.name == name).unwrap()).unwrap()
     }
 
-    /// Of each kind of sync one; the explorer has all of them.
+    /// Tests one of each kind of sync; the explorer tests all of them.
     #[test]
-    fn what_a_disk_loses_is_missing_or_told() {
+    fn what_a_disk_loses_is_missing_or_reported() {
         let source = own_source!();
         let names = [
             "logged-several-before-a-sync",
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// What an ignored flush takes is what the promise was about.
+    /// The lost flush carries exactly what the sync promised.
     #[test]
     fn an_ignored_flush_breaks_a_promise() {
         let recorded = recorded("logged-several-before-a-sync");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_of_what_was_lost() {
+    fn only_a_refusal_after_a_loss_is_excused() {
         let recorded = recorded("logged-several-before-a-sync");
         let oracle = Ignoring {
             expected: &recorded.expected,
@@ -288,12 +288,12 @@ mod tests {
         assert!(!is_told(Kind::Tree, sum, lost));
         let synced = Stage(4 << u32::BITS | 4);
         assert_eq!(oracle.after(Stage(3), 4), synced);
-        assert_eq!(plain(oracle.after(lost, 4)), Stage(4), "that was not so");
+        assert_eq!(plain(oracle.after(lost, 4)), Stage(4), "the loss has ended");
     }
 
-    /// Beside a disk that loses bytes of files, a name that was synced is there.
+    /// A name that was synced survives when another disk loses only the bytes of files.
     #[test]
-    fn a_disk_with_data_alone_takes_no_names() {
+    fn a_disk_with_only_data_loses_no_names() {
         let recorded = recorded("split-append-many");
         let uncommitted = |log: &[Event]| {
             let site = disk_sites::VERSIONS_COMMITTED_DURABLE;

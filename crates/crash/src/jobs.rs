@@ -1,4 +1,4 @@
-//! Many workloads on several threads.
+//! Explores many workloads on several threads.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::report::{LeftOut, Report, WorkloadReport};
 use crate::run::{Options, Progress};
 
-/// A workload to be explored.
+/// A workload to explore.
 pub(crate) struct Job<'a> {
     pub(crate) name: &'a str,
     /// The kinds of operations whose crashes it explores.
@@ -19,12 +19,12 @@ pub(crate) struct Job<'a> {
 /// Jobs of one kind.
 pub(crate) struct Family<'a> {
     pub(crate) jobs: Vec<Job<'a>>,
-    /// None of them begins later.
+    /// No job of the family begins after this instant.
     pub(crate) until: Option<Instant>,
 }
 
-/// Does what the options choose of all families, in order. Threads that find no more of one go on
-/// with the next, so that none waits for the longest.
+/// Runs the chosen jobs of all families, in order. A thread that finds no more jobs of one family
+/// goes on with the next, so that none waits for the longest job.
 pub(crate) fn run_families(
     families: Vec<Family<'_>>,
     options: &Options,
@@ -84,7 +84,7 @@ pub(crate) fn run_families(
     }
 }
 
-/// The jobs of a family that the options name, of these those in their part; and when it ends.
+/// The jobs of a family that the options choose by name and part; and when the family ends.
 fn chosen_of<'f, 'a>(
     family: &'f Family<'a>,
     options: &Options,

@@ -1,4 +1,5 @@
-//! Judging one image that a crash left: check, recover, read, use, crash again, close, check again.
+//! Judges an image that a crash left: checks it, recovers it, reads and uses it, crashes it again,
+//! closes it, and checks it again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -16,41 +17,41 @@ use crate::report::Kind;
 use crate::session::{CLOCK_AFTER, CLOCK_START, ExploredFs, Result, mount, mount_with_arena};
 use crate::tree::{Tree, read_tree};
 
-/// What was found about an image, whatever the moment of the crash.
+/// The findings about an image, at whatever moment the crash happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
-    /// Names the recovered tree but for its times.
+    /// Identifies the recovered tree without its times.
     pub(crate) meaning: u64,
-    /// Names the recovered tree with its times, if it could be read.
+    /// Identifies the recovered tree with its times, if it could be read.
     pub(crate) tree: Option<u64>,
     /// What is wrong.
     pub(crate) failures: Vec<(Kind, String)>,
 }
 
-/// An image, judged.
+/// A judged image.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
-    /// The recovered tree, if it could be read and was not read before from the same recovered
-    /// image: whether it is allowed is an oracle's to say.
+    /// The recovered tree, if it could be read, and was not read before from the same recovered
+    /// image. Only an oracle knows whether it is allowed.
     pub(crate) tree: Option<Tree>,
-    /// Everything that recovery did to the pool, up to the moment it was open.
+    /// All events of recovery, up to the moment at which the pool was open.
     pub(crate) recovery: Vec<Event>,
 }
 
 /// Judges images, one after the other, in the same bytes.
 ///
-/// What comes after recovery is done once for each recovered image with the same arena: both
-/// together are all that the file system has (but for void versions, which nobody looks at), so
-/// that it does the same from there on.
+/// What follows recovery is executed only once for each pair of a recovered image and an arena.
+/// Together these are the whole state of a file system (except for void undo records, which nothing
+/// reads), so it behaves the same from there on.
 pub(crate) struct Judge {
-    /// What is judged.
+    /// Holds the image that is judged.
     pub(crate) pool: Shared,
-    /// What its images are called.
+    /// Names images.
     pub(crate) names: Names,
-    /// Names and files that the arena can hold.
+    /// The number of names and files that the arena can hold.
     cache_entries: u64,
-    /// What came after recovery, by the recovered image and the arena.
+    /// Verdicts on what followed recovery, by the recovered image and the arena.
     afterwards: HashMap<(u128, u64), Verdict>,
 }
 
@@ -65,13 +66,13 @@ impl Judge {
         }
     }
 
-    /// Of how many recovered images it is known what came after.
+    /// The number of recovered images whose further verdict is known.
     #[cfg(test)]
     pub(crate) fn recovered_images(&self) -> usize {
         self.afterwards.len()
     }
 
-    /// Judges what the pool holds, which `name` names, and leaves it as it was.
+    /// Judges the image in the pool, whose name is `name`, and leaves it unchanged.
     pub(crate) fn judge(&mut self, name: u128) -> Judged {
         let mut judged = Judged::default();
         let mut arena = None;
@@ -104,7 +105,7 @@ impl Judge {
             (Ok(Err(error)), _) => judged.verdict.fail(Kind::Recovery, error),
             (Ok(Ok(_)), None) => judged
                 .verdict
-                .fail(Kind::Recovery, "no arena was asked for"),
+                .fail(Kind::Recovery, "no arena was requested"),
             (Err(panic), _) => judged.verdict.fail(Kind::Panic, text_of(&*panic)),
         }
         self.pool.undo(&judged.recovery);
@@ -116,7 +117,7 @@ impl Judge {
         judged
     }
 
-    /// The tree that recovery makes of what the pool holds, which is left as it was.
+    /// The tree that recovery makes of the image in the pool, which is left unchanged.
     pub(crate) fn recovered_tree(&self) -> Option<Tree> {
         self.pool.0.remember();
         let read = || {
@@ -128,15 +129,15 @@ impl Judge {
         tree.ok().flatten()
     }
 
-    /// The lines that the checker, recovery and reading the tree read of what the pool holds, which
-    /// is left as it was.
+    /// The lines of the image in the pool that the checker, recovery and reading the tree access.
+    /// The image is left unchanged.
     pub(crate) fn lines_read(&self) -> BTreeSet<u64> {
         self.pool.0.remember();
         self.pool.0.track_reads(true);
         let read = || {
             check(&MemoryImage(&*self.pool.0), CheckOptions::default());
             let fs = mount(&self.pool, self.cache_entries, CLOCK_AFTER);
-            // What cannot be opened or read was read as far as that was found out.
+            // If opening or reading fails, the lines up to there count.
             fs.and_then(|fs| read_tree(&fs)).ok()
         };
         let _ = catch_unwind(AssertUnwindSafe(read));
@@ -145,7 +146,7 @@ impl Judge {
         self.pool.0.lines_read().into_iter().collect()
     }
 
-    /// An external data device that says that it has all has the tree that recovery finds.
+    /// Compares the tree of a complete metadata replica with the tree that recovery finds.
     fn check_replica(&self) -> std::result::Result<(), Wrong> {
         let read = || replica_tree(&self.pool, self.cache_entries);
         let Some(replica) = catch_unwind(AssertUnwindSafe(read))
@@ -155,7 +156,7 @@ impl Judge {
         };
         match self.recovered_tree() {
             Some(tree) => expect_same(&tree, replica, Kind::Replica, "on the medium alone"),
-            // Recovery says what is wrong.
+            // Recovery reports what is wrong.
             None => Ok(()),
         }
     }
@@ -202,23 +203,23 @@ impl Verdict {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or(panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a message").to_owned()
 }
 
-/// What comes after recovery.
+/// What follows recovery.
 struct Trial<'a> {
     pool: &'a Shared,
     cache_entries: u64,
 }
 
-/// What is wrong.
+/// A violation: its kind and detail.
 pub(crate) type Wrong = (Kind, String);
 
-/// A crash of recovery led to another tree than recovery does.
+/// The violation that a crash of recovery leads to another tree than recovery does.
 pub(crate) fn other_than_recovery() -> Wrong {
     let what = "another tree than without the second crash";
     (Kind::Nested, what.to_owned())
@@ -239,8 +240,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Uses what was recovered, recovers it again without a close, closes it and looks at it again:
-    /// the tree stays `tree`, or what using it left.
+    /// Uses the recovered file system, recovers it again without a close, closes it, and looks at
+    /// it again. The tree must stay `tree`, or what the use left.
     fn use_up(&mut self, fs: ExploredFs, tree: &Tree) -> std::result::Result<(), Wrong> {
         let left = exercise(&fs, tree).map_err(|error| (Kind::Use, error.to_string()))?;
         let tree = left.as_ref().unwrap_or(tree);
@@ -262,8 +263,8 @@ impl Trial<'_> {
 }
 
 impl Trial<'_> {
-    /// Recovers again, and makes the copy whole that the external data device carries, if it does:
-    /// that has the tree, too.
+    /// Recovers again, and completes the metadata replica, if there is one. The replica must have
+    /// the tree, too.
     fn export_replica(&self, tree: &Tree) -> std::result::Result<(), Wrong> {
         if !has_replica(self.pool) {
             return Ok(());
@@ -273,13 +274,13 @@ impl Trial<'_> {
         fs.close_and_export(false, &|_, _| {}).map_err(failed)?;
         drop(fs);
         let replica = replica_tree(self.pool, self.cache_entries);
-        let none = || (Kind::Replica, "nothing was carried".to_owned());
+        let none = || (Kind::Replica, "no metadata replica".to_owned());
         let replica = replica.ok_or_else(none)?;
         expect_same(tree, replica, Kind::Replica, "on the medium alone")
     }
 }
 
-/// The clock of the opening so many openings after recovery.
+/// The clock of an opening that many openings after recovery.
 fn later(openings: i64) -> i64 {
     CLOCK_AFTER + openings * (CLOCK_AFTER - CLOCK_START)
 }
@@ -300,7 +301,7 @@ fn expect_same(
     }
 }
 
-/// The checker finds nothing: no damage, or nothing at all.
+/// Checks that the checker finds no damage, or nothing at all.
 fn check_sound(pool: &Shared, kind: Kind, is_closed: bool) -> std::result::Result<(), Wrong> {
     let report = check(&MemoryImage(&*pool.0), CheckOptions::default());
     let findings = report.findings.iter();
@@ -313,7 +314,7 @@ fn check_sound(pool: &Shared, kind: Kind, is_closed: bool) -> std::result::Resul
     }
 }
 
-/// A number for a tree without its times.
+/// A hash of a tree without its times.
 fn meaning(tree: &Tree) -> u64 {
     let mut hasher = Xxh3::new();
     for (path, node) in &tree.nodes {
@@ -340,7 +341,7 @@ fn meaning(tree: &Tree) -> u64 {
     hasher.finish()
 }
 
-/// A number for a tree with its times.
+/// A hash of a tree with its times.
 fn identity(tree: &Tree) -> u64 {
     let mut hasher = Xxh3::new();
     meaning(tree).hash(&mut hasher);

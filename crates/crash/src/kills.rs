@@ -1,10 +1,10 @@
 //! Processes that are killed in the middle of a step.
 //!
-//! A kill loses nothing that was stored, because the caches live on; but nobody knows what of it
-//! was flushed. Another process opens the pool under the same boot, recovers, and closes it. At
-//! every point of that the power may fail. While the pool is being opened the step that was killed
-//! may have happened or not; when it is open, that is decided, and no power cut takes it back:
-//! neither what the killed process had stored nor what recovery did about it.
+//! A kill loses nothing that was stored, because the caches survive; but which stores were flushed
+//! is unknown. Another process opens the pool under the same boot, recovers it, and closes it. At
+//! every point of that the power may fail. While the pool is being opened, the step that was killed
+//! may have happened or not. Once the pool is open, that is decided, and no power cut reverts it:
+//! neither the stores of the killed process, nor what recovery did about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,11 +30,11 @@ use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 use crate::{Options, Subject};
 
-/// What the next process does when it has opened the pool: a close believes everything that
-/// recovery left.
+/// What the next process does after opening the pool: a close relies on everything that recovery
+/// left.
 const AFTERWARDS: [Step; 1] = [Step::Close];
 
-/// Explores the kills of `subject`, of which `expected` says what crashes may show.
+/// Explores the kills of `subject`; `expected` says what crashes may show.
 pub(crate) fn explore_kills(
     subject: &Subject<'_>,
     expected: &Expected,
@@ -49,7 +49,7 @@ pub(crate) fn explore_kills(
     let mut explorer = Explorer::new(&subject, options, progress);
     for (&events, kill) in &killed.kills {
         let name = format!("{}!{events}", subject.name);
-        // The marker of the kill: a power cut there is one of `x86`.
+        // The marker of the kill: a power cut there is covered by `x86`.
         explorer.explore_changed(&name, &kill.whole_log(&log), events + 1);
     }
     let mut report = explorer.finish();
@@ -57,7 +57,7 @@ pub(crate) fn explore_kills(
     report
 }
 
-/// Repeats a kill after so many events, and the crash after it that `id` names.
+/// Repeats a kill after this many events, and the crash after it that `id` names.
 ///
 /// # Errors
 /// There is no such crash.
@@ -82,7 +82,7 @@ pub(crate) fn replay_kill(
     Ok(replay)
 }
 
-/// The steps of processes that come after some kills of what was recorded.
+/// The steps of the processes that follow some kills of what was recorded.
 pub(crate) fn steps_after_kills(recorded: &Recorded) -> Reached {
     const KILLS: usize = 4;
     let subject = recorded.subject(Mode::Kill);
@@ -92,9 +92,9 @@ pub(crate) fn steps_after_kills(recorded: &Recorded) -> Reached {
     steps_of(tails).collect()
 }
 
-/// The moments at which processes are killed, `most` of them: half of them where most is not yet
-/// durable, before fences and returns, half anywhere else that something was stored. In events
-/// done.
+/// The `most` moments at which processes are killed, as numbers of events. Half of them are before
+/// fences and returns, where the most is not yet durable; the other half is anywhere else that
+/// something was stored.
 fn moments(log: &[Event], skip: usize, most: usize) -> Vec<usize> {
     let (mut before_fences, mut others) = (Vec::new(), Vec::new());
     let mut last = None;
@@ -120,21 +120,21 @@ fn moments(log: &[Event], skip: usize, most: usize) -> Vec<usize> {
 
 /// A process that was killed, and the one after it.
 struct Kill {
-    /// Events that it did.
+    /// The number of its events.
     events: usize,
-    /// Explored steps of its that had returned.
+    /// The explored steps of it that had returned.
     returned: Stage,
-    /// What the next process did, with a marker before, one when the pool was open, and one behind
-    /// each step.
+    /// The events of the next process, with one marker before them, one when the pool is open, and
+    /// one behind each step.
     tail: Vec<Event>,
-    /// What crashes of that may show.
+    /// What crashes of the next process may show.
     expected: Expected,
     /// What went wrong without a power cut.
     wrong: Vec<Wrong>,
 }
 
 impl Kill {
-    /// The stage of the opening after it.
+    /// The stage while the pool is being opened after the kill.
     fn being_opened(&self) -> Stage {
         Stage((self.events as u64) << u32::BITS)
     }
@@ -145,18 +145,19 @@ impl Kill {
     }
 }
 
-/// Knows what a power cut may show after each kill of a run, by the events done.
+/// Decides what a power cut may show after each kill of a run; kills are identified by their number
+/// of events.
 ///
-/// Stages of the run itself are its own. Those after a kill have the number of events done in their
-/// upper half; in the lower one 0 is the opening, and one more than so many steps returned is what
-/// comes then.
+/// Stages of the run itself are unchanged. Those after a kill have the number of events in their
+/// upper half. In the lower half, 0 means the opening, and n + 1 means that n steps have returned
+/// since.
 struct Killed<'a> {
     expected: &'a Expected,
     kills: BTreeMap<usize, Kill>,
 }
 
 impl<'a> Killed<'a> {
-    /// Kills the run that wrote `log` at each of `moments`, which ascend.
+    /// Kills the run that wrote `log` at each of `moments`, which are in ascending order.
     fn at(moments: &[usize], log: &[Event], subject: &Subject<'_>, expected: &'a Expected) -> Self {
         let mut killed = Self {
             expected,
@@ -201,7 +202,7 @@ impl<'a> Killed<'a> {
         killed
     }
 
-    /// Logs of `subject` that are killed.
+    /// The logs of `subject` with their kills.
     fn subject<'s>(&'s self, subject: &Subject<'s>) -> Subject<'s> {
         Subject {
             name: subject.name.clone(),
@@ -211,7 +212,7 @@ impl<'a> Killed<'a> {
         }
     }
 
-    /// Adds kills to what was explored, and what was wrong without a power cut.
+    /// Adds the kills, and what was wrong without a power cut, to the report.
     fn add_to(&self, report: &mut WorkloadReport, subject: &Subject<'_>) {
         for kill in self.kills.values() {
             let operation = self.expected.operation(kill.returned);
@@ -236,7 +237,7 @@ impl<'a> Killed<'a> {
         }
     }
 
-    /// The kill before `stage`, and the stage of what comes when the pool is open again.
+    /// The kill before `stage`; and, once the pool is open again, the stage of the steps after it.
     fn find(&self, stage: Stage) -> Option<(&Kill, Option<Stage>)> {
         let events = (stage.0 >> u32::BITS) as usize;
         let since = stage.0 & u64::from(u32::MAX);
@@ -287,15 +288,15 @@ impl Oracle for Killed<'_> {
     }
 }
 
-/// The process that opens what a killed one left.
+/// The process that opens the pool after a kill.
 struct NextProcess<'a> {
     pool: &'a Shared,
     cache_entries: u64,
-    /// Lines of a disk for the data that may be in caches only.
+    /// Lines of a data disk that may be only in caches.
     unsynced: BTreeSet<u64>,
 }
 
-/// The lines of a disk for the data, if there is one, that were written.
+/// The written lines of a data disk, if there is one.
 fn unsynced(base: &[u8], log: &[Event]) -> BTreeSet<u64> {
     let external = geometry(base).filter(|geometry| geometry.external.is_some());
     let data_at = external.map_or(u64::MAX, |geometry| geometry.data_at);
@@ -307,11 +308,11 @@ fn unsynced(base: &[u8], log: &[Event]) -> BTreeSet<u64> {
 }
 
 impl NextProcess<'_> {
-    /// What it does, with markers from `stage` on, and the trees that it sees when the pool is open
-    /// and after each step. Leaves the pool as it was.
+    /// Runs the process, with markers from `stage` on. Returns its events, and the trees when the
+    /// pool is open and after each step. Leaves the pool as it was.
     ///
     /// # Errors
-    /// It fails, and may leave the pool in another state.
+    /// The process fails; the pool may then hold another state.
     fn run(&mut self, stage: Stage) -> Result<(Vec<Event>, Vec<Tree>), Wrong> {
         let trees = (0..=AFTERWARDS.len()).map(|steps| self.tree_after(steps));
         let trees = trees.collect::<Result<_, _>>()?;
@@ -346,8 +347,8 @@ impl NextProcess<'_> {
         Ok(session)
     }
 
-    /// The tree after so many steps, in a run of its own, because looking leaves traces in the
-    /// pool.
+    /// The tree after this many steps, from a run of its own, because reading the tree leaves
+    /// traces in the pool.
     fn tree_after(&self, steps: usize) -> Result<Tree, Wrong> {
         self.pool.0.remember();
         let tree = as_process(|| {
@@ -367,7 +368,7 @@ impl NextProcess<'_> {
     }
 }
 
-/// Does `work` in a thread of its own: its fences complete no flush of a process that is dead.
+/// Runs `work` in a thread of its own, so that its fences complete no flush of a dead process.
 fn as_process<T: Send>(work: impl FnOnce() -> Result<T, Wrong> + Send) -> Result<T, Wrong> {
     std::thread::scope(|scope| {
         let ended = scope.spawn(work).join();

@@ -1,20 +1,19 @@
-//! The crash explorer: what a power cut may leave of every operation, and whether recovery mends
-//! it.
+//! The crash explorer tries every state that a power cut can leave of each operation, and tests
+//! that recovery repairs it.
 //!
-//! A [`Workload`] runs once on a simulated pool that writes every store, flush and fence down. At
-//! every point of that log at which the power may fail, the x86 persistency model
-//! ([`vellum_media::CrashPoints`]) says what the medium may hold. Each of these images
-//!
-//! 1. must look to the checker like something that a crash may leave;
+//! A [`Workload`] runs once on a simulated pool that records every store, flush and fence. At every
+//! point of that log at which the power may fail, the x86 persistency model
+//! ([`vellum_media::CrashPoints`]) lists what the medium may hold. Each of these images
+//! 1. must look to the checker like something that a crash can leave;
 //! 2. must open: recovery succeeds;
-//! 3. must hold the model's tree of before the step that was in flight, or of after it (bytes
-//!    inside the old size of a file may be either, by words), with times of before or after;
-//! 4. must be usable until it is full and after it is emptied again;
-//! 5. must survive another power cut, then close in order, after which the checker finds nothing at
-//!    all.
+//! 3. must hold the model's tree before or after the step that was in flight, with the times of
+//!    that tree (bytes inside the old size of a file may be a mixture of both, word by word);
+//! 4. must be usable until it is full, and again after it is emptied;
+//! 5. must survive another power cut, and then close cleanly, after which the checker finds nothing
+//!    at all.
 //!
-//! Images that were seen before are not judged again. A violation carries an identifier, with which
-//! [`replay`] repeats it.
+//! Images that were seen before are not judged again. A violation carries an identifier, and
+//! [`replay`] repeats the crash that it names.
 //!
 //! ```
 //! use vellum_crash::Options;

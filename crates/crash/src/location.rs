@@ -1,5 +1,5 @@
-//! Persistent steps of the engine, and orders within a line: by their sites, and by where in the
-//! source they are.
+//! Persistent steps of the engine, and orders within a line, identified by their sites and their
+//! places in the source.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,14 +8,14 @@ use std::str::FromStr;
 use vellum::sites;
 use vellum_media::{Caller, Event, LINE_BYTES, Op, Site};
 
-/// What a log went through: the site, where in the source, and of an order within a line, so many
-/// bytes behind the cell that is stored later the other one lies.
+/// An element of a log: the site, and the place in the source. For an order within a line, also the
+/// distance in bytes from the cell that is stored later to the other one.
 pub(crate) type Taken = (Site, Caller, Option<i64>);
 
-/// What logs went through.
+/// The elements of some logs.
 pub(crate) type Reached = HashSet<Taken>;
 
-/// What a log goes through, again and again.
+/// The elements of a log, with repetitions.
 pub(crate) fn steps_of<'a>(
     log: impl IntoIterator<Item = &'a Event>,
 ) -> impl Iterator<Item = Taken> {
@@ -34,13 +34,13 @@ pub(crate) fn steps_of<'a>(
     })
 }
 
-/// A flush, a fence, a store past the cache, or an order: which, and where in the source. One site
-/// is in several places where a function is told by its caller what its flush is for, and where a
-/// step is taken in more than one branch; each place may be the one that nobody would miss.
+/// A flush, a fence, a store past the cache, or an order: its site and its place in the source. A
+/// site has several places where a function gets the purpose of its flush from its caller, and
+/// where a step is taken in more than one branch. Each place could be the one that is not needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     pub(crate) site: Site,
-    /// None: wherever the site is.
+    /// `None`: every place of the site.
     pub(crate) place: Option<LocationName>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct LocationName {
 }
 
 impl Location {
-    /// What `site` does at `place`.
+    /// The use of `site` at `place`.
     pub(crate) fn at((site, place, _): Taken) -> Self {
         let name = LocationName {
             file: place.file().to_owned(),
@@ -67,7 +67,7 @@ impl Location {
         self.is_at(event.site, event.place)
     }
 
-    /// Whether it is among those that were reached.
+    /// Whether it is among the steps that were reached.
     pub(crate) fn is_among(&self, reached: &Reached) -> bool {
         reached
             .iter()

@@ -1,5 +1,5 @@
-//! The memories that explored file systems live on: a simulated pool that outlives the file
-//! system, so that thousands of crashed images can be tried in the same bytes.
+//! The memories under explored file systems: a simulated pool that outlives the file system, so
+//! that thousands of crashed images can be tried in the same bytes.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ impl Memories for Explored {
     type Arena = Shared<HeapMemory>;
 }
 
-/// Memories that a file system of the explorer can be opened on.
+/// Memories on which the explorer can open a file system.
 pub(crate) trait Backend: Memories {
-    /// The pool, as these memories have it; the image of a logged one outlives its process in
-    /// `images`.
+    /// These memories' view of the pool. `images` keeps the image of a logged pool beyond its
+    /// process.
     fn pool(pool: &Shared, images: Option<&Arc<SimImages>>) -> Self::Pool;
 
     /// An arena of `bytes` zero bytes.
@@ -44,7 +44,7 @@ impl Backend for Explored {
     }
 }
 
-/// A memory that several owners see: a simulated pool, if nothing else is said.
+/// A memory with several owners, by default a simulated pool.
 pub(crate) struct Shared<M = SimPool>(pub(crate) Arc<M>);
 
 impl<M> Clone for Shared<M> {
@@ -59,7 +59,7 @@ impl Shared {
         Self(Arc::new(SimPool::from_image(image)))
     }
 
-    /// Takes back every store in `log`, newest first. Nothing is recorded.
+    /// Reverts every store in `log`, newest first, without recording that.
     pub(crate) fn undo(&self, log: &[Event]) {
         for event in log.iter().rev() {
             if let Op::Store { at, before, .. } = event.op {
@@ -69,7 +69,7 @@ impl Shared {
     }
 }
 
-/// What stays of `image` after the stores in `log`.
+/// The bytes of `image` after the stores in `log`.
 pub(crate) fn image_after(image: &[u8], log: &[Event]) -> Vec<u8> {
     let mut image = image.to_vec();
     for event in log {
@@ -81,7 +81,7 @@ pub(crate) fn image_after(image: &[u8], log: &[Event]) -> Vec<u8> {
 }
 
 impl Shared<HeapMemory> {
-    /// A hash of all that is there.
+    /// A hash of the whole content.
     pub(crate) fn hash(&self) -> u64 {
         let mut hasher = Xxh3::new();
         let mut buffer = [0; 4096];
@@ -182,15 +182,15 @@ impl<M: Persistent> Persistent for Shared<M> {
     }
 }
 
-/// The pool of an explored file system: what is recorded, or, once the image of a logged pool has
-/// begun, memory of which nothing is, on a disk that is.
+/// The pool of an explored file system: the recorded pool itself, or, for a logged pool whose image
+/// exists, unrecorded memory in front of a recorded disk.
 pub(crate) struct ExploredPool {
     shared: Shared,
     images: Option<Arc<SimImages>>,
     logged: OnceLock<SimLogged>,
 }
 
-/// Calls a method of whichever of the two counts, so that the caller's place stays known.
+/// Calls a method of the active variant, and keeps the caller's location visible.
 macro_rules! either {
     ($self:ident, $it:ident => $call:expr) => {
         match $self.logged.get() {

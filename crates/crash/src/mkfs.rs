@@ -1,4 +1,4 @@
-//! Crashes of making a pool: what they leave is no pool, or a whole one.
+//! Crashes of mkfs: what they leave is either no pool or a complete one.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +31,7 @@ use crate::workload::{PoolKind, Step};
 const OLD: [u8; 16] = [7; 16];
 const NEW: [u8; 16] = [8; 16];
 
-/// Makings of a pool: their names, and what was there before.
+/// Runs of mkfs: their names, and what was there before.
 pub const MAKINGS: [(&str, &str); 7] = [
     ("mkfs/in-zeros", "zeros"),
     ("mkfs/over-noise", "bytes of anything"),
@@ -41,23 +41,23 @@ pub const MAKINGS: [(&str, &str); 7] = [
     ("mkfs/with-areas", "zeros"),
     ("mkfs/with-external-data", "zeros"),
 ];
-/// What is in flight in all of them.
+/// The operation in flight in all of them.
 const OPERATION: &str = "mkfs";
-/// Violations that are kept.
+/// The most violations that are kept.
 const VIOLATIONS_MAX: usize = 16;
 
-/// A pool being made.
+/// A pool that is being formatted.
 pub(crate) struct Making {
     pub(crate) name: &'static str,
-    /// What was there before.
+    /// The bytes that were there before.
     pub(crate) base: Vec<u8>,
     /// The tree of the pool that was there before.
     old: Option<Tree>,
-    /// Ends with a marker: it was made.
+    /// Ends with a marker: mkfs has returned.
     pub(crate) log: Vec<Event>,
 }
 
-/// What an interrupted making may leave.
+/// What an interrupted mkfs may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Left {
     Nothing,
@@ -65,11 +65,11 @@ enum Left {
     NewPool,
 }
 
-/// What is wrong with what a crash left, or what it is, by the image and by whether the pool had
-/// been made.
+/// The verdicts on images, each for a crash before or after mkfs returned: what the image is, or
+/// what is wrong with it.
 type Judged = HashMap<(u128, bool), std::result::Result<Left, Wrong>>;
 
-/// Every making.
+/// Every run of mkfs.
 ///
 /// # Errors
 /// The engine fails even without a crash.
@@ -77,7 +77,7 @@ pub(crate) fn makings() -> Result<Vec<Making>> {
     MAKINGS.iter().map(|&(name, _)| making(name)).collect()
 }
 
-/// A pool made where nothing was, where a pool was, or where anything was.
+/// A pool that is formatted over zeros, over an old pool, or over arbitrary bytes.
 fn making(name: &'static str) -> Result<Making> {
     let zeros = || vec![0; POOL_BYTES as usize];
     let (namespace, mapping) = (NamespaceKind::Adaptive, MappingKind::Level);
@@ -114,7 +114,7 @@ fn making(name: &'static str) -> Result<Making> {
     }
 }
 
-/// What a pool is made with.
+/// The options of mkfs.
 #[derive(Clone, Copy, Default)]
 struct Choice {
     namespace: NamespaceKind,
@@ -122,7 +122,7 @@ struct Choice {
     pool_kind: PoolKind,
 }
 
-/// So many bytes that are none of a pool.
+/// As many bytes that belong to no pool.
 pub(crate) fn noise(bytes: u64) -> Vec<u8> {
     let words = 0..bytes / 8;
     words
@@ -150,8 +150,8 @@ pub(crate) fn old_pool(pool_kind: PoolKind) -> Result<Vec<u8>> {
     Ok(pool.0.image())
 }
 
-/// The makings of pools, explored where a crash model means something for them: nothing precedes a
-/// making, and after a kill it is made again.
+/// The runs of mkfs, explored under the crash models that matter for them: nothing precedes mkfs,
+/// and after a kill it is run again.
 pub(crate) fn of_makings<'a>(options: &'a Options, progress: &'a Progress) -> Family<'a> {
     let explore = |name: &'static str| match making(name) {
         Ok(making) => {
@@ -177,7 +177,7 @@ pub(crate) fn of_makings<'a>(options: &'a Options, progress: &'a Progress) -> Fa
     }
 }
 
-/// Repeats the crash of a making that `id` names; `None`: it names no making.
+/// Repeats the crash of mkfs that `id` names; `None` if it names no run of mkfs.
 pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, ReplayError>> {
     let &(name, _) = MAKINGS.iter().find(|(name, _)| *name == id.workload)?;
     Some(match making(name) {
@@ -186,7 +186,7 @@ pub(crate) fn replay_making(id: &CrashId) -> Option<std::result::Result<Replay, 
     })
 }
 
-/// Exploring the crashes of a making.
+/// The exploration of the crashes of one run of mkfs.
 struct Exploring<'a> {
     making: &'a Making,
     mode: Mode,
@@ -199,7 +199,7 @@ struct Exploring<'a> {
 }
 
 impl Exploring<'_> {
-    /// Judges what a crash at `point` may leave, if not too much was wrong before.
+    /// Judges what a crash at `point` may leave, unless too many states were wrong already.
     fn point(&mut self, point: &CrashPoint<'_>, quota: Quota, options: &Options) {
         self.counts.points += 1;
         self.counts.points_exhaustive += u64::from(quota.is_exhaustive);
@@ -302,7 +302,7 @@ impl Making {
         })
     }
 
-    /// Explores the crashes, up to so many that are wrong.
+    /// Explores the crashes, until too many states are wrong.
     pub(crate) fn explore(
         &self,
         mode: Mode,
@@ -364,12 +364,13 @@ impl Making {
         Ok(replay)
     }
 
-    /// Whether a crash left the whole new pool.
+    /// Whether a crash left the complete new pool.
     pub(crate) fn leaves_new_pool(&self, image: &[u8]) -> bool {
         self.judge(image, false) == Ok(Left::NewPool)
     }
 
-    /// What a crash left before the pool was made or after, or what is wrong with it.
+    /// Classifies what a crash left before or after mkfs returned; an error says what is wrong with
+    /// it.
     fn judge(&self, image: &[u8], made: bool) -> std::result::Result<Left, Wrong> {
         let looked = catch_unwind(AssertUnwindSafe(|| look(image)));
         let looked = looked.map_err(|_| (Kind::Panic, "opening panics".to_owned()))?;
@@ -398,7 +399,7 @@ impl Making {
             &MemoryImage(&*Shared::of(image.to_vec()).0),
             CheckOptions::default(),
         );
-        // Until the pool is made, a copy of the superblock may be torn.
+        // Until mkfs returns, a copy of the superblock may be torn.
         let counts = |finding: &&Finding| {
             finding.severity == Severity::Damage && (made || finding.class != Class::SuperblockCopy)
         };
@@ -410,16 +411,16 @@ impl Making {
     }
 }
 
-/// What had happened, in words.
+/// Describes the moment.
 fn moment(made: bool) -> String {
     let moment = match made {
-        true => "the pool had been made",
-        false => "the pool was being made",
+        true => "the pool had been formatted",
+        false => "the pool was being formatted",
     };
     moment.to_owned()
 }
 
-/// Which pool an image holds, and its tree.
+/// The UUID of the pool that an image holds, and its tree.
 fn look(image: &[u8]) -> Result<([u8; 16], Tree)> {
     let fs = mount::<Explored>(&Shared::of(image.to_vec()), 64, CLOCK_AFTER)?;
     Ok((fs.superblock().uuid, read_tree(&fs)?))
@@ -450,7 +451,7 @@ mod tests {
             let Counts {
                 checked, meanings, ..
             } = of.counts;
-            // No pool, the new one, and perhaps the old one.
+            // No pool, the new one, and in some runs the old one.
             let expected = 2 + u64::from(of.workload.ends_with("-pool"));
             assert!(checked > 20 && meanings == expected, "{of:?}");
         }

@@ -1,8 +1,8 @@
-//! Mutants: what the engine would have done if a persistent step were missing, or two were in the
-//! wrong order.
+//! Mutants: the log that the engine would have written without one of its persistent steps, or with
+//! two of them in the wrong order.
 //!
 //! A flush or a fence changes nothing that a running program sees, only what a crash may leave. So
-//! a mutant of the engine is a change of the log that the engine itself wrote.
+//! a mutant of the engine is a change of the log that the engine wrote.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -13,57 +13,59 @@ use vellum_media::{Event, LINE_BYTES, Op, Site};
 
 use crate::location::Location;
 
-/// A change of the engine's persistent steps.
+/// A change of one of the engine's persistent steps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutant {
-    /// This flush or fence is not there. Stores past the cache become plain stores.
+    /// This flush or fence is missing. Stores past the cache become plain stores.
     Omit(Location),
-    /// Wherever an operation has this fence between two steps (what happens between two of its
-    /// fences), the steps change places. A row of steps with this fence between each is turned
-    /// round. Stores to one cell keep their order, because the last one decides what is read: the
-    /// earlier ones come along with it.
+    /// Wherever this fence lies between two steps of an operation, the steps change places. (A step
+    /// is everything between two fences.) A row of steps with this fence between each pair is
+    /// reversed. Stores to one cell keep their order, because the last one decides what is read:
+    /// the earlier ones move together with it.
     Swap(Location),
-    /// The step in front of this fence, which only later operations need ([`FOR_LATER`]), reaches
-    /// the medium behind all that follows.
+    /// The step before this fence, which only later operations need ([`FOR_LATER`]), reaches the
+    /// medium after everything that follows.
     Late(Location),
-    /// Where this order is declared ([`vellum_media::Persistent::behind`]), the cell so many bytes
-    /// behind the one that is stored later persists after it.
+    /// Where this order is declared ([`vellum_media::Persistent::behind`]), it is reversed: the
+    /// cell at this distance from the one that is stored later persists after it.
     Turn(Location, i64),
 }
 
-/// Fences that change places not with the step behind them but with all that follows, because in
-/// the same call nothing builds on what is in front. What may stand next to each, and why it may
-/// come first:
+/// Fences whose preceding step is delayed behind everything that follows, instead of changing
+/// places with the next step, because nothing in the same call builds on it. Each has a comment
+/// about what can follow it, and why that may come first.
 pub(crate) const FOR_LATER: [Site; 8] = [
-    // Next are steps of other inodes, or of another part of the background's work: their slots and
-    // blocks are others, for these become free only behind this fence and a grace period.
+    // Followed by steps of other inodes, or by another part of the background work. These use other
+    // slots and blocks, which become free only after this fence and a grace period.
     sites::FREE_LIMBO_DURABLE,
-    // Next is the record of attributes that change in the same call. The size is durable in front
-    // of both; recovery frees MAPPED blocks beyond it, and the root says that there may be others.
+    // Followed by the record of attributes that change in the same call. The size is durable before
+    // both. Recovery frees MAPPED blocks beyond the size, and the root says that such blocks may
+    // exist.
     sites::TRUNCATE_LIMBO_DURABLE,
-    // Next is another attempt of the same write, whose claims take other blocks: these are in limbo
-    // until the grace period of this operation is over. Its own commit is a fence later, behind
-    // this one.
+    // Followed by another attempt of the same write, whose claims take other blocks: the first ones
+    // are in limbo until the grace period of this operation is over. The attempt commits one fence
+    // later, behind this one.
     sites::WRITE_LIMBO_DURABLE,
-    // Next is the compaction of the same log, which copies words that are not zero: a copy and a
-    // word that came back name nothing twice, because the log leads to one of the extents only.
+    // Followed by the compaction of the same log, which copies words that are not zero. A copy and
+    // a word that came back do not name an entry twice, because the log leads to only one of the
+    // extents.
     sites::RECYCLE_WORDS_DURABLE,
-    // Next are states of another group, or the same compaction: of these entries no word is left.
-    // Their slots are used again only behind this fence.
+    // Followed by states of another group, or by the same compaction: no word of these entries is
+    // left. Their slots are reused only after this fence.
     sites::RECYCLE_STATES_DURABLE,
-    // Next is another directory's work. The old extents are used again only behind this fence and
-    // an epoch.
+    // Followed by another directory's work. The old extents are reused only after this fence and an
+    // epoch.
     sites::COMPACT_ROOT_DURABLE,
-    // Next is another entry's move, or the claim that wanted room, for another key: recovery takes
-    // the second of two entries of one key out, in whatever order others came.
+    // Followed by another entry's move, or by the claim that needed space, for another key.
+    // Recovery removes the second of two entries with one key, in whatever order others arrived.
     sites::LEVEL_LEAVE_DURABLE,
-    // Next is the same for another line of the log, or for dead entries: it is the end of the call
-    // that tells of them.
+    // Followed by the same for another line of the log, or for dead entries: the call that reports
+    // them ends only after this fence.
     sites::LIST_WORDS_DURABLE,
 ];
 
 impl Mutant {
-    /// What it changes.
+    /// The location that it changes.
     pub(crate) fn location(&self) -> &Location {
         match self {
             Self::Omit(location)
@@ -132,8 +134,9 @@ fn omit(location: &Location, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Where an order is declared, lets the store to the one cell come right behind that to the other,
-/// if nobody flushed their line in between: otherwise the order does not hang on the line alone.
+/// Where an order is declared, moves the store to the one cell right behind the store to the other,
+/// if nothing flushed their line in between. With a flush in between, the order would not depend on
+/// the line alone.
 fn turn_in_line(location: &Location, distance: i64, log: &[Event]) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     for (declared, event) in log
@@ -152,7 +155,7 @@ fn turn_in_line(location: &Location, distance: i64, log: &[Event]) -> Vec<Event>
     order.into_iter().map(|at| log[at]).collect()
 }
 
-/// Which stores come late where an order is declared, and behind which one.
+/// The stores to delay where an order is declared, and the store that they move behind.
 fn turned(
     distance: i64,
     log: &[Event],
@@ -176,7 +179,7 @@ fn turned(
     if since.any(|other| flushes(other, line) || stores(other, beside)) {
         return None;
     }
-    // With what was stored again as it was.
+    // Includes stores that repeat the old value.
     let same = |&at: &usize| matches!(log[at].op, Op::Store { at, .. } if at == beside);
     Some(((earlier..later).filter(same).collect(), later))
 }
@@ -186,7 +189,7 @@ fn stores(event: &Event, cell: u64) -> bool {
     matches!(event.op, Op::Store { at, before, after, .. } if at == cell && before != after)
 }
 
-/// Whether an event flushes a line, which has this number.
+/// Whether an event flushes the line of this number.
 fn flushes(event: &Event, number: u64) -> bool {
     match event.op {
         Op::Flush { line } => line / LINE_BYTES == number,
@@ -199,15 +202,14 @@ fn flushes(event: &Event, number: u64) -> bool {
     }
 }
 
-/// What a thread does up to a fence of its own: indices into a part of a log.
+/// The events of a thread up to one of its fences: indices into a part of a log.
 #[derive(Default)]
 struct Section {
     events: Vec<usize>,
     fence: Option<usize>,
 }
 
-/// Whose operations begin and end with which markers: with its own, if a thread has any, otherwise
-/// with every one.
+/// Which markers separate the operations of a thread: its own if it has any, otherwise all.
 pub(crate) struct Bounds(HashSet<u32>);
 
 impl Bounds {
@@ -246,8 +248,8 @@ fn swap(location: &Location, log: &[Event]) -> Vec<Event> {
     log
 }
 
-/// Makes durable at the very end what is in front of the fences of `location`. Threads go on to see
-/// the stores where they are; it is the medium that gets them last.
+/// Delays to the very end the durability of the steps before the fences of `location`. Threads
+/// still see the stores where they are; only the medium gets them last.
 fn put_off(location: &Location, log: &[Event]) -> Vec<Event> {
     let mut now: Vec<Option<Event>> = log.iter().copied().map(Some).collect();
     let mut late: Vec<Event> = Vec::new();
@@ -273,7 +275,7 @@ fn put_off(location: &Location, log: &[Event]) -> Vec<Event> {
     now.into_iter().flatten().chain(late).collect()
 }
 
-/// What an event does but for flushing, and the flush.
+/// Splits an event into what it does without flushing, and the flush.
 fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
     let with = |op| Some(Event { op, ..event });
     match event.op {
@@ -297,8 +299,8 @@ fn without_flush(event: Event) -> (Option<Event>, Option<Event>) {
     }
 }
 
-/// The steps that each operation of `thread` made durable: what it did after its last fence is
-/// none.
+/// The steps that each operation of `thread` made durable. Events after its last fence are left
+/// out.
 fn sections(log: &[Event], thread: u32, bounds: &Bounds) -> Vec<Vec<Section>> {
     let mut all = vec![vec![Section::default()]];
     for (at, event) in log.iter().enumerate() {
@@ -325,15 +327,14 @@ fn sections(log: &[Event], thread: u32, bounds: &Bounds) -> Vec<Vec<Section>> {
     all
 }
 
-/// How many sections follow the first with the fence of `location` between each.
+/// The number of sections after the first with the fence of `location` between each pair.
 fn row(location: &Location, part: &[Event], sections: &[Section]) -> usize {
     let ends_there = |section: &&Section| section.fence.is_some_and(|at| location.is(&part[at]));
     let row = sections.iter().take_while(ends_there).count();
     row.min(sections.len() - 1)
 }
 
-/// Puts the contents of `row` in the opposite order where they lie; the fences stay. Whether that
-/// changes anything.
+/// Reverses the contents of `row` in place; the fences stay. Returns whether that changes anything.
 fn turn(row: &[Section], part: &[Event], order: &mut Vec<usize>) -> bool {
     let (Some(first), Some(last)) = (row.first(), row.last()) else {
         return false;
@@ -364,7 +365,7 @@ fn turn(row: &[Section], part: &[Event], order: &mut Vec<usize>) -> bool {
     true
 }
 
-/// Where a cell is stored in several of the steps, the earlier stores come along, in front.
+/// Where a cell is stored in several of the steps, moves the earlier stores along, in front.
 fn keep_cells_in_order(contents: &mut [Vec<usize>], cell: &impl Fn(&usize) -> Option<u64>) {
     let mut stores: HashMap<u64, Vec<usize>> = HashMap::new();
     for &at in contents.iter().flatten() {
@@ -388,7 +389,7 @@ fn keep_cells_in_order(contents: &mut [Vec<usize>], cell: &impl Fn(&usize) -> Op
     }
 }
 
-/// Makes every store begin with what the store before left in its cell.
+/// Makes every store's old value the one that the store before left in its cell.
 fn settle(part: &mut [Event]) {
     let mut cells: HashMap<u64, u64> = HashMap::new();
     for event in part {
@@ -440,7 +441,7 @@ mod tests {
         event(Site::UNNAMED, Op::Marker(1))
     }
 
-    /// What cells are set to, and where fences are.
+    /// The values that cells are set to, and the positions of fences.
     fn shape(log: &[Event]) -> Vec<(u64, u64)> {
         log.iter()
             .map(|event| match event.op {

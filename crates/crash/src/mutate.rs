@@ -1,5 +1,6 @@
-//! Trying every mutant on the workloads that reach its site, until one shows what is wrong with it:
-//! sequences, the makings of pools, and at last threads, for steps that only others miss.
+//! Tries every mutant on the workloads that reach its site, until one shows a violation: first
+//! sequences, then the formatting of pools, and last threads, for steps whose absence only other
+//! threads see.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,9 +22,8 @@ use crate::run::{Change, Progress, explore_recorded};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
-/// Workloads that show what is wrong without a step, of a site by its name, which a hundred others
-/// go through without showing it: they are tried first. Should they show it no more, it takes
-/// longer to find one.
+/// For some sites, a workload that shows the missing step where a hundred others that reach it do
+/// not. These are tried first. If one stops showing it, the search only takes longer.
 const CATCHERS: [(&str, &str); 9] = [
     ("move/states", "adaptive-move-and-recycle"),
     ("move/over", "adaptive-evolve-merge"),
@@ -36,22 +36,22 @@ const CATCHERS: [(&str, &str); 9] = [
     ("write/after-data", "write-into-hole"),
 ];
 
-/// Which mutants, on which workloads, how thoroughly.
+/// Which mutants to try, on which workloads, and how thoroughly.
 #[derive(Clone, Debug)]
 pub struct MutateOptions {
-    /// Steps and orders whose names contain one of these; all, if there are none. Each has the name
-    /// of its site and, behind a colon, its place in the source.
+    /// Steps and orders whose names contain one of these; empty: all. A name is the name of the
+    /// site and, after a colon, the place in the source.
     pub only: Vec<String>,
     /// States tried at a crash point.
     pub states_per_point: usize,
     /// Recoveries of a workload whose crashes are explored.
     pub nested_recoveries: usize,
-    /// Of one in so many workloads, the recoveries are looked at for steps to leave out. Of the
-    /// others they are looked at for a mutant that nothing else catches.
+    /// For one in this many workloads, the recoveries are searched for steps to leave out at once.
+    /// For the others this happens only for a mutant that nothing else catches.
     pub one_look_in: usize,
     /// Threads.
     pub threads: usize,
-    /// After this time no workload is recorded any more, and no mutant tried on a further one.
+    /// After this time no workload is recorded any more, and no mutant is tried on a further one.
     pub time: Option<Duration>,
 }
 
@@ -68,7 +68,7 @@ impl Default for MutateOptions {
     }
 }
 
-/// What became of the mutants.
+/// The outcome of a run over all mutants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MutationReport {
     /// Sites in the source.
@@ -76,15 +76,15 @@ pub struct MutationReport {
     /// Lines of the source in which the workloads flush, fence, store past the cache, or rely on an
     /// order within a line.
     pub places: usize,
-    /// Sites at places: what one line does for several sites counts for each.
+    /// Pairs of a site and a place: a line that serves several sites counts for each.
     pub steps: usize,
     /// Mutants tried.
     pub mutants: usize,
-    /// Those that a crash gave away.
+    /// Mutants that a crash exposed.
     pub caught: usize,
-    /// Those that nothing gave away.
+    /// Mutants that no crash exposed.
     pub missed: Vec<Missed>,
-    /// By what each was caught.
+    /// What caught each mutant.
     pub caught_by: Vec<Caught>,
     /// Seconds from begin to end.
     pub seconds: f64,
@@ -97,7 +97,7 @@ pub struct Caught {
     pub mutant: String,
     /// The crash that shows it.
     pub id: String,
-    /// What was wrong then.
+    /// The violation that it shows.
     pub violation: String,
 }
 
@@ -106,11 +106,11 @@ pub struct Caught {
 pub struct Missed {
     /// The mutant.
     pub mutant: String,
-    /// Workloads that it was tried on.
+    /// The number of workloads that it was tried on.
     pub tried: usize,
 }
 
-/// How far a run is, for whoever watches it from another thread.
+/// The progress of a run, for observers in other threads.
 #[derive(Debug, Default)]
 pub struct MutationProgress {
     mutants: AtomicUsize,
@@ -119,14 +119,13 @@ pub struct MutationProgress {
 }
 
 impl MutationProgress {
-    /// Mutants there are, those that are done, and those of them that were missed. Nothing at
-    /// first.
+    /// The numbers of mutants: all, finished, and missed. All are 0 at first.
     pub fn counts(&self) -> [usize; 3] {
         [&self.mutants, &self.done, &self.missed].map(|count| count.load(Ordering::Relaxed))
     }
 }
 
-/// Tries every mutant of the steps chosen on `workloads`.
+/// Tries every chosen mutant on `workloads`.
 pub fn mutate(
     workloads: &[Workload],
     options: &MutateOptions,
@@ -177,7 +176,8 @@ pub fn mutate(
     }
 }
 
-/// Does `work` for each of `items` on some threads; gives the results in the items' order.
+/// Runs `work` on each of `items` in several threads; returns the results in the order of the
+/// items.
 fn in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
@@ -205,36 +205,36 @@ fn in_parallel<T: Sync, R: Send>(
     results.into_iter().filter_map(done).collect()
 }
 
-/// What a workload's logs go through.
+/// The steps that a workload's logs contain.
 struct Reach {
     workload: usize,
-    /// Events of the explored steps.
+    /// The number of events of the explored steps.
     events: usize,
-    /// What the explored steps go through.
+    /// The persistent steps that the explored steps take.
     steps: Reached,
-    /// Fences of them behind which a step follows.
+    /// Their fences that another step follows.
     followed: Reached,
-    /// What comes after crashes of them, if that was looked at.
+    /// The steps after crashes of the workload, once they were looked at.
     after: OnceLock<After>,
 }
 
-/// What comes after crashes of a workload.
+/// The steps that are taken after crashes of a workload.
 #[derive(Default)]
 struct After {
-    /// What recoveries do.
+    /// Steps of recoveries.
     recovery: Reached,
-    /// What the processes do that come after a kill.
+    /// Steps of the processes after a kill.
     kills: Reached,
-    /// Fences of recoveries behind which a step follows.
+    /// Fences of recoveries that another step follows.
     followed: Reached,
 }
 
-/// Where a mutant may show.
+/// The phase in which a mutant can show.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// In the explored steps.
     Steps,
-    /// In the recoveries after crashes of them.
+    /// In the recoveries after their crashes.
     Recovery,
     /// In the openings after kills in the middle of them.
     Kills,
@@ -245,7 +245,7 @@ impl Phase {
 }
 
 impl Reach {
-    /// Whether a step is taken in a phase, as far as that is known.
+    /// Whether a step is taken in a phase, as far as is known.
     fn has(&self, location: &Location, phase: Phase) -> bool {
         let after = self.after.get();
         match phase {
@@ -276,9 +276,9 @@ struct Stage<'a> {
     /// The cheapest first.
     reaches: Vec<Reach>,
     makings: Vec<Making>,
-    /// Threads beside each other, for what no sequence shows.
+    /// Concurrent threads, for what no sequence shows.
     trials: Trials,
-    /// Every step and order that a log went through.
+    /// Every step and order that some log contains.
     steps: BTreeSet<Taken>,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Stage<'a> {
         self.recorded[workload].get_or_init(record).clone()
     }
 
-    /// Looks which steps a workload takes. Without time there are none.
+    /// Finds the steps that a workload takes; none if the time is up.
     fn reach(&self, workload: usize) -> Reach {
         let mut reach = Reach {
             workload,
@@ -343,8 +343,8 @@ impl<'a> Stage<'a> {
         reach
     }
 
-    /// Explores a workload as it is, a little, and looks which steps are taken after its crashes.
-    /// Without time there are none.
+    /// Explores a workload briefly without a mutant, to find the steps that are taken after its
+    /// crashes; none if the time is up.
     fn after<'r>(&self, reach: &'r Reach) -> &'r After {
         reach.after.get_or_init(|| {
             if self.is_time_up() {
@@ -381,7 +381,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Fences with a step behind in some log.
+    /// Fences that another step follows in some log.
     fn followed(&self) -> Reached {
         let makings = self.makings.iter();
         let made = makings.flat_map(|making| fences_with_a_step_behind(&making.log));
@@ -392,8 +392,8 @@ impl<'a> Stage<'a> {
         reached.chain(made).chain(beside).collect()
     }
 
-    /// Every step without, every fence with its two steps swapped where it has any, every order
-    /// turned round. A site that nothing reaches is one as a whole.
+    /// The mutants: every step left out, every fence with the steps around it swapped where there
+    /// are two, every order reversed. A site that nothing reaches has one mutant.
     fn mutants(&self) -> Vec<Mutant> {
         let only = &self.options.only;
         let chosen = |location: &Location| {
@@ -425,7 +425,7 @@ impl<'a> Stage<'a> {
         mutants
     }
 
-    /// Where mutants of one site are known to show.
+    /// The workloads and phases that are known to expose mutants of one site.
     fn known_catchers(&self, mutants: &[Mutant]) -> BTreeSet<(usize, Phase)> {
         let site = mutants
             .first()
@@ -443,11 +443,11 @@ impl<'a> Stage<'a> {
         time.is_some_and(|time| self.start.elapsed() > time)
     }
 
-    /// Tries `mutant` on one workload after the other, first on `catchers`, which showed another
-    /// mutant of the same site; adds to them what shows it.
+    /// Tries `mutant` on one workload after the other, first on `catchers`, which exposed another
+    /// mutant of the same site. Adds to them the one that exposes it.
     ///
     /// # Errors
-    /// How many did not show it.
+    /// The mutant was not exposed; the error is the number of workloads that were tried.
     fn try_mutant(
         &self,
         mutant: &Mutant,
@@ -501,7 +501,7 @@ impl<'a> Stage<'a> {
         found.ok_or(tried + beside)
     }
 
-    /// How a mutant's logs are explored in order to see what becomes of one `phase`.
+    /// The options under which a mutant's logs are explored to see its effect in one `phase`.
     fn explore_options(&self, phase: Phase) -> Options {
         let states = self.options.states_per_point;
         let (states_per_point, recoveries) = match phase {
@@ -519,7 +519,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What the mutant does wrong in a workload.
+    /// The first violation that the mutant causes in a workload.
     fn try_on(&self, mutant: &Mutant, workload: usize, phase: Phase) -> Option<Violation> {
         let recorded = self.recorded(workload)?;
         let log = recorded.explored_log();
@@ -542,7 +542,7 @@ fn places_of(steps: &BTreeSet<Taken>) -> BTreeSet<Caller> {
     steps.iter().map(|&(_, place, _)| place).collect()
 }
 
-/// Sites at places.
+/// The number of pairs of a site and a place.
 fn steps_in(steps: &BTreeSet<Taken>) -> usize {
     let steps = steps.iter().map(|&(site, place, _)| (site, place));
     steps.collect::<BTreeSet<_>>().len()
@@ -552,7 +552,7 @@ fn steps_in(steps: &BTreeSet<Taken>) -> usize {
 fn fences_with_a_step_behind(log: &[Event]) -> Reached {
     let mut found = Reached::new();
     let bounds = Bounds::of(log);
-    // The last fence of each thread with a step in front, and whether a step is open behind it.
+    // For each thread, its last fence with a step before it, and whether events follow that fence.
     let mut last: BTreeMap<u32, (Option<Taken>, bool)> = BTreeMap::new();
     for event in log {
         last.retain(|&thread, _| !bounds.is_between(event, thread));

@@ -1,4 +1,4 @@
-//! Names of images: two with one name hold the same bytes.
+//! Names of images: images with the same name hold the same bytes.
 
 use std::ops::Range;
 
@@ -8,26 +8,26 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::closed::geometry;
 
-/// The half of a name to which versions of metadata do not belong.
+/// The half of a name that undo records do not affect.
 const WITHOUT_UNDO: u128 = u64::MAX as u128;
 
-/// Names images of one pool. A name is the exclusive or of its cells' names, so that it follows
-/// every store.
+/// Names images of one pool. A name is the XOR of the names of its cells, so that it can be updated
+/// at every store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     versions: Option<Versions>,
 }
 
-/// Where a pool has versions of metadata.
+/// Where a pool has undo records.
 #[derive(Clone, Debug)]
 struct Versions {
     bytes: Range<u64>,
-    /// The word that makes those void that are there.
+    /// The word that makes the existing undo records void.
     committed_at: u64,
 }
 
 impl Names {
-    /// Those of images like `base`.
+    /// The names of images like `base`.
     pub(crate) fn of(base: &[u8]) -> Self {
         let plan = geometry(base).and_then(|geometry| UndoPlan::of(&geometry));
         let versions = plan.map(|plan| Versions {
@@ -46,7 +46,7 @@ impl Names {
         }
     }
 
-    /// What an image's name changes by where a line changes.
+    /// The change of an image's name when a line changes.
     pub(crate) fn of_change(&self, line: u64, old: &LineBytes, new: &LineBytes) -> u128 {
         let cells = old.as_chunks::<8>().0.iter().zip(new.as_chunks::<8>().0);
         let changed = (line..).step_by(8).zip(cells);
@@ -58,7 +58,7 @@ impl Names {
             })
     }
 
-    /// The name of the image that `log` makes of the one that `name` names.
+    /// The name of the image that `log` makes of the image called `name`.
     pub(crate) fn after(&self, name: u128, log: &[Event]) -> u128 {
         log.iter().fold(name, |name, event| match event.op {
             Op::Store {
@@ -68,8 +68,8 @@ impl Names {
         })
     }
 
-    /// Names what an opening may find that matters in the image that `recovery` makes of the one
-    /// that `name` names: all of it, but for versions that its last commit made void.
+    /// Names the image that `recovery` makes of the image called `name`, as far as an opening
+    /// depends on it: everything except undo records that its last commit made void.
     pub(crate) fn recovered(&self, name: u128, recovery: &[Event]) -> u128 {
         let name = self.after(name, recovery);
         let Some(versions) = &self.versions else {

@@ -1,4 +1,4 @@
-//! What a crash may show, asked of whoever knows what ran.
+//! What a crash may show, as answered by whatever knows what ran.
 
 use vellum_media::{Event, Op};
 
@@ -6,37 +6,37 @@ use crate::judge::Wrong;
 use crate::report::Kind;
 use crate::tree::Tree;
 
-/// What had returned when the power failed, as far as an oracle tells moments apart: a key of its
-/// own making. A run begins at the default; markers in the log move it on.
+/// What had returned when the power failed, as far as an oracle distinguishes moments. Each oracle
+/// has its own encoding. A run begins at the default, and markers in the log advance it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Stage(pub(crate) u64);
 
-/// Knows which trees recovery may find.
+/// Decides which trees recovery may find.
 ///
-/// What it says depends on nothing but the tree and the stage: it is asked once for each pair.
+/// The result depends only on the tree and the stage: each pair is asked for once.
 pub(crate) trait Oracle: Sync {
-    /// The stage behind `marker`, which the log has at `stage`.
+    /// The stage after `marker`, which follows `stage` in the log.
     fn after(&self, stage: Stage, marker: u64) -> Stage;
 
-    /// What is wrong with `tree` if the power failed at `stage`: nothing, if it is allowed.
+    /// What is wrong with `tree` if the power failed at `stage`; empty if the tree is allowed.
     fn judge(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)>;
 
-    /// What is wrong with the `image` that a power cut leaves at the moment that a step led to
-    /// `stage` by returning, beyond what its tree says.
+    /// A step has just led to `stage` by returning. What is wrong, beyond the tree, with the
+    /// `image` that a power cut leaves at that moment.
     fn broken_promise(&self, _stage: Stage, _image: &[u8]) -> Option<(Kind, String)> {
         None
     }
 
-    /// Whether something wrong with an image is right all the same at `stage`: it says what was
-    /// lost, where something may be.
+    /// Whether this error is allowed at `stage`, because it reports a loss where something may be
+    /// lost.
     fn is_told(&self, _wrong: &Wrong, _stage: Stage) -> bool {
         false
     }
 
-    /// The kind of operation that is in flight at `stage`, or was the last.
+    /// The kind of operation that is in flight at `stage`, or was the last one.
     fn operation(&self, stage: Stage) -> &'static str;
 
-    /// What had returned and what was in flight at `stage`, for people.
+    /// Describes what had returned and what was in flight at `stage`.
     fn describe(&self, stage: Stage) -> String;
 }
 

@@ -1,27 +1,27 @@
 //! How many states of each crash point are tried.
 //!
 //! Between two fences lines only gain contents, so the last point before a fence has every state of
-//! the points since the fence before. Where that point can be explored with every state, the
+//! the other points since the previous fence. If that point can be explored with every state, the
 //! others need not be.
 
 use vellum_media::{CrashPoints, Event, Op};
 
-/// What to do at the crash points of a log.
+/// The plan for the crash points of a log.
 pub(crate) struct Plan {
-    /// For each point, what is tried.
+    /// What is tried at each point.
     pub(crate) quotas: Vec<Quota>,
-    /// Every state of every point is tried.
+    /// Whether every state of every point is tried.
     pub(crate) exhaustive: bool,
 }
 
-/// What is tried of a point.
+/// What is tried at a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quota {
-    /// States at most; 0: another point has them all, or enough of them.
+    /// The most states; 0 if another point has them all, or enough of them.
     pub(crate) states: usize,
-    /// All states are tried, at this point or another.
+    /// Whether all states are tried, at this point or another.
     pub(crate) is_exhaustive: bool,
-    /// No point until the next fence has a state that this one has not.
+    /// Whether this point has all states of the points up to the next fence.
     pub(crate) is_last: bool,
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn plan(mut points: CrashPoints<'_>, log: &[Event], skip: usize, boun
     Plan { quotas, exhaustive }
 }
 
-/// States of a point that is not the last of its interval: a few, where there are so many points
-/// that not each gets some.
+/// The number of states for a point that is not the last of its interval: a few, and for some
+/// points none if there are too many points.
 fn share(bound: usize, points: usize, index: usize) -> usize {
     const FEW: usize = 4;
     let all = 2 * bound;
@@ -97,7 +97,7 @@ fn share(bound: usize, points: usize, index: usize) -> usize {
     if index.is_multiple_of(stride) { FEW } else { 0 }
 }
 
-/// A plan for a log whose every store is durable at once: about `most` points at most.
+/// A plan for a log in which every store is durable at once: about `most` points at most.
 pub(crate) fn plan_every_point(mut points: CrashPoints<'_>, skip: usize, most: usize) -> Plan {
     let mut quotas = Vec::new();
     while let Some(point) = points.next_point() {
@@ -120,7 +120,7 @@ pub(crate) fn plan_every_point(mut points: CrashPoints<'_>, skip: usize, most: u
     Plan { quotas, exhaustive }
 }
 
-/// Counts what ends an interval: fences and markers.
+/// Counts the ends of intervals: fences and markers.
 struct Fences<'a> {
     log: &'a [Event],
     at: usize,

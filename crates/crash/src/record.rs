@@ -1,4 +1,4 @@
-//! Running a workload once, with everything written down.
+//! Runs a workload once and records everything.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::session::{CLOCK_START, Session, USER, image_of, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::{BlocksAlone, PowerCut, Step, Workload};
 
-/// What a workload did.
+/// The recording of a workload.
 pub struct Recorded {
     /// The workload.
     pub workload: Workload,
     /// The pool before the first event.
     pub(crate) base: Vec<u8>,
-    /// Everything that happened to the pool from formatting on. A marker follows each explored
-    /// step; marker 0 follows each step of the setup, and stands before the first explored one.
+    /// All events of the pool since it was formatted. A marker follows each explored step. Marker 0
+    /// follows each step of the setup, and precedes the first explored one.
     pub(crate) log: Vec<Event>,
-    /// Events before the first explored step.
+    /// The number of events before the first explored step.
     pub(crate) begin: usize,
     /// What its crashes may show.
     pub(crate) expected: Expected,
-    /// Names and files that the arena can hold.
+    /// The number of names and files that the arena can hold.
     pub(crate) cache_entries: u64,
 }
 
@@ -40,7 +40,7 @@ pub enum RecordError {
         workload: String,
         /// The step.
         step: String,
-        /// What was different.
+        /// The difference.
         what: String,
     },
 }
@@ -89,7 +89,7 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         }
     }
     let steps = log.split(|event| matches!(event.op, Op::Marker(_)));
-    // Of the thread that does the operations: its flushes wait for no other's.
+    // The thread that executes the operations: its flushes wait for no other thread's.
     let thread = log.last().map(|marker| marker.thread);
     let is_fence = |event: &Event| event.op == Op::Fence && Some(event.thread) == thread;
     let mut fences: Vec<_> = steps.map(|events| events.iter().any(is_fence)).collect();
@@ -152,7 +152,7 @@ impl Recorder<'_> {
         Ok(session)
     }
 
-    /// A session in which the setup has been done.
+    /// A session in which the setup has run.
     fn begin(&self, pool: &Shared) -> Result<Session, RecordError> {
         if self.workload.cut.is_some() {
             return Ok(Session::new(pool.clone(), self.cache_entries));
@@ -166,7 +166,7 @@ impl Recorder<'_> {
         Ok(session)
     }
 
-    /// What a power cut leaves behind the setup, if everything stored has arrived.
+    /// The image after a power cut behind the setup, if everything stored has arrived.
     fn image_after(&self, cut: &PowerCut) -> Result<Vec<u8>, RecordError> {
         let pool = Shared::of(self.base.clone());
         let mut session = self.open(&pool)?;
@@ -234,7 +234,7 @@ impl Recorder<'_> {
         end.map_or(log.len(), |end| end + 1)
     }
 
-    /// Does a step on both sides and compares how it ended.
+    /// Executes a step on both sides and compares the outcomes.
     fn both(
         &self,
         session: &mut Session,
@@ -253,13 +253,13 @@ impl Recorder<'_> {
         Err(self.error(&step.to_string(), what))
     }
 
-    /// The engine's tree after the setup and `steps`, in a run of its own, because looking leaves
-    /// traces in the pool.
+    /// The engine's tree after the setup and `steps`, from a run of its own, because reading the
+    /// tree leaves traces in the pool.
     fn tree_after(&self, steps: &[Step]) -> Result<Tree, RecordError> {
         let pool = Shared::of(self.base.clone());
         let mut session = self.begin(&pool)?;
         for step in steps {
-            // Failures that the model shares are part of the workload.
+            // Failures that the model also has are part of the workload.
             let _ = perform(&mut session, step);
         }
         let failed = |error: vellum::Error| self.error("reading the tree", error.to_string());
@@ -274,7 +274,7 @@ impl Recorder<'_> {
     }
 }
 
-/// `before`, with the permission bits of `after`.
+/// The snapshot `before`, with the permission bits of `after`.
 fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
     let mut between = before.clone();
     for (path, node) in &mut between {
@@ -285,8 +285,8 @@ fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
     between
 }
 
-/// What of a file's bytes a step may show that finds the pool full in the middle, until it has
-/// taken it back: the tree that it was to make, but with the sizes of before.
+/// The bytes of files that may show while a step finds the pool full in the middle and has not
+/// reverted its changes yet: the tree that the step was to make, but with the old sizes.
 fn attempt(model: &Model, step: &Step) -> Option<Snapshot> {
     let Step::Full(op) = step else {
         return None;
@@ -308,7 +308,7 @@ fn attempt(model: &Model, step: &Step) -> Option<Snapshot> {
     Some(after)
 }
 
-/// Does a step: in a thread of its own what in production is not done by those who call.
+/// Executes a step. What callers do not do themselves in production runs in a thread of its own.
 pub(crate) fn perform(session: &mut Session, step: &Step) -> crate::session::Result<()> {
     prefer_thread_slot(0);
     match step {
@@ -324,7 +324,7 @@ pub(crate) fn perform(session: &mut Session, step: &Step) -> crate::session::Res
     }
 }
 
-/// What the model says to a step.
+/// The model's outcome of a step.
 pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
     match step {
         Step::Op(op) => apply(model, op, &Cred::superuser(), CLOCK_START),
@@ -350,7 +350,7 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
     }
 }
 
-/// Nothing changes of a directory that becomes an area's root, or is none any more, if it is there.
+/// A directory that becomes an area's root, or stops being one, does not change if it exists.
 fn is_there(model: &mut Model, dir: &str) -> Outcome {
     let stat = vellum_model::Op::Stat {
         path: dir.as_bytes().to_vec(),
@@ -362,7 +362,7 @@ fn is_there(model: &mut Model, dir: &str) -> Outcome {
     }
 }
 
-/// What becomes of a file that gets blocks and loses them again.
+/// The effect on a file of allocating blocks and freeing them again.
 fn opened_and_closed(model: &mut Model, blocks: &BlocksAlone) -> Outcome {
     const SLOT: u8 = u8::MAX;
     let open = vellum_model::Op::Open {

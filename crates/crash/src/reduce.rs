@@ -1,12 +1,13 @@
-//! Less of a workload: steps left out of it, and a name from which it is made again.
+//! Reduced workloads: steps are left out, and the name says which, so that the workload can be made
+//! from its name.
 //!
-//! `rename~s0-3,0.1` is `rename` without the first four steps of its setup and the second of those
-//! that are explored. Of threads, `1.0` is the first step of thread 1.
+//! `rename~s0-3,0.1` is `rename` without the first four steps of its setup and the second explored
+//! step. In workloads of threads, `1.0` is the first step of thread 1.
 
 use crate::shrink::fewest;
 use crate::workload::{Step, Workload};
 
-/// Separates the name of a workload from what is left out of it.
+/// Separates the name of a workload from the steps that are left out.
 const LEFT_OUT: char = '~';
 
 /// A workload that steps can be left out of.
@@ -14,7 +15,7 @@ pub(crate) trait Parts: Clone {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// The setup, then what each thread does.
+    /// The setup, then the steps of each thread.
     fn parts(&self) -> Vec<Vec<Step>>;
 
     /// The same with another name and other steps.
@@ -42,14 +43,14 @@ impl Parts for Workload {
     }
 }
 
-/// A step of a workload: of which part, and where in it.
+/// A step of a workload: the part, and the position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StepIndex {
     part: usize,
     step: usize,
 }
 
-/// The workload called `name`, of which steps may be left out: `known` knows whole ones.
+/// The workload called `name`, in which steps may be left out; `known` looks up whole workloads.
 pub(crate) fn find<W: Parts>(name: &str, known: impl FnOnce(&str) -> Option<W>) -> Option<W> {
     let Some((whole, left_out)) = name.split_once(LEFT_OUT) else {
         return known(name);
@@ -63,9 +64,9 @@ pub(crate) fn find<W: Parts>(name: &str, known: impl FnOnce(&str) -> Option<W>) 
     Some(keeping(&whole, &kept))
 }
 
-/// As little of `whole` as `shows` is true of: fewer threads, then fewer steps, then less of a
-/// setup. Each of the three takes at most so many questions. `shows` was true last of what is
-/// returned, or never.
+/// The smallest version of `whole` for which `shows` holds: first fewer threads, then fewer steps,
+/// then a shorter setup. Each of the three stages calls `shows` at most `questions` times. The
+/// result is the workload for which `shows` was last true, or `whole` if it never was.
 pub(crate) fn least<W: Parts>(whole: &W, questions: usize, mut shows: impl FnMut(&W) -> bool) -> W {
     let (setup, mut explored): (Vec<StepIndex>, Vec<StepIndex>) =
         places(whole).into_iter().partition(|place| place.part == 0);

@@ -1,4 +1,4 @@
-//! Repeating a crash by its identifier.
+//! Repeats a crash by its identifier.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,16 +23,16 @@ use crate::{Subject, reduce, threads};
 /// Why a crash cannot be repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
-    /// The text is no identifier.
+    /// The text is not an identifier.
     #[error("`{0}` does not name a crash")]
     NotAnId(String),
     /// There is no such workload.
     #[error("there is no workload `{0}`")]
     NoWorkload(String),
-    /// The run has no such point, or other lines in flight there.
+    /// The run has no such point, or has other lines in flight there.
     #[error("the workload has changed: no such crash at {0}")]
     NoSuchPoint(usize),
-    /// The engine fails to make a pool.
+    /// The engine fails to format a pool.
     #[error("{0}")]
     Making(String),
     /// The workload cannot be recorded.
@@ -40,25 +40,25 @@ pub enum ReplayError {
     Record(#[from] RecordError),
 }
 
-/// A crash, repeated.
+/// A repeated crash.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The identifier.
     pub id: String,
     /// What had returned and what was in flight.
     pub moment: String,
-    /// The events around the crash, a line each.
+    /// The events around the crash, one per line.
     pub events: Vec<String>,
-    /// What each line in flight got, a line each.
+    /// What each line in flight received, one per line.
     pub lines: Vec<String>,
     /// What is wrong.
     pub wrong: Vec<(Kind, String)>,
-    /// What the crash left.
+    /// The image that the crash left.
     pub image: Vec<u8>,
 }
 
 impl Replay {
-    /// Nothing known yet.
+    /// A replay about which nothing is known yet.
     pub(crate) fn of(id: &CrashId) -> Self {
         Self {
             id: id.to_string(),
@@ -124,7 +124,7 @@ fn parse(id: &str) -> Result<CrashId, ReplayError> {
     parsed.map_err(|()| ReplayError::NotAnId(id.to_owned()))
 }
 
-/// Repeats the crash of a sequence that `find` knows.
+/// Repeats the crash of a sequence; `find` looks up the workload.
 fn replay_sequence(
     parsed: &CrashId,
     find: impl FnOnce(&str) -> Option<Workload>,
@@ -152,7 +152,8 @@ fn replay_sequence(
     }
 }
 
-/// Repeats the crash of `log`, which went through the change of `subject`, that `id` names.
+/// Repeats the crash of `log` that `id` names. The log already went through the change of
+/// `subject`.
 pub(crate) fn replay_log(
     subject: &Subject<'_>,
     log: &[Event],
@@ -200,17 +201,17 @@ pub(crate) fn replay_log(
     Ok(replay)
 }
 
-/// What a power cut leaves.
+/// The result of a power cut.
 pub(crate) struct Crash {
     pub(crate) image: Vec<u8>,
-    /// What each line in flight got.
+    /// What each line in flight received.
     pub(crate) lines: Vec<String>,
 }
 
 /// Cuts `log`, which begins with `base`.
 ///
 /// # Errors
-/// It has no such point.
+/// The log has no such point.
 pub(crate) fn crash_at(
     base: &[u8],
     log: &[Event],
@@ -255,7 +256,7 @@ fn find_crash(base: &[u8], log: &[Event], mode: Mode, cut: &Cut) -> Option<Crash
     None
 }
 
-/// The events around a crash in words; of which thread, if several share the log.
+/// The events around a crash in words, with their threads if several share the log.
 pub(crate) fn events_around(log: &[Event], cut: &Cut, is_shared: bool) -> Vec<String> {
     const AROUND: usize = 24;
     let first = cut.events.saturating_sub(AROUND);
@@ -266,7 +267,7 @@ pub(crate) fn events_around(log: &[Event], cut: &Cut, is_shared: bool) -> Vec<St
         .collect()
 }
 
-/// An event in words; of which thread, if several share the log.
+/// An event in words, with its thread if several share the log.
 fn describe(event: &Event, at: usize, crash: usize, is_shared: bool) -> String {
     let mark = if at + 1 == crash { " <- crash" } else { "" };
     let thread = match is_shared {

@@ -1,4 +1,4 @@
-//! What an external data device alone has, by the copy of the metadata that it carries.
+//! The tree that an external data device has by itself, through its metadata replica.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,8 +17,8 @@ use crate::memories::{Explored, Shared};
 use crate::session::{CLOCK_AFTER, ExploredFs, Result, mount};
 use crate::tree::{Tree, read_tree};
 
-/// The superblock of a pool whose external data device carries a copy. Asked of every state, so
-/// that no image is taken for it.
+/// The superblock and the replica of a pool whose external data device has one. Called for every
+/// state, so it does not copy the image.
 fn carrying(pool: &Shared) -> Option<(Superblock, ReplicaPlan)> {
     let mut block = [0; BLOCK_BYTES as usize];
     pool.0.read(0, &mut block);
@@ -27,12 +27,12 @@ fn carrying(pool: &Shared) -> Option<(Superblock, ReplicaPlan)> {
     Some((superblock, plan))
 }
 
-/// Whether the external data device of this pool carries a copy of the metadata.
+/// Whether the external data device of this pool has a metadata replica.
 pub(crate) fn has_replica(pool: &Shared) -> bool {
     carrying(pool).is_some()
 }
 
-/// Whether it carries one that says that it is whole.
+/// Whether it has a metadata replica that claims to be complete.
 pub(crate) fn has_whole_replica(pool: &Shared) -> bool {
     let head = carrying(pool).and_then(|(superblock, plan)| {
         let mut head = [0; REPLICA_HEAD_BYTES];
@@ -42,8 +42,8 @@ pub(crate) fn has_whole_replica(pool: &Shared) -> bool {
     head.is_some_and(|head| head.is_whole())
 }
 
-/// The tree of a pool that is made of what the external data device of `pool` carries; `None`: it
-/// carries nothing, or something stale.
+/// The tree of a pool that is made from the metadata replica of `pool`; `None` if there is no
+/// replica, or a stale one.
 pub(crate) fn replica_tree(pool: &Shared, cache_entries: u64) -> Option<Result<Tree>> {
     if !has_whole_replica(pool) {
         return None;
@@ -56,18 +56,17 @@ pub(crate) fn replica_tree(pool: &Shared, cache_entries: u64) -> Option<Result<T
     }
 }
 
-/// The identity that media get.
+/// The identity that the media get.
 const NEW: [u8; 16] = [0x4E; 16];
 
-/// A place for a pool, and behind it a medium as it is by itself: with a head, and a copy of the
-/// head.
+/// Space for a pool, and behind it a medium as it is by itself: with its head and the copy of that.
 struct Moved {
     all: Shared,
     superblock: Superblock,
 }
 
 impl Moved {
-    /// The medium of a pool, and zeros where the pool was.
+    /// The medium of a pool, with zeros where the pool was.
     fn of(pool: &Shared) -> Option<Self> {
         let (superblock, _) = carrying(pool)?;
         let image = pool.0.image();
@@ -85,7 +84,7 @@ impl Moved {
         })
     }
 
-    /// Bytes of the medium.
+    /// The size of the medium in bytes.
     fn len(&self) -> u64 {
         self.all.0.len() - self.superblock.pool_bytes
     }
@@ -98,7 +97,7 @@ impl Moved {
         }
     }
 
-    /// Opens what the bytes in front of the medium are.
+    /// Opens the pool in front of the medium.
     fn mount(&self, cache_entries: u64) -> Result<ExploredFs> {
         let all = self.all.0.image();
         let (own, medium) = all.split_at(self.superblock.pool_bytes as usize);
@@ -112,8 +111,8 @@ impl Moved {
     }
 }
 
-/// The last bytes of a simulated pool, as a disk: a sync flushes each line that was written since
-/// the last one.
+/// The last bytes of a simulated pool, as a disk: a sync flushes each line written since the last
+/// sync.
 struct Medium {
     all: Shared,
     from: u64,
@@ -159,7 +158,7 @@ mod tests {
     use crate::mutant::Mutant;
     use crate::record::record;
 
-    /// A pool over which another one is made of its own medium, and what that does.
+    /// The making of a pool, from its own medium, over another pool; and its log.
     struct Attached {
         moved: Moved,
         base: Vec<u8>,
@@ -173,7 +172,7 @@ mod tests {
         let pool = Shared::of(image_after(&recorded.base, &recorded.log));
         let tree = replica_tree(&pool, 256).unwrap().unwrap();
         let moved = Moved::of(&pool).unwrap();
-        // Where the new pool is made lies another one, by its superblocks.
+        // Another pool, identified by its superblocks, lies where the new one is made.
         let own = moved.superblock.pool_bytes as usize;
         let mut base = moved.all.0.image();
         for (at, byte) in base[..own].iter_mut().enumerate() {
@@ -199,7 +198,7 @@ mod tests {
     }
 
     impl Attached {
-        /// What is wrong with what a crash left.
+        /// Checks what a crash left; an error says what is wrong.
         fn judge(&self, image: Vec<u8>, has_returned: bool) -> std::result::Result<(), String> {
             let own = self.moved.superblock.pool_bytes as usize;
             let head = |at: u64| MediumHead::unseal(&image[own + at as usize..]);
@@ -207,10 +206,10 @@ mod tests {
             let (first, copy) = (head(0), head(copy_at));
             let id = first.or(copy.clone()).ok_or("no head")?.id;
             if has_returned && (id != NEW || copy.is_none_or(|copy| copy.id != NEW)) {
-                return Err("attached, and not the new pool's".to_owned());
+                return Err("attached, but the medium is not the new pool's".to_owned());
             }
             if id != NEW {
-                // The old pool, which has its medium, is whole, or none.
+                // The old pool, which owns the medium, is either complete or gone.
                 let superblock = Superblock::choose(
                     [
                         0,
@@ -241,7 +240,8 @@ mod tests {
             }
         }
 
-        /// The first wrong state of a run: everywhere near the end, and here and there before.
+        /// Explores every point near the end, and some of those before; fails at the first wrong
+        /// state.
         fn explore(&self, log: &[Event]) -> std::result::Result<u32, String> {
             let mut points = CrashPoints::new(self.base.clone(), log);
             let mut states = 0;
@@ -267,8 +267,8 @@ mod tests {
         }
     }
 
-    /// What is left at each moment is the old pool, or none, with a medium that can be attached
-    /// again; or the new pool.
+    /// At each moment the medium belongs either to the new pool, or to the old pool or to none. In
+    /// the latter cases it can be attached again.
     #[test]
     fn a_power_cut_of_attaching_leaves_the_medium_to_one_pool() {
         let attached = attached();

@@ -13,33 +13,34 @@ use crate::workload::{PoolKind, Step};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The checker finds what no crash may leave.
+    /// The checker finds damage that no crash may leave.
     Damage,
-    /// It cannot be opened.
+    /// The image cannot be opened.
     Recovery,
     /// The recovered tree cannot be read.
     Reading,
-    /// The recovered tree is neither that of before the step nor that of after it.
+    /// The recovered tree is neither the one before the step nor the one after it.
     Tree,
-    /// A time of the recovered tree is neither that of before the step nor that of after it.
+    /// A time in the recovered tree is neither the one before the step nor the one after it.
     Times,
-    /// A file has other space than before the step or after it.
+    /// A file takes other space than before the step or after it.
     Space,
     /// The recovered file system does not work.
     Use,
-    /// It cannot be closed.
+    /// The file system cannot be closed.
     Close,
     /// The checker finds something after the close.
     Unclean,
-    /// The external data device alone has another tree, or none, though it says that it has all.
+    /// The external data device alone has another tree, or none, though its metadata replica claims
+    /// to be complete.
     Replica,
-    /// A crash of recovery leads to another tree than recovery does.
+    /// A crash of recovery leads to another tree than the recovery itself.
     Nested,
-    /// The engine failed an assertion, or reached outside the pool.
+    /// The engine failed an assertion, or accessed bytes outside the pool.
     Panic,
     /// The engine disagrees with the model even without a crash.
     Outcome,
-    /// Threads wait for each other for ever.
+    /// Threads wait for each other forever.
     Stuck,
 }
 
@@ -65,47 +66,47 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Something wrong, with the identifier that repeats it.
+/// A violation, with the identifier that repeats it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// Which crash: for [`replay`](crate::replay).
+    /// The crash, for [`replay`](crate::replay).
     pub id: String,
-    /// What kind of thing is wrong.
+    /// The kind of violation.
     pub kind: Kind,
-    /// What exactly.
+    /// The details.
     pub detail: String,
     /// The kind of operation that was in flight.
     pub operation: String,
-    /// How many states showed the same.
+    /// The number of states that showed the same.
     pub states: u64,
     /// What had returned and what was in flight.
     #[serde(default)]
     pub moment: String,
-    /// The lines of the pool that the power cut lost, as few as show it.
+    /// The lines of the pool that the power cut lost: as few as still show the violation.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// A shorter workload that shows the same kind of thing.
+    /// A shorter workload that shows the same kind of violation.
     #[serde(default)]
     pub minimised: Option<Minimised>,
 }
 
-/// A workload of which nothing more can be left out.
+/// A workload from which nothing more can be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minimised {
-    /// Which crash of it: for [`replay`](crate::replay).
+    /// The crash of it, for [`replay`](crate::replay).
     #[serde(default)]
     pub id: String,
     /// The lines of the pool that this crash lost.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// What happens first.
+    /// The steps that prepare the pool.
     pub setup: Vec<String>,
-    /// What crashes.
+    /// The steps that crash.
     pub explored: Vec<String>,
 }
 
 impl Minimised {
-    /// The workload of these parts, the setup first, whose crash shows what was `found`.
+    /// A shorter workload of these parts, setup first, whose crash shows the violation `found`.
     pub(crate) fn of(found: Violation, parts: &[Vec<Step>]) -> Self {
         let setup = parts.iter().take(1).flatten().map(Step::to_string);
         let explored = parts.iter().skip(1).enumerate();
@@ -125,7 +126,7 @@ impl Minimised {
 }
 
 impl Violation {
-    /// A violation of a workload that has no crash to name.
+    /// A violation of a workload where there is no crash to name.
     pub(crate) fn of_run(id: &str, kind: Kind, detail: String, operation: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -178,23 +179,25 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How much was done.
+/// How much work was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
-    /// Workloads under a crash model that met it: each counts for every kind of operation it has.
+    /// Workloads under a crash model that contain this kind of operation; a workload counts for
+    /// each kind that it has.
     pub workloads: u64,
     /// Runs of threads, each under a schedule of its own.
     pub schedules: u64,
     /// Processes killed in the middle, after which another opened the pool.
     pub kills: u64,
-    /// Crash points: moments at which a crash could leave or mean something new.
+    /// Crash points: moments at which a crash could leave something new or mean something new.
     pub points: u64,
-    /// Points of which every state was tried.
+    /// Points at which every state was tried.
     pub points_exhaustive: u64,
-    /// Further points of which every state was tried but for lines that nobody reads.
+    /// Further points at which every state was tried, except for differences in lines that nothing
+    /// reads.
     pub points_tracked: u64,
-    /// Further points of which states were sampled.
+    /// Further points at which states were sampled.
     pub points_sampled: u64,
     /// States generated.
     pub generated: u64,
@@ -202,13 +205,14 @@ pub struct Counts {
     pub distinct: u64,
     /// Different trees that recovery made of them.
     pub meanings: u64,
-    /// Images checked, recovered, compared and used; crashes of recovery included.
+    /// Images that were checked, recovered, compared and used, including those of crashed
+    /// recoveries.
     pub checked: u64,
     /// Recoveries whose own crashes were explored.
     pub recoveries_crashed: u64,
-    /// Violations: different ones, by kind and detail.
+    /// Different violations, by kind and detail.
     pub violations: u64,
-    /// Seconds of one thread.
+    /// Seconds of thread time.
     pub seconds: f64,
 }
 
@@ -240,19 +244,19 @@ pub struct WorkloadReport {
     pub mode: String,
     /// How much was done.
     pub counts: Counts,
-    /// The same by the kind of operation that was in flight; crashes of recovery are
+    /// The same by the kind of operation that was in flight; crashes of recovery count under
     /// [`RECOVERY`].
     pub operations: BTreeMap<String, Counts>,
-    /// Every point was explored with every state.
+    /// Every state of every point was explored.
     pub exhaustive: bool,
-    /// The time was up before all was explored.
+    /// The time was up before everything was explored.
     #[serde(default)]
     pub cut_short: bool,
     /// The first violations of each kind and detail.
     pub violations: Vec<Violation>,
 }
 
-/// What is in flight when recovery itself is crashed.
+/// The operation in flight when recovery itself is crashed.
 pub const RECOVERY: &str = "recovery";
 
 /// What was found while one kind of operation was in flight.
@@ -263,31 +267,31 @@ pub struct OperationReport {
     /// How much was done.
     #[serde(flatten)]
     pub counts: Counts,
-    /// The violations.
+    /// Its violations.
     pub found: Vec<Violation>,
 }
 
-/// What an exploration found, by operations: the form that is printed and written as JSON.
+/// The findings of an exploration by operation: the form that is printed and written as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Each kind of operation.
     pub operations: Vec<OperationReport>,
-    /// The sums over all of them.
+    /// The totals.
     pub totals: Counts,
     /// Workloads explored, each counted once for each crash model.
     pub runs: u64,
-    /// Different images by what the pools lie on: see [`PoolKind`](crate::PoolKind).
+    /// Different images by the kind of pool: see [`PoolKind`](crate::PoolKind).
     #[serde(default)]
     pub grounds: BTreeMap<String, u64>,
     /// What was left out because the time was up.
     pub left_out: LeftOut,
     /// Seconds from begin to end.
     pub elapsed_seconds: f64,
-    /// Different images judged in a second.
+    /// Different images judged per second.
     pub distinct_per_second: f64,
 }
 
-/// What an exploration found.
+/// The findings of an exploration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Each workload under each crash model.
@@ -298,26 +302,26 @@ pub struct Report {
     pub seconds: f64,
 }
 
-/// What there was no time for.
+/// What was left out because the time was up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// Workloads that were not begun.
+    /// Workloads that did not begin.
     pub workloads: u64,
-    /// Workloads that were begun, and ended before all of them was explored.
+    /// Workloads that began, and ended before everything was explored.
     pub cut_short: u64,
-    /// How many of all these have each kind of operation.
+    /// How many of these workloads contain each kind of operation.
     pub operations: BTreeMap<String, u64>,
-    /// Kinds of operations no crash of which was explored.
+    /// Kinds of operations of which no crash was explored.
     pub unexplored: BTreeSet<String>,
 }
 
 impl LeftOut {
-    /// Whether there was time for everything.
+    /// Whether nothing was left out.
     pub fn is_nothing(&self) -> bool {
         self.workloads + self.cut_short == 0
     }
 
-    /// A workload with these kinds of operations was left out, or was begun and cut short.
+    /// Counts a workload with these kinds of operations, which was left out or cut short.
     pub(crate) fn note(&mut self, operations: &BTreeSet<&'static str>, is_begun: bool) {
         if is_begun {
             self.cut_short += 1;
@@ -338,7 +342,7 @@ impl LeftOut {
         }
     }
 
-    /// Finds the kinds of operations of which nothing is among what was `explored`.
+    /// Finds the kinds of operations of which `explored` has no crash.
     fn compare(&mut self, explored: &[OperationReport]) {
         let is_explored = |operation: &String| {
             let mut same = explored.iter().filter(|of| of.operation == *operation);
@@ -375,7 +379,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl WorkloadReport {
-    /// A workload of `operation` that cannot be explored, because it does not run.
+    /// A report on a workload of `operation` that cannot be explored, because it does not run.
     pub(crate) fn not_run(workload: &str, error: &dyn fmt::Display, operation: &str) -> Self {
         let mode = Mode::X86;
         let id = CrashId {
@@ -457,7 +461,7 @@ impl Report {
 }
 
 impl Summary {
-    /// Different images of pools that lie on disks, with all that they have or with their data.
+    /// The number of different images of pools with a disk, for everything or only for their data.
     pub fn on_disks(&self) -> u64 {
         let memory = PoolKind::Memory.name();
         let on_disks = self
@@ -467,7 +471,7 @@ impl Summary {
         on_disks.map(|(_, distinct)| distinct).sum()
     }
 
-    /// Adds what another exploration found, after this one.
+    /// Adds the findings of another, later exploration.
     pub fn add(&mut self, more: Self) {
         for report in more.operations {
             self.totals += report.counts;

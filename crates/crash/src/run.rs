@@ -1,4 +1,4 @@
-//! What to explore, and exploring one workload.
+//! What to explore, and the exploration of one workload.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use crate::threads::{Bounds, all_thread_workloads, of_threads};
 use crate::workload::{PoolKind, Step, Workload};
 use crate::workloads::WorkloadFile;
 
-/// How deep crashes of recoveries nest: a recovery, and the recovery from a crash of that.
+/// How deep crashes of recoveries nest: a recovery, and the recovery after a crash of it.
 pub(crate) const NESTED_DEPTH: usize = 2;
 
 /// How to explore.
@@ -32,53 +32,54 @@ pub(crate) const NESTED_DEPTH: usize = 2;
 pub struct Options {
     /// Crash models.
     pub modes: Vec<Mode>,
-    /// States tried at a crash point: all, if there are no more, else a sample of so many.
+    /// States tried at a crash point: all of them, or a sample of this size if there are more.
     pub states_per_point: usize,
-    /// At least so many where a workload is one operation alone.
+    /// The least number of states where a workload is a single operation.
     pub states_alone: usize,
-    /// At least so many where a workload is on disks.
+    /// The least number of states where a workload is on disks.
     pub states_on_disks: usize,
-    /// The same under [`Mode::Lazy`], which always samples.
+    /// The number of states under [`Mode::Lazy`], which always samples.
     pub lazy_states: usize,
-    /// Crash points of a log at which a state is tried under [`Mode::Eadr`], which has one at every
-    /// store, at most.
+    /// The most crash points of a log that are tried under [`Mode::Eadr`], which has one at every
+    /// store.
     pub points_in_order: usize,
-    /// At most so many in each run of threads.
+    /// The most states tried at a crash point in each run of threads.
     pub thread_states: usize,
-    /// Moments of a workload at which a process is killed under [`Mode::Kill`], at most.
+    /// The most moments of a workload at which a process is killed under [`Mode::Kill`].
     pub kills: usize,
     /// States tried at a crash point after a kill.
     pub kill_states: usize,
-    /// Syncs of a workload that do nothing under [`Mode::IgnoredFlushes`], one in a run, at most.
+    /// The most syncs of a workload that are ignored under [`Mode::IgnoredFlushes`], one in each
+    /// run.
     pub ignored_flushes: usize,
-    /// States tried at a crash point behind one of them.
+    /// States tried at a crash point after an ignored sync.
     pub ignored_flush_states: usize,
-    /// The same for crashes of recovery.
+    /// States tried at a crash point of a recovery.
     pub nested_states: usize,
-    /// Recoveries of a workload whose crashes are explored, at most: those after a crash of the
-    /// workload, those after a crash of such a recovery.
+    /// The most recoveries of a workload whose crashes are explored: those after a crash of the
+    /// workload, and those after a crash of such a recovery.
     pub nested_recoveries: [usize; NESTED_DEPTH],
-    /// At most so many of them under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::IgnoredFlushes`],
-    /// which begin recoveries with something else and change nothing of what these do.
+    /// A lower limit of the same under [`Mode::Lazy`], [`Mode::Kill`] and [`Mode::IgnoredFlushes`],
+    /// where recoveries begin from other images but do nothing different.
     pub nested_elsewhere: [usize; NESTED_DEPTH],
-    /// Wrong states after which a workload is left.
+    /// The number of wrong states after which the exploration of a workload ends.
     pub wrong_states: u64,
-    /// Violations are reduced to as few lines and as short a workload as show them.
+    /// Reduces violations to as few lost lines and as short a workload as still show them.
     pub diagnose: bool,
     /// Schedules of workloads of threads.
     pub schedules: Bounds,
-    /// Of these so many, at most, under [`Mode::Lazy`] too: they differ in what the threads do, and
-    /// that model in what came before.
+    /// The most of these schedules that are explored under [`Mode::Lazy`] too: schedules differ in
+    /// what the threads do, while that model differs in what came before.
     pub lazy_schedules: usize,
     /// Seed of the samples.
     pub seed: u64,
     /// Threads.
     pub threads: usize,
-    /// Workloads whose name contains one of these; all, if there are none.
+    /// Workloads whose name contains one of these; empty: all.
     pub only: Vec<String>,
     /// Only this part of them.
     pub part: Option<Part>,
-    /// Nothing is explored after this instant: what is being explored then is cut short.
+    /// No exploration continues after this instant: the one that is running then is cut short.
     pub until: Option<Instant>,
 }
 
@@ -122,7 +123,7 @@ impl Options {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
-    /// States tried at a crash point of a workload on this ground.
+    /// States tried at a crash point of a workload on a pool of this kind.
     pub(crate) fn states_on(&self, pool_kind: PoolKind) -> usize {
         let least = match pool_kind {
             PoolKind::Memory => 0,
@@ -131,7 +132,7 @@ impl Options {
         self.states_per_point.max(least)
     }
 
-    /// Whether the workload of this name is among those to explore.
+    /// Whether the options choose the workload of this name.
     pub fn chooses(&self, name: &str) -> bool {
         let mut parts = self.only.iter();
         self.only.is_empty() || parts.any(|part| name.contains(part.as_str()))
@@ -140,31 +141,31 @@ impl Options {
 
 /// A log to explore.
 pub(crate) struct Subject<'a> {
-    /// What identifiers call it.
+    /// Its name in identifiers.
     pub(crate) name: String,
     pub(crate) mode: Mode,
-    /// Says what may be found.
+    /// Decides what may be found.
     pub(crate) oracle: &'a dyn Oracle,
-    /// Names and files that the arena can hold.
+    /// The number of names and files that the arena can hold.
     pub(crate) cache_entries: u64,
-    /// What is durable before the log.
+    /// The durable bytes before the log.
     pub(crate) base: Vec<u8>,
     pub(crate) log: &'a [Event],
-    /// Events after which exploring begins.
+    /// The number of events after which exploring begins.
     pub(crate) skip: usize,
-    /// What every log goes through before it is crashed, that of a recovery too.
+    /// The change that every log, also that of a recovery, goes through before it is crashed.
     pub(crate) change: Change<'a>,
 }
 
-/// Makes another log of a log: the same stores, after which a crash may leave something else.
+/// Turns a log into another one with the same stores, after which a crash may leave something else.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Change<'a> {
     /// Logs stay as they are.
     #[default]
     None,
-    /// They become those of a mutant.
+    /// They become the logs of a mutant.
     Mutant(&'a Mutant),
-    /// They become what this makes of them. No identifier tells of it.
+    /// This function changes them. Identifiers do not mention it.
     By(&'a (dyn Fn(&[Event]) -> Vec<Event> + Sync)),
 }
 
@@ -175,7 +176,7 @@ impl<'a> From<Option<&'a Mutant>> for Change<'a> {
 }
 
 impl Change<'_> {
-    /// The mutant that identifiers name.
+    /// The mutant to name in identifiers.
     pub(crate) fn mutant(self) -> Option<Mutant> {
         match self {
             Self::Mutant(mutant) => Some(mutant.clone()),
@@ -183,7 +184,7 @@ impl Change<'_> {
         }
     }
 
-    /// The log that is crashed where `log` was recorded.
+    /// The log to crash where `log` was recorded.
     pub(crate) fn of<'l>(self, log: &'l [Event]) -> Cow<'l, [Event]> {
         match self {
             Self::None => Cow::Borrowed(log),
@@ -194,12 +195,13 @@ impl Change<'_> {
 }
 
 impl Recorded {
-    /// What the explored steps did: from marker 0 to the last.
+    /// The events of the explored steps, from marker 0 to the last.
     pub fn explored_log(&self) -> &[Event] {
         &self.log[self.begin..]
     }
 
-    /// Events of the explored log up to the return of the steps that other workloads cover.
+    /// The number of events in the explored log up to the return of the steps that other workloads
+    /// cover.
     fn covered_events(&self) -> usize {
         let last = Op::Marker(self.workload.covered as u64);
         let events = self.explored_log().iter();
@@ -214,7 +216,7 @@ impl Recorded {
         image_after(&self.base, &self.log[..self.begin])
     }
 
-    /// What is explored under `mode`.
+    /// The log to explore under `mode`.
     pub(crate) fn subject(&self, mode: Mode) -> Subject<'_> {
         let covered = self.covered_events();
         let (base, log, skip) = match mode {
@@ -234,7 +236,7 @@ impl Recorded {
     }
 }
 
-/// How far an exploration is, for whoever watches it from another thread.
+/// The progress of an exploration, for observers in other threads.
 #[derive(Debug, Default)]
 pub struct Progress {
     workloads: AtomicU64,
@@ -244,28 +246,28 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Workloads that were chosen, and those that are done.
+    /// The numbers of workloads that were chosen, and that are done.
     pub fn workloads(&self) -> (u64, u64) {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         (of(&self.workloads), of(&self.workloads_done))
     }
 
-    /// Different images judged so far.
+    /// The number of different images judged so far.
     pub fn distinct(&self) -> u64 {
         self.distinct.load(Ordering::Relaxed)
     }
 
-    /// Violations found so far.
+    /// The number of violations found so far.
     pub fn violations(&self) -> u64 {
         self.violations.load(Ordering::Relaxed)
     }
 
-    /// So many more workloads were chosen.
+    /// Adds to the number of chosen workloads.
     pub(crate) fn expect(&self, workloads: u64) {
         self.workloads.fetch_add(workloads, Ordering::Relaxed);
     }
 
-    /// Another workload is done.
+    /// Counts another finished workload.
     pub(crate) fn done(&self) {
         self.workloads_done.fetch_add(1, Ordering::Relaxed);
     }
@@ -287,8 +289,8 @@ pub fn run_workloads(workloads: &[Workload], options: &Options) -> Report {
     run_watched(workloads, options, &Progress::default())
 }
 
-/// Explores the makings of pools, the workloads of threads, which begin in the first quarter of the
-/// time if it is bounded, and sequences; tells `progress` how far it is.
+/// Explores the formatting of pools, the workloads of threads, and sequences; reports to
+/// `progress`. If the time is bounded, the workloads of threads begin in its first quarter.
 pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
     let threads = all_thread_workloads();
     let families = vec![
@@ -299,7 +301,7 @@ pub fn run_all(workloads: &[Workload], options: &Options, progress: &Progress) -
     run_families(families, options, progress)
 }
 
-/// Explores the workloads of a file; tells `progress` how far it is.
+/// Explores the workloads of a file; reports to `progress`.
 pub fn run_file(file: &WorkloadFile, options: &Options, progress: &Progress) -> Report {
     let families = vec![
         of_threads(&file.threads, options, progress),
@@ -308,7 +310,7 @@ pub fn run_file(file: &WorkloadFile, options: &Options, progress: &Progress) -> 
     run_families(families, options, progress)
 }
 
-/// Explores `workloads`; tells `progress` how far it is.
+/// Explores `workloads`; reports to `progress`.
 pub fn run_watched(workloads: &[Workload], options: &Options, progress: &Progress) -> Report {
     run_families(
         vec![of_sequences(workloads, options, progress)],
@@ -333,7 +335,7 @@ fn of_sequences<'a>(
     }
 }
 
-/// The kinds of operations that some steps are.
+/// The kinds of the operations that these steps are.
 pub(crate) fn operations_of<'s>(
     steps: impl IntoIterator<Item = &'s Step>,
 ) -> BTreeSet<&'static str> {
@@ -370,7 +372,7 @@ fn explore_workload(
     reports.collect()
 }
 
-/// Explores what was recorded, changed by `change`, under a crash model.
+/// Explores a recorded workload, changed by `change`, under a crash model.
 pub(crate) fn explore_recorded(
     recorded: &Recorded,
     mode: Mode,
@@ -427,7 +429,7 @@ mod tests {
         }
     }
 
-    /// One workload is left out, one is cut short, one is done.
+    /// One workload is left out, one is cut short, and one is done.
     #[test]
     fn what_there_was_no_time_for_is_named() {
         let done = |cut_short| WorkloadReport {
@@ -476,7 +478,7 @@ mod tests {
         ] {
             assert!(told.contains(words), "{told}");
         }
-        // Another part of the same did some of it.
+        // Another part of the same run explored some of it.
         let mut more = all.clone();
         more.operations[0].operation = "chmod".to_owned();
         all.add(more);

@@ -1,4 +1,4 @@
-//! Crashes of adding a segment to a pool: it has one more, or has not, and is as it was.
+//! Crashes of adding a segment to a pool: the pool has one more or not, and is unchanged otherwise.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const SEGMENT: AddedSegment = AddedSegment {
     blocks: 64,
 };
 
-/// A pool with a file, and with room behind it.
+/// A pool with a file, and with space behind it.
 fn pool(pool_kind: PoolKind) -> Shared {
     let image = blank_image(2, MappingKind::HashFs, NamespaceKind::Direct, pool_kind);
     let added = vec![0xAD; (SEGMENT.blocks * BLOCK_BYTES) as usize];
@@ -43,7 +43,7 @@ fn steps(pool: &Shared, lines: &[&str]) {
     }
 }
 
-/// Sets chunks aside in a pool, and closes it.
+/// Reserves chunks in a pool for the segment, and closes the pool.
 fn set_aside(pool: &Shared) {
     let mut session: Session = Session::new(pool.clone(), 64);
     session.step(&Step::parse("open-pool")).unwrap();
@@ -53,7 +53,7 @@ fn set_aside(pool: &Shared) {
     session.step(&Step::parse("close-pool")).unwrap();
 }
 
-/// Whether a crash left the pool with the segment; fails if it is not as it was otherwise.
+/// Whether a crash left the pool with the segment. Panics if anything else changed.
 fn judge(image: &[u8], tree: &Tree, has_returned: bool) -> bool {
     let report = check(&image.to_vec(), Options::default());
     let counts = |of: &&Finding| {
@@ -65,7 +65,7 @@ fn judge(image: &[u8], tree: &Tree, has_returned: bool) -> bool {
     !fs.superblock().geometry().added.is_empty()
 }
 
-/// How many states that a crash of `log` leaves have the segment, and how many have not.
+/// The numbers of states after a crash of `log` that have the segment, and that have it not.
 fn explore(base: &[u8], log: &[Event], tree: &Tree, stride: usize) -> (u32, u32) {
     let mut points = CrashPoints::new(base.to_vec(), log);
     let (mut with, mut without) = (0, 0);
@@ -95,7 +95,7 @@ fn a_power_cut_leaves_a_pool_with_the_segment_or_without() {
         let tree = read_tree(&before).unwrap();
         let larger = before.superblock().with_segment(SEGMENT).unwrap();
         drop(before);
-        // What is set aside changes nothing that anybody sees.
+        // The reserved chunks change nothing that users see.
         let base = pool.0.image();
         pool.0.start_recording();
         set_aside(&pool);

@@ -1,4 +1,4 @@
-//! A file system under a workload: it does what the model's operations say.
+//! A file system under a workload; it executes the operations of the model.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -16,41 +16,41 @@ use vellum_model::Payload;
 use crate::memories::{Backend, Explored, Shared};
 use crate::workload::{BlocksAlone, PoolKind, Step, Workload};
 
-/// Bytes of the pools that workloads run on.
+/// The size of the pools that workloads run on, in bytes.
 pub(crate) const POOL_BYTES: u64 = 1 << 20;
-/// The part of a pool that is the data's, where these have a disk of their own.
+/// The data's part of a pool with an external data device.
 pub(crate) const EXTERNAL_DATA: ExternalData = ExternalData {
     id: [9; 16],
     at: BLOCK_BYTES,
     data_bytes: POOL_BYTES,
     replica_bytes: 0,
 };
-/// The segment that is added to those that grow.
+/// The segment that is added to pools that grow.
 const ADDED: AddedSegment = AddedSegment {
     id: [10; 16],
     at: BLOCK_BYTES,
     blocks: 64,
 };
-/// Bytes behind them for a copy of the metadata, where there is one.
+/// Bytes behind the pool for the metadata replica, where there is one.
 const REPLICA_BYTES: u64 = POOL_BYTES / 2;
-/// Where the clock of workloads starts: 2026-01-01 in nanoseconds since 1970.
+/// The start of the workload clock: 2026-01-01, in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
-/// How much later the clock starts at each opening.
+/// The clock's advance between two openings, in nanoseconds.
 const CLOCK_STEP: i64 = 1_000_000;
-/// Openings within so many nanoseconds of the clock are under one boot: nothing was lost between
+/// Openings within this many nanoseconds of the clock belong to one boot: nothing was lost between
 /// them.
 const CLOCK_BOOT: i64 = 1_000_000_000;
-/// Openings of a workload, at most: the process after it is told apart by its times.
+/// The most openings of a workload. The process after it is recognised by its times.
 const OPENINGS_MAX: i64 = 500;
-/// Where the clock starts after a crash.
+/// The start of the clock after a crash.
 pub(crate) const CLOCK_AFTER: i64 = CLOCK_START + 1_000_000_000;
 
 const NOT_OPEN: Error = Error::Invalid("the pool is not open");
 
-/// The user and group of steps that are not the superuser's.
+/// The user and group of steps that are not executed as the superuser.
 pub(crate) const USER: u32 = 1000;
 
-/// What engine operations give here.
+/// The result of engine operations.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// A file system of the explorer.
@@ -60,15 +60,15 @@ pub(crate) type ExploredFs = Arc<Fs<Explored>>;
 pub(crate) struct Session<M: Backend = Explored> {
     pool: Shared,
     driver: Option<Driver<M>>,
-    /// What a kill leaves of a pool with a log.
+    /// What a kill leaves of a logged pool.
     images: Arc<SimImages>,
     cache_entries: u64,
     openings: i64,
 }
 
 impl PoolKind {
-    /// Bytes of the pool as it was made; where the data have a disk of their own, that is its last
-    /// part.
+    /// The size of the pool when it is formatted, in bytes. With an external data device, the data
+    /// take its last part.
     pub(crate) fn pool_bytes(self) -> u64 {
         match self {
             Self::Memory => POOL_BYTES,
@@ -77,8 +77,8 @@ impl PoolKind {
         }
     }
 
-    /// Bytes of metadata, beside which the log takes as much, and versions three times as much;
-    /// `None`: what is usual.
+    /// Bytes of metadata; the log takes as much again, and undo records three times as much.
+    /// `None`: the default.
     pub(crate) fn metadata_bytes(self) -> Option<u64> {
         match self {
             Self::Memory => None,
@@ -98,7 +98,7 @@ pub(crate) fn image_of(workload: &Workload) -> Vec<u8> {
     blank_image_with(replica_bytes, 2, (mapping, namespace), workload.pool_kind)
 }
 
-/// A formatted pool of so many thread slots, whose every other byte is what earlier owners left.
+/// A formatted pool with this many thread slots, whose unused bytes are what earlier owners left.
 pub(crate) fn blank_image(
     thread_slots: u32,
     mapping: MappingKind,
@@ -108,7 +108,7 @@ pub(crate) fn blank_image(
     blank_image_with(0, thread_slots, (mapping, namespace), pool_kind)
 }
 
-/// The same with so many bytes for a copy of the metadata.
+/// The same with this many bytes for a metadata replica.
 fn blank_image_with(
     replica_bytes: u64,
     thread_slots: u32,
@@ -143,7 +143,7 @@ fn blank_image_with(
     }
 }
 
-/// The pool with one more segment, behind its bytes.
+/// Adds one more segment behind the bytes of the pool.
 fn grown(image: &[u8]) -> Result<Vec<u8>> {
     let pool = Shared::of(image.to_vec());
     let mut session: Session = Session::new(pool.clone(), 64);
@@ -164,7 +164,7 @@ fn grown(image: &[u8]) -> Result<Vec<u8>> {
     Ok(pool.image())
 }
 
-/// Opens what `pool` holds, as another boot does. The same operations of this thread do the same
+/// Opens the pool as another boot would. The same operations of this thread have the same effect
 /// from here on.
 pub(crate) fn mount<M: Backend>(
     pool: &Shared,
@@ -174,8 +174,8 @@ pub(crate) fn mount<M: Backend>(
     mount_with_arena(pool, None, (cache_entries, clock), M::arena)
 }
 
-/// The same, in the arena that `make_arena` makes of so many bytes, and with `images` that outlive
-/// processes.
+/// The same, in the arena that `make_arena` returns for a size in bytes, and with `images` that
+/// outlive processes.
 pub(crate) fn mount_with_arena<M: Backend>(
     pool: &Shared,
     images: Option<&Arc<SimImages>>,
@@ -214,8 +214,8 @@ impl<M: Backend> Session<M> {
         }
     }
 
-    /// A session of the process that comes, under the same boot, after one that was killed and left
-    /// so much in memory.
+    /// A session of the next process under the same boot, after a process was killed and left
+    /// `images` in memory.
     pub(crate) fn after_kill(pool: Shared, cache_entries: u64, images: Arc<SimImages>) -> Self {
         Self {
             openings: OPENINGS_MAX,
@@ -224,7 +224,7 @@ impl<M: Backend> Session<M> {
         }
     }
 
-    /// A session of another thread with the same file system, and with no handles.
+    /// A session of another thread on the same file system, without handles.
     pub(crate) fn share(&self) -> Self {
         Self {
             pool: self.pool.clone(),
@@ -240,7 +240,7 @@ impl<M: Backend> Session<M> {
         self.driver.as_ref().map(Driver::fs)
     }
 
-    /// Does a step.
+    /// Executes a step.
     pub(crate) fn step(&mut self, step: &Step) -> Result<()> {
         match step {
             Step::Op(_) | Step::Full(_) | Step::User(_) => self.answer(step).map(drop),
@@ -278,7 +278,7 @@ impl<M: Backend> Session<M> {
         }
     }
 
-    /// Does a step, and returns what the operation answers, if it is one.
+    /// Executes a step, and returns the operation's result if it has one.
     pub(crate) fn answer(&mut self, step: &Step) -> Result<Payload> {
         let (op, cred) = match step {
             Step::Op(op) | Step::Full(op) => (op, Cred::root()),
@@ -310,7 +310,7 @@ impl<M: Backend> Session<M> {
     /// The file system, which has to be open.
     ///
     /// # Errors
-    /// It is not.
+    /// The file system is not open.
     pub(crate) fn open_fs(&self) -> Result<&Arc<Fs<M>>> {
         self.driver().map(Driver::fs)
     }
@@ -325,7 +325,7 @@ impl<M: Backend> Session<M> {
         alone.insert(first, count as usize)?;
         let mut alone = alone.renew()?;
         if alone.remove(first, first + count)? != count {
-            return Err(Error::Invalid("blocks that did not come"));
+            return Err(Error::Invalid("the blocks were not allocated"));
         }
         drop(alone);
         settle(fs);

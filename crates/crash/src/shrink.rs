@@ -1,8 +1,7 @@
-//! Making less of something: of what shows a violation (delta debugging), and of what there is too
-//! much of.
+//! Reduces lists: those that show a violation (delta debugging), and those that are too long.
 
-/// Leaves out of `all` as much as it can such that `holds` of what is left, which it does of `all`:
-/// halves first, then smaller parts, then one by one. Asks at most `questions` times.
+/// Removes as much of `all` as it can such that `holds` stays true, as it is for `all`: first
+/// halves, then smaller parts, then single elements. Calls `holds` at most `questions` times.
 pub(crate) fn fewest<T: Clone>(
     all: Vec<T>,
     mut questions: usize,
@@ -27,7 +26,7 @@ pub(crate) fn fewest<T: Clone>(
     left
 }
 
-/// At most `most` of `all`, evenly spread.
+/// At most `most` elements of `all`, evenly spread.
 pub(crate) fn spread<T>(all: Vec<T>, most: usize) -> Vec<T> {
     let count = all.len();
     let keep = |i: &usize| i * most / count != (i + 1) * most / count;

@@ -1,5 +1,5 @@
-//! The space that files take after a crash: promised where it was allocated, and not leaked where
-//! it was given up.
+//! The space that files take after a crash. What was allocated must be there, and what was freed
+//! must not leak.
 
 use vellum_layout::BLOCK_BYTES;
 use vellum_model::{Op, SnapshotBody};
@@ -11,12 +11,12 @@ use crate::workload::Step;
 /// Units of 512 bytes.
 const UNITS_PER_BLOCK: u64 = BLOCK_BYTES / 512;
 
-/// Whether the space of `tree`'s files, which is otherwise allowed, fits when `returned` explored
-/// steps had returned; if not, why.
+/// Checks the space of the files in `tree`, which is otherwise allowed, when `returned` explored
+/// steps had returned; an error says what does not fit.
 ///
-/// While a step is in flight, a file may take any space between before and after. A crash of a
-/// write may lose what was allocated ahead beyond the end where it wrote: it was the write's
-/// already. Where a size that was allocated shows, its space is there.
+/// While a step is in flight, a file may take any space between the old and the new. A crash of a
+/// write may lose blocks that were preallocated beyond the end, where it wrote: they already
+/// belonged to the write. Where a size that was allocated shows, its space must be there.
 pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> Result<(), String> {
     let before = &expected.trees[returned];
     let after = expected.trees.get(returned + 1).unwrap_or(before);
@@ -45,7 +45,7 @@ pub(crate) fn judge_space(expected: &Expected, tree: &Tree, returned: usize) -> 
     Ok(())
 }
 
-/// What a write may have claimed of the space beyond a file's end, in units of 512 bytes.
+/// The space beyond a file's end that a write may have claimed, in units of 512 bytes.
 fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
     let size = size_of(before, ino);
     let Some((first, end)) = step.op().and_then(|op| blocks_written(op, size)) else {
@@ -55,8 +55,8 @@ fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
     end.saturating_sub(first) * UNITS_PER_BLOCK
 }
 
-/// What a step may have claimed and not given up yet: a write that finds no space (in a hole that
-/// is the file's, for it reads as zeros), or an experiment.
+/// The space that a step may have claimed and not freed yet: in a write that finds the pool full
+/// (in a hole, where it stays the file's because it reads as zeros), or in an experiment.
 fn claimed_in_vain(step: &Step, before: &Tree, ino: u64) -> u64 {
     let blocks = match step {
         Step::Full(op) => blocks_written(op, size_of(before, ino)),
@@ -73,7 +73,7 @@ fn size_of(tree: &Tree, ino: u64) -> u64 {
     }
 }
 
-/// The first block that a write to a file of this size may change, and the first behind them.
+/// The first block that a write to a file of this size may change, and the first block after these.
 fn blocks_written(op: &Op, size: u64) -> Option<(u64, u64)> {
     let (first, end) = match op {
         Op::Write { offset, len, .. } => (*offset, offset + len),

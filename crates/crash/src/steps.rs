@@ -1,5 +1,5 @@
 //! The persistent steps of an operation by the names of their sites, as recorded, and what recovery
-//! makes of each gap between them.
+//! finds in each gap between them.
 
 use vellum::sites;
 use vellum_media::{CrashPoints, Event, Op, Site};
@@ -12,23 +12,24 @@ use crate::session::{CLOCK_AFTER, Result, mount};
 use crate::tree::{Tree, read_tree};
 use crate::workload::Step;
 
-/// What one step of a workload did to its pool.
+/// The effect of one step of a workload on its pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// The sites that it went through, in their order; neighbours that are the same count once.
+    /// The sites that it passed, in order; equal neighbours count once.
     pub sites: Vec<&'static str>,
-    /// Which of them commits: if the power fails anywhere before it, and nothing arrives that is
-    /// not durable, recovery finds the step not done, and done from there on. `None`: recovery
-    /// cannot tell before from after.
+    /// The index of the site that commits. If the power fails anywhere before it, and only durable
+    /// stores arrive, recovery finds the step not done; from there on it finds the step done.
+    /// `None`: recovery cannot tell before from after.
     pub commit: Option<usize>,
-    /// A crash may find part of it done: bytes inside the old size, or background work.
+    /// Whether a crash may find a part of it done: bytes inside the old size, or background work.
     pub in_parts: bool,
-    /// What was done; `None`: a pool was made.
+    /// The step; `None` for mkfs.
     pub step: Option<Step>,
 }
 
-/// What the first explored step of a workload did. `name:3` asks for the third step. `None`: there
-/// is no such workload, or it cannot be recorded, or recovery finds it done and later not done.
+/// The effect of the first explored step of a workload; `name:3` asks for the third step. `None` if
+/// there is no such workload, or it cannot be recorded, or recovery finds the step done and in a
+/// later gap not done.
 pub fn persistent_steps(name: &str) -> Option<Steps> {
     let (name, step) = match name.split_once(':') {
         Some((name, step)) => (name, step.parse().ok()?),
@@ -72,14 +73,14 @@ fn of_recorded(recorded: &Recorded, number: usize) -> Option<Steps> {
     })
 }
 
-/// A site that a log goes through, and the events before it and up to the gap behind it.
+/// A site in a log, the number of events before it, and the number up to the gap behind it.
 struct Gap {
     site: &'static str,
     before: usize,
     behind: usize,
 }
 
-/// The gaps of `log`, before which so many events were done.
+/// The gaps of `log`, which begins after `done` events.
 fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let is_step = |event: &Event| {
@@ -100,8 +101,8 @@ fn gaps(log: &[Event], done: usize) -> Vec<Gap> {
     gaps
 }
 
-/// The first of `gaps` behind which something `is_done`, which it then stays; `Some(None)` if it is
-/// before the first already, or never.
+/// The first of `gaps` after which `is_done` holds, as it must from there on. `Some(None)` if it
+/// holds before the first gap already, or never.
 fn commit(gaps: &[Gap], is_done: impl Fn(usize) -> bool) -> Option<Option<usize>> {
     if gaps.first().is_none_or(|first| is_done(first.before)) {
         return Some(None);
@@ -110,25 +111,25 @@ fn commit(gaps: &[Gap], is_done: impl Fn(usize) -> bool) -> Option<Option<usize>
     done.is_sorted().then(|| done.iter().position(|&done| done))
 }
 
-/// What the medium holds for certain after `log`.
+/// The bytes that are certainly durable after `log`.
 fn durable_after(base: &[u8], log: &[Event]) -> Vec<u8> {
     let mut points = CrashPoints::new(base.to_vec(), log);
     while points.next_point().is_some() {}
     points.here().durable().to_vec()
 }
 
-/// By what one sees that a step has been done.
+/// The visible effect by which a step counts as done.
 enum Aftermath {
-    /// By the tree after so many explored steps.
+    /// The tree after this many explored steps.
     Tree(usize),
-    /// By the state word and what is in its line.
+    /// The cache line of the state word.
     State([u8; 64]),
-    /// By the slots in use, of which a close tells: nothing else is seen of it.
+    /// The slots in use, as a close saves them; the close has no other visible effect.
     Slots(Vec<u8>),
 }
 
 impl Aftermath {
-    /// That of an explored step, which left `image`.
+    /// The effect of an explored step, which left `image`.
     fn of(recorded: &Recorded, number: usize, image: &[u8]) -> Option<Self> {
         Some(match recorded.workload.explored.get(number - 1)? {
             Step::Open | Step::Close | Step::ExportReplica | Step::Recover => {
@@ -141,7 +142,7 @@ impl Aftermath {
         })
     }
 
-    /// Whether it is what recovery finds in `image`.
+    /// Whether recovery finds the effect in `image`.
     fn is_found(&self, recorded: &Recorded, image: &[u8]) -> bool {
         match self {
             Self::State(line) => state_line(image).as_ref() == Some(line),

@@ -1,23 +1,23 @@
-//! The strategy `tracked`: only lines that are read are varied.
+//! The strategy `tracked` varies only lines that are read.
 //!
-//! What the checker, recovery and the reading of the tree do depends on the lines that they read
-//! and on nothing else. So a state stands for all that differ from it in other lines only, and one
-//! state of each such class is enough: they are found by trying one state, then what each line that
-//! was read in it may hold otherwise, and so on.
+//! The checker, recovery and the reading of the tree depend only on the lines that they read. So a
+//! state stands for all states that differ from it in other lines, and one state of each such class
+//! is enough. The classes are found by trying one state, then the other contents of each line that
+//! was read in it, and so on.
 
 use vellum_media::CrashState;
 
 use crate::explore::{At, Explorer, Scope};
 
-/// Classes tried at a point, at most: each costs a recovery that is watched.
+/// The most classes tried at a point: each costs a recovery under observation.
 const CLASSES_MAX: usize = 2048;
 
 /// States that have these contents of these lines, whatever the others hold.
 type Class = Vec<Option<usize>>;
 
 impl Explorer<'_> {
-    /// Tries a state of every class of states of the point that are read alike; whether there were
-    /// no more than `bound`, or [`CLASSES_MAX`].
+    /// Tries one state of every class of states of the point that are read alike. Returns whether
+    /// there were no more than `bound` and [`CLASSES_MAX`] classes.
     pub(crate) fn visit_tracked(&mut self, at: &At<'_>, bound: usize, scope: &Scope) -> bool {
         let bound = bound.min(CLASSES_MAX);
         let lines = at.point.in_flight();
@@ -37,7 +37,8 @@ impl Explorer<'_> {
             at.leave(&self.judge.pool, &state);
             let is_new = |&line: &usize| class[line].is_none() && read.contains(&lines[line].line);
             let new: Vec<_> = (0..lines.len()).filter(is_new).collect();
-            // What is read hardly differs from state to state: most points are given up here.
+            // The set of lines that are read hardly varies between states: most points are
+            // abandoned here.
             let contents = new.iter().map(|&line| lines[line].contents.len() as u128);
             if contents.fold(1, u128::saturating_mul) > bound as u128 {
                 return false;

@@ -1,4 +1,4 @@
-//! The whole visible tree of an explored file system, as the model's snapshots have it.
+//! The whole visible tree of an explored file system, in the form of the model's snapshots.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
 use crate::workload::BlocksAlone;
 
-/// A tree and, apart from it, its times.
+/// A tree, and separately its times and space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     /// Everything but times.
     pub(crate) nodes: Snapshot,
     /// Inode number and times of every path.
     pub(crate) times: BTreeMap<Vec<u8>, (u64, Times)>,
-    /// Space that each inode takes, in units of 512 bytes.
+    /// The space of each inode, in units of 512 bytes.
     pub(crate) space: BTreeMap<u64, u64>,
 }
 
@@ -29,21 +29,21 @@ impl Tree {
             .map(|(_, times)| *times)
     }
 
-    /// Whether each name leads to the inode that it leads to in `other`.
+    /// Whether each name has the same inode as in `other`.
     pub(crate) fn has_inodes_of(&self, other: &Self) -> bool {
         let numbers = |tree: &Self| tree.times.values().map(|(ino, _)| *ino).collect::<Vec<_>>();
         self.times.keys().eq(other.times.keys()) && numbers(self) == numbers(other)
     }
 
-    /// What is known of an inode, if it has a name.
+    /// The snapshot of an inode, if it has a name.
     pub(crate) fn find(&self, ino: u64) -> Option<&NodeSnapshot> {
         let mut all = self.times.iter();
         let (path, _) = all.find(|(_, (number, _))| *number == ino)?;
         self.nodes.get(path)
     }
 
-    /// The same tree, but that each file holds what the one of the same name and size holds in
-    /// `other`.
+    /// The same tree, with the content of each file replaced by that of the file of the same name
+    /// and size in `other`.
     pub(crate) fn with_contents_of(&self, other: &Snapshot) -> Self {
         let mut tree = self.clone();
         for (path, node) in &mut tree.nodes {
@@ -63,7 +63,7 @@ impl Tree {
         tree
     }
 
-    /// The same tree, but that these blocks of a file hold zeros.
+    /// The same tree, with zeros in these blocks of a file.
     pub(crate) fn with_hole(&self, hole: &BlocksAlone) -> Self {
         let mut tree = self.clone();
         let path = format!("/{}", hole.path).into_bytes();
@@ -80,7 +80,7 @@ impl Tree {
     }
 }
 
-/// Reads everything that the root reaches.
+/// Reads everything that is reachable from the root.
 pub(crate) fn read_tree(fs: &ExploredFs) -> Result<Tree> {
     let mut reader = Reader {
         fs,
@@ -124,7 +124,8 @@ impl Reader<'_> {
 
     fn add(&mut self, path: Vec<u8>, node: &Node<Explored>) -> Result<()> {
         let attr = self.fs.attr(node)?;
-        // Reading a link moves its access time, so its first name told what that was.
+        // Reading a link changes its access time, so the attributes are those read under its first
+        // name.
         let told = match attr.kind {
             FileKind::Symlink if attr.nlink > 1 => self.tree.times_of(attr.ino),
             _ => None,
@@ -172,7 +173,7 @@ impl Reader<'_> {
     }
 }
 
-/// The bytes of a file, without touching its access time.
+/// Reads a file without touching its access time.
 pub(crate) fn read_all(fs: &ExploredFs, node: &Node<Explored>, size: u64) -> Result<Vec<u8>> {
     const SIZE_SANE: u64 = 64 << 20;
     if size > SIZE_SANE {

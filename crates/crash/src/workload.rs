@@ -1,4 +1,4 @@
-//! What is explored: steps that prepare a pool, and the steps after them that crash.
+//! Workloads: steps that prepare a pool, and steps after them that crash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,41 +17,40 @@ pub enum Step {
     User(Op),
     /// An operation of the superuser that fails because the pool is full, and changes nothing.
     Full(Op),
-    /// Operations of the superuser on the attributes of one file, in one call, which changes the
-    /// size first.
+    /// Operations of the superuser on the attributes of one file, in a single call, which changes
+    /// the size first.
     Together(Vec<Op>),
-    /// Blocks given to a hole of a file and taken from it again, by its mapping alone.
+    /// Allocates blocks in a hole of a file and frees them again, through the mapping alone.
     Blocks(BlocksAlone),
-    /// All background work there is.
+    /// All pending background work.
     Maintain,
-    /// A directory, by its path, becomes the root of an area.
+    /// Makes a directory, given by its path, the root of an area.
     Split(String),
-    /// A directory is no area's root any more.
+    /// Merges a directory's area, so that it is no root any more.
     Merge(String),
-    /// So many rounds of evolving.
+    /// This many rounds of evolving.
     Evolve(u32),
-    /// What the oldest records of a log say goes home.
+    /// Writes what the oldest records of a log say to home.
     Checkpoint,
-    /// A close in order; handles that are open are closed first.
+    /// A clean close; open handles are closed first.
     Close,
-    /// The pool is closed, and the copy of the metadata that its external data device carries is
-    /// made whole.
+    /// Closes the pool, and completes the metadata replica on its external data device.
     ExportReplica,
-    /// Opening a pool that was closed.
+    /// Opens a pool that was closed.
     Open,
-    /// The process ends without a close, and the pool is opened again.
+    /// Ends the process without a close, and opens the pool again.
     Recover,
 }
 
-/// Blocks that an experiment gives a file and takes from it again ([`vellum::experiments`]). In
-/// between nobody says what they hold.
+/// Blocks that an experiment allocates for a file and frees again ([`vellum::experiments`]). In
+/// between their content is undefined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlocksAlone {
     /// The file.
     pub path: String,
     /// The first block, in a hole inside the file's size.
     pub first: u64,
-    /// How many blocks, all of the hole.
+    /// The number of blocks, all inside the hole.
     pub count: u64,
 }
 
@@ -59,12 +58,12 @@ impl Step {
     /// Reads a step, as [`str::parse`] does.
     ///
     /// # Panics
-    /// If it is none: for workloads that are part of the program.
+    /// If the line is no step: only for workloads that are part of the program.
     pub fn parse(line: &str) -> Self {
         line.parse().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The operation that it does, if it succeeds as in the model.
+    /// The operation that the step executes, if it succeeds as in the model.
     pub fn op(&self) -> Option<&Op> {
         match self {
             Self::Op(op) | Self::User(op) => Some(op),
@@ -72,8 +71,8 @@ impl Step {
         }
     }
 
-    /// What kind of operation it is: the system call, or part of one, or what the file system does
-    /// by itself.
+    /// The kind of the operation: the system call, or part of one, or what the file system does by
+    /// itself.
     pub fn operation(&self) -> &'static str {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE;
         match self {
@@ -128,7 +127,7 @@ impl Step {
         }
     }
 
-    /// Whether a crash in the middle may leave bytes of a file half done.
+    /// Whether a crash in the middle may leave the bytes of a file partly changed.
     pub fn changes_bytes(&self) -> bool {
         matches!(
             self.op(),
@@ -142,8 +141,7 @@ impl Step {
         )
     }
 
-    /// Whether everything that was done before it is durable when it has returned, where a log
-    /// makes it so.
+    /// On a pool with a log: whether everything before the step is durable when it returns.
     pub fn syncs(&self) -> bool {
         matches!(
             self,
@@ -155,7 +153,7 @@ impl Step {
         )
     }
 
-    /// The two steps of which it is made, if it is: a crash may leave the first without the second.
+    /// The two steps that it consists of, if any: a crash may leave the first without the second.
     pub fn halves(&self) -> Option<[Self; 2]> {
         match self {
             Self::Together(ops) => match &ops[..] {
@@ -168,22 +166,22 @@ impl Step {
         }
     }
 
-    /// Whether it may drop the set-id bits of a file, durably, before it changes its content.
+    /// Whether it may drop the set-id bits of a file, durably, before it changes the content.
     pub fn drops_set_ids(&self) -> bool {
         let changes = self.changes_bytes() || matches!(self.operation(), "truncate" | "open");
         matches!(self, Self::User(_)) && changes
     }
 }
 
-/// Why a line is no step.
+/// Why a line is not a step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct StepError(String);
 
-/// Reads `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
+/// Parses `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
 /// `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the
-/// model writes it, perhaps behind `user: ` or `full: `; or several with `; ` between them, behind
-/// `together: `.
+/// model writes it. An operation can have `user: ` or `full: ` before it. Several with `; ` between
+/// them can follow `together: `.
 impl FromStr for Step {
     type Err = StepError;
 
@@ -217,7 +215,7 @@ impl FromStr for Step {
 impl FromStr for BlocksAlone {
     type Err = StepError;
 
-    /// Reads `FILE FIRST COUNT`.
+    /// Parses `FILE FIRST COUNT`.
     fn from_str(text: &str) -> Result<Self, StepError> {
         let words: Vec<&str> = text.split(' ').collect();
         let [path, first, count] = words[..] else {
@@ -234,7 +232,7 @@ impl FromStr for BlocksAlone {
 
 fn number<T: FromStr>(word: &str, of: &str, line: &str) -> Result<T, StepError> {
     let number = word.parse();
-    number.map_err(|_| StepError(format!("`{line}`: `{word}` is no number of {of}")))
+    number.map_err(|_| StepError(format!("`{line}`: `{word}` is not a number of {of}")))
 }
 
 impl fmt::Display for Step {
@@ -268,20 +266,20 @@ impl fmt::Display for Step {
 pub struct Workload {
     /// Its name: lower-case words with hyphens.
     pub name: String,
-    /// What happens first, on an empty pool that is open.
+    /// The steps that prepare the pool, which is empty and open at first.
     pub setup: Vec<Step>,
-    /// What is explored.
+    /// The steps whose crashes are explored.
     pub explored: Vec<Step>,
-    /// So many of the explored steps come first without crashes of their own: another workload
-    /// explores those. What they left in the cache may still be lost.
+    /// The number of explored steps at the beginning whose crashes another workload explores. What
+    /// they left in the cache may still be lost.
     pub covered: usize,
-    /// The setup ends with this; what is explored begins with opening the pool.
+    /// The power cut that ends the setup; the explored steps then begin with opening the pool.
     pub cut: Option<PowerCut>,
-    /// The arena is too small for the tree.
+    /// Whether the arena is too small for the tree.
     pub crowded: bool,
     /// File mapping of the pool.
     pub mapping: MappingKind,
-    /// How the pool keeps names.
+    /// The namespace of the pool.
     pub namespace: NamespaceKind,
     /// What the pool lies on.
     pub pool_kind: PoolKind,
@@ -293,10 +291,10 @@ pub enum PoolKind {
     /// Persistent memory.
     #[default]
     Memory,
-    /// A disk, with a log: what was done before the last step that syncs is there after a crash,
-    /// and some of what came next.
+    /// A disk, with a log: after a crash everything before the last sync is there, and possibly
+    /// some of what followed.
     Logged,
-    /// The same with another disk for the data.
+    /// As [`Self::Logged`], with another disk for the data.
     External,
     /// Persistent memory, with a disk for the data.
     Split,
@@ -305,7 +303,7 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// Each.
+    /// All kinds.
     pub(crate) const ALL: [Self; 5] = [
         Self::Memory,
         Self::Logged,
@@ -314,11 +312,11 @@ impl PoolKind {
         Self::Grown,
     ];
 
-    /// Those with disks, of which only what syncs makes anything durable; [`Self::Grown`] differs
-    /// from the second in where blocks and their words lie alone, and has fewer workloads.
+    /// The kinds with disks, where only syncs make anything durable. [`Self::Grown`] differs from
+    /// the second only in where blocks and their words lie, and has fewer workloads.
     pub const ON_DISKS: [Self; 3] = [Self::Logged, Self::External, Self::Split];
 
-    /// What the names of workloads on it begin with.
+    /// The prefix in the names of workloads on this kind of pool.
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -329,7 +327,7 @@ impl PoolKind {
         }
     }
 
-    /// What the workload of this name is explored on.
+    /// The kind of pool that the workload of this name is explored on.
     pub fn of_workload(name: &str) -> Self {
         let name = name.trim_start_matches("threads/");
         let is_of = |pool_kind: &Self| {
@@ -345,19 +343,19 @@ impl PoolKind {
         matches!(self, Self::Logged | Self::External | Self::Grown)
     }
 
-    /// Whether only what syncs makes anything durable.
+    /// Whether only syncs make anything durable.
     pub fn commits(self) -> bool {
         self != Self::Memory
     }
 
-    /// Whether what a power cut leaves of it after a kill is something else than without one, and
-    /// can be told.
+    /// Whether a power cut after a kill leaves something else than one without a kill, and the
+    /// explorer can judge it.
     pub fn is_killed(self) -> bool {
         !self.is_logged()
     }
 
-    /// Whether there is something to be found under this crash model. What a log makes durable is
-    /// in no cache, a kill leaves what a power cut leaves, and without a disk nothing is synced.
+    /// Whether this crash model can show anything new. What a log makes durable is in no cache; on
+    /// some pools a kill leaves what a power cut leaves; and without a disk nothing is synced.
     pub fn is_crashed_as(self, mode: Mode) -> bool {
         match mode {
             Mode::X86 => true,
@@ -373,23 +371,23 @@ impl PoolKind {
     }
 }
 
-/// A power cut in the middle of a step, at which everything stored has arrived.
+/// A power cut in the middle of a step, after which everything stored has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PowerCut {
     /// The step.
     pub step: Step,
-    /// The site of the fence behind which it happens.
+    /// The site of the fence after which it happens.
     pub after: String,
-    /// Recovery finds the step done.
+    /// Whether recovery finds the step done.
     pub done: bool,
 }
 
 impl Workload {
-    /// A workload of lines that are read as steps. In a line of the setup, `N*` before it repeats
-    /// it N times with `#` replaced by 1 to N.
+    /// A workload of lines that are parsed as steps. In a line of the setup, `N*` before a step
+    /// repeats it N times with `#` replaced by 1 to N.
     ///
     /// # Panics
-    /// If one is none: for workloads that are part of the program.
+    /// If a line is no step: only for workloads that are part of the program.
     pub fn new(name: &str, setup: &[&str], explored: &[&str]) -> Self {
         let repeated = |line: &&str| repeated(line).unwrap_or_else(|error| panic!("{error}"));
         let setup = setup.iter().flat_map(repeated).collect();
@@ -412,7 +410,7 @@ impl Workload {
         }
     }
 
-    /// The same on a pool with another file mapping, which its name begins with.
+    /// The same on a pool with another file mapping; its name prefixes the workload's.
     #[must_use]
     pub fn on(mut self, mapping: MappingKind) -> Self {
         self.name = format!("{}-{}", mapping.name(), self.name);
@@ -420,7 +418,7 @@ impl Workload {
         self
     }
 
-    /// The same on a pool that keeps names otherwise, which its name begins with.
+    /// The same on a pool with another namespace; its name prefixes the workload's.
     #[must_use]
     pub fn within(mut self, namespace: NamespaceKind) -> Self {
         self.name = format!("{}-{}", namespace.name(), self.name);
@@ -428,8 +426,8 @@ impl Workload {
         self
     }
 
-    /// The same on a pool of which only what syncs makes anything durable, by whose ground its name
-    /// begins; the setup ends with a sync, or a close.
+    /// The same on a pool where only syncs make anything durable; the kind of pool prefixes the
+    /// workload's name. The setup ends with a sync or a close.
     #[must_use]
     pub fn logged(mut self, pool_kind: PoolKind) -> Self {
         self.name = format!("{}-{}", pool_kind.name(), self.name);
@@ -440,13 +438,13 @@ impl Workload {
         self
     }
 
-    /// Whether the external data device of its pool carries a copy of the metadata.
+    /// Whether the external data device of its pool has a metadata replica.
     pub fn has_replica(&self) -> bool {
         let mut steps = self.setup.iter().chain(&self.explored);
         steps.any(|step| *step == Step::ExportReplica)
     }
 
-    /// Whether what is explored has to do with names.
+    /// Whether the explored steps concern names.
     pub fn concerns_names(&self) -> bool {
         const OWN: [&str; 12] = [
             "create", "mkdir", "mknod", "symlink", "link", "unlink", "rmdir", "rename", "exchange",
@@ -456,13 +454,14 @@ impl Workload {
         self.explored.iter().any(own)
     }
 
-    /// Whether it relies on how many blocks a pool has, which depends on the mapping.
+    /// Whether the workload relies on the number of blocks in the pool, which depends on the
+    /// mapping.
     pub fn fills_the_pool(&self) -> bool {
         let is_full = |step: &Step| matches!(step, Step::Full(_));
         self.setup.iter().chain(&self.explored).any(is_full)
     }
 
-    /// Whether what is explored has to do with the blocks of files.
+    /// Whether the explored steps concern the blocks of files.
     pub fn concerns_blocks(&self) -> bool {
         const OTHERS: [&str; 15] = [
             "attributes",
@@ -494,10 +493,10 @@ impl Workload {
     }
 }
 
-/// Reads a step; `N*` before it repeats it N times with `#` replaced by 1 to N.
+/// Parses a step; `N*` before it repeats it N times with `#` replaced by 1 to N.
 ///
 /// # Errors
-/// It is none.
+/// The line is not a step.
 pub(crate) fn repeated(line: &str) -> Result<Vec<Step>, StepError> {
     let Some((count, step)) = line.split_once("* ") else {
         return Ok(vec![line.parse()?]);

@@ -1,4 +1,4 @@
-//! A thread's calls, with what they answered as far as that must be explained.
+//! The calls of a thread, and their results as far as an order of calls has to explain them.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,7 +11,7 @@ use super::hooked::Scheduled;
 use crate::session::{Result, Session};
 use crate::workload::Step;
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Answer {
     /// Success, and nothing else that matters.
@@ -25,13 +25,13 @@ pub(crate) enum Answer {
         nlink: u32,
         size: u64,
     },
-    /// The names in a directory, each with what it is; those that were listed twice are left out.
+    /// The names in a directory, each with its kind; names that were listed twice are left out.
     Names(BTreeMap<Vec<u8>, Option<Kind>>),
     /// The bytes of a file.
     Bytes(Vec<u8>),
 }
 
-/// Does `step` and returns the answer.
+/// Executes `step` and returns the result.
 pub(crate) fn call(session: &mut Session<Scheduled>, step: &Step) -> Answer {
     let answered = match step {
         Step::Op(Op::Readdir { path }) => names(session, path).map(Answer::Names),
@@ -42,7 +42,7 @@ pub(crate) fn call(session: &mut Session<Scheduled>, step: &Step) -> Answer {
     answered.unwrap_or_else(|error| answer_of(Outcome::Err(Errno(error.errno()))))
 }
 
-/// A listing beside changes: a name may come twice.
+/// Reads a directory while others change it, so that a name may appear twice.
 fn names(session: &Session<Scheduled>, path: &[u8]) -> Result<BTreeMap<Vec<u8>, Option<Kind>>> {
     let fs = session.open_fs()?;
     let dir = fs.find(&Cred::root(), &fs.root(), path, true)?;
@@ -57,7 +57,7 @@ fn names(session: &Session<Scheduled>, path: &[u8]) -> Result<BTreeMap<Vec<u8>, 
     Ok(names)
 }
 
-/// An outcome, as far as it matters.
+/// The part of an outcome that matters.
 pub(crate) fn answer_of(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Err(errno) => Answer::Failed(errno.0),

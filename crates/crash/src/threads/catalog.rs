@@ -1,4 +1,4 @@
-//! Which threads run beside each other.
+//! The workloads of concurrent threads.
 
 use vellum::{MappingKind, NamespaceKind};
 
@@ -26,13 +26,14 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
     all
 }
 
-/// Every workload of threads. On pools with a log the steps are the disk's, and not the engine's.
+/// Every workload of threads. On logged pools the persistent steps are those of the disk instead of
+/// the engine's.
 pub fn all_thread_workloads() -> Vec<ThreadWorkload> {
     let [one, two, three] = PoolKind::ON_DISKS.map(on_disks);
     [thread_workloads(), one, two, three].concat()
 }
 
-/// Commits that meet, and what goes on beside them.
+/// Concurrent commits, and concurrent operations.
 pub(super) fn on_disks(pool_kind: PoolKind) -> Vec<ThreadWorkload> {
     let mut all = OfThreads::Synced.workloads();
     if pool_kind.is_logged() {
@@ -41,7 +42,7 @@ pub(super) fn on_disks(pool_kind: PoolKind) -> Vec<ThreadWorkload> {
     all.into_iter().map(|one| one.logged(pool_kind)).collect()
 }
 
-/// Calls on the bytes of one file whose blocks a tree finds: one tree and the other in turn.
+/// Calls on the bytes of one file whose blocks a tree finds; the two trees alternate.
 fn in_trees() -> Vec<ThreadWorkload> {
     let trees = [MappingKind::Radix, MappingKind::Extent];
     let workloads = OfThreads::Bytes.workloads().into_iter();
@@ -49,7 +50,7 @@ fn in_trees() -> Vec<ThreadWorkload> {
     workloads.map(|(one, tree)| one.on(tree)).collect()
 }
 
-/// Calls on names that are kept otherwise than usual, and listings beside them.
+/// Calls on names in the other namespaces, and concurrent listings.
 fn kept_otherwise() -> Vec<ThreadWorkload> {
     let others = NamespaceKind::ALL.into_iter();
     let others = others.filter(|namespace| *namespace != NamespaceKind::default());

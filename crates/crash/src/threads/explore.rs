@@ -1,4 +1,4 @@
-//! Exploring the runs of a workload of threads.
+//! Explores the runs of a workload of threads.
 
 use std::time::Instant;
 
@@ -14,12 +14,12 @@ use crate::record::RecordError;
 use crate::report::{Counts, Report, WorkloadReport};
 use crate::run::{Change, Progress, operations_of};
 
-/// The crash models of threads. Caches that survive leave nothing that lines arriving one by one
-/// could not.
+/// The crash models of threads. A model in which caches survive would show nothing that lines
+/// arriving one by one do not.
 const MODES: [Mode; 2] = [Mode::X86, Mode::Lazy];
 
-/// Explores `workload` under the schedules that `options` bound, fewest turns taken away first, up
-/// to the first that shows something wrong. Gives a report for each crash model.
+/// Explores `workload` under the schedules that `options` bound, those with the fewest preemptions
+/// first, up to the first that shows a violation. Returns a report for each crash model.
 ///
 /// # Errors
 /// The setup does not work.
@@ -90,12 +90,12 @@ fn explore_threads(
     Ok(reports)
 }
 
-/// Explores every workload of threads that the options choose; tells `progress` how far it is.
+/// Explores every workload of threads that the options choose; reports to `progress`.
 pub fn run_threads(options: &Options, progress: &Progress) -> Report {
     run_these_threads(&super::all_thread_workloads(), options, progress)
 }
 
-/// Explores those of `workloads` that the options choose; tells `progress` how far it is.
+/// Explores those of `workloads` that the options choose; reports to `progress`.
 pub fn run_these_threads(
     workloads: &[ThreadWorkload],
     options: &Options,
@@ -105,8 +105,9 @@ pub fn run_these_threads(
     run_families(families, options, progress)
 }
 
-/// Workloads of threads, explored under the x86 model and with lines that were left unflushed
-/// before, if the options choose these. Where the time is bounded they begin in its first quarter.
+/// The chosen workloads of threads under the chosen ones of two crash models: x86, and x86 with
+/// lines lost that were left unflushed before. If the time is bounded, they begin in its first
+/// quarter.
 pub(crate) fn of_threads<'a>(
     workloads: &'a [ThreadWorkload],
     options: &'a Options,

@@ -1,20 +1,21 @@
-//! What was called, what returned, and every tree that this may leave.
+//! Histories of calls and results, and every tree that a crash of one may leave.
 //!
-//! A crash cuts a history off: some calls had returned, at most one of each thread was in flight.
-//! What recovery finds must be what some order of the returned calls and any of those in flight
-//! makes, in which no call comes before one that had returned when it began, and in which each
-//! returned call answers what it answered (Wing and Gong's linearizability, for objects that
-//! survive: what a returned call saw or made is in the order). So a reader that returned with a
-//! name in its hands holds whoever made the name to it, returned or not.
+//! A crash cuts a history off: some calls had returned, and at most one call of each thread was in
+//! flight. The recovered tree must be the result of some order of the returned calls and any of
+//! those in flight. In this order no call comes before one that had returned when it began, and
+//! each returned call has the result that it returned. (This is Wing and Gong's linearizability,
+//! for objects that survive: what a returned call saw or made is in the order.) So a reader that
+//! returned with a name obliges the creation of that name to have happened, whether that call had
+//! returned or not.
 //!
-//! On a pool with a log only what a sync vouches for has to be there: all that had returned when
-//! one began that has returned. Of the rest there may be any beginning: nothing without what had
-//! returned when it began.
+//! On a logged pool only what a sync guarantees has to be there: everything that had returned when
+//! a sync began that has returned. Of the rest, any beginning may be there: no call without the
+//! calls that had returned when it began.
 //!
-//! A listing is no single operation: each name is looked at in a moment of its own. Nor is asking
-//! for attributes by a path: the file is found in one moment, and asked in a later one. A path of
-//! several components is found component by component, so with which error a rename failed is not
-//! compared.
+//! A listing is not one operation: it looks at each name at a moment of its own. Neither is reading
+//! attributes by a path: the file is found at one moment, and its attributes are read at a later
+//! one. A path of several components is found component by component, so it is not compared which
+//! error a failed rename returned.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::marker::PhantomData;
@@ -32,18 +33,18 @@ use crate::workload::Step;
 /// A call that began.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Begun {
-    /// How many calls of each thread had returned by then.
+    /// The number of calls of each thread that had returned by then.
     after: Vec<usize>,
-    /// The answer, if it returned.
+    /// The result, if the call returned.
     answer: Option<Answer>,
 }
 
-/// The calls that began, of each thread.
+/// The calls that began, by thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct History(Vec<Vec<Begun>>);
 
 impl History {
-    /// Nothing began.
+    /// No call has begun.
     pub(crate) fn new(threads: usize) -> Self {
         Self(vec![Vec::new(); threads])
     }
@@ -65,7 +66,7 @@ impl History {
         }
     }
 
-    /// The names that calls made which returned and that no other call names.
+    /// The names that returned calls made and that no other call names.
     pub(crate) fn made<'a>(&self, workload: &'a ThreadWorkload) -> Vec<&'a [u8]> {
         let steps = || workload.threads.iter().flatten();
         let names = |step: &Step, path: &[u8]| {
@@ -81,8 +82,8 @@ impl History {
             .collect()
     }
 
-    /// The kind of operation that is in flight, of the first thread that is not between calls; or
-    /// was the last.
+    /// The kind of operation that is in flight, in the first thread that is not between calls; or
+    /// the last one, if there is none.
     pub(crate) fn operation(&self, workload: &ThreadWorkload) -> &'static str {
         let threads = workload.threads.iter().zip(&self.0);
         let calls = threads.flat_map(|(steps, calls)| steps.iter().zip(calls));
@@ -95,7 +96,7 @@ impl History {
         step.map_or("nothing", Step::operation)
     }
 
-    /// What returned and what is in flight, in words.
+    /// Describes what returned and what is in flight.
     pub(crate) fn describe(&self, workload: &ThreadWorkload) -> String {
         let mut words = Vec::new();
         for (thread, calls) in self.0.iter().enumerate() {
@@ -114,7 +115,7 @@ impl History {
     }
 }
 
-/// The path of what a call makes.
+/// The path of what a call creates.
 fn made_by(step: &Step) -> Option<&[u8]> {
     match step.op()? {
         Op::Create { path, .. } | Op::Mkdir { path, .. } => Some(path),
@@ -122,15 +123,15 @@ fn made_by(step: &Step) -> Option<&[u8]> {
     }
 }
 
-/// A tree that a history may leave: the snapshots that differ by whether calls on bytes inside the
-/// old size had happened. The last one has them all.
+/// A tree that a history may leave, as snapshots with different subsets of the calls on bytes
+/// inside the old size. The last snapshot includes all of these calls.
 pub(crate) type Ending = Vec<Snapshot>;
 
-/// Something that has a moment of its own.
+/// An action with a moment of its own.
 #[derive(Debug)]
 struct Moment<'a> {
     what: What<'a>,
-    /// What was answered; `None`: it is in flight, and may not have happened.
+    /// The result; `None` while the call is in flight, so that it may not have happened.
     answer: Option<&'a Answer>,
 }
 
@@ -139,9 +140,9 @@ enum What<'a> {
     Call(&'a Step),
     /// A listing looks at this path and finds this.
     Look(Vec<u8>, Option<Kind>),
-    /// What the path names is found and held, ...
+    /// The file at the path is found and held, ...
     Find(Op),
-    /// ... and asked.
+    /// ... and its attributes are read.
     Ask(Op),
 }
 
@@ -171,7 +172,7 @@ impl What<'_> {
     }
 }
 
-/// Every ending of `history`, from `before`: none, if no order explains the answers.
+/// Every ending of `history`, which begins at `before`; none if no order explains the results.
 pub(crate) fn endings(workload: &ThreadWorkload, history: &History, before: &Model) -> Vec<Ending> {
     let mut endings: Vec<Ending> = Vec::new();
     let moments = moments(workload, history, &Names::of(workload, before));
@@ -187,8 +188,8 @@ pub(crate) fn endings(workload: &ThreadWorkload, history: &History, before: &Mod
     endings
 }
 
-/// Models that differ by whether calls on bytes inside the old size had happened. The last one has
-/// them all.
+/// Models with different subsets of the calls on bytes inside the old size. The last model includes
+/// all of these calls.
 #[derive(Clone)]
 struct Models<'a>(Vec<Model>, PhantomData<Moment<'a>>);
 
@@ -220,7 +221,7 @@ impl<'a> Specification for Models<'a> {
 }
 
 impl Moment<'_> {
-    /// Does it in a model; returns the answer.
+    /// Executes it in a model; returns the result.
     fn done_in(&self, model: &mut Model) -> Answer {
         match &self.what {
             What::Look(path, expected) => {
@@ -242,7 +243,7 @@ impl Moment<'_> {
         }
     }
 
-    /// Whether an answer is what was answered; nobody knows the answer of a call that is in flight,
+    /// Whether a result agrees with the recorded one. The result of a call in flight is unknown,
     /// but a call that fails does nothing.
     fn agrees(&self, found: &Answer) -> bool {
         match (self.answer, found, &self.what) {
@@ -259,8 +260,8 @@ impl Moment<'_> {
     }
 }
 
-/// What a history's calls and looks are, with what must come before each; those stay that no crash
-/// takes back.
+/// The actions of a history's calls, each with those that must come before it. Actions that no
+/// crash may undo are marked.
 fn moments<'a>(
     workload: &'a ThreadWorkload,
     history: &'a History,
@@ -273,7 +274,7 @@ fn moments<'a>(
             calls.map(move |(number, (step, call))| ((thread, number), step, call))
         })
     };
-    // The bits of each call's moments come one after the other.
+    // The bits of a call's actions are consecutive.
     let mut bits: HashMap<(usize, usize), u128> = HashMap::new();
     let mut first = 0;
     for (place, step, call) in calls() {
@@ -347,7 +348,7 @@ fn whats<'a>(
     names.looked_at(seen).iter().filter_map(look).collect()
 }
 
-/// Names that calls use, and names that are there before them.
+/// Names that calls use, and names that exist before them.
 struct Names {
     used: BTreeSet<Vec<u8>>,
     there: BTreeSet<Vec<u8>>,
@@ -363,8 +364,8 @@ impl Names {
         }
     }
 
-    /// The names that a listing which gave `seen` has to be explained for. That it gives what no
-    /// call touches is not the point here.
+    /// The names for which a listing with the result `seen` has to be explained. Names that no call
+    /// touches are tested elsewhere.
     fn looked_at(&self, seen: &BTreeMap<Vec<u8>, Option<Kind>>) -> BTreeSet<Vec<u8>> {
         let strange = seen.keys().filter(|name| !self.there.contains(*name));
         self.used.iter().chain(strange).cloned().collect()
@@ -392,7 +393,7 @@ fn paths(step: &Step) -> Vec<&Vec<u8>> {
     }
 }
 
-/// Does `step` in the model.
+/// Executes `step` in the model.
 pub(crate) fn model_step(model: &mut Model, step: &Step) -> Answer {
     answer_of(record::model_step(model, step))
 }
@@ -414,7 +415,7 @@ mod tests {
         (workload, before)
     }
 
-    /// The paths of each ending, but for the root and `/f`.
+    /// The paths of each ending, except for the root and `/f`.
     fn made(workload: &ThreadWorkload, before: &Model, history: &History) -> Vec<Vec<String>> {
         let endings = endings(workload, history, before);
         let last = endings.iter().filter_map(|ending| ending.last());
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_under_way_may_have_happened_and_a_returned_one_has() {
+    fn a_call_in_flight_may_have_happened_and_a_returned_one_has() {
         let (workload, before) = workload(&[&["create g 644 -"], &["create h 644 -"]]);
         let mut history = History::new(2);
         assert_eq!(made(&workload, &before, &history), [[""; 0]]);
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_keeps_what_a_sync_vouches_for_and_any_beginning_of_the_rest() {
+    fn a_log_keeps_what_a_sync_guarantees_and_any_beginning_of_the_rest() {
         let (workload, before) = workload(&[&["create g 644 -", "sync"], &["create h 644 -"]]);
         let workload = workload.logged(crate::workload::PoolKind::Logged);
         let mut history = History::new(2);
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_saw_has_happened() {
+    fn what_another_call_saw_has_happened() {
         let (workload, before) = workload(&[&["create g 644 -"], &["readdir /"]]);
         let mut history = History::new(2);
         history.begin(0);

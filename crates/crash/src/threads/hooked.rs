@@ -1,4 +1,4 @@
-//! Memories that announce each access to the scheduler before they make it.
+//! Memories that announce each access to the scheduler before they execute it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use vellum_media::{
 use super::scheduler::{Target, What, announce, wait};
 use crate::memories::{Backend, Explored, ExploredPool, Shared};
 
-/// Pool and arena of threads that take turns.
+/// The pool and the arena of scheduled threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scheduled;
 
-/// A memory, every access to which is a point of scheduling in scheduled threads, and nothing else
-/// in others. Long accesses are cut into lines, so that others may see half of them.
+/// A memory whose every access is a scheduling point in scheduled threads; in other threads it adds
+/// nothing. Long accesses are split into lines, so that others may see half of them.
 pub(crate) struct Hooked<M> {
     memory: M,
     place: Target,
@@ -55,7 +55,7 @@ impl<M: Memory> Hooked<M> {
     }
 }
 
-/// Cuts `[at, at + len)` where lines end: offsets and lengths.
+/// Splits `[at, at + len)` at line boundaries: offsets and lengths.
 fn by_lines(at: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -66,7 +66,7 @@ fn by_lines(at: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// The piece of `bytes`, which lie at `start`, that lies at `[at, at + len)`.
+/// The part of bytes beginning at `start` that lies at `[at, at + len)`.
 fn piece(start: u64, at: u64, len: u64) -> std::ops::Range<usize> {
     let first = (at - start) as usize;
     first..first + len as usize
@@ -245,7 +245,7 @@ impl<M: Persistent> Hooked<M> {
     }
 }
 
-/// Each call is one access: what a crash leaves of a write is the log's to say.
+/// Each call is one access: which part of a write a crash leaves is decided by the log.
 impl<M: Persistent> Disk for Hooked<M> {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.disk_at(What::Load, at, out.len())?.read(at, out)

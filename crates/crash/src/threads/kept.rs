@@ -1,4 +1,4 @@
-//! Runs of threads that are kept, to be explored in another form: as if a flush were missing.
+//! Runs of threads that are kept, to be explored later as if a step were missing.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ use crate::record::RecordError;
 use crate::report::{Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 
-/// Schedules of each workload that a missing step is looked for in.
+/// Schedules of each workload in which a missing step is looked for.
 const SCHEDULES: Bounds = Bounds {
     once: 48,
     twice: 40,
@@ -31,7 +31,7 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    /// Nothing was run yet.
+    /// No workload has run yet.
     pub(crate) fn new() -> Self {
         let workloads = thread_workloads();
         Self {
@@ -40,12 +40,12 @@ impl Trials {
         }
     }
 
-    /// How many workloads there are.
+    /// The number of workloads.
     pub(crate) fn len(&self) -> usize {
         self.workloads.len()
     }
 
-    /// The steps that the runs of a workload went through.
+    /// The steps in the runs of a workload.
     pub(crate) fn reached(&self, workload: usize) -> Reached {
         let events = self.kept(workload).into_iter().flat_map(Kept::events);
         steps_of(events).collect()
@@ -57,16 +57,16 @@ impl Trials {
         logs.map(|(_, log)| &log[..])
     }
 
-    /// The runs of a workload, if there can be any.
+    /// The runs of a workload, if it runs at all.
     fn kept(&self, workload: usize) -> Option<&Kept> {
         let record = || Kept::record(&self.workloads[workload], &SCHEDULES, 1).ok();
         self.kept[workload].get_or_init(record).as_ref()
     }
 
-    /// Looks for something that goes wrong in logs of `mutant`, with so many states a point.
+    /// Looks for a violation in the logs of `mutant`, with `states` states a point.
     ///
     /// # Errors
-    /// How many workloads were tried.
+    /// None was found; the error is the number of workloads that were tried.
     pub(crate) fn find(
         &self,
         mutant: &Mutant,
@@ -94,15 +94,15 @@ impl Trials {
 /// The runs of a workload under some schedules.
 struct Kept {
     ready: Ready,
-    /// Logs by the names that identifiers give them.
+    /// Logs with their names in identifiers.
     logs: Vec<(String, Vec<Event>)>,
 }
 
 impl Kept {
-    /// Makes the runs within `bounds`.
+    /// Executes the runs within `bounds`.
     ///
     /// # Errors
-    /// The setup does not work.
+    /// The setup fails.
     fn record(workload: &ThreadWorkload, bounds: &Bounds, seed: u64) -> Result<Self, RecordError> {
         let ready = Ready::new(workload.clone())?;
         let mut logs = Vec::new();
@@ -123,8 +123,8 @@ impl Kept {
         self.events().any(|event| location.is(event))
     }
 
-    /// Explores the logs that `mutant` changes, as it changes them, up to the first that shows
-    /// something wrong.
+    /// Explores the logs that `mutant` changes, in their changed form, up to the first that shows a
+    /// violation.
     fn explore(&self, mutant: &Mutant, options: &Options) -> WorkloadReport {
         let subject = self.ready.subject(Mode::X86, Change::Mutant(mutant));
         let progress = Progress::default();
@@ -170,7 +170,7 @@ mod tests {
         kept.explore(&mutant, &options)
     }
 
-    /// No sequence misses these: they are for the eyes of other threads.
+    /// No sequence needs these steps, only the visibility to other threads.
     #[test]
     fn steps_that_only_other_threads_miss_are_missed() {
         let missed_by = [

@@ -1,4 +1,4 @@
-//! Commits of threads that meet, on pools with a log.
+//! Concurrent commits of threads on logged pools.
 
 use vellum::disk_sites;
 use vellum_media::{Event, Op};
@@ -9,7 +9,7 @@ use crate::threads::ready::Ready;
 use crate::threads::search::Found;
 use crate::workload::PoolKind;
 
-/// Two calls of sync that one record answers, and nothing that a crash leaves is wrong.
+/// One record can answer two calls of sync, and no crash shows a violation.
 #[test]
 fn commits_that_meet_are_one() {
     let bounds = Budget::Short.options().schedules;

@@ -1,12 +1,11 @@
-//! Crashes of two or three threads, in interleavings that are chosen.
+//! Crashes of two or three threads, in chosen interleavings.
 //!
-//! Threads of the system run the shipping code on memories that ask a scheduler before each access;
-//! one runs at a time. What they did to the pool is a log like any other, explored by the explorer
-//! of sequences. What a crash may show is asked of the calls' histories.
+//! Threads execute the shipping code on memories that ask a scheduler before each access; one
+//! thread runs at a time. Their accesses to the pool form a log like any other, and the explorer of
+//! sequences explores it. What a crash may show follows from the histories of the calls.
 //!
-//! What is not seen here: accesses are sequentially consistent, at most a line at once; a store
-//! past the cache is seen by others when it is made. Times are compared with nothing but the range
-//! of the run.
+//! Limits: accesses are sequentially consistent, and at most a line long; a store past the cache is
+//! visible to others at once. Times are only compared with the range of the run.
 
 mod caller;
 mod catalog;

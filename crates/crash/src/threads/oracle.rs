@@ -13,8 +13,7 @@ use crate::report::Kind;
 use crate::session::{CLOCK_AFTER, CLOCK_START};
 use crate::tree::Tree;
 
-/// Knows the histories of all runs of a workload by number: the numbers are the markers in their
-/// logs.
+/// The histories of all runs of a workload, by number: the markers in the logs are these numbers.
 pub(crate) struct Linear {
     workload: ThreadWorkload,
     /// The tree before the threads.
@@ -44,7 +43,7 @@ impl Linear {
         linear
     }
 
-    /// The number of a history; that of the empty one is 0.
+    /// The number of a history; the empty one has 0.
     pub(crate) fn number(&self, history: &History) -> u64 {
         let mut known = self.lock();
         if let Some(&number) = known.numbers.get(history) {
@@ -60,13 +59,13 @@ impl Linear {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A directory in which a returned call made a name, as if it had not. That call alone has
-    /// given the file its change time, which is also when the name came; no workload sets times on
-    /// purpose.
+    /// Finds a directory whose times lack a name that a returned call made in it. Only that call
+    /// has set the file's change time, which is therefore the time of the name; no workload sets
+    /// times on purpose.
     fn stale_directory(&self, tree: &Tree, stage: Stage) -> Option<String> {
         let made = self.lock().histories[stage.0 as usize].made(&self.workload);
         made.into_iter().find_map(|path| {
-            // Its directory may have been moved.
+            // The directory may have been moved.
             let name = path.rsplit(|&byte| byte == b'/').next()?;
             let suffix = [b"/", name].concat();
             let mut places = tree.times.iter().filter(|(at, _)| at.ends_with(&suffix));
@@ -130,7 +129,7 @@ impl Oracle for Linear {
     }
 }
 
-/// How `tree` differs from the allowed one that it differs least from.
+/// The differences between `tree` and the allowed tree that is nearest to it.
 fn nearest(tree: &Tree, endings: &[Ending]) -> String {
     let last = endings.iter().filter_map(|ending| ending.last());
     let differences = last.map(|nodes| diff(nodes, &tree.nodes));
@@ -142,7 +141,7 @@ fn nearest(tree: &Tree, endings: &[Ending]) -> String {
     )
 }
 
-/// A time from outside the run: times of calls beside each other are not known better.
+/// Finds a time outside the run. The times of concurrent calls are not known more exactly.
 fn strange_time(tree: &Tree) -> Option<String> {
     tree.times.iter().find_map(|(path, (_, times))| {
         let all = [times.atime, times.mtime, times.ctime];

@@ -1,4 +1,4 @@
-//! A workload of threads that can be run, under any schedule, from the same beginning.
+//! A workload of threads that can run under any schedule, always from the same beginning.
 
 use std::borrow::Cow;
 
@@ -17,23 +17,23 @@ use crate::report::{Kind, Violation};
 use crate::run::Change;
 use crate::session::blank_image;
 
-/// What every run of a workload begins with.
+/// The common beginning of all runs of a workload.
 pub(super) struct Ready {
     pub(super) workload: ThreadWorkload,
     linear: Linear,
     /// A formatted pool.
     blank: Vec<u8>,
-    /// What the setup does to it.
+    /// The events of the setup.
     setup: Vec<Event>,
-    /// What it makes of it, as its thread sees it.
+    /// The image after the setup, as its thread sees it.
     begun: Vec<u8>,
 }
 
 impl Ready {
-    /// Runs `workload` once to see.
+    /// Runs the setup of `workload` once.
     ///
     /// # Errors
-    /// The setup does not work.
+    /// The setup fails.
     pub(super) fn new(workload: ThreadWorkload) -> Result<Self, RecordError> {
         let (linear, blank) = (
             Linear::new(&workload),
@@ -55,25 +55,25 @@ impl Ready {
         })
     }
 
-    /// Runs it.
+    /// Runs the workload.
     ///
     /// # Errors
-    /// The setup does not work.
+    /// The setup fails.
     pub(super) fn run(&self, schedule: &Schedule) -> Result<Run, RecordError> {
         run(&self.workload, &self.linear, &self.blank, schedule)
     }
 
-    /// Runs of it, to be searched.
+    /// A search over runs of the workload.
     pub(super) fn search(&self) -> Search<'_> {
         Search::new(self)
     }
 
-    /// What identifiers call a run.
+    /// The name of a run in identifiers.
     pub(super) fn name(&self, schedule: &Schedule) -> String {
         format!("{}!{schedule}", self.workload.name)
     }
 
-    /// Logs that begin where runs do; `change` is what they go through.
+    /// Logs that begin where runs do; `change` is applied to them.
     pub(super) fn subject<'a>(&'a self, mode: Mode, change: Change<'a>) -> Subject<'a> {
         let (base, skip) = match mode {
             Mode::Lazy => (&self.blank, self.setup.len()),
@@ -91,7 +91,7 @@ impl Ready {
         }
     }
 
-    /// The log of a run, from where [`subject`](Self::subject) begins.
+    /// The log of a run, from the point at which [`subject`](Self::subject) begins.
     pub(super) fn log<'r>(&self, mode: Mode, run: &'r Run) -> Cow<'r, [Event]> {
         match mode {
             Mode::Lazy => Cow::Owned([&run.setup[..], &run.log].concat()),
@@ -99,7 +99,7 @@ impl Ready {
         }
     }
 
-    /// What went wrong in a run without any crash, that no order of answers shows.
+    /// What went wrong in a run without any crash, and independently of results.
     pub(super) fn ends_badly(&self, mode: Mode, schedule: &Schedule, run: &Run) -> Vec<Violation> {
         let stuck = run.trace.stuck.iter().map(|why| (Kind::Stuck, why));
         let panics = run.panics.iter().map(|text| (Kind::Panic, text));

@@ -27,7 +27,7 @@ pub(crate) fn replay_threads(
     replay_run(&Ready::new(workload)?, &schedule, id, change)
 }
 
-/// Repeats the crash that `id` names of a run whose logs go through `change`.
+/// Repeats the crash that `id` names of a run whose logs are changed by `change`.
 ///
 /// # Errors
 /// The run has no such crash.

@@ -1,4 +1,4 @@
-//! One run of a workload's threads under one schedule.
+//! Runs a workload's threads once under one schedule.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,23 +17,23 @@ use crate::record::RecordError;
 use crate::session::{CLOCK_START, Session};
 use crate::workload::Step;
 
-/// What a run did.
+/// The record of a run.
 pub(crate) struct Run {
-    /// What the setup did to the pool.
+    /// The setup's events in the pool.
     pub(crate) setup: Vec<Event>,
-    /// What the threads did to it. Markers are numbers of histories.
+    /// The threads' events in the pool. Markers are numbers of histories.
     pub(crate) log: Vec<Event>,
     pub(crate) trace: Trace,
-    /// What threads died of.
+    /// Messages of panics in threads.
     pub(crate) panics: Vec<String>,
 }
 
-/// What the threads of a run write down, one at a time.
+/// What the threads of a run record together, under a lock.
 struct Notes<'a> {
     linear: &'a Linear,
     pool: Shared,
     history: Mutex<History>,
-    /// The thread behind each marker.
+    /// The thread of each marker.
     markers: Mutex<Vec<usize>>,
 }
 
@@ -114,8 +114,8 @@ fn prepare(workload: &ThreadWorkload, pool: &Shared) -> Result<Session<Scheduled
     Ok(session)
 }
 
-/// Enters each thread's slot once, the caller's own last, which it goes on with. Who is the first
-/// to do so is nothing that a crash sees, and would only be one more turn to take away.
+/// Enters each thread's slot once, the caller's own last, with which it continues. A crash does not
+/// show which thread was first to do so; the order would only be one more choice for the scheduler.
 fn enter_slots(session: &Session<Scheduled>, threads: usize) {
     let Some(fs) = session.fs() else {
         return;
@@ -126,8 +126,8 @@ fn enter_slots(session: &Session<Scheduled>, threads: usize) {
     }
 }
 
-/// A close changes nothing that is seen, so that it has no marker: what its crashes leave is what
-/// had returned before.
+/// Closes the pool. A close changes nothing visible, so it has no marker: its crashes may leave
+/// what had returned before.
 fn close(workload: &ThreadWorkload, session: &mut Session<Scheduled>) -> Result<(), RecordError> {
     session
         .step(&Step::Close)
@@ -162,8 +162,8 @@ impl Notes<'_> {
     }
 }
 
-/// Gives the threads in `log` their numbers in the workload; the thread of the setup, whose marker
-/// comes first, gets `setup`.
+/// Renumbers the threads in `log` as in the workload; the thread of the setup, whose marker comes
+/// first, becomes `setup`.
 fn number_threads(log: &mut [Event], setup: u32, markers: &[usize]) {
     let is_marker = |event: &&Event| matches!(event.op, Op::Marker(_));
     let numbers = std::iter::once(setup).chain(markers.iter().map(|&thread| thread as u32));

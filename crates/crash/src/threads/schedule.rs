@@ -1,17 +1,17 @@
-//! Which thread goes on where.
+//! Schedules: which thread continues where.
 //!
-//! `0>1,137>0`: thread 1 begins, and before the access with number 137 thread 0 goes on. Numbers
-//! count all accesses of all threads since they began. Where the schedule says nothing, the thread
-//! that has the turn keeps it; when it ends, the one with the lowest number goes on; when it waits,
-//! the next one.
+//! `0>1,137>0`: thread 1 begins, and before the access with number 137 thread 0 continues. Numbers
+//! count all accesses of all threads since they began. Where the schedule has no entry, the running
+//! thread goes on; when it ends, the one with the lowest number continues; when it waits, the next
+//! one does.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The turn goes to a thread.
+/// A switch to another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Switch {
-    /// Accesses made before.
+    /// The number of accesses before it.
     pub(crate) access: u64,
     /// The thread.
     pub(crate) thread: usize,
@@ -29,7 +29,7 @@ impl Schedule {
         Self(longer)
     }
 
-    /// The access before which the last switch is.
+    /// The access before which the last switch happens.
     pub(crate) fn end(&self) -> u64 {
         self.0.last().map_or(0, |last| last.access)
     }

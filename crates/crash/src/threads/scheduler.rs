@@ -1,8 +1,8 @@
-//! One thread at a time: who has the turn, and at which access it goes to another.
+//! Runs one thread at a time, and decides at which access it switches to another.
 //!
-//! Threads of a run announce each access to shared memory before they make it. Only the thread that
-//! has the turn runs; the others are parked. So the order of all accesses is chosen here, by a
-//! [`Schedule`] alone, and the same schedule gives the same run.
+//! The threads of a run announce each access to shared memory before they execute it. Only one
+//! thread runs; the others are parked. So a [`Schedule`] alone determines the order of all
+//! accesses, and the same schedule always results in the same run.
 
 use std::cell::RefCell;
 use std::panic::resume_unwind;
@@ -10,9 +10,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::schedule::{Schedule, Switch};
 
-/// Waits for others in a row after which nobody is believed to go on any more.
+/// The number of consecutive waits after which the threads are considered deadlocked.
 const WAITS_MAX: u64 = 20_000;
-/// Accesses of a run after which it is believed to go on for ever.
+/// The number of accesses after which a run is considered endless.
 const ACCESSES_MAX: u64 = 20_000_000;
 
 /// Which memory an access is to.
@@ -24,10 +24,10 @@ pub(crate) enum Target {
     Arena,
 }
 
-/// What an access does, as far as others can tell.
+/// The effect of an access that other threads can observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Sees what is there.
+    /// Reads memory.
     Load,
     /// May change it.
     Store,
@@ -47,31 +47,31 @@ pub(crate) struct Access {
     pub(crate) len: u64,
 }
 
-/// A thread ended, and another took the turn.
+/// A thread ended, and another took over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct End {
-    /// Accesses made so far, by all.
+    /// Accesses made so far, by all threads.
     pub(crate) accesses: u64,
-    /// Who might have gone on.
+    /// The threads that could have continued.
     pub(crate) left: Vec<usize>,
-    /// Who did.
+    /// The thread that continued.
     pub(crate) next: usize,
 }
 
-/// What a run did.
+/// The record of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace {
     /// Every access, in order.
     pub(crate) accesses: Vec<Access>,
     /// Each time that a thread ended while others were left.
     pub(crate) ends: Vec<End>,
-    /// For each thread, how many accesses all had made when it ended.
+    /// For each thread, the number of accesses that all threads had made when it ended.
     pub(crate) ended: Vec<u64>,
-    /// Why the run was given up, if it was.
+    /// Why the run was abandoned, if it was.
     pub(crate) stuck: Option<String>,
 }
 
-/// Gives turns to the threads of one run.
+/// Schedules the threads of one run.
 pub(crate) struct Scheduler {
     state: Mutex<State>,
     turns: Vec<Condvar>,
@@ -80,10 +80,10 @@ pub(crate) struct Scheduler {
 struct State {
     running: usize,
     alive: Vec<bool>,
-    /// What is left of the schedule, next first.
+    /// The remaining switches of the schedule, next first.
     switches: std::vec::IntoIter<Switch>,
     next: Option<Switch>,
-    /// Waits since anything got on.
+    /// Waits since the last progress.
     waits: u64,
     trace: Trace,
 }
@@ -92,10 +92,10 @@ thread_local! {
     static ME: RefCell<Option<(Arc<Scheduler>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Thrown in threads of a run that is given up.
+/// Thrown in the threads of an abandoned run.
 struct GivenUp;
 
-/// Announces an access of this thread, if it is scheduled: others may go first.
+/// Announces an access of this thread, if it is scheduled: other threads may run first.
 pub(crate) fn announce(what: What, place: Target, at: u64, len: u64) {
     ME.with_borrow(|me| {
         if let Some((scheduler, thread)) = me {
@@ -110,7 +110,7 @@ pub(crate) fn announce(what: What, place: Target, at: u64, len: u64) {
     });
 }
 
-/// Says that this thread waits for another. `false`: it is not scheduled.
+/// Announces that this thread waits for another. Returns `false` if it is not scheduled.
 pub(crate) fn wait() -> bool {
     let me = ME.with_borrow(Clone::clone);
     let scheduled = me.is_some();
@@ -144,7 +144,7 @@ impl Scheduler {
         })
     }
 
-    /// Runs `work` as thread `thread`, when it has the turn. A panic in it ends the thread alone.
+    /// Runs `work` as thread `thread`, when it is scheduled. A panic in it ends only that thread.
     pub(crate) fn run<T>(
         self: &Arc<Self>,
         thread: usize,
@@ -156,12 +156,12 @@ impl Scheduler {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(work))
     }
 
-    /// Something came to an end: waits count anew.
+    /// Something ended: the count of waits starts again.
     pub(crate) fn progress(&self) {
         self.lock().waits = 0;
     }
 
-    /// What was done. All threads have ended.
+    /// Returns the record. All threads have ended.
     pub(crate) fn take_trace(&self) -> Trace {
         std::mem::take(&mut self.lock().trace)
     }
@@ -181,7 +181,7 @@ impl Scheduler {
         }
         state.trace.accesses.push(access);
         if state.trace.accesses.len() as u64 > ACCESSES_MAX {
-            self.give_up(state, format!("thread {thread} does not come to an end"));
+            self.give_up(state, format!("thread {thread} does not end"));
         }
     }
 
@@ -203,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// Lets `next` go on, and waits for the turn.
+    /// Lets `next` run, and waits until this thread may run again.
     fn hand_over<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -228,7 +228,7 @@ impl Scheduler {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets all threads run freely until they wait, where they end.
+    /// Lets all threads run freely until they next wait, where they end.
     fn give_up(&self, mut state: MutexGuard<'_, State>, why: String) {
         state.trace.stuck = Some(why);
         self.turns.iter().for_each(Condvar::notify_one);
@@ -263,12 +263,12 @@ fn leave() {
     }
 }
 
-/// Whether a thread ended because the run was given up.
+/// Whether a thread ended because its run was abandoned.
 pub(crate) fn was_given_up(panic: &(dyn std::any::Any + Send)) -> bool {
     panic.is::<GivenUp>()
 }
 
-/// Passes the turn on when a thread ends.
+/// Passes control on when a thread ends.
 struct Leaving<'a>(&'a Scheduler, usize);
 
 impl Drop for Leaving<'_> {
@@ -279,8 +279,8 @@ impl Drop for Leaving<'_> {
 }
 
 impl State {
-    /// The thread that the schedule wants to go on now, if it says anything and the thread has not
-    /// ended.
+    /// The thread to which the schedule switches now, if it has a switch here and the thread has
+    /// not ended.
     fn due(&mut self) -> Option<usize> {
         let now = self.trace.accesses.len() as u64;
         let mut chosen = None;
@@ -308,7 +308,8 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Runs threads that make so many accesses each under `schedule`; gives who made each.
+    /// Runs threads with this many accesses each under `schedule`; returns the thread of each
+    /// access.
     fn order(accesses: &[u64], schedule: &str) -> Vec<usize> {
         let scheduler = Scheduler::new(accesses.len(), &schedule.parse().unwrap());
         std::thread::scope(|scope| {
@@ -326,17 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_where_the_schedule_says() {
+    fn threads_switch_where_the_schedule_says() {
         assert_eq!(order(&[2, 2], ""), [0, 0, 1, 1]);
         assert_eq!(order(&[2, 2], "0>1"), [1, 1, 0, 0]);
         assert_eq!(order(&[3, 3], "1>1,3>0"), [0, 1, 1, 0, 0, 1]);
         assert_eq!(order(&[1, 2, 1], "1>2"), [0, 2, 1, 1]);
-        // A thread that has ended gets no turn.
+        // A thread that has ended is not scheduled.
         assert_eq!(order(&[1, 2], "2>0"), [0, 1, 1]);
     }
 
     #[test]
-    fn who_waits_lets_others_go_on() {
+    fn a_waiting_thread_lets_others_continue() {
         let scheduler = Scheduler::new(2, &Schedule::default());
         let done = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::SeqCst;
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_wait_for_each_other_are_given_up() {
+    fn threads_that_wait_for_each_other_are_abandoned() {
         let scheduler = Scheduler::new(2, &Schedule::default());
         std::thread::scope(|scope| {
             for thread in 0..2 {

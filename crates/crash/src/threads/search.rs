@@ -1,13 +1,12 @@
 //! Which schedules are tried.
 //!
-//! First each order in which threads run one after the other. Then every schedule that takes the
-//! turn away from a thread once, then those that do so twice, and at last some drawn at random,
-//! that do so more often. A turn is taken away before a fence, and before an access to a word that
-//! another thread has something to do with: elsewhere, what comes before and what comes after
-//! differ in nothing that others, or a crash, could see. What the words are, the runs so far have
-//! shown.
+//! First come all orders in which the threads run one after the other. Then come all schedules that
+//! preempt a thread once, then some that do so twice, and last some drawn at random that do so more
+//! often. A thread is preempted before a fence, and before an access to a word that another thread
+//! also uses: at other points, the states before and after differ in nothing that other threads or
+//! a crash could see. The shared words are known from the runs so far.
 //!
-//! Runs whose logs are the same are one run.
+//! Runs with equal logs count as one run.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -25,31 +24,31 @@ use crate::shrink::spread;
 /// How far to search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Runs with one turn taken away, at most; if there are more, so many spread evenly.
+    /// The most runs with one preemption; if there are more, an evenly spread selection.
     pub once: usize,
-    /// Runs with two, drawn at random.
+    /// Runs with two preemptions, drawn at random.
     pub twice: usize,
-    /// Runs with three to five, drawn at random.
+    /// Runs with three to five preemptions, drawn at random.
     pub often: usize,
 }
 
-/// Runs of one workload.
+/// The search over the runs of one workload.
 pub(super) struct Search<'a> {
     ready: &'a Ready,
     words: Words,
     logs: HashSet<u64>,
     tried: HashSet<Schedule>,
-    /// Runs made, whether or not their logs were new.
+    /// The number of runs, whether or not their logs were new.
     pub(crate) runs: u64,
 }
 
-/// A run that was not seen before.
+/// A run with a new log.
 pub(super) struct Found {
     pub(crate) schedule: Schedule,
     pub(crate) run: Run,
 }
 
-/// Which threads see and which change a word: a bit each.
+/// The threads that read each word, and those that change it: a bit for each.
 #[derive(Default)]
 struct Words(HashMap<(Target, u64), (u8, u8)>);
 
@@ -67,7 +66,7 @@ impl Words {
         }
     }
 
-    /// Whether it may matter who comes first, this access or another thread.
+    /// Whether it may matter if this access or another thread comes first.
     fn matters(&self, access: &Access) -> bool {
         let others = !(1 << access.thread);
         let met = |word| {
@@ -81,7 +80,7 @@ impl Words {
     }
 }
 
-/// The words that an access is about; of a flush, those of its lines.
+/// The words of an access; for a flush, those of its lines.
 fn words_of(access: &Access) -> impl Iterator<Item = u64> {
     let unit = if access.what == What::Flush {
         LINE_BYTES
@@ -104,11 +103,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Makes all runs within `bounds`, and hands those with new logs on, until `each` says that it
-    /// is enough.
+    /// Executes all runs within `bounds`, and passes those with new logs to `each`, until that asks
+    /// to stop.
     ///
     /// # Errors
-    /// The setup does not work.
+    /// The setup fails.
     pub(crate) fn all(
         &mut self,
         bounds: &Bounds,
@@ -136,7 +135,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Every order of the threads without a turn taken away; `None`: it is enough.
+    /// Runs every order of the threads without a preemption; `None` if `each` asks to stop.
     fn orders(
         &mut self,
         each: &mut dyn FnMut(Found) -> bool,
@@ -166,7 +165,7 @@ impl<'a> Search<'a> {
         Ok(Some(orders))
     }
 
-    /// Every order with one turn taken away, or as many as are allowed.
+    /// Runs every order with one preemption, or as many of these as are allowed.
     fn once(
         &mut self,
         orders: &[Tried],
@@ -195,7 +194,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// `count` schedules that take one more turn away than those in `from`.
+    /// `count` schedules with one preemption more than those in `from`.
     fn drawn(
         &mut self,
         from: &[Tried],
@@ -226,7 +225,7 @@ impl<'a> Search<'a> {
         Ok(Some(tried))
     }
 
-    /// Runs a schedule, unless it was run before.
+    /// Runs a schedule, unless it ran before.
     fn try_one(&mut self, schedule: &Schedule) -> Result<Option<Run>, RecordError> {
         if !self.tried.insert(schedule.clone()) {
             return Ok(None);
@@ -237,7 +236,7 @@ impl<'a> Search<'a> {
         Ok(Some(run))
     }
 
-    /// Hands a run on if its log is new.
+    /// Passes a run to `each` if its log is new.
     fn hand_on(
         &mut self,
         schedule: Schedule,
@@ -248,12 +247,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A schedule that was run.
+/// A schedule that ran.
 struct Tried {
     schedule: Schedule,
     /// Accesses after its last switch, with their numbers.
     accesses: Vec<(u64, Access)>,
-    /// How many accesses each thread had made when it ended.
+    /// For each thread, the number of accesses that all threads had made when it ended.
     ended: Vec<u64>,
 }
 
@@ -272,7 +271,7 @@ impl Tried {
         }
     }
 
-    /// This schedule with one more turn taken away, after its last.
+    /// The schedules that add one more preemption after the last one of this schedule.
     fn longer(&self, words: &Words) -> Vec<Schedule> {
         let mut longer = Vec::new();
         for (number, access) in &self.accesses {
@@ -289,7 +288,7 @@ impl Tried {
     }
 }
 
-/// A number for what a run left: what each thread did to the pool, and which histories there were.
+/// A hash of what a run left: each thread's changes of the pool, and the histories.
 fn name(run: &Run) -> u64 {
     let mut hasher = Xxh3::new();
     for event in &run.log {

@@ -1,5 +1,5 @@
-//! What a violation of threads needs: as few handovers, steps and threads as show it, and of that
-//! as few lines lost.
+//! Reduces violations of threads: to as few preemptions, steps, threads and lost lines as still
+//! show them.
 
 use super::ready::Ready;
 use super::schedule::Schedule;
@@ -14,34 +14,34 @@ use crate::report::{Kind, Minimised, Violation, WorkloadReport};
 use crate::run::{Change, Progress};
 use crate::shrink::fewest;
 
-/// Workloads tried to find a shorter one: those with fewer threads, with fewer steps, and with less
-/// of a setup.
+/// Workloads tried to find a smaller one: with fewer threads, with fewer steps, and with a shorter
+/// setup.
 const WORKLOADS_TRIED: usize = 40;
-/// Schedules tried to find one with fewer handovers.
+/// Schedules tried to find one with fewer preemptions.
 const SCHEDULES_TRIED: usize = 20;
-/// Schedules of a shorter workload that what is wrong is looked for in.
+/// Schedules of a smaller workload in which the violation is looked for.
 const SCHEDULES: Bounds = Bounds {
     once: 60,
     twice: 20,
     often: 0,
 };
-/// Violations of a workload for which shorter ones are looked for.
+/// The most violations of a workload for which smaller ones are looked for.
 const MINIMISED_MAX: usize = 2;
 
-/// How runs are tried.
+/// The parameters of a trial.
 pub(super) struct Trial<'a> {
     pub(super) mode: Mode,
     pub(super) options: &'a Options,
-    /// What logs go through.
+    /// The change that is applied to logs.
     pub(super) change: Change<'a>,
 }
 
 impl Trial<'_> {
-    /// Tells the violations that the run of `schedule` shows by one with fewer handovers, and gives
-    /// them shorter workloads if the options want it.
+    /// Replaces the violations of the run of `schedule` by those of a run with fewer preemptions,
+    /// and adds smaller workloads to them if the options ask for that.
     ///
     /// # Errors
-    /// The setup does not work.
+    /// The setup fails.
     pub(super) fn explain(
         &self,
         ready: &Ready,
@@ -65,7 +65,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// What is wrong with the run of a schedule; with as few lines lost as show it, if `diagnose`.
+    /// What is wrong with the run of a schedule; with as few lost lines as possible if `diagnose`
+    /// is set.
     fn wrong(
         &self,
         ready: &Ready,
@@ -86,7 +87,7 @@ impl Trial<'_> {
         Ok(wrong)
     }
 
-    /// A shorter workload that shows what `violation` of `whole` does.
+    /// A smaller workload that shows the same as `violation` of `whole`.
     fn minimised(
         &self,
         whole: &ThreadWorkload,
@@ -115,7 +116,7 @@ impl Trial<'_> {
         Ok(found.map(|found| Minimised::of(found, &ready.workload.parts())))
     }
 
-    /// The first schedule of a workload that shows something wrong of this kind.
+    /// The first schedule of a workload that shows a violation of this kind.
     fn schedule_that_shows(&self, kind: Kind, workload: &ThreadWorkload) -> Option<Schedule> {
         let options = Options {
             diagnose: false,
@@ -140,7 +141,7 @@ impl Trial<'_> {
     }
 }
 
-/// As few of a schedule's handovers as `shows` holds of.
+/// A schedule with as few preemptions as `shows` allows.
 fn fewer_handovers(schedule: Schedule, shows: impl Fn(&Schedule) -> bool) -> Schedule {
     let holds = |left: &[_]| shows(&Schedule(left.to_vec()));
     Schedule(fewest(schedule.0, SCHEDULES_TRIED, holds))
@@ -157,7 +158,7 @@ mod tests {
     use crate::reduce;
     use crate::threads::replay::replay_run;
 
-    /// A creation beside a listing, among steps that have nothing to do with either.
+    /// A creation and a concurrent listing, among unrelated steps.
     fn workload() -> ThreadWorkload {
         ThreadWorkload::new(
             "test",
@@ -174,7 +175,7 @@ mod tests {
         Mutant::Omit(sites::LIST_WORDS.into()).rewrite(log)
     }
 
-    /// What its runs show if a listing does not flush the names it tells.
+    /// What its runs show if a listing does not flush the names that it returns.
     fn found(trial: &Trial<'_>, ready: &Ready) -> (Schedule, WorkloadReport) {
         let (subject, progress) = (ready.subject(trial.mode, trial.change), Progress::default());
         let mut explorer = Explorer::new(&subject, trial.options, &progress);
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_of_threads_is_made_small_and_repeated() {
+    fn a_violation_of_threads_is_reduced_and_repeated() {
         let options = Options {
             states_per_point: 64,
             nested_recoveries: [0, 0],
@@ -209,7 +210,7 @@ mod tests {
         };
         let ready = Ready::new(workload()).unwrap();
         let (schedule, mut report) = found(&trial, &ready);
-        // Handovers that change nothing.
+        // Preemptions that change nothing.
         let mut longer = Schedule::default().and(1, 0).and(2, 0);
         longer.0.extend(&schedule.0);
         trial.explain(&ready, longer, &mut report).unwrap();
@@ -226,7 +227,7 @@ mod tests {
         let id: CrashId = shortest.id.parse().unwrap();
         let (name, schedule) = id.workload.split_once('!').unwrap();
         let known = |name: &str| (name == "threads/test").then(workload);
-        let less = reduce::find(name, known).expect("its name says what it is");
+        let less = reduce::find(name, known).expect("a workload of that name");
         let schedule: Schedule = schedule.parse().unwrap();
         assert!(schedule.0.len() <= 2, "{violation}");
         let ready = Ready::new(less).unwrap();

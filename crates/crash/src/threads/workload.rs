@@ -1,39 +1,39 @@
-//! What threads do beside each other.
+//! Workloads of concurrent threads.
 
 use vellum::{MappingKind, NamespaceKind};
 
 use crate::reduce::Parts;
 use crate::workload::{PoolKind, Step, Workload};
 
-/// Calls of two or three threads on a tree that is there.
+/// Calls of two or three threads on an existing tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadWorkload {
     /// Its name: `threads/` and the kinds of calls.
     pub name: String,
-    /// What happens first, in one thread, on an empty pool that is open.
+    /// The steps that prepare the pool in one thread; the pool is empty and open at first.
     pub setup: Vec<Step>,
-    /// What each thread does, in order.
+    /// The steps of each thread, in order.
     pub threads: Vec<Vec<Step>>,
-    /// Names and files that the arena can hold.
+    /// The number of names and files that the arena can hold.
     pub cache_entries: u64,
-    /// The pool is closed in the end, by the thread that opened it.
+    /// Whether the pool is closed in the end, by the thread that opened it.
     pub closes: bool,
     /// File mapping of the pool.
     pub mapping: MappingKind,
     /// Thread slots of the pool, each with a journal: at least as many as there are threads.
     pub thread_slots: u32,
-    /// How the pool keeps names.
+    /// The namespace of the pool.
     pub namespace: NamespaceKind,
-    /// What the pool lies on; with a log, what was done before a sync that returned is there after
-    /// a crash, and some of what came next.
+    /// What the pool lies on. On a logged pool, everything before a returned sync is there after a
+    /// crash, and possibly some of what followed.
     pub pool_kind: PoolKind,
 }
 
-/// Thread slots, if nothing else is said: one more than there are threads.
+/// The default number of thread slots: one more than there are threads.
 const THREAD_SLOTS: u32 = 4;
 
 impl ThreadWorkload {
-    /// A workload of lines as [`Workload::new`] has them.
+    /// A workload of lines as in [`Workload::new`].
     pub fn new(name: &str, setup: &[&str], threads: &[&[&str]]) -> Self {
         let parse = |lines: &&[&str]| lines.iter().map(|line| Step::parse(line)).collect();
         let setup = Workload::new(name, setup, &[]).setup;
@@ -55,7 +55,8 @@ impl ThreadWorkload {
         }
     }
 
-    /// The same on a pool with a log, which its name begins with; the setup ends with a sync.
+    /// The same on a pool of this kind, whose name prefixes the workload's; the setup ends with a
+    /// sync.
     pub(crate) fn logged(mut self, pool_kind: PoolKind) -> Self {
         let name = self.name.trim_start_matches("threads/");
         self.name = format!("threads/{}-{name}", pool_kind.name());
@@ -70,13 +71,13 @@ impl ThreadWorkload {
         self
     }
 
-    /// The same on a pool that has a thread slot for each thread and no more.
+    /// The same on a pool that has exactly one thread slot for each thread.
     pub(crate) fn in_all_slots(mut self) -> Self {
         self.thread_slots = self.threads.len() as u32;
         self
     }
 
-    /// The same on a pool with another file mapping, which its name begins with.
+    /// The same on a pool with another file mapping; its name prefixes the workload's.
     pub(crate) fn on(mut self, mapping: MappingKind) -> Self {
         let name = self.name.trim_start_matches("threads/");
         self.name = format!("threads/{}-{name}", mapping.name());
@@ -84,7 +85,7 @@ impl ThreadWorkload {
         self
     }
 
-    /// The same on a pool that keeps names otherwise, which its name begins with.
+    /// The same on a pool with another namespace; its name prefixes the workload's.
     pub(crate) fn within(mut self, namespace: NamespaceKind) -> Self {
         let name = self.name.trim_start_matches("threads/");
         self.name = format!("threads/{}-{name}", namespace.name());
@@ -92,7 +93,7 @@ impl ThreadWorkload {
         self
     }
 
-    /// What a run that has no crash counts for.
+    /// The operation that a run without a crash counts for.
     pub(super) fn operation(&self) -> &'static str {
         let mut steps = self.threads.iter().flatten();
         steps.next().map_or("nothing", Step::operation)

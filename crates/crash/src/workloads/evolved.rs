@@ -1,8 +1,8 @@
-//! Random histories within the namespace *adaptive*, in which rounds of evolving split, merge and
-//! let directories inherit between other steps; the last steps, a round among them, crash.
+//! Random histories within the namespace *adaptive*. Between other steps, rounds of evolving split
+//! areas, merge them, and let directories inherit them. The last steps, a round among them, crash.
 //!
-//! What a number stands for never changes but with this file and that of the other histories:
-//! identifiers name it (`adaptive-evolving/17`).
+//! The meaning of a number changes only with this file and the file of the other histories, because
+//! identifiers contain it (`adaptive-evolving/17`).
 
 use vellum::{NamespaceKind, RENAMED_ROUNDS};
 
@@ -10,10 +10,10 @@ use super::FILE;
 use super::random::{Draw, History};
 use crate::workload::Workload;
 
-/// The name that all of them begin with, behind that of the namespace.
+/// The prefix of all their names, after that of the namespace.
 const FAMILY: &str = "evolving/";
-/// A directory whose names take more than an area may without being large, in another one; and two
-/// that take few, with areas.
+/// A directory that is not large but has more names than an area may have, inside another area; and
+/// two directories with few names, and with areas.
 const TREE: [&str; 12] = [
     "mkdir p 755",
     "mkdir p/q 755",
@@ -31,20 +31,20 @@ const TREE: [&str; 12] = [
 const FILES: [&str; 6] = ["p/a", "p/q/a", "r/a", "r/b", "r/t/a", "s/a"];
 const DIRS: [&str; 3] = ["r/t", "s/t", "p/t"];
 
-/// The histories of numbers up to `count`.
+/// The histories with numbers up to `count`.
 pub(crate) fn evolved(count: u64) -> Vec<Workload> {
     (0..count).map(history).collect()
 }
 
-/// The workload that `name` names, if it names one of these.
+/// The workload called `name`, if it is one of these.
 pub(super) fn find(name: &str) -> Option<Workload> {
     let name = name.strip_prefix(NamespaceKind::Adaptive.name())?;
     let number = name.strip_prefix('-')?.strip_prefix(FAMILY)?;
     Some(history(number.parse().ok()?))
 }
 
-/// What makes the round that is explored split, merge alone, or let a directory inherit: how the
-/// areas begin, and what is done right before.
+/// What makes the explored round split, only merge, or let a directory inherit: the steps that
+/// prepare the areas, and those right before the round.
 fn cause(number: u64) -> (&'static [&'static str], &'static [&'static str]) {
     match number % 3 {
         0 => (&[], &["rename p/q p/k 0"]),
@@ -60,7 +60,7 @@ fn history(number: u64) -> Workload {
     history.all(areas);
     let some = 8 + history.draw.below(16);
     history.some(some, line);
-    // No area goes before it was there for so long.
+    // An area can merge only after this many rounds.
     let rounds = format!("evolve {}", RENAMED_ROUNDS - 1);
     history.all(&[&rounds]);
     let some = history.draw.below(6);
@@ -74,7 +74,7 @@ fn history(number: u64) -> Workload {
     workload.within(NamespaceKind::Adaptive)
 }
 
-/// A step beside which areas stay what they are, but for one.
+/// A step that leaves the areas as they are, except for one.
 fn line(draw: &mut Draw) -> Vec<String> {
     let (file, other, dir) = (draw.of(&FILES), draw.of(&FILES), draw.of(&DIRS));
     let line = match draw.below(12) {
@@ -92,7 +92,7 @@ fn line(draw: &mut Draw) -> Vec<String> {
     vec![line]
 }
 
-/// The same, or what ends everything that was known of the rounds.
+/// The same, or a step that discards everything that was known of the rounds.
 fn line_behind(draw: &mut Draw) -> Vec<String> {
     match draw.below(6) {
         0 => vec!["close-pool".to_owned(), "open-pool".to_owned()],
@@ -115,7 +115,7 @@ mod tests {
     use crate::session::{Session, blank_image};
     use crate::workload::Step;
 
-    /// The moves that were made in the round of a workload that is explored.
+    /// The moves of areas that the explored round of a workload makes.
     fn done_last(workload: &Workload) -> Vec<Evolution> {
         let image = blank_image(2, workload.mapping, workload.namespace, workload.pool_kind);
         let pool = Shared(Arc::new(SimPool::from_image(image)));

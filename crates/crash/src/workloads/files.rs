@@ -1,4 +1,4 @@
-//! The files of `crates/crash/workloads`, which the program carries.
+//! The files of `crates/crash/workloads`, which are compiled into the program.
 
 use vellum::MappingKind;
 use vellum_layout::{ANCHORS_BYTES, BLOCK_BYTES, Superblock};
@@ -20,7 +20,7 @@ macro_rules! file {
     };
 }
 
-/// Operations alone, in the order in which they are explored.
+/// Single operations, in the order in which they are explored.
 const SINGLE: [File; 9] = [
     file!("making.txt"),
     file!("removing.txt"),
@@ -41,7 +41,7 @@ fn sequences(file: File) -> Vec<Workload> {
     read(file, &[]).sequences
 }
 
-/// Every operation with every class of arguments, alone (seq-1). A name is the operation and the
+/// Every single operation with every class of arguments (seq-1). A name is the operation and the
 /// class: `rename-over-link`.
 pub fn single_operations() -> Vec<Workload> {
     SINGLE.into_iter().flat_map(sequences).collect()
@@ -66,8 +66,8 @@ pub(super) fn extents() -> Vec<Workload> {
     read(file!("extents.txt"), &named).sequences
 }
 
-/// Uses every entry of a leaf, beginning with that one of the file: every other block is written,
-/// and most are punched again, which keeps their places.
+/// Uses every entry of a leaf, from this one of the file on: every other block is written, and most
+/// are punched again, which keeps their entries.
 fn full_leaf(first: u64) -> String {
     let write = |entry: u64| format!("write f {} 7 100", entry * 8192);
     let mut steps: Vec<String> = (first..first + 150).map(write).collect();
@@ -86,7 +86,7 @@ pub(super) fn cuckoo() -> Vec<Workload> {
     sequences(file!("cuckoo.txt"))
 }
 
-/// Exactly full pools of a mapping that has so many data blocks.
+/// Exactly full pools with a mapping that has this many data blocks.
 pub(super) fn full(mapping: MappingKind, blocks: u64) -> Vec<Workload> {
     let but = |left: u64| {
         let bytes = (blocks - left) * BLOCK_BYTES;
@@ -105,12 +105,12 @@ pub(super) fn adaptive() -> Vec<Workload> {
     sequences(file!("adaptive.txt"))
 }
 
-/// The same: areas that come and go.
+/// For the namespace *adaptive*: areas that come and go.
 pub(super) fn areas() -> Vec<Workload> {
     sequences(file!("areas.txt"))
 }
 
-/// The same: roots of areas, rounds of evolving, recoveries of moves.
+/// For the namespace *adaptive*: roots of areas, rounds of evolving, recoveries of moves.
 pub(super) fn roots() -> Vec<Workload> {
     sequences(file!("roots.txt"))
 }
@@ -120,7 +120,7 @@ pub(super) fn tree_logs() -> Vec<Workload> {
     sequences(file!("tree-logs.txt"))
 }
 
-/// For every medium of which only what syncs makes anything durable.
+/// For every medium on which only syncs make anything durable.
 pub(super) fn of_disks() -> Vec<Workload> {
     sequences(file!("disks.txt"))
 }
@@ -138,7 +138,7 @@ pub(super) fn grown() -> Vec<Workload> {
 pub(super) fn logged(medium: PoolKind) -> Vec<Workload> {
     let (records, blocks) = room(medium);
     let but = |left: u64| format!("fallocate p 0 0 {}", (blocks - left) * BLOCK_BYTES);
-    // Each makes a record of one block, the opening too.
+    // Each of these makes a record of one block, and so does the opening.
     let records = ["chmod f 600 | sync", "chmod f 640 | sync"]
         .into_iter()
         .cycle()
@@ -156,8 +156,8 @@ pub(super) fn split() -> Vec<Workload> {
     sequences(file!("split.txt"))
 }
 
-/// Records of a block that the log of the explorer's pools has room for, and blocks of files in
-/// them.
+/// The number of one-block records that fit into the log of the explorer's pools, and the number of
+/// blocks of files in them.
 pub(super) fn room(medium: PoolKind) -> (usize, u64) {
     let image = blank_image(2, MappingKind::default(), Default::default(), medium);
     let of = |superblock: Superblock| (superblock.log_bytes, superblock.geometry().segment_blocks);
@@ -166,7 +166,7 @@ pub(super) fn room(medium: PoolKind) -> (usize, u64) {
     (records as usize, blocks)
 }
 
-/// Workloads of threads: a file each.
+/// Workloads of threads, a file each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OfThreads {
     Names,
@@ -179,7 +179,7 @@ pub(crate) enum OfThreads {
     Tables,
     Journals,
     Areas,
-    /// On pools of which only what syncs makes anything durable.
+    /// On pools where only syncs make anything durable.
     Synced,
     /// The same, with a log.
     Logged,

@@ -1,11 +1,11 @@
-//! Pools that are exactly full, with mappings other than the usual one.
+//! Pools that are exactly full, with mappings other than the default.
 
 use super::{files, other_mappings};
 use crate::workload::Workload;
 
-/// Data blocks of the explorer's pools, if their mapping has trees.
+/// Data blocks of the explorer's pools if their mapping has trees.
 const BLOCKS_BESIDE_TREES: u64 = 184;
-/// Data blocks, if it has a table.
+/// Data blocks if the mapping has a table.
 const BLOCKS_BESIDE_TABLE: u64 = 176;
 
 pub(super) fn workloads() -> Vec<Workload> {
@@ -25,7 +25,7 @@ mod tests {
     use crate::record::record;
     use crate::workload::Step;
 
-    /// Something is claimed, and given up again when there is no node for the rest.
+    /// A block is claimed, and freed again when there is no node for the rest.
     #[test]
     fn nodes_run_out_half_way() {
         for workload in workloads() {
@@ -39,7 +39,7 @@ mod tests {
         }
     }
 
-    /// Where a step finds the pool full, it is: with one data block fewer taken, it is not.
+    /// A step that finds the pool full succeeds if one data block more is free.
     #[test]
     fn one_block_more_would_be_enough() {
         let one_short = |workload: &Workload| workload.name.ends_with("full-one-short");

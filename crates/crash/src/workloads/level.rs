@@ -1,10 +1,10 @@
-//! What the pools of `level.txt` are filled with.
+//! Tests that the setups of `level.txt` fill their pools as intended.
 
 use vellum::sites;
 
 use crate::record::record;
 
-/// How often what is explored of a workload reaches a site.
+/// How often the explored steps of a workload reach a site.
 fn times(name: &str, site: &str) -> usize {
     let mut all = super::files::level().into_iter();
     let workload = all.find(|workload| workload.name == name);

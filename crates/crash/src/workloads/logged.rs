@@ -1,17 +1,18 @@
-//! Pools of which only what syncs makes anything durable: with a log, on a disk, or with their data
-//! on another one; in persistent memory, with their data on a disk. Operations alone, each followed
-//! by a sync; several before one; checkpoints, and a log that is full.
+//! Pools where only syncs make anything durable: with a log on a disk, possibly with their data on
+//! another one; or in persistent memory, with their data on a disk. The workloads are single
+//! operations, each followed by a sync; several operations before one sync; checkpoints; and a full
+//! log.
 
 use super::{files, single_operations};
 use crate::workload::{PoolKind, Step, Workload};
 
-/// Operations alone on such pools, with a sync behind them, and sequences that only matter there.
+/// Single operations on such pools, each followed by a sync, and sequences that only matter there.
 pub fn logged_workloads() -> Vec<Workload> {
     let all = PoolKind::ON_DISKS.map(on).into_iter().flatten();
     all.chain(files::grown()).collect()
 }
 
-/// Those on pools that lie on `ground`.
+/// The workloads on this kind of pool.
 pub(super) fn on(pool_kind: PoolKind) -> Vec<Workload> {
     let alone = single_operations().into_iter().filter(suits);
     let synced = alone.map(|mut workload| {
@@ -37,8 +38,8 @@ fn of_medium(workloads: Vec<Workload>, pool_kind: PoolKind) -> Vec<Workload> {
     logged.collect()
 }
 
-/// Neither a power cut nor a kill in the setup, and nothing that counts the blocks of another pool,
-/// or holds an operation open.
+/// Excludes power cuts and kills in the setup, the counting of blocks, which differs between pools,
+/// and operations that stay open.
 fn suits(workload: &Workload) -> bool {
     let steps = || workload.setup.iter().chain(&workload.explored);
     let is_out = |step: &Step| matches!(step, Step::Recover | Step::Full(_) | Step::Blocks(_));
@@ -71,7 +72,7 @@ mod tests {
         }
     }
 
-    /// One of each family of operations; the explorer has all of them.
+    /// Tests one of each family of operations; the explorer has all of them.
     #[test]
     fn what_was_synced_survives_a_power_cut_and_no_operation_is_half_there() {
         for name in NAMES {
@@ -166,10 +167,10 @@ mod tests {
         }
     }
 
-    /// Blocks that were given up are used again once that is durable: otherwise an epoch in which a
-    /// file still has them shows what their next owner wrote.
+    /// Freed blocks are reused only after that is durable. Otherwise an epoch in which a file still
+    /// has them would show what their next owner wrote.
     #[test]
-    fn blocks_are_held_until_it_is_durable_that_they_were_given_up() {
+    fn blocks_are_held_until_their_freeing_is_durable() {
         let name = "logged-blocks-used-again";
         let log = record(&named(name)).unwrap();
         let log = log.explored_log();
@@ -186,8 +187,8 @@ mod tests {
         assert_eq!(wrong.kind, Kind::Tree, "{wrong:?}");
     }
 
-    /// What is on the disk if nothing has arrived of the last commit in `log`, and of what came
-    /// before and was not synced, but its record.
+    /// The disk if the record of the last commit in `log` has arrived, but nothing else that was
+    /// not synced before.
     fn with_record_alone(before: &[u8], log: &[Event]) -> Vec<u8> {
         let superblock = Superblock::unseal(before).unwrap();
         let area = superblock.log_at..superblock.log_at + superblock.log_bytes;
@@ -204,11 +205,11 @@ mod tests {
         image_after(before, &arrived.copied().collect::<Vec<_>>())
     }
 
-    /// Records have what is to be in the blocks of a small write, and each opening makes sure of
-    /// it, however many of them are cut off when nothing but their record has arrived, and what
-    /// they synced before it.
+    /// Records contain the blocks of a small write. Each opening restores them, however many
+    /// openings are cut off when nothing has arrived except their record and what they synced
+    /// before it.
     #[test]
-    fn what_rides_stays_however_often_an_opening_is_cut_off() {
+    fn journaled_data_survive_repeatedly_interrupted_openings() {
         let pool = Shared::of(blank_image(
             2,
             MappingKind::HashFs,
@@ -241,9 +242,9 @@ mod tests {
         tree.map_err(|error| error.to_string())
     }
 
-    /// A pool whose log has room for one more record, made by a rename between directories that no
-    /// record there tells of; the record is written, and not synced. Gives the pool before that,
-    /// and the writing.
+    /// A pool whose log has space for one more record, and the writing of that record, which is not
+    /// synced. It comes from a rename between directories that no record in the log mentions.
+    /// Returns the pool before the writing, and the writing.
     fn unsynced() -> (Vec<u8>, Vec<Event>) {
         let pool = Shared::of(blank_image(
             2,
@@ -262,7 +263,7 @@ mod tests {
         ];
         tree.into_iter().for_each(&mut step);
         ["close-pool", "open-pool"].into_iter().for_each(&mut step);
-        // The opening has made one.
+        // The opening has made one record.
         let turns = ["chmod f 600", "sync", "chmod f 640", "sync"];
         turns
             .into_iter()
@@ -281,9 +282,9 @@ mod tests {
         (before, written)
     }
 
-    /// What a process does that opens the pool after the one that wrote this and was killed, and
-    /// closes it: the sync with which it begins is of what that one wrote. `syncs`: it does so, at
-    /// `site`.
+    /// The events of a process that opens the pool after the writer was killed, and closes it,
+    /// behind those of the writer. Its first sync, at `site`, covers what the writer wrote; without
+    /// `syncs` it is left out.
     fn opened_after_kill(before: &[u8], written: &[Event], site: Site, syncs: bool) -> Vec<Event> {
         let pool = Shared::of(image_after(before, written));
         pool.0.start_recording();
@@ -311,8 +312,9 @@ mod tests {
         log
     }
 
-    /// At the close all that records say goes home, also of that one which only the page cache had:
-    /// without the sync of it, a power cut leaves a part of that at home, and no record.
+    /// The close writes the content of all records to home, also that of a record which only the
+    /// page cache had. Without a sync of that record, a power cut could leave a part of its content
+    /// at home and no record.
     #[test]
     fn what_a_killed_process_wrote_to_the_log_is_synced_before_it_goes_home() {
         let (before, written) = unsynced();
@@ -346,8 +348,8 @@ mod tests {
         assert!(torn(false) > 0);
     }
 
-    /// What a killed process wrote into a file is what the next one reads, and vouches for when it
-    /// closes the pool: on a medium of their own, data are synced by no sync of the log.
+    /// The next process reads what a killed process wrote into a file, and guarantees it when it
+    /// closes the pool. No sync of the log covers data on a medium of their own.
     #[test]
     fn what_a_killed_process_wrote_into_files_is_synced_before_it_is_read() {
         let pool = Shared::of(blank_image(

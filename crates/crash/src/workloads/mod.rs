@@ -1,4 +1,4 @@
-//! What is explored: every operation with every class of arguments alone, all pairs over a small
+//! The workloads: every single operation with every class of arguments, all pairs over a small
 //! namespace, and states that only longer histories reach.
 
 mod evolved;
@@ -35,17 +35,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::reduce;
 use crate::workload::{PoolKind, Workload};
 
-/// Makes the file that most generated workloads use.
+/// Creates the file that most generated workloads use.
 const FILE: &str = "create f 644 -";
 
-/// The catalog: operations alone, and sequences chosen by hand; what concerns the blocks of files
-/// on every file mapping, but where the pool is exactly filled, for which the others have sequences
-/// of their own. [`pairs`], [`triples`] and [`random`] ones are apart.
+/// The catalog: single operations, and sequences chosen by hand. Those that concern the blocks of
+/// files exist for every file mapping; for exactly full pools the other mappings have sequences of
+/// their own. [`pairs`], [`triples`] and [`random`] histories are separate.
 pub fn workloads() -> Vec<Workload> {
     catalog().to_vec()
 }
 
-/// The same, made once.
+/// The catalog, built once.
 fn catalog() -> &'static [Workload] {
     static ALL: OnceLock<Vec<Workload>> = OnceLock::new();
     ALL.get_or_init(all)
@@ -65,7 +65,7 @@ fn all() -> Vec<Workload> {
     all.extend(namespaces::workloads());
     for mapping in other_mappings() {
         let pairs = match mapping {
-            // A page cache stores what is stored without.
+            // The page cache of this mapping stores the same as the mapping without it.
             MappingKind::ExtentCached => Vec::new(),
             _ => files::chosen(),
         };
@@ -76,7 +76,7 @@ fn all() -> Vec<Workload> {
     all
 }
 
-/// Mappings beside the usual one.
+/// The mappings except the default.
 fn other_mappings() -> impl Iterator<Item = MappingKind> {
     let is_usual = |kind: &MappingKind| *kind == MappingKind::default();
     MappingKind::ALL
@@ -84,7 +84,7 @@ fn other_mappings() -> impl Iterator<Item = MappingKind> {
         .filter(move |kind| !is_usual(kind))
 }
 
-/// Namespaces beside the usual one.
+/// The namespaces except the default.
 fn other_namespaces() -> impl Iterator<Item = NamespaceKind> {
     let is_usual = |kind: &NamespaceKind| *kind == NamespaceKind::default();
     NamespaceKind::ALL
@@ -92,13 +92,13 @@ fn other_namespaces() -> impl Iterator<Item = NamespaceKind> {
         .filter(move |kind| !is_usual(kind))
 }
 
-/// The workload of that name, of the catalog or of the generated ones, or less of one.
+/// The workload of that name from the catalog or the generated ones, possibly a reduced one.
 pub fn find(name: &str) -> Option<Workload> {
     reduce::find(name, find_whole)
 }
 
-/// Those of generated `workloads` that concern blocks, each on a mapping other than the usual one,
-/// drawn by its name.
+/// The generated `workloads` that concern blocks, each on a mapping other than the default, which
+/// its name determines.
 pub(crate) fn elsewhere(workloads: &[Workload]) -> Vec<Workload> {
     let concerned = workloads.iter().filter(|one| one.concerns_blocks());
     concerned
@@ -111,8 +111,8 @@ fn other_mapping(name: &str) -> MappingKind {
     others[(xxh3_64(name.as_bytes()) % others.len() as u64) as usize]
 }
 
-/// Those of generated `workloads` that concern names, each within a namespace other than the usual
-/// one, drawn by its name.
+/// The generated `workloads` that concern names, each within a namespace other than the default,
+/// which its name determines.
 pub(crate) fn named_otherwise(workloads: &[Workload]) -> Vec<Workload> {
     let others: Vec<_> = other_namespaces().collect();
     let concerned = workloads.iter().filter(|one| namespaces::fits(one));

@@ -1,5 +1,5 @@
-//! Names kept otherwise than usual: every operation on names alone and in chosen pairs, and what
-//! only one way of keeping them does.
+//! The other namespaces: every single operation on names, chosen pairs, and operations that only
+//! one namespace has.
 
 use vellum::NamespaceKind;
 use vellum_model::Op;
@@ -7,7 +7,7 @@ use vellum_model::Op;
 use super::{files, single_operations};
 use crate::workload::{Step, Workload};
 
-/// Operations beside which areas come and go.
+/// Operations that are combined with the splitting and merging of areas.
 const OTHERS: [&str; 14] = [
     "create d/k 644 -",
     "mkdir d/e/k 755",
@@ -46,14 +46,14 @@ pub(super) fn workloads() -> Vec<Workload> {
         .collect()
 }
 
-/// Whether a workload is one for every namespace. What is cut is cut behind a step of the usual
-/// way; what is full is full of it.
+/// Whether a workload suits every namespace. Power cuts and full pools depend on the steps and the
+/// space of the default one.
 pub(super) fn fits(one: &Workload) -> bool {
     one.concerns_names() && one.cut.is_none() && !one.fills_the_pool()
 }
 
-/// Whether a setup takes nearly all blocks that the usual way leaves for metadata: an area's table
-/// and map need some, too.
+/// Whether a setup takes nearly all metadata blocks that the default namespace leaves: an area's
+/// table and map need some, too.
 fn is_nearly_full(one: &Workload) -> bool {
     let ops = one.setup.iter().filter_map(Step::op);
     ops.filter(|op| matches!(op, Op::Symlink { .. })).count() > 50
@@ -65,8 +65,8 @@ fn adaptive() -> Vec<Workload> {
     [files::adaptive(), areas, beside, files::roots()].concat()
 }
 
-/// A directory becomes an area's root, and is none any more, each with any other operation behind
-/// it: in the trees of the workloads that do so alone.
+/// A directory becomes an area's root, and another stops being one, each followed by every other
+/// operation, in the trees of the workloads that do only this.
 fn beside(areas: &[Workload]) -> Vec<Workload> {
     let alone = |name: &str| {
         let found = areas.iter().find(|workload| workload.name == name);

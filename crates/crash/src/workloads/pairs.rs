@@ -1,16 +1,16 @@
-//! All pairs of operations over a small namespace (seq-2, in the manner of ACE: Mohan et al.,
-//! "Finding crash-consistency bugs with bounded black-box crash testing", OSDI 2018).
+//! All pairs of operations over a small namespace (seq-2, after ACE: Mohan et al., "Finding
+//! crash-consistency bugs with bounded black-box crash testing", OSDI 2018).
 //!
 //! The namespace has the files `f`, `g` and `d/f`, the symlink `s` and the directories `d`, `e` and
 //! `d/e`. Every ordered pair of the operations below is tried on the model in each of a few trees.
-//! A pair is kept where the first operation succeeds, and the second succeeds too, or fails because
-//! of the first. A tree that has more than an earlier one gives only pairs that meet what it has
-//! more. Pairs that are others with the names of like things exchanged are left out.
+//! A pair is kept if the first operation succeeds, and the second succeeds too or fails because of
+//! the first. From a tree that extends an earlier one, only pairs that touch the extension are
+//! kept. Pairs that differ from others only by exchanged names of equal things are left out.
 //!
-//! Names are the operations' names below, joined by `+`, behind the tree's:
-//! `seq2/rename:f:d/f+unlink:d/f`, `seq2-rich/unlink:d/f+create:d/f`. An operation alone in such a
-//! tree is a workload too (`seq2/rename:f:d/f`), so that the crashes of a first operation are
-//! explored once, and those of a pair are crashes of its second.
+//! Names consist of the tree's name and the operations' names below, joined by `+`:
+//! `seq2/rename:f:d/f+unlink:d/f`, `seq2-rich/unlink:d/f+create:d/f`. A single operation in such a
+//! tree is a workload too (`seq2/rename:f:d/f`). So the crashes of a first operation are explored
+//! once, and those of a pair are crashes of its second operation.
 
 use std::collections::BTreeSet;
 
@@ -93,15 +93,15 @@ const OPERATIONS: [Operation; 63] = [
     ("recover", &["recover"]),
 ];
 
-/// A tree that pairs begin with.
+/// A tree in which pairs begin.
 pub(super) struct Tree {
     /// The family's name.
     name: &'static str,
-    /// What makes it.
+    /// The steps that make the tree.
     pub(super) setup: &'static [&'static str],
-    /// Which operations meet what the trees before it do not have.
+    /// Whether an operation touches what the earlier trees do not have.
     meets: fn(&str) -> bool,
-    /// The directories `d` and `e` are alike.
+    /// Whether the directories `d` and `e` are alike.
     is_symmetric: bool,
 }
 
@@ -168,7 +168,7 @@ impl Tree {
     }
 }
 
-/// Every tree; the first is the usual one.
+/// Every tree, the default one first.
 pub(super) fn trees() -> &'static [Tree] {
     &TREES
 }
@@ -178,7 +178,7 @@ pub(super) fn has_name(name: &str) -> bool {
     name.starts_with("seq2")
 }
 
-/// The pairs, and each of their first operations alone.
+/// The pairs, and each of their first operations as a workload of its own.
 pub fn pairs() -> Vec<Workload> {
     let mut all = Vec::new();
     let mut known = BTreeSet::new();
@@ -191,7 +191,7 @@ pub fn pairs() -> Vec<Workload> {
     all
 }
 
-/// Adds what begins with `first`; `known` are the pairs of earlier trees.
+/// Adds the pairs that begin with `first`; `known` are the pairs of earlier trees.
 fn from_tree(
     tree: &Tree,
     model: &Model,
@@ -231,7 +231,7 @@ pub(super) fn operation(name: &str) -> Operation {
     *found.expect("an operation in the table")
 }
 
-/// Does steps on the model; whether all succeed.
+/// Executes steps in the model; returns whether all succeed.
 pub(super) fn run(model: &mut Model, steps: &[Step]) -> bool {
     let succeeds = |step| matches!(model_step(model, step), Outcome::Ok(_));
     steps.iter().all(succeeds)
@@ -254,7 +254,7 @@ fn workload(tree: &Tree, first: &Operation, second: Option<&Operation>) -> Workl
     workload
 }
 
-/// Whether exchanging the names `d` and `e` gives an earlier pair.
+/// Whether exchanging the names `d` and `e` results in an earlier pair.
 fn is_mirror(pair: (&str, &str)) -> bool {
     let place = |name: &str| OPERATIONS.iter().position(|(known, _)| *known == name);
     let mirrored = (place(&mirrored(pair.0)), place(&mirrored(pair.1)));
@@ -264,7 +264,7 @@ fn is_mirror(pair: (&str, &str)) -> bool {
     }
 }
 
-/// An operation's name with `d` for `e`, and `e` for `d`.
+/// An operation's name with `d` and `e` exchanged.
 fn mirrored(name: &str) -> String {
     let swap = |word: &str| -> String {
         let parts = word.split('/').map(|part| match part {

@@ -1,6 +1,7 @@
-//! Long random histories, of which the last steps crash.
+//! Long random histories whose last steps crash.
 //!
-//! What a number stands for never changes but with this file: identifiers name it (`random/17`).
+//! The meaning of a number changes only with this file, because identifiers contain it
+//! (`random/17`).
 
 use vellum_model::{Model, Outcome};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -9,9 +10,9 @@ use crate::record::model_step;
 use crate::session::CLOCK_START;
 use crate::workload::{Step, Workload};
 
-/// The name that all of them begin with.
+/// The prefix of all their names.
 const FAMILY: &str = "random/";
-/// Steps that crash.
+/// The number of steps that crash.
 const EXPLORED: usize = 4;
 const FILES: [&str; 8] = ["a", "b", "c", "d/a", "d/b", "e/a", "d/e/a", "%(6cx220)"];
 const DIRS: [&str; 3] = ["d", "e", "d/e"];
@@ -20,12 +21,12 @@ const BYTES: [u64; 12] = [
     0, 1, 100, 777, 4000, 4096, 5000, 8192, 12345, 20000, 32768, 33000,
 ];
 
-/// The random workloads of numbers up to `count`.
+/// The random workloads with numbers up to `count`.
 pub fn random(count: u64) -> Vec<Workload> {
     (0..count).map(history).collect()
 }
 
-/// The workload that `name` names, if it names one of these.
+/// The workload called `name`, if it is one of these.
 pub(super) fn find(name: &str) -> Option<Workload> {
     let number = name.strip_prefix(FAMILY)?.parse().ok()?;
     Some(history(number))
@@ -35,7 +36,7 @@ fn history(number: u64) -> Workload {
     let mut history = History::new(number);
     let length = 30 + history.draw.below(70) as usize;
     while history.steps.len() < length {
-        // A few that fail are in between; the last ones succeed.
+        // A few failing steps are kept in between; the last steps succeed.
         let may_fail = history.steps.len() + EXPLORED < length;
         history.try_some(Draw::lines, |draw| may_fail && draw.below(8) == 0);
     }
@@ -44,7 +45,7 @@ fn history(number: u64) -> Workload {
     Workload::of_steps(&format!("{FAMILY}{number}"), steps, explored)
 }
 
-/// Steps that a number draws, and what the model makes of them.
+/// Steps drawn by a number, and their effect on the model.
 pub(super) struct History {
     pub(super) draw: Draw,
     model: Model,
@@ -60,8 +61,8 @@ impl History {
         }
     }
 
-    /// Does what is drawn, if it succeeds or `keeps` says so of what does not; gives whether it was
-    /// done.
+    /// Executes the steps that are drawn if they succeed, or if `keeps` allows a failure; returns
+    /// whether they were executed.
     fn try_some(
         &mut self,
         lines: fn(&mut Draw) -> Vec<String>,
@@ -80,14 +81,14 @@ impl History {
         is_done
     }
 
-    /// Does so many that are drawn, all of which succeed.
+    /// Executes `count` drawn lines, all of which succeed.
     pub(super) fn some(&mut self, count: u64, lines: fn(&mut Draw) -> Vec<String>) {
         for _ in 0..count {
             while !self.try_some(lines, |_| false) {}
         }
     }
 
-    /// Does these, of which each succeeds, as [`Workload::new`] reads them.
+    /// Executes these lines, as [`Workload::new`] parses them; all must succeed.
     pub(super) fn all(&mut self, lines: &[&str]) {
         for step in Workload::new("", lines, &[]).setup {
             let done = model_step(&mut self.model, &step);
@@ -96,13 +97,13 @@ impl History {
         }
     }
 
-    /// The steps that were done since this was asked last.
+    /// Returns the steps that were executed since the last call.
     pub(super) fn take(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
 }
 
-/// Numbers that depend on nothing but a number.
+/// Random numbers that depend only on a seed.
 pub(super) struct Draw {
     number: u64,
     drawn: u64,

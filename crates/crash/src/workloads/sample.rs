@@ -1,4 +1,4 @@
-//! A part of many workloads that still has every kind.
+//! Samples of many workloads that still contain every kind.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::workload::{Step, Workload};
 
-/// At most `count` of `workloads`, in their order: chosen by `seed`, and evenly from all sequences
-/// of kinds of operations that there are.
+/// At most `count` of `workloads`, in their order: chosen by `seed`, and evenly from all existing
+/// sequences of kinds of operations.
 pub fn sampled(workloads: &[Workload], seed: u64, count: usize) -> Vec<Workload> {
     let mut strata: BTreeMap<Vec<&str>, Vec<(u64, usize)>> = BTreeMap::new();
     for (place, workload) in workloads.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Pools with metadata in persistent memory and data on a disk: what only matters there.
+//! Tests of pools with metadata in persistent memory and data on a disk.
 
 use std::collections::BTreeSet;
 
@@ -33,10 +33,10 @@ const KILLED: [&str; 4] = [
     "split-several-before-a-sync",
 ];
 
-/// A process that is killed anywhere loses nothing, and what the next one finds no power cut
-/// takes back once the pool is open.
+/// A kill at any point loses nothing, and no power cut reverts what the next process finds once it
+/// has the pool open.
 #[test]
-fn a_kill_takes_nothing() {
+fn a_kill_loses_nothing() {
     for name in KILLED {
         let report = explored_as(Mode::Kill, name, Change::None);
         assert_eq!(
@@ -56,7 +56,7 @@ fn names() -> impl Iterator<Item = String> {
     alone.chain(sequences.map(|workload| workload.name))
 }
 
-/// One of each family of operations, and all sequences; the explorer has all operations.
+/// Tests one of each family of operations, and all sequences; the explorer has all operations.
 #[test]
 fn a_power_cut_leaves_a_tree_of_an_instant_behind_the_last_sync() {
     for name in names() {
@@ -70,8 +70,8 @@ fn a_power_cut_leaves_a_tree_of_an_instant_behind_the_last_sync() {
     }
 }
 
-/// Each step of transactions, but for those that only a kill in front of the crash makes
-/// needed, and what shows that it is.
+/// Each step of a transaction, except for those that are needed only after a kill, which have
+/// workloads of their own.
 #[test]
 fn every_step_of_a_transaction_is_needed() {
     let of_names = ["split-two-removed", "split-rename-behind-a-commit"];
@@ -115,9 +115,8 @@ const REPLICA: [&str; 3] = [
     "split-replica-after-a-kill",
 ];
 
-/// Each step by which the medium alone has everything, or says that it has not; but for the
-/// fence behind which other threads may rely on a mark, and what the next copy is the smaller
-/// for.
+/// Each step by which the replica becomes complete, or is marked stale. Two are left out: the fence
+/// after which other threads may rely on a mark, and what only makes the next export smaller.
 #[test]
 fn every_step_of_a_replica_is_needed() {
     for site in [
@@ -141,7 +140,7 @@ fn every_step_of_a_replica_is_needed() {
     assert!(REPLICA.into_iter().any(is_caught), "without marks");
 }
 
-/// A disk that ignores syncs of data does not let a stale copy pass for a whole one.
+/// If a disk ignores syncs of data, a stale replica does not pass for a complete one.
 #[test]
 fn copies_survive_ignored_flushes() {
     for name in REPLICA {
@@ -151,7 +150,7 @@ fn copies_survive_ignored_flushes() {
     }
 }
 
-/// A copy is made of what is listed: otherwise nothing above would be found.
+/// A replica is updated only from the blocks listed as changed. Otherwise nothing above could fail.
 #[test]
 fn copies_are_made_of_what_changed() {
     let log = record(&named(REPLICA[0])).unwrap();
@@ -166,7 +165,7 @@ fn copies_are_made_of_what_changed() {
     assert!(some > 0 && some < all / 2, "{some} of {all}");
 }
 
-/// What a run leaves that keeps nothing of granules which the step `site` stores to.
+/// The log without the undo records of granules that the step `site` stores to.
 fn without_undo_records_of(log: &[Event], site: Site) -> Vec<Event> {
     let granule_of = |at: u64| at - at % GRANULE_BYTES;
     let stored = |event: &Event| match event.op {
@@ -174,7 +173,7 @@ fn without_undo_records_of(log: &[Event], site: Site) -> Vec<Event> {
         _ => None,
     };
     let granules: BTreeSet<u64> = log.iter().filter_map(stored).collect();
-    // Of a version, which begins with its piece.
+    // The end of the current undo record, which begins with its granule.
     let (mut end, mut is_out) = (0, false);
     let is_kept = |event: &&Event| match event.op {
         Op::Store { at, after, .. } if event.site == disk_sites::VERSIONS_ORIGINAL => {
@@ -188,10 +187,10 @@ fn without_undo_records_of(log: &[Event], site: Site) -> Vec<Event> {
     log.iter().filter(is_kept).copied().collect()
 }
 
-/// Slots of entries and inodes that were free at the last commit need no original when they are
-/// taken; those that were given up since do.
+/// Slots of entries and inodes that were free at the last commit need no undo record when they are
+/// allocated. Slots that were freed since then do.
 #[test]
-fn what_is_still_led_to_is_kept() {
+fn reused_slots_get_undo_records_if_they_were_freed_since() {
     let keeps = |name: &str, site| {
         let log = record(&named(name)).unwrap();
         let log = log.explored_log();
@@ -209,7 +208,7 @@ fn what_is_still_led_to_is_kept() {
     }
 }
 
-/// Every site of versions and copies is one that the workloads reach.
+/// Every site of undo records and replicas is reached by the workloads.
 #[test]
 fn every_step_is_taken() {
     let mut reached = BTreeSet::new();
@@ -231,10 +230,10 @@ fn every_step_is_taken() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// Blocks that were given up are used again once that is committed: otherwise a file that is
-/// brought back shows what their next owner wrote.
+/// Freed blocks are reused only after that is committed. Otherwise a file that a crash restores
+/// would show what their next owner wrote.
 #[test]
-fn blocks_are_held_until_it_is_committed_that_they_were_given_up() {
+fn blocks_are_held_until_their_freeing_is_committed() {
     let name = "split-blocks-used-again";
     let log = record(&named(name)).unwrap();
     let log = log.explored_log();

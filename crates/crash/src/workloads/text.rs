@@ -1,4 +1,4 @@
-//! Workloads as text. The program's own are files of `crates/crash/workloads`; `--workloads FILE`
+//! Workloads as text. The built-in ones are files of `crates/crash/workloads`; `--workloads FILE`
 //! has others.
 //!
 //! ```text
@@ -11,25 +11,25 @@
 //!   crash write f 4096 4 4096 | sync
 //! ```
 //!
-//! Steps have ` | ` between them; a line that ends in `|` goes on in the next one. A step is what
-//! [`Step`] reads. `N*` before it repeats it N times, with `#` replaced by 1 to N. `let` gives
-//! steps a name in capital letters, which stands for them from then on.
+//! Steps are separated by ` | `; a line that ends in `|` continues in the next one. A step is what
+//! [`Step`] parses. `N*` before a step repeats it N times, with `#` replaced by 1 to N. `let`
+//! defines a name in capital letters, which stands for steps from then on.
 //!
 //! | line | meaning |
 //! |---|---|
 //! | `workload NAME` | begins a workload, to which the lines below belong |
-//! | `setup STEPS` | what prepares the pool, which is open and empty |
-//! | `crash STEPS` | what is explored |
-//! | `thread STEPS` | instead: what one of several threads does, which are explored together |
-//! | `cut done SITE: STEP` | behind the setup the power fails in this step, behind its last fence of that name; recovery finds the step done, or `undone` |
-//! | `mapping NAME`, `namespace NAME` | how the pool keeps blocks, and names |
+//! | `setup STEPS` | prepares the pool, which is open and empty at first |
+//! | `crash STEPS` | the steps to explore |
+//! | `thread STEPS` | instead of `crash`: the steps of one of several threads, which are explored together |
+//! | `cut done SITE: STEP` | after the setup the power fails in this step, behind its last fence of that name; recovery finds the step done, or `undone` |
+//! | `mapping NAME`, `namespace NAME` | the pool's mapping, and its namespace |
 //! | `medium NAME` | what the pool lies on: `memory`, `logged`, `external`, `split` or `grown` |
 //! | `arena small` | the arena is too small for the tree |
-//! | `close` | of threads: the pool is closed in the end |
-//! | `slots all` | of threads: the pool has a slot for each, and no more |
+//! | `close` | for threads: the pool is closed in the end |
+//! | `slots all` | for threads: the pool has exactly one slot for each thread |
 //!
-//! What stands before the first workload holds for all of the file. Names of workloads begin with
-//! what is not the usual mapping, namespace or medium.
+//! Lines before the first workload hold for the whole file. Names of workloads begin with every
+//! mapping, namespace or medium that is not the default.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,11 +43,11 @@ use crate::workload::{PoolKind, PowerCut, Step, Workload, repeated};
 pub struct WorkloadFile {
     /// Sequences of steps.
     pub sequences: Vec<Workload>,
-    /// Threads beside each other.
+    /// Workloads of concurrent threads.
     pub threads: Vec<ThreadWorkload>,
 }
 
-/// Where a file has no workloads, and why.
+/// Why a file could not be parsed, and in which line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {what}")]
 pub struct WorkloadError {
@@ -56,10 +56,10 @@ pub struct WorkloadError {
     what: String,
 }
 
-/// What a line may fail with: the file and line are known where it is read.
+/// The result of a line; an error becomes a [`WorkloadError`] where the file and line are known.
 type Result<T> = std::result::Result<T, String>;
 
-/// What a pool is like.
+/// The properties of a pool.
 #[derive(Clone, Default)]
 struct Pool {
     mapping: MappingKind,
@@ -82,25 +82,25 @@ struct Section {
     fills_slots: bool,
 }
 
-/// A file that is being read.
+/// A file that is being parsed.
 #[derive(Default)]
 struct Reader {
     named: BTreeMap<String, Vec<Step>>,
-    /// Of every workload.
+    /// The properties for every workload.
     pool: Pool,
     sections: Vec<Section>,
 }
 
 impl WorkloadFile {
-    /// Reads the text of the file called `file`.
+    /// Parses the text of the file called `file`.
     ///
     /// # Errors
-    /// A line of it cannot be read, or a workload is not whole.
+    /// A line cannot be parsed, or a workload is incomplete.
     pub fn parse(file: &str, text: &str) -> std::result::Result<Self, WorkloadError> {
         Self::parse_with(file, text, &[])
     }
 
-    /// The same, where these names stand for these steps.
+    /// The same, with these names defined as these steps.
     pub(super) fn parse_with(
         file: &str,
         text: &str,
@@ -137,7 +137,7 @@ impl WorkloadFile {
             (true, true) => Err("the workload has no `crash`, and no `thread`".to_owned()),
             (false, false) => Err("the workload has both `crash` and `thread`".to_owned()),
             (false, true) if section.closes || section.fills_slots => {
-                Err("`close` and `slots` are of workloads that have threads".to_owned())
+                Err("`close` and `slots` are for workloads that have threads".to_owned())
             }
             (false, true) => {
                 let workload = section.sequence();
@@ -158,7 +158,7 @@ impl WorkloadFile {
     }
 }
 
-/// The name, if it does not say that the pool lies on something else than `medium`.
+/// The name, if its prefix does not claim another medium than `medium`.
 fn fits(name: &str, medium: PoolKind) -> Result<String> {
     match PoolKind::of_workload(name) {
         said if said == medium => Ok(name.to_owned()),
@@ -171,7 +171,7 @@ fn fits(name: &str, medium: PoolKind) -> Result<String> {
     }
 }
 
-/// The lines that say something, by their numbers, each with those in which it goes on.
+/// The lines without comments and empty lines, with their numbers; continuation lines are joined.
 fn whole_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -221,12 +221,12 @@ impl Reader {
             ("cut", cut) => section.cut = Some(power_cut(cut)?),
             ("close", "") => section.closes = true,
             ("slots", "all") => section.fills_slots = true,
-            _ => return Err(format!("`{line}` is no line of a workload")),
+            _ => return Err(format!("`{line}` is not a line of a workload")),
         }
         Ok(())
     }
 
-    /// The pool that a line tells of.
+    /// The pool that a line describes.
     fn pool(&mut self) -> &mut Pool {
         match self.sections.last_mut() {
             Some(section) => &mut section.pool,
@@ -267,7 +267,11 @@ impl Pool {
             }
             "medium" => self.medium = one_of(value, key, &PoolKind::ALL, PoolKind::name)?,
             _ if value == "small" => self.has_small_arena = true,
-            _ => return Err(format!("`{value}`: an arena is `small`, or as usual")),
+            _ => {
+                return Err(format!(
+                    "`{value}`: an arena is `small`; leave the line out for the default"
+                ));
+            }
         }
         Ok(())
     }
@@ -345,7 +349,7 @@ fn one_of<T: Copy>(word: &str, key: &str, all: &[T], name: fn(T) -> &'static str
     let found = all.iter().copied().find(|&one| name(one) == word);
     found.ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|&one| name(one)).collect();
-        format!("`{word}` is no {key}: {}", names.join(", "))
+        format!("`{word}` is not a {key}: {}", names.join(", "))
     })
 }
 
@@ -356,7 +360,7 @@ mod tests {
     const HEAD: &str = "# Two.\nlet FILE = create f 644 -\nnamespace tree\n";
 
     #[test]
-    fn a_file_is_what_its_lines_say() {
+    fn lines_become_workloads() {
         let text = "\
             workload cut-short\n  mapping radix\n  setup FILE |\n    2* mkdir d# 755\n\
             cut undone write/data-durable: append f 7 9\n crash open-pool\n\
@@ -385,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_lines() {
         for (text, says) in [
             (
                 "crash sync",
@@ -406,13 +410,13 @@ mod tests {
             ),
             (
                 "workload a\n crash evolve much",
-                "`much` is no number of rounds",
+                "`much` is not a number of rounds",
             ),
             (
                 "workload a\n crash blocks f 1",
                 "write `blocks FILE FIRST COUNT`",
             ),
-            ("workload a\n setup x* sync", "`x` is no number of times"),
+            ("workload a\n setup x* sync", "`x` is not a number of times"),
             (
                 "workload a",
                 "some.txt:4: the workload has no `crash`, and no `thread`",
@@ -423,19 +427,19 @@ mod tests {
             ),
             (
                 "workload a\n crash sync\n close",
-                "are of workloads that have threads",
+                "are for workloads that have threads",
             ),
             (
                 "workload a\n cut f\n crash sync",
                 "write `cut done SITE: STEP`",
             ),
-            ("mapping none", "`none` is no mapping: hashfs, "),
+            ("mapping none", "`none` is not a mapping: hashfs, "),
             ("workload a\n arena large", "an arena is `small`"),
             ("let a = sync", "names of steps are capital letters"),
             ("let A sync", "write `let NAME = STEPS`"),
             (
                 "workload a\n what",
-                "some.txt:5: `what` is no line of a workload",
+                "some.txt:5: `what` is not a line of a workload",
             ),
             (
                 "workload a\n crash sync\nworkload a\n crash maintain",

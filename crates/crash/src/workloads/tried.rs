@@ -1,5 +1,4 @@
-//! For tests: what becomes of pools of which only what syncs makes anything durable, as they are,
-//! and otherwise.
+//! For tests: explores pools where only syncs make anything durable, as recorded and with changes.
 
 use vellum_media::{Event, Op, Site};
 
@@ -29,8 +28,8 @@ pub(super) fn explored(name: &str, change: Change<'_>) -> WorkloadReport {
     explored_as(Mode::X86, name, change)
 }
 
-/// The same with more states at each point: what is written ahead is in flight, too, and tells
-/// nothing.
+/// The same with more states at each point: stores that are written ahead are in flight too, and
+/// differences in them show nothing.
 pub(super) fn explored_more(name: &str, change: Change<'_>) -> WorkloadReport {
     let options = Options {
         states_per_point: 24,
@@ -59,7 +58,7 @@ fn explored_with(options: &Options, mode: Mode, name: &str, change: Change<'_>) 
     explore_recorded(&recorded, mode, change, options, &Progress::default())
 }
 
-/// What a run leaves in which the sync at `site` does nothing.
+/// A change of the log: the sync at `site` does nothing.
 pub(super) fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
     move |log| {
         let mut kept = Vec::with_capacity(log.len());
@@ -79,9 +78,9 @@ pub(super) fn without(site: Site) -> impl Fn(&[Event]) -> Vec<Event> + Sync {
     }
 }
 
-/// What a run leaves that makes blocks free as soon as they are given up: what it then writes over
-/// them, in the same step, is written before it is durable that they were given up: behind the
-/// fence `durable`. `free` is the order.
+/// A change of the log: blocks become free at once. `free` is the site that orders the reuse after
+/// the fence `durable`, which makes the freeing durable. What the same step then writes over the
+/// blocks moves in front of that fence.
 pub(super) fn free_at_once(log: &[Event], (free, durable): (Site, Site)) -> Vec<Event> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     for (at, event) in log.iter().enumerate() {

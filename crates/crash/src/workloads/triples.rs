@@ -1,8 +1,8 @@
 //! Triples of operations (seq-3): every sequence of three of a few operations that all succeed, on
 //! names, and on the bytes of a file.
 //!
-//! Cycles of renames, inodes, names and blocks used again, blocks beyond the end that come and go.
-//! Only the third operation crashes: pairs are the second.
+//! They reach cycles of renames; inodes, names and blocks that are reused; and blocks beyond the
+//! end that come and go. Only the third operation crashes: pairs cover the second.
 
 use super::pairs::{Operation, Tree, operation, run, steps, trees};
 use crate::workload::Workload;
@@ -43,7 +43,7 @@ const BYTES: [&str; 12] = [
     "recover",
 ];
 
-/// The name that all of them begin with.
+/// The prefix of all their names.
 const FAMILY: &str = "seq3";
 
 /// Whether a workload of that name would be one of the triples.

@@ -215,7 +215,7 @@ fn pools_being_made_are_crashed() {
     let names = listed.iter().filter_map(|of| of["name"].as_str());
     assert_eq!(names.filter(|name| name.starts_with("mkfs/")).count(), 7);
     let out = run(&["replay", "x86:mkfs/over-noise@9:"]).ok().out;
-    assert!(out.contains("the pool was being made"), "{out}");
+    assert!(out.contains("the pool was being formatted"), "{out}");
 }
 
 #[test]
@@ -291,8 +291,8 @@ fn a_mutant_that_is_missed_is_a_failure() {
 fn misuse_is_told() {
     run(&["run"]).failed(2, &["--all"]);
     run(&["run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
-    run(&["run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is no part"]);
-    run(&["run", "--all", "--budget", "huge"]).failed(2, &["`huge` is no budget"]);
+    run(&["run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is not a part"]);
+    run(&["run", "--all", "--budget", "huge"]).failed(2, &["`huge` is not a budget"]);
     run(&["run", "--all", "--mode", "arm"]).failed(2, &["x86", "lazy", "eadr", "kill", "lies"]);
     run(&["replay", "nonsense"]).failed(2, &["does not name a crash"]);
     run(&["replay", "x86:rename@999999:"]).failed(2, &["no such crash"]);

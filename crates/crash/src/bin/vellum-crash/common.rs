@@ -1,9 +1,9 @@
-//! What every command has that runs for minutes.
+//! Options of every command that runs for minutes.
 
 use clap::Args;
 use vellum_terminal::Printing;
 
-/// How many threads, and what is shown.
+/// The number of threads, and the amount of output.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Threads [default: one a CPU]
@@ -11,13 +11,13 @@ pub(crate) struct Common {
     threads: Option<u16>,
     #[command(flatten)]
     pub(crate) printing: Printing,
-    /// Show each workload, or what caught each mutant, too
+    /// Also show each workload, or what caught each mutant
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
 
 impl Common {
-    /// Threads to use where `usual` would be.
+    /// The number of threads to use where `usual` is the default.
     pub(crate) fn threads(&self, usual: usize) -> usize {
         self.threads.map_or(usual, usize::from)
     }

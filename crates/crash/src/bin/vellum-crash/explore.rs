@@ -1,4 +1,5 @@
-//! `vellum crash run`, `sum`, `replay` and `list`: what a power cut may leave of every operation.
+//! `vellum crash run`, `sum`, `replay` and `list`: explores what a power cut can leave of every
+//! operation.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -47,15 +48,15 @@ pub(crate) struct Run {
     /// Every workload of the budget
     #[arg(long, required_unless_present_any = ["names", "workloads"])]
     pub(crate) all: bool,
-    /// Only workloads of this file, instead of those that the program has
+    /// Only workloads of this file, instead of the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) workloads: Option<PathBuf>,
-    /// Workloads whose names contain one of these, see `vellum crash list`
+    /// Workloads whose names contain one of these (see `vellum crash list`)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (six minutes on two CPUs: operations alone, a sample of sequences), long (an
-    /// hour: everything but for most of those on disks, and more of each), or seconds, behind which
-    /// everything ends
+    /// How much: short (six minutes on two CPUs: single operations, a sample of sequences), long
+    /// (an hour: everything except most workloads on disks, with more states of each), or a number
+    /// of seconds after which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
     pub(crate) budget: Budget,
     /// Only these crash models [default: all]
@@ -67,7 +68,7 @@ pub(crate) struct Run {
     /// States tried at a crash point that has more [default: by budget]
     #[arg(long, value_name = "N")]
     pub(crate) states: Option<usize>,
-    /// What samples are drawn by
+    /// Seed of the samples
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -78,7 +79,7 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Exit status:
   0  no violations
-  1  violations, fewer images than asked for, or a report cannot be read
+  1  violations, fewer images than requested, or a report cannot be read
   2  wrong usage
 
 Examples:
@@ -87,13 +88,13 @@ Examples:
   vellum crash sum 1.json 2.json
   vellum crash sum --least 500000 --least-on-disks 20000 whole.json")]
 pub(crate) struct Sum {
-    /// What `vellum crash run --json` wrote
+    /// Output of `vellum crash run --json`
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Fail if fewer different images were judged, or a workload was left out or cut short
     #[arg(long, value_name = "IMAGES")]
     pub(crate) least: Option<u64>,
-    /// Fail if fewer of them were of pools on disks
+    /// Fail if fewer of these images were of pools on disks
     #[arg(long, value_name = "IMAGES", requires = "least")]
     pub(crate) least_on_disks: Option<u64>,
     #[command(flatten)]
@@ -112,12 +113,12 @@ Examples:
   vellum crash replay x86:rename@57:0x4,2,1 --image crashed.img && vellum check crashed.img
   vellum crash replay --workloads mine.txt x86:mine@57:0x4,2,1")]
 pub(crate) struct Replay {
-    /// What `vellum crash run` printed
+    /// An identifier that `vellum crash run` printed
     pub(crate) id: String,
-    /// Write what the crash left to this file: a pool to look into
+    /// Write the image that the crash left to this file, as a pool to inspect
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Option<PathBuf>,
-    /// The identifier is of a workload of this file
+    /// The identifier belongs to a workload of this file
     #[arg(long, value_name = "FILE")]
     pub(crate) workloads: Option<PathBuf>,
 }
@@ -136,7 +137,7 @@ fn modes() -> impl TypedValueParser<Value = Mode> {
     let names = Mode::ALL.map(Mode::name);
     PossibleValuesParser::new(names).try_map(|name| {
         let mode: Result<Mode, ()> = name.parse();
-        mode.map_err(|()| format!("`{name}` is no crash model"))
+        mode.map_err(|()| format!("`{name}` is not a crash model"))
     })
 }
 
@@ -146,7 +147,9 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
         "long" => Ok(Budget::Long),
         _ => match text.parse() {
             Ok(seconds) => Ok(Budget::Time(Duration::from_secs(seconds))),
-            Err(_) => Err(format!("`{text}` is no budget: short, long, or seconds")),
+            Err(_) => Err(format!(
+                "`{text}` is not a budget: write short, long, or seconds"
+            )),
         },
     }
 }
@@ -156,7 +159,7 @@ fn parse_part(text: &str) -> Result<Part, String> {
     let numbers = numbers.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     match numbers {
         Some((number, of)) if number >= 1 && number <= of => Ok(Part { number, of }),
-        _ => Err(format!("`{text}` is no part: write 1/8 to 8/8")),
+        _ => Err(format!("`{text}` is not a part: write 1/8 to 8/8")),
     }
 }
 
@@ -193,11 +196,11 @@ pub(crate) fn explore(args: &Run) -> Outcome<ExitCode> {
     show_summary(&summary, args.common.printing.json)
 }
 
-/// What is explored.
+/// The chosen workloads.
 enum Chosen {
-    /// What the budget has of what the program has.
+    /// The built-in workloads that the budget includes.
     Budget(Vec<Workload>),
-    /// What a file has.
+    /// The workloads of a file.
     File(WorkloadFile),
 }
 
@@ -245,17 +248,17 @@ pub(crate) fn sum(args: &Sum) -> Outcome<ExitCode> {
         && all.on_disks() < least
     {
         return Err(Failure::new(format!(
-            "{} different images on disks were judged, {least} were asked for",
+            "{} different images on disks were judged, {least} were requested",
             all.on_disks()
         )));
     }
     match args.least {
         Some(least) if all.totals.distinct < least => Err(Failure::new(format!(
-            "{} different images were judged, {least} were asked for",
+            "{} different images were judged, {least} were requested",
             all.totals.distinct
         ))),
         Some(_) if !all.left_out.is_nothing() => Err(Failure::new(format!(
-            "{} workloads were left out and {} cut short for want of time",
+            "{} workloads were left out and {} cut short because the time was up",
             all.left_out.workloads, all.left_out.cut_short
         ))),
         _ => Ok(status),
@@ -305,13 +308,13 @@ pub(crate) fn replay(args: &Replay) -> Outcome<ExitCode> {
     Ok(verdict(replay.wrong.is_empty()))
 }
 
-/// A workload as it is listed.
+/// A workload in the list.
 #[derive(Serialize)]
 struct Listed {
     name: String,
     operations: Vec<&'static str>,
     setup: Vec<String>,
-    /// What each thread does; a sequence is one.
+    /// The steps of each thread; a sequence has one thread.
     threads: Vec<Vec<String>>,
 }
 
@@ -329,7 +332,7 @@ impl Listed {
 }
 
 impl Listed {
-    /// A pool made where something was `before`.
+    /// A run of mkfs over `before`.
     fn making(name: &str, before: &str) -> Self {
         Self {
             name: name.to_owned(),

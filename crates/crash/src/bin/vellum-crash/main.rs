@@ -1,4 +1,4 @@
-//! `vellum-crash`, which `vellum crash` runs: explores what a power cut may leave of every
+//! `vellum-crash`, which `vellum crash` runs: explores what a power cut can leave of every
 //! operation.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
@@ -14,7 +14,7 @@ use vellum_terminal::Outcome;
 use vellum_terminal::manual::Manual;
 use vellum_terminal::output::warn_line;
 
-/// Explore what a power cut may leave of every operation.
+/// Explore what a power cut can leave of every operation.
 #[derive(Debug, Parser)]
 #[command(name = "vellum-crash", bin_name = "vellum crash", version)]
 struct Cli {
@@ -22,18 +22,18 @@ struct Cli {
     what: Crash,
 }
 
-/// What to do with crashes.
+/// The commands.
 #[derive(Debug, Subcommand)]
 enum Crash {
     /// Explore the crashes of workloads
     Run(explore::Run),
-    /// Add up reports: of the parts of a run, say
+    /// Add up reports, for example of the parts of a run
     Sum(explore::Sum),
     /// Repeat one crash
     Replay(explore::Replay),
     /// List the workloads
     List(explore::List),
-    /// Leave out each flush and fence in turn: does anybody notice?
+    /// Leave out each flush and fence in turn, to see whether the explorer notices
     Mutate(mutate::Mutate),
     #[command(flatten)]
     Manual(Manual),

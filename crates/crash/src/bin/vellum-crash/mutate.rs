@@ -1,4 +1,4 @@
-//! `vellum crash mutate`: whether every persistent step of the engine is needed.
+//! `vellum crash mutate`: tests that every persistent step of the engine is needed.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use vellum_terminal::{Failure, Outcome, progress, verdict};
 
 use crate::common::Common;
 
-/// Of so many workloads `--quick` looks at the recoveries of one.
+/// With `--quick`, the recoveries of one in this many workloads are searched for steps.
 const QUICK_ONE_IN: usize = 12;
 
 #[derive(Debug, Args)]
@@ -33,25 +33,24 @@ Examples:
   vellum crash mutate --site mapping/extent/
   vellum crash mutate --json | jq .missed")]
 pub(crate) struct Mutate {
-    /// Only steps whose site, or place in the source, contains this; more than once for more
-    /// [default: all]
+    /// Only steps whose site, or place in the source, contains this; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Vec<String>,
     /// States tried at a crash point that has more
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(crate) states: usize,
-    /// Of one workload in twelve, look for steps that only recoveries take; without it of every
-    /// workload, which takes a minute
+    /// Search for steps that only recoveries take in one workload out of twelve; without this
+    /// option in every workload, which takes a minute
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Try nothing new after this time: what is not caught by then is missed
+    /// Try nothing new after this time; a mutant that is not caught by then counts as missed
     #[arg(long, value_name = "SECONDS")]
     pub(crate) budget: Option<u64>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
-/// Does what the command says.
+/// Runs the command.
 pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     let mut options = MutateOptions {
         only: args.site.clone(),
