@@ -1,4 +1,5 @@
-//! Entries of a cuckoo table that move while others look for them, change them, or take them out.
+//! Entries of a cuckoo table that move while other threads look for them, change them, or remove
+//! them.
 
 use std::collections::HashMap;
 
@@ -9,8 +10,8 @@ use super::kernels::{Stage, explore_on};
 use super::loom_memory::Swaps;
 use crate::mapping::{BlockNo, Flush, Found, Step};
 
-/// Files whose only block has an entry in one of two full lines, and one that finds both full, so
-/// that the first of the others moves.
+/// Files whose only block has an entry in one of two full lines, and a new file whose block finds
+/// both full, so that the first of the others moves.
 struct Crowd {
     moves: u32,
     comes: u32,
@@ -23,7 +24,7 @@ impl Crowd {
         let homes = |id: u32| plan.homes(core.seed, MapWord::key(id, 0));
         let comes = 100;
         let full = homes(comes);
-        // Those that fill a line can only leave it for a third.
+        // Entries that fill a line can only leave it for a third line.
         let others = |line: u64| {
             let fits = move |&id: &u32| {
                 let [first, second] = homes(id);
@@ -40,13 +41,13 @@ impl Crowd {
         Self { moves, comes }
     }
 
-    /// Puts the new file's block in, which moves the other.
+    /// Claims the new file's block, which moves the other.
     fn come(&self, stage: &Stage) {
         let op = stage.core().op_begin().unwrap();
         stage.claim(&op, self.comes, 0);
     }
 
-    /// Both are where they are looked for, each once.
+    /// Checks that both entries are where lookups find them, each once.
     fn check(stage: &Stage, there: &[u32], gone: &[u32]) {
         let core = stage.core();
         let op = core.op_begin().unwrap();
@@ -63,7 +64,7 @@ impl Crowd {
             .map(|i| core.geometry.table_at + i * 8)
         {
             let word = MapWord(core.word(at));
-            assert_ne!(word.state(), MapState::Limbo, "a mark is left");
+            assert_ne!(word.state(), MapState::Limbo, "a mark remains");
             let before = entries.insert(word.0, at).filter(|_| word != MapWord::FREE);
             assert_eq!(before, None, "a key is there twice");
         }
@@ -87,7 +88,7 @@ fn an_entry_that_moves_is_found() {
 }
 
 #[test]
-fn an_entry_that_moves_is_changed_where_it_is() {
+fn a_moving_entry_is_changed_at_its_new_place() {
     explore_on(MappingKind::Cuckoo, None, 1, Swaps::Plain, |stage| {
         let Crowd { moves, comes } = Crowd::of(&stage);
         let crowd = Crowd { moves, comes };
@@ -114,7 +115,7 @@ fn an_entry_that_moves_is_changed_where_it_is() {
 }
 
 #[test]
-fn an_entry_that_moves_goes_for_good() {
+fn a_moving_entry_that_is_removed_stays_removed() {
     explore_on(MappingKind::Cuckoo, None, 1, Swaps::Plain, |stage| {
         let Crowd { moves, comes } = Crowd::of(&stage);
         let crowd = Crowd { moves, comes };

@@ -13,15 +13,15 @@ use crate::durability::commit::Gate;
 use crate::logs::Commits;
 use crate::logs::undo::UndoLog;
 
-/// What operations change, two words together.
+/// Words that operations change together.
 const CHANGED: [u64; 2] = [field::SIZE, field::ATIME];
-/// What is changed behind the gate, two words together.
+/// Words that a cut changes together.
 const CUT: [u64; 2] = [field::MTIME, field::CTIME];
 const OBJECT: Cachelet = Cachelet(60);
 
 fn sees_both_or_none(stage: &Stage, words: [u64; 2]) {
     let [one, other] = words.map(|word| stage.core().get(OBJECT, word));
-    assert_eq!(one, other, "an operation ran beside a cut");
+    assert_eq!(one, other, "an operation ran during a cut");
 }
 
 fn sets_both(stage: &Stage, words: [u64; 2]) {
@@ -30,7 +30,7 @@ fn sets_both(stage: &Stage, words: [u64; 2]) {
     }
 }
 
-/// An operation on this slot, or on the other one, if that is taken.
+/// An operation on this slot, or on the other one if that is in use.
 fn operates(slot: u32) -> Job {
     Box::new(move |stage: Stage| {
         prefer_thread_slot(slot);
@@ -40,7 +40,7 @@ fn operates(slot: u32) -> Job {
     })
 }
 
-/// Two cuts: whoever waited for the first one is not seen beside the other one, either.
+/// Two cuts: an operation that waited for the first one must not run during the second one either.
 fn cuts() -> Job {
     Box::new(|stage: Stage| {
         for _ in 0..2 {
@@ -51,7 +51,7 @@ fn cuts() -> Job {
     })
 }
 
-/// A stage whose operations look at the gate.
+/// A stage whose operations check the gate.
 fn committing(known: &Arc<Knowledge>) -> Stage {
     let kinds = (NamespaceKind::Direct, MappingKind::HashFs);
     let mut stage = Stage::new(known, kinds, Some(8));
@@ -60,7 +60,7 @@ fn committing(known: &Arc<Knowledge>) -> Stage {
     stage
 }
 
-/// On a slot that was in use before, and on one that nobody has entered yet.
+/// Tests a slot that was in use before, and one that was never used.
 #[test]
 fn no_operation_runs_beside_a_cut() {
     for slot in [0, 1] {

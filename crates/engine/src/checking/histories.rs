@@ -1,10 +1,10 @@
-//! Random calls beside each other are *linearizable*: there is an order of all calls, in which no
-//! call comes after one that began when it had returned, such that the reference model, asked in
-//! that order, gives every answer that was given, and ends with the same tree.
+//! Random concurrent calls are *linearizable*: there is an order of all calls, in which no call
+//! comes after one that began when it had returned, such that the reference model, called in that
+//! order, returns every actual result and ends with the same tree.
 //!
-//! Each schedule draws calls of its own, by the schedule's randomness, so that a printed schedule
-//! replays them too. Calls name entries of three directories held open, because finding a path of
-//! several components is several steps, as it is everywhere.
+//! Each schedule draws its own calls with the schedule's random numbers, so a printed schedule
+//! replays them too. Calls name entries of three directories that are held open, because the lookup
+//! of a longer path is several steps, as in every file system.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ type Spot = (usize, &'static str);
 enum Call {
     File(Spot),
     Mkdir(Spot),
-    /// A further name for the file that is held.
+    /// Another name for the file that is held.
     Link(Spot),
     Unlink(Spot),
     Rmdir(Spot),
     Rename(Spot, Spot, RenameFlags),
     See(Spot),
-    /// Takes the names of a directory out of the index.
+    /// Removes the names of a directory from the index.
     Forget(usize),
     Squeeze,
     Maintain,
@@ -108,7 +108,7 @@ impl Call {
         Ok(Answer::Done)
     }
 
-    /// What it is of names, if it is anything.
+    /// The corresponding call on names, if there is one.
     fn on_names(self, held: &Held) -> Option<names::Call> {
         let at = |(dir, name): Spot| DirName {
             dir: id(&held.dirs[dir]),
@@ -144,7 +144,7 @@ fn make(at: DirName, is_dir: bool) -> names::Call {
     names::Call::Make { at, is_dir }
 }
 
-/// A thread that calls, and the moments at which calls of all threads begin and end.
+/// A thread that makes calls, and the times at which calls of all threads begin and end.
 #[derive(Clone)]
 struct Caller {
     thread: Option<usize>,
@@ -153,7 +153,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Makes `/p`, `/q`, and a held file `/p/a`, alone; returns these calls, too.
+    /// Creates `/p`, `/q`, and a held file `/p/a`, before other threads run. Also returns these
+    /// calls.
     fn begin(world: &World) -> (Self, Vec<Event>) {
         let dirs = [
             world.fs.root(),
@@ -194,7 +195,7 @@ impl Caller {
         }
     }
 
-    /// Calls in turn; what is of names is an event.
+    /// Makes calls one after the other. A call on names becomes an event.
     fn run(&self, world: &World, calls: &[Call]) -> Vec<Event> {
         let mut events = Vec::new();
         for call in calls {
@@ -208,7 +209,7 @@ impl Caller {
     }
 }
 
-/// Every name that is there, in order.
+/// Every name of the tree, in order.
 fn tree_of(world: &World) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut paths = vec![String::new()];
@@ -230,8 +231,8 @@ fn tree_of(world: &World) -> Vec<Line> {
     lines
 }
 
-/// Draws `calls` calls for each of `threads` threads and looks for an order that explains them, and
-/// the tree that they leave.
+/// Draws `calls` calls for each of `threads` threads, and searches for an order that explains them
+/// and the final tree.
 fn calls_have_an_order(world: &World, threads: usize, calls: usize) {
     let draw = |count: usize| -> Vec<Call> { (0..count).map(|_| Call::draw()).collect() };
     let (caller, mut events) = Caller::begin(world);
@@ -253,7 +254,7 @@ fn calls_have_an_order(world: &World, threads: usize, calls: usize) {
     let lines: Vec<String> = events.iter().map(Event::to_string).collect();
     assert!(
         found.is_break(),
-        "no order of these calls explains their answers:\n{}\nand the tree {tree:?}",
+        "no order of these calls explains their results:\n{}\nand the tree {tree:?}",
         lines.join("\n"),
     );
 }

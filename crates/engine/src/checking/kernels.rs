@@ -34,7 +34,7 @@ pub(crate) fn explore(
     explore_on(MappingKind::HashFs, Some(8), preemptions, swaps, kernel);
 }
 
-/// The same where every block of a file is hashed by itself.
+/// Explores a kernel with every block of a file hashed separately.
 fn explore_single_blocks(
     preemptions: usize,
     swaps: Swaps,
@@ -43,7 +43,7 @@ fn explore_single_blocks(
     explore_on(MappingKind::HashFs, Some(1), preemptions, swaps, kernel);
 }
 
-/// The same with a file mapping, and so many blocks hashed together where it has home lines.
+/// Explores a kernel with a file mapping and, if it has home lines, runs of this many blocks.
 pub(super) fn explore_on(
     mapping: MappingKind,
     run_blocks: Option<u32>,
@@ -86,7 +86,7 @@ impl Stage {
         &self.fs.core
     }
 
-    /// Runs jobs beside each other.
+    /// Runs jobs concurrently.
     pub(crate) fn together(&self, jobs: Vec<Job>) {
         let job = |job: Job| {
             let stage = self.clone();
@@ -112,7 +112,7 @@ impl Stage {
         self.fs.unlink(&cred, &root, name.as_bytes()).unwrap();
     }
 
-    /// Gives a block of file `id` data that tell whose they are.
+    /// Claims a block for file `id` and stores the file's id in it.
     pub(super) fn claim(&self, op: &Op<'_, Loomed>, id: u32, logical: u32) -> BlockNo {
         let mapping = &self.fs.mapping;
         let mut reserved = mapping.reserve(op, 1).unwrap();
@@ -153,8 +153,8 @@ impl Stage {
         std::array::from_fn(|_| ids.next().unwrap())
     }
 
-    /// Files, none of the first hundred thousand, whose first blocks have the same home line, that
-    /// of the neighbours, and the same chain.
+    /// Files, none of the first hundred thousand, whose first blocks have the same home line as the
+    /// neighbours, and the same chain.
     fn chained<const N: usize>(&self) -> [u32; N] {
         let core = self.core();
         let homes = core.geometry.homes(core.seed);
@@ -193,7 +193,7 @@ fn a_slot_is_leased_to_one_operation() {
 
 #[test]
 fn nothing_is_reused_while_an_operation_may_see_it() {
-    // An object: a word that names it, and a word that says whether it was reused.
+    // An object: a word that names it, and a word that records whether it was reused.
     const NAMED: u64 = field::SIZE;
     const REUSED: u64 = field::ATIME;
     const OBJECT: Cachelet = Cachelet(60);
@@ -210,7 +210,7 @@ fn nothing_is_reused_while_an_operation_may_see_it() {
         core.wait_for_readers();
         core.set(OBJECT, REUSED, 1);
     };
-    // One that was in use before, and one that nobody has entered yet.
+    // A slot that was in use before, and one that was never used.
     for slot in [0, 1] {
         for swaps in [Swaps::Plain, Swaps::Barriers] {
             explore(5, swaps, move |stage| {
@@ -236,7 +236,7 @@ fn a_free_cachelet_is_taken_once() {
             core.take_cachelet(&core.op_step()).unwrap()
         };
         let keep = |taken: &Mutex<BTreeSet<u32>>, cachelet: Cachelet| {
-            assert!(taken.lock().unwrap().insert(cachelet.0), "taken twice");
+            assert!(taken.lock().unwrap().insert(cachelet.0), "allocated twice");
         };
         let (one, other) = (Arc::clone(&taken), Arc::clone(&taken));
         together!(
@@ -362,7 +362,7 @@ fn a_pair_used_again_has_nothing_of_the_name_before() {
         };
         drop(stage.make("goes").unwrap());
         let pair = place("goes");
-        // A name with the same home: it gets the pair that is free again.
+        // A name with the same home: it gets the freed pair.
         stage.unlink("goes");
         let comes = (0..).map(|i| format!("{i}")).find(|name| {
             drop(stage.make(name).unwrap());
@@ -419,7 +419,7 @@ fn a_file_found_is_not_freed_under_the_finder() {
 }
 
 #[test]
-fn a_name_gone_by_rename_is_there_under_the_new_name() {
+fn a_name_missing_after_a_rename_exists_under_the_new_name() {
     explore(3, Swaps::Plain, |stage| {
         drop(stage.make("old").unwrap());
         together!(
@@ -514,7 +514,7 @@ fn a_cachelet_that_a_name_gets_is_whole() {
         drop((was, stage.make("m").unwrap()));
         stage.fs.reclaim_now().unwrap();
         stage.fs.reclaim_now().unwrap();
-        // The index knows the inode of the other name, too, and no cachelet of it.
+        // The index has the inode of the other name too, but no cachelet for it.
         assert!(stage.find("m").is_ok());
         let find = move |stage: Stage| {
             let root = stage.fs.root();
@@ -586,7 +586,7 @@ fn a_block_that_two_hashes_point_at_is_claimed_once() {
     });
 }
 
-/// Both files get a block beside each other, and it stays theirs.
+/// Both files get a block concurrently, and keep it.
 fn one_block_each(stage: &Stage, ids: [u32; 2]) {
     for id in ids {
         assert_eq!(stage.data(&stage.core().op_step(), id, 0), None);
@@ -722,7 +722,7 @@ fn a_block_on_its_way_from_limbo_counts_as_free() {
 }
 
 #[test]
-fn a_read_gives_bytes_of_its_file_only() {
+fn a_read_returns_bytes_of_its_file_only() {
     explore(2, Swaps::Plain, |stage| {
         let options = crate::fs::OpenOptions {
             read: true,
@@ -755,7 +755,8 @@ fn a_read_gives_bytes_of_its_file_only() {
     });
 }
 
-/// Whether the root's inode holds what its cachelet knows, or the cachelet says that it does not.
+/// Whether the root's inode agrees with its cachelet, or the cachelet is marked as not written
+/// back.
 fn is_root_written_back_or_marked(stage: &Stage) -> bool {
     let (core, root) = (stage.core(), stage.fs.root);
     let word = |field| core.word(core.inode_at(root) + field);
@@ -769,7 +770,7 @@ fn is_root_written_back_or_marked(stage: &Stage) -> bool {
     core.has_flag(root, flag::DIRTY) || known == [links, word(Inode::MTIME), word(Inode::CTIME)]
 }
 
-/// A directory is made in the root, and the root is written back, as its recycling does.
+/// Creates a directory in the root while the root is written back, as its recycling does.
 fn change_and_write_back(stage: Stage) {
     let (op, root) = (stage.core().op_step(), stage.fs.root);
     op.note_change(root, op.change_time(root), 1);
@@ -777,7 +778,7 @@ fn change_and_write_back(stage: Stage) {
 }
 
 #[test]
-fn a_directory_written_back_twice_at_once_is_as_it_was_last() {
+fn a_directory_written_back_twice_at_once_has_its_last_state() {
     explore(3, Swaps::Plain, |stage| {
         together!(stage, change_and_write_back, change_and_write_back);
         assert!(is_root_written_back_or_marked(&stage));

@@ -1,5 +1,5 @@
-//! A level table in which entries move, and which grows, while others look for keys, put them in,
-//! or take them out.
+//! A level table in which entries move, and which grows, while other threads look for keys, insert
+//! them, or remove them.
 
 use vellum_layout::{KeyedPlan, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 use vellum_media::Site;
@@ -8,7 +8,7 @@ use super::kernels::{Job, Stage, explore_on};
 use super::loom_memory::Swaps;
 use crate::mapping::Flush;
 
-/// The file whose block finds no room.
+/// The file whose block finds its lines full.
 const COMES: u32 = 100;
 
 fn explore(kernel: impl Fn(Stage) + Send + Sync + 'static) {
@@ -34,7 +34,7 @@ fn entries(stage: &Stage, line: u64) -> impl Iterator<Item = u64> + use<> {
     (0..4).map(move |place| line_at + place * 16)
 }
 
-/// Lets the free entries of a line hold what is no key and cannot move.
+/// Fills the free entries of a line with marks, which are no keys and cannot move.
 fn fill(stage: &Stage, line: u64) {
     let mark = MapWord::new(MapState::Limbo, 7, 7);
     for at in entries(stage, line) {
@@ -44,7 +44,7 @@ fn fill(stage: &Stage, line: u64) {
     }
 }
 
-/// Fills the lines of a file's block, as far as they are not.
+/// Fills the free entries in the lines of a file's block.
 fn fill_homes(stage: &Stage, id: u32, levels: impl IntoIterator<Item = u32>) {
     for level in levels {
         for line in homes(stage, id, level) {
@@ -71,7 +71,8 @@ fn data(stage: &Stage, id: u32) -> Option<u64> {
     stage.data(&op, id, 0)
 }
 
-/// Each is found, or not, and where it is, is no second entry of it.
+/// Checks that the blocks of `there` are found and those of `gone` are not, and that no key has two
+/// entries.
 fn check(stage: &Stage, there: &[u32], gone: &[u32]) {
     for &id in there {
         assert_eq!(data(stage, id), Some(id.into()), "{id}");
@@ -90,14 +91,18 @@ fn check(stage: &Stage, there: &[u32], gone: &[u32]) {
         .collect();
     keys.sort_unstable();
     assert_eq!(keys.len(), there.len());
-    assert!(keys.windows(2).all(|pair| pair[0] != pair[1]), "one twice");
+    assert!(
+        keys.windows(2).all(|pair| pair[0] != pair[1]),
+        "a key is there twice"
+    );
 }
 
 fn job(job: impl FnOnce(Stage) + Send + 'static) -> Job {
     Box::new(job)
 }
 
-/// A file whose block is in a line of [`COMES`], all of which are full, and has another to go to.
+/// A file whose block is in a line of [`COMES`], and can move to another one. All lines of
+/// [`COMES`] are full.
 fn crowd(stage: &Stage) -> u32 {
     let full = homes(stage, COMES, 1);
     let fits = |&id: &u32| {
@@ -110,8 +115,8 @@ fn crowd(stage: &Stage) -> u32 {
     moves
 }
 
-/// A table that grows: the next claim moves the block of a file, which is in the first line of the
-/// level on its way. Gives that file.
+/// A growing table: the next claim moves the block of a file, which is in the first line of the
+/// level being emptied. Returns that file.
 fn growing(stage: &Stage) -> u32 {
     let first = plan(stage).lines_of(0).start;
     let fits = |&id: &u32| homes(stage, id, 0)[0] == first;
@@ -150,7 +155,7 @@ fn an_entry_of_a_table_that_grows_is_found() {
 }
 
 #[test]
-fn an_entry_of_a_table_that_grows_goes_for_good() {
+fn an_entry_removed_while_the_table_grows_stays_removed() {
     explore(|stage| {
         let moves = growing(&stage);
         stage.together(vec![
@@ -161,10 +166,10 @@ fn an_entry_of_a_table_that_grows_goes_for_good() {
     });
 }
 
-/// One key finds the table full, so that it grows; another one still finds room in what becomes the
-/// level to be emptied, or does not any more.
+/// One key finds the table full, so that it grows. Another key may still find room in the level
+/// that will be emptied, or not any more.
 #[test]
-fn nothing_comes_into_a_level_behind_those_who_empty_it() {
+fn no_key_enters_a_line_that_was_emptied() {
     explore(|stage| {
         let full = [1, 0].map(|level| homes(&stage, COMES, level));
         let fits = |&id: &u32| !full[1].contains(&homes(&stage, id, 0)[0]);
@@ -190,7 +195,7 @@ fn nothing_comes_into_a_level_behind_those_who_empty_it() {
 }
 
 #[test]
-fn a_lookup_beside_the_begin_of_a_growth_finds_what_was_there() {
+fn a_lookup_during_the_begin_of_a_growth_finds_its_entry() {
     explore(|stage| {
         let found = (COMES + 1..)
             .find(|&id| homes(&stage, id, 1)[0] != homes(&stage, COMES, 1)[0])

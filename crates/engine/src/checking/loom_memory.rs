@@ -2,12 +2,13 @@
 //! model allows is tried.
 //!
 //! Only words that threads share need that, and only while several threads run: a word that one
-//! thread uses, or that nobody writes, is an ordinary one. Which words are shared is found out: an
-//! execution that meets one more is thrown away, and the check begins again knowing it ([`check`]).
+//! thread uses, or that no thread writes, is an ordinary one. The check finds out which words are
+//! shared: an execution that meets a new one is discarded, and the check restarts with this
+//! knowledge ([`check`]).
 //!
-//! Loom takes sequentially consistent accesses for acquiring and releasing ones; only its fences
-//! are what they say. So a kernel that passes needs no more than that, unless it says
-//! [`Swaps::Barriers`].
+//! Loom treats sequentially consistent accesses as acquiring and releasing ones; only its fences
+//! are fully sequentially consistent. So a kernel that passes needs no more than that, unless it
+//! uses [`Swaps::Barriers`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -26,27 +27,27 @@ impl Memories for Loomed {
     type Arena = LoomMemory;
 }
 
-/// What atomic read-modify-writes are, besides acquiring and releasing.
+/// The strength of atomic read-modify-writes, besides acquiring and releasing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Swaps {
     /// Nothing more.
     Plain,
-    /// Barriers, as locked instructions of x86 are, and as on AArch64 they are to the acquiring
-    /// loads and releasing stores beside them.
+    /// Barriers, as locked instructions of x86 are, and as on AArch64 they are to neighbouring
+    /// acquiring loads and releasing stores.
     Barriers,
 }
 
-/// What is known of a check from one execution to the next.
+/// What one execution of a check passes on to the next.
 pub(crate) struct Knowledge {
     swaps: Swaps,
     shared: Mutex<[BTreeSet<u64>; 2]>,
     threads: Mutex<Vec<ThreadId>>,
-    /// An execution took a shared word for an ordinary one.
+    /// Whether an execution treated a shared word as an ordinary one.
     learning: AtomicBool,
     executions: AtomicUsize,
 }
 
-/// Which of the memories.
+/// One of the two memories.
 #[derive(Clone, Copy)]
 pub(crate) enum Part {
     Pool,
@@ -67,13 +68,13 @@ pub(crate) struct LoomMemory {
 
 const WRITTEN: u8 = 1 << 7;
 const SHARED: u8 = 1 << 6;
-/// Bits of a thread.
+/// The bits that stand for threads.
 const THREADS: u8 = SHARED - 1;
 /// Stack of a thread, in words.
 const STACK_WORDS: usize = 1 << 16;
 
-/// Checks every execution of `kernel` with at most `preemptions` preemptions, one more if there is
-/// time.
+/// Checks every execution of `kernel` with at most `preemptions` preemptions, or one more in long
+/// checks.
 pub(crate) fn check(
     preemptions: usize,
     swaps: Swaps,
@@ -101,7 +102,7 @@ pub(crate) fn check(
             spawn(move || {
                 kernel(&known);
                 if known.learning.load(Ordering::Relaxed) {
-                    // Begins again, without a word about it.
+                    // Restarts without a panic message.
                     resume_unwind(Box::new("a shared word was met"));
                 }
             })
@@ -111,17 +112,17 @@ pub(crate) fn check(
         let outcome = catch_unwind(AssertUnwindSafe(|| builder.check(execute)));
         match outcome {
             Ok(()) => break,
-            // The model did not know of all synchronisation, so whatever went wrong says nothing.
+            // The model did not know all synchronisation, so this failure proves nothing.
             Err(_) if knowledge.learning.swap(false, Ordering::Relaxed) => {}
             Err(panic) => resume_unwind(panic),
         }
     }
     let count = knowledge.executions.load(Ordering::Relaxed);
     println!("{count} executions");
-    assert!(count > 1, "nothing ran beside anything");
+    assert!(count > 1, "nothing ran concurrently");
 }
 
-/// Runs jobs beside each other on memories that were used by one thread so far.
+/// Runs jobs concurrently on memories that one thread has used so far.
 pub(crate) fn beside(memories: &[&LoomMemory], jobs: Vec<Box<dyn FnOnce() + Send>>) {
     memories.iter().for_each(|memory| memory.arm());
     let threads: Vec<_> = jobs.into_iter().map(spawn).collect();
@@ -131,7 +132,7 @@ pub(crate) fn beside(memories: &[&LoomMemory], jobs: Vec<Box<dyn FnOnce() + Send
     memories.iter().for_each(|memory| memory.quiet());
 }
 
-/// Starts a thread of the model with room for the engine's buffers.
+/// Starts a thread of the model with enough stack for the engine's buffers.
 fn spawn<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> loom::thread::JoinHandle<T> {
@@ -154,7 +155,7 @@ impl LoomMemory {
         }
     }
 
-    /// From now on several threads run.
+    /// Called before several threads run.
     fn arm(&self) {
         let known = self.knowledge.shared.lock().unwrap();
         let words = known[self.part as usize].iter().map(|&word| {
@@ -166,17 +167,17 @@ impl LoomMemory {
         self.watching.store(true, Ordering::Relaxed);
     }
 
-    /// The threads have ended.
+    /// Called after the threads ended.
     fn quiet(&self) {
         self.watching.store(false, Ordering::Relaxed);
     }
 
-    /// The word at `at`, if it is one that threads share.
+    /// The word at `at`, if threads share it.
     fn shared(&self, at: u64, writes: bool) -> Option<&AtomicU64> {
         let words = self.shared.get()?;
         let uses = self.uses.get((at / 8) as usize)?;
         if uses.load(Ordering::Relaxed) & SHARED != 0 {
-            // What is dropped while a failed check unwinds may not let other threads run.
+            // What is dropped while a failed check unwinds must not let other threads run.
             return (!std::thread::panicking()).then(|| &words[&(at / 8)]);
         }
         if self.watching.load(Ordering::Relaxed) {
@@ -200,7 +201,7 @@ impl LoomMemory {
 }
 
 impl Knowledge {
-    /// The number of the thread that runs.
+    /// The number of the running thread.
     fn this_thread(&self) -> usize {
         let id = loom::thread::current().id();
         let mut threads = self.threads.lock().unwrap();
@@ -224,8 +225,8 @@ impl Knowledge {
     }
 }
 
-/// The bytes of `[at, at + len)` by words: offset of the word, first byte in it, and where they lie
-/// in the run.
+/// Splits the bytes `[at, at + len)` by words: offset of the word, first byte in it, and its range
+/// in the buffer.
 fn pieces(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut from = 0;
     std::iter::from_fn(move || {

@@ -1,9 +1,9 @@
-//! The lock-free code under model checkers: the very code that ships, on other memories.
+//! The lock-free code under model checkers: the code that ships, on other memories.
 //!
 //! *Scenarios* and *histories* are whole file systems on [`shuttle`], which draws schedules at
-//! random, seeded. *Kernels* are single steps on [`loom`], which tries every execution that the
-//! memory model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` makes
-//! schedules that many times more, and preemptions one more.
+//! random from a seed. *Kernels* are single steps on [`loom`], which tries every execution that the
+//! memory model allows, up to a number of preemptions. `VELLUM_LONG_CHECKS=<factor>` multiplies the
+//! number of schedules by this factor, and allows one more preemption.
 
 mod cuckoo;
 mod gate;
@@ -19,7 +19,7 @@ mod world;
 
 pub(crate) use world::small_fs;
 
-/// How much longer than usual to look, if that is asked for.
+/// The factor of long checks, if they are requested.
 pub(crate) fn long_factor() -> Option<usize> {
     std::env::var("VELLUM_LONG_CHECKS").ok()?.parse().ok()
 }

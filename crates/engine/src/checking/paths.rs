@@ -1,11 +1,11 @@
-//! Directories that move with what is below them, areas, and whole paths, beside each other.
+//! Concurrent moves of whole directories, evolving areas, and lookups of whole paths.
 
 use super::world::{World, explore, together};
 
 use crate::error::Error;
 use crate::fs::{Cred, RenameFlags};
 
-/// Names change below a directory that is moved, and around it; nobody finds one missing or twice.
+/// Names change below a moving directory and around it; no thread finds one missing or twice.
 #[test]
 fn a_directory_moves_with_what_is_below_beside_changes() {
     explore(1000, |world| {
@@ -49,8 +49,8 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
     });
 }
 
-/// What is made in an empty directory while that gets another name has the path that the directory
-/// has then.
+/// A file created in an empty directory while that is renamed has the path that the directory has
+/// then.
 #[test]
 fn an_empty_directory_moves_beside_creations_in_it() {
     explore(1000, |world| {
@@ -83,8 +83,8 @@ fn an_empty_directory_moves_beside_creations_in_it() {
     });
 }
 
-/// A round of evolving, in which a directory becomes the root of an area, beside changes in it and
-/// its rename.
+/// A round of evolving makes a directory the root of an area, while the directory changes and is
+/// renamed.
 #[test]
 fn areas_evolve_beside_changes() {
     explore(500, |world| {
@@ -121,7 +121,7 @@ fn areas_evolve_beside_changes() {
     });
 }
 
-/// Two movers, of which one moves what the other's directory is moved to, and eviction.
+/// Two movers, one of which moves the target of the other's directory, and eviction.
 #[test]
 fn directories_with_names_move_beside_each_other() {
     explore(1000, |world| {
@@ -145,10 +145,9 @@ fn directories_with_names_move_beside_each_other() {
     });
 }
 
-/// Paths that were looked up before, and are again, beside a move of a directory that they lead
-/// through.
+/// Known paths are looked up again while a directory along them moves.
 #[test]
-fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
+fn a_path_is_not_found_after_a_move_of_a_directory_above() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
@@ -173,8 +172,8 @@ fn a_path_is_not_found_behind_a_move_of_a_directory_above() {
     });
 }
 
-/// Areas along a path come and go, and cachelets are evicted and used again, beside lookups of it:
-/// prefixes of which the table has the bytes, and longer ones.
+/// Areas along a path come and go, and cachelets are evicted and reused, while the path is looked
+/// up: prefixes whose bytes the table holds, and longer ones.
 #[test]
 fn a_path_leads_on_beside_areas_that_come_and_go() {
     explore(500, |world| {
@@ -267,8 +266,7 @@ fn a_directory_recreated_beside_lookups_is_the_new_one() {
     });
 }
 
-/// A file that is made by its whole path, which was looked up before, is made in the directory that
-/// is there.
+/// A file is created by its whole path, which is known, in the directory that exists at that time.
 #[test]
 fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
     explore(1000, |world| {
@@ -303,7 +301,7 @@ fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
         }
-        // The path is known before.
+        // The path is known from before.
         assert!(world.make("/a/b/c/f").is_ok());
         world.unlink("/a/b/c/f").unwrap();
         let made = together!(
@@ -326,8 +324,7 @@ fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
     });
 }
 
-/// An area that goes beside the first looks into directories there, which find that nothing is
-/// damaged.
+/// An area is removed during the first lookups in its directories. They find no damage.
 #[test]
 fn an_area_goes_beside_first_looks() {
     explore(1000, |world| {
@@ -357,7 +354,7 @@ fn an_area_goes_beside_first_looks() {
     });
 }
 
-/// A directory that was removed and is still open is in no area, and nothing is damaged.
+/// A directory that was removed while open belongs to no area. Lookups in it find no damage.
 #[test]
 fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
     explore(700, |world| {
@@ -383,7 +380,7 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
                 w.rmdir("/d/e").unwrap();
                 w.unindex(&forgotten);
                 w.merge(&above);
-                // Its line is another area's.
+                // The line of its name belongs to another area.
                 w.split(&w.node("/n").unwrap());
                 w.unindex(&forgotten);
                 w.squeeze();
@@ -398,7 +395,8 @@ fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
     });
 }
 
-/// A directory with names is moved into one at hand that is removed meanwhile: either finds out.
+/// A directory with names is moved into one that is open and is removed meanwhile: one of the two
+/// fails.
 #[test]
 fn a_directory_moves_into_one_that_is_removed() {
     explore(1000, |world| {
@@ -431,7 +429,7 @@ fn a_directory_moves_into_one_that_is_removed() {
     });
 }
 
-/// An empty directory's area goes beside looks into it, and beside the first name that it gets.
+/// An empty directory's area is removed during lookups in it and the creation of its first name.
 #[test]
 fn an_empty_area_goes_beside_looks_and_a_creation() {
     explore(1000, |world| {

@@ -1,4 +1,4 @@
-//! Whole operations beside each other.
+//! Whole operations that run concurrently.
 
 use super::world::{World, explore, together};
 use vellum_layout::Inode;
@@ -154,7 +154,7 @@ fn a_listing_beside_recycling_and_compaction_gives_each_name_once() {
 }
 
 #[test]
-fn a_name_removed_as_soon_as_it_is_made_stays_removed() {
+fn a_name_removed_as_soon_as_it_is_created_stays_removed() {
     explore(2000, |world| {
         let done = together!(
             world,
@@ -293,8 +293,8 @@ fn cachelets_come_and_go_beside_lookups_and_removals() {
     });
 }
 
-/// A name may tell which cachelet its file had. Both files' are evicted, and become each other's
-/// when the files are looked up, beside more eviction and a file that takes one, too.
+/// A name may record which cachelet its file had. Both files' cachelets are evicted and swap files
+/// at the next lookups, during more evictions and the use of another file.
 #[test]
 fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
     explore(1000, |world| {
@@ -302,7 +302,7 @@ fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
         let inos = paths.map(|path| world.file(path).unwrap().ino());
         world.squeeze();
         world.squeeze();
-        // The one that was given back last is taken first.
+        // The cachelet freed last is allocated first.
         let look = |order: [usize; 2]| {
             move |w: World| {
                 for which in order.into_iter().chain(order) {
@@ -322,7 +322,7 @@ fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
 }
 
 #[test]
-fn a_directory_with_work_to_do_is_not_evicted() {
+fn a_directory_with_pending_work_is_not_evicted() {
     explore(500, |world| {
         drop(world.mkdir("/d").unwrap());
         for _ in 0..99 {
@@ -380,7 +380,7 @@ fn a_directory_removed_while_it_waits_for_recycling_is_freed() {
 }
 
 #[test]
-fn an_inode_being_made_has_one_cachelet() {
+fn an_inode_being_created_has_one_cachelet() {
     explore(2000, |world| {
         let ino = world.file("/a").unwrap().ino() + 1;
         together!(
@@ -436,7 +436,7 @@ fn the_directory_above_a_removed_one_is_there_or_is_not() {
     });
 }
 
-/// A write took its time before a rename, and showed it afterwards.
+/// A write reads the clock before a rename, and shows its time afterwards.
 #[test]
 fn a_change_time_never_goes_back() {
     explore(2000, |world| {
@@ -457,7 +457,7 @@ fn a_change_time_never_goes_back() {
     });
 }
 
-/// Two names of a file that come and go at once.
+/// Two names of a file come and go at once.
 #[test]
 fn the_last_count_of_links_is_the_one_on_the_pool() {
     explore(2000, |world| {
@@ -476,10 +476,10 @@ fn the_last_count_of_links_is_the_one_on_the_pool() {
     });
 }
 
-/// Set-id bits were looked for before the file was locked: those that somebody set meanwhile stayed
-/// on what was written behind them.
+/// A write must not check the set-id bits before it has locked the file: bits set in between would
+/// stay on what it writes.
 #[test]
-fn a_write_behind_a_change_of_mode_drops_set_id_bits() {
+fn a_write_after_a_change_of_mode_drops_set_id_bits() {
     explore(2000, |world| {
         let file = world.file("/f").unwrap();
         world.chmod(&file, 0o777);

@@ -1,4 +1,4 @@
-//! Memory every access of which lets another thread go first, for schedules that [`shuttle`] draws.
+//! Memory whose every access lets another thread run first, for schedules that [`shuttle`] draws.
 //! The unit tests and those against the model share it.
 
 use std::cell::Cell;
@@ -8,16 +8,17 @@ use shuttle::sync::atomic::AtomicU64;
 use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent, Site};
 
 thread_local! {
-    /// Whether accesses let others go first. All threads of a schedule run on one of the system.
+    /// Whether accesses let other threads run. All threads of a schedule share one system thread.
     static ARMED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on accesses are points of scheduling, or are none.
+/// Enables or disables scheduling at accesses.
 pub(super) fn arm(armed: bool) {
     ARMED.set(armed);
 }
 
-/// Memory for [`shuttle`]: sequentially consistent, scheduled before each access once it is armed.
+/// Memory for [`shuttle`]: sequentially consistent, with a scheduling point before each access once
+/// it is armed.
 pub(super) struct ShuttleMemory {
     heap: HeapMemory,
     point: AtomicU64,
@@ -40,7 +41,7 @@ impl ShuttleMemory {
         }
     }
 
-    /// The memory behind, after others may have gone on.
+    /// The underlying memory, after other threads may have run.
     fn at_point(&self) -> &HeapMemory {
         if ARMED.get() {
             self.point.load(Ordering::SeqCst);
@@ -49,7 +50,7 @@ impl ShuttleMemory {
     }
 }
 
-/// Bytes moved without a point of scheduling between them.
+/// Bytes moved without a scheduling point between them.
 const PIECE: usize = 64;
 
 impl Memory for ShuttleMemory {
@@ -115,7 +116,7 @@ impl Memory for ShuttleMemory {
         if ARMED.get() {
             shuttle::thread::yield_now();
         } else {
-            assert!(tries < 1000, "nobody is left that could end this wait");
+            assert!(tries < 1000, "no thread is left that could end this wait");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::kernels::{Job, Stage};
 use super::loom_memory::{Swaps, check};
 use crate::namespace;
 
-/// Checks `kernel` where each directory has a tree of its names.
+/// Checks `kernel` with the namespace `tree`.
 fn explore(preemptions: usize, kernel: impl Fn(Stage) + Send + Sync + 'static) {
     check(preemptions, Swaps::Plain, move |known| {
         let kinds = (NamespaceKind::Tree, MappingKind::HashFs);
@@ -16,7 +16,7 @@ fn explore(preemptions: usize, kernel: impl Fn(Stage) + Send + Sync + 'static) {
     });
 }
 
-/// Names whose leaves part on the lowest levels: creating one puts the other into nodes below.
+/// Names whose leaves part on the lowest levels: creating one moves another into new nodes below.
 fn names_of_one_place(stage: &Stage) -> [String; 3] {
     let digits = |name: &String| name_hash(stage.core().seed, name.as_bytes()) & 0xFF;
     let all: Vec<String> = (0..4000).map(|number| format!("n{number}")).collect();
@@ -67,7 +67,7 @@ fn a_name_is_found_while_nodes_are_taken_out() {
 }
 
 #[test]
-fn a_name_is_found_while_its_tree_is_felled() {
+fn a_name_is_found_while_its_tree_is_discarded() {
     explore(3, |stage| {
         stage.make("n").unwrap();
         let root = stage.fs.root().cachelet;
@@ -80,7 +80,7 @@ fn a_name_is_found_while_its_tree_is_felled() {
 }
 
 #[test]
-fn who_changes_names_does_so_alone() {
+fn changes_of_names_exclude_each_other() {
     explore(2, |stage| {
         let made = Arc::new(Mutex::new(0));
         let make = |made: Arc<Mutex<u32>>| {

@@ -1,4 +1,4 @@
-//! A tiny file system for scenarios: by paths, with everything looked over at the end.
+//! A tiny file system for scenarios, used by paths, with a complete check at the end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::pool::lifecycle::{FormatOptions, MountOptions, attach, format};
 use vellum_check::{MemoryImage, Options};
 use vellum_media::{Memories, Memory};
 
-/// What several threads answer that do these jobs at once.
+/// Runs these jobs concurrently and returns their results.
 macro_rules! together {
     ($world:expr, $($job:expr),+ $(,)?) => {
         $world.together(vec![$(Box::new($job)),+])
@@ -31,7 +31,7 @@ pub(super) use together;
 
 pub(super) const POOL_BYTES: u64 = 1 << 20;
 const SEED: u64 = 0x5EED_0F5C_4ED5;
-/// Preemptions that the scheduler of probabilistic concurrency testing chooses.
+/// Number of preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
 
 /// A file system that any number of the model's threads use.
@@ -40,7 +40,7 @@ pub(super) struct World {
     pub(super) fs: Arc<Fs<Shuttled>>,
 }
 
-/// What stands under a path.
+/// What exists under a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) ino: u64,
@@ -48,12 +48,12 @@ pub(super) struct Seen {
     pub(super) kind: FileKind,
 }
 
-/// Runs `scenario` under `count` schedules drawn at random and as many that probabilistic
-/// concurrency testing chooses.
+/// Runs `scenario` under `count` schedules drawn at random, and as many chosen by probabilistic
+/// concurrency testing.
 pub(super) fn explore(count: usize, scenario: fn(World)) {
     let count = count * super::long_factor().unwrap_or(1);
     for namespace in NamespaceKind::ALL {
-        // A third of it where names are kept otherwise than usual.
+        // Other namespaces than the default get a third of the schedules.
         let usual = namespace == NamespaceKind::default();
         let count = if usual { count } else { count.div_ceil(3) };
         let random = RandomScheduler::new_from_seed(SEED, count);
@@ -76,7 +76,7 @@ fn run(scheduler: impl Scheduler + 'static, namespace: NamespaceKind, scenario: 
     });
 }
 
-/// A new file system on `pool`, which is all zeros.
+/// Creates a file system on `pool`, which is all zeros.
 pub(crate) fn small_fs<M: Memories>(
     pool: M::Pool,
     arena: impl FnOnce(u64) -> M::Arena,
@@ -112,7 +112,7 @@ impl World {
         Self { fs }
     }
 
-    /// Runs jobs beside each other; gives what they gave.
+    /// Runs jobs concurrently and returns their results.
     pub(super) fn together<T: Send + 'static>(
         &self,
         jobs: Vec<Box<dyn FnOnce(World) -> T + Send>>,
@@ -153,7 +153,7 @@ impl World {
             .mknod(&Cred::root(), &dir, name, FileKind::File, 0o644, 0)
     }
 
-    /// Opens a file by its whole path, making it if there is none; gives its inode.
+    /// Opens a file by its whole path, creating it if it does not exist. Returns its inode number.
     pub(super) fn make(&self, path: &str) -> Result<u64> {
         let options = OpenOptions {
             write: true,
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Looks a path up, whatever comes of it.
+    /// Looks a path up and ignores the result.
     pub(super) fn glance(&self, path: &str) {
         self.see(path);
     }
@@ -245,17 +245,18 @@ impl World {
         Ok(names)
     }
 
-    /// Gives a directory that is in another's area one of its own, where names are in areas.
+    /// Makes a directory that belongs to another's area the root of its own area, in a namespace
+    /// with areas.
     pub(super) fn split(&self, dir: &Node<Shuttled>) {
         Self::expect_areas(self.fs.split(dir));
     }
 
-    /// The reverse.
+    /// The reverse of [`Self::split`].
     pub(super) fn merge(&self, dir: &Node<Shuttled>) {
         Self::expect_areas(self.fs.merge(dir));
     }
 
-    /// What a scenario asks for is done; other namespaces have none.
+    /// Checks that a request for areas was met; other namespaces than `adaptive` have none.
     fn expect_areas(done: Result<bool>) {
         let is_expected = matches!(done, Ok(true) | Err(Error::Unsupported(_)));
         assert!(is_expected, "{done:?}");
@@ -266,12 +267,12 @@ impl World {
         self.fs.maintain().unwrap();
     }
 
-    /// Does all background work, evicting whatever can be.
+    /// Does all background work, and evicts everything possible.
     pub(super) fn squeeze(&self) {
         self.fs.reclaim_now().unwrap();
     }
 
-    /// Makes names in a directory at hand be put in anew, as if nobody had searched it yet.
+    /// Makes the next search of an open directory insert its names again, as if it were the first.
     pub(super) fn unindex(&self, dir: &Node<Shuttled>) {
         let core = &self.fs.core;
         core.clear_flag(dir.cachelet, flag::INDEXED);
@@ -279,19 +280,19 @@ impl World {
         core.arena.fetch_add(flags, flag::GENERATION);
     }
 
-    /// Takes the names in a directory out of the index.
+    /// Removes the names in a directory from the index.
     pub(super) fn forget(&self, path: &str) {
         if let Ok(dir) = self.node(path) {
             self.forget_in(&dir);
         }
     }
 
-    /// The same, of a directory at hand.
+    /// Removes the names in an open directory from the index.
     pub(super) fn forget_in(&self, dir: &Node<Shuttled>) {
         namespace::forget_names(&self.fs.core, dir.cachelet);
     }
 
-    /// Looks the whole tree and the arena over, closes, and opens again.
+    /// Checks the whole tree and the arena, closes, and opens again.
     fn look_over(&self) {
         let mut names = BTreeMap::new();
         let inodes = self.walk("/", &mut names);
@@ -313,7 +314,7 @@ impl World {
         assert!(used < core.map.cachelet_count);
     }
 
-    /// Counts the inodes below `path`; notes files' names and link counts.
+    /// Counts the inodes below `path`, and records files' names and link counts.
     fn walk(&self, path: &str, names: &mut BTreeMap<u64, (u32, u32)>) -> u64 {
         let mut inodes = 1;
         let listed = self.list(path).unwrap();
@@ -328,7 +329,7 @@ impl World {
             let child = format!("{}/{name}", path.trim_end_matches('/'));
             let seen = self
                 .see(&child)
-                .unwrap_or_else(|| panic!("{child} listed, not found"));
+                .unwrap_or_else(|| panic!("{child} listed but not found"));
             assert_eq!(seen.ino, ino, "{child}");
             if seen.kind == FileKind::Directory {
                 subdirectories += 1;
@@ -358,7 +359,7 @@ impl World {
             count += 1;
             assert!(
                 count <= core.map.cachelet_count,
-                "the free cachelets run in a circle"
+                "the list of free cachelets is circular"
             );
             next = core.get(cachelet, field::NEXT) & 0xFFFF_FFFF;
         }

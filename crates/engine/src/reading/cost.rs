@@ -1,6 +1,6 @@
-//! The cost model: what a request costs on either path, and what a page table costs.
+//! The cost model: the cost of a request on either path, and the price of a page table.
 //!
-//! The paper's C_sw and C_mmu are per page; here a request has a fixed part too, because a search
+//! The paper's C_sw and C_mmu are per page. Here a request has a fixed part too, because a search
 //! of many blocks at once is cheaper for each. Both contain the copy, as the paper's do. The
 //! paper's C_bt is one number; here it is the price of a [`Layout`].
 
@@ -8,34 +8,34 @@ use std::fmt;
 
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What a piece of a file is made of.
+/// The composition of a piece of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// Blocks to look up before anything can be laid.
+    /// Blocks to look up before anything can be mapped.
     pub looked_up: u64,
-    /// Runs of blocks that lie side by side in the pool: each is a system call.
+    /// Runs of blocks that lie side by side in the pool: each costs a system call.
     pub runs: u64,
-    /// Blocks whose translations are filled in one by one.
+    /// Blocks with a translation of their own.
     pub small_pages: u64,
-    /// Pieces of 2 MiB, aligned in pool and file, whose translation is one.
+    /// Pieces of 2 MiB, aligned in pool and file, with a single translation.
     pub large_pages: u64,
 }
 
-/// What reading costs on this machine, in picoseconds.
+/// The costs of reading on this machine, in picoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
 #[repr(C)]
 pub struct Costs {
-    /// A request by search, beside what its pages cost.
+    /// A request by search, without its pages.
     pub search_request_ps: i64,
     /// A page of a request by search: search and copy.
     pub search_page_ps: i64,
-    /// A request through the page table, beside what its pages cost.
+    /// A request through the page table, without its pages.
     pub mmu_request_ps: i64,
     /// A page of a request through the page table: translation and copy.
     pub mmu_page_ps: i64,
     /// Looking a block up for the page table.
     pub look_up_ps: u64,
-    /// Laying a run.
+    /// Mapping a run.
     pub run_ps: u64,
     /// Filling in the translation of a block.
     pub small_page_ps: u64,
@@ -44,27 +44,27 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// C_sw: a request of `pages` by search.
+    /// C_sw: the cost of a request of `pages` by search.
     pub fn search_ps(&self, pages: u64) -> u64 {
         part(self.search_request_ps, self.search_page_ps, pages)
     }
 
-    /// C_mmu: a request of `pages` through the page table.
+    /// C_mmu: the cost of a request of `pages` through the page table.
     pub fn mmu_ps(&self, pages: u64) -> u64 {
         part(self.mmu_request_ps, self.mmu_page_ps, pages)
     }
 
-    /// What the page table saves a request of `pages`; 0 where it saves nothing.
+    /// What the page table saves for a request of `pages`; 0 if it saves nothing.
     pub fn saving_ps(&self, pages: u64) -> u64 {
         self.search_ps(pages).saturating_sub(self.mmu_ps(pages))
     }
 
-    /// Whether there are requests that a page table saves anything.
+    /// Whether a page table saves anything for some requests.
     pub fn may_pay(&self) -> bool {
         self.saving_ps(1) > 0 || self.search_page_ps > self.mmu_page_ps
     }
 
-    /// What a page table of this layout costs.
+    /// The price of a page table of this layout.
     pub fn price_ps(&self, layout: Layout) -> u64 {
         layout.looked_up * self.look_up_ps
             + layout.runs * self.run_ps
@@ -72,32 +72,33 @@ impl Costs {
             + layout.large_pages * self.large_page_ps
     }
 
-    /// The least that a page table of `blocks` can cost.
+    /// The minimum price of a page table of `blocks`.
     pub fn least_price_ps(&self, blocks: u64) -> u64 {
         let fill_in = self.large_page_ps.min(self.small_page_ps * blocks);
         blocks * self.look_up_ps + self.run_ps + fill_in
     }
 
-    /// C_bt as the paper reckons it: a page table entry.
+    /// C_bt as the paper calculates it: the cost of a page table entry.
     pub fn table_ps(&self) -> u64 {
         self.look_up_ps + self.run_ps + self.small_page_ps
     }
 
-    /// T of the paper's equations (1) and (2): pages that are searched for before a page table is
-    /// built.
+    /// T of the paper's equations (1) and (2): the number of pages that are searched for before a
+    /// page table is built.
     pub fn threshold_pages(&self) -> u64 {
         self.table_ps() / self.search_ps(1).max(1)
     }
 
-    /// 1 + epsilon, epsilon as in the paper's equation (6): against somebody who builds the page
-    /// table at once if more than T pages are read, though that may not be the best.
+    /// 1 + epsilon, with epsilon from the paper's equation (6). Compares with an optimum that
+    /// builds the page table at once if more than T pages are read, which is not always best.
     pub fn paper_ratio(&self) -> f64 {
         let (table, search, mmu) = self.reckoned();
         let pages = self.threshold_pages() as f64;
         1.0 + (search - mmu).max(0.0) / (table + mmu * (pages + 1.0)) * pages
     }
 
-    /// The same against the best that can be done: who reads T + 1 pages had better search for all.
+    /// The ratio compared with the true optimum: with T + 1 pages it may be better to search for
+    /// all.
     pub fn worst_ratio(&self) -> f64 {
         let (table, search, mmu) = self.reckoned();
         let pages = self.threshold_pages() as f64;
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_numbers_come_out() {
+    fn the_papers_numbers_are_reproduced() {
         let costs = of_the_paper();
         assert_eq!(costs.threshold_pages(), 12);
         assert!((costs.paper_ratio() - 1.375).abs() < 1e-9);
@@ -157,7 +158,7 @@ mod tests {
 
     /// The paper's optimum builds the table for 13 pages, at 32.0 us; searching takes 23.4 us.
     #[test]
-    fn the_papers_ratio_is_not_against_the_best() {
+    fn the_papers_ratio_is_not_against_the_true_optimum() {
         let costs = of_the_paper();
         let paid = 12.0 * 1800.0 + 21_600.0 + 800.0;
         assert!((costs.worst_ratio() - paid / (13.0 * 1800.0)).abs() < 1e-9);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_costs_no_less_than_nothing() {
+    fn the_cost_of_a_request_is_never_negative() {
         let odd = Costs {
             search_request_ps: -5000,
             search_page_ps: 1000,

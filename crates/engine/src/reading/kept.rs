@@ -1,10 +1,10 @@
-//! What reading costs, as the arena keeps it: measured once, and found by all who have the pool
+//! The costs of reading in the arena: measured once, and used by all processes that have the pool
 //! open.
 //!
-//! The costs are written by whoever changes their state from unknown to being written, and count
-//! once it says that they are known. Two processes may measure at the same time; what the first
-//! writes holds. If that one is killed while it writes (nine stores), each process has what it
-//! measures itself, until the arena is made anew.
+//! The process that changes their state from unknown to being written writes the costs. They are
+//! valid once the state is known. If two processes measure at the same time, the result of the
+//! first to write is used. If it is killed while it writes (nine stores), each process uses what it
+//! measures itself, until the arena is rebuilt.
 
 use std::sync::atomic::Ordering;
 
@@ -18,12 +18,12 @@ const UNKNOWN: u64 = 0;
 const BEING_WRITTEN: u64 = 1;
 const KNOWN: u64 = 2;
 
-/// Pages by which openings count while they last, so that those who read seldom share a line.
+/// An open file counts its pages in steps of this many, so that readers seldom share a line.
 const STEP_PAGES: u64 = 64;
-/// Nothing is counted beyond this many pages.
+/// The count stops at this many pages.
 pub(super) const COUNTED_PAGES_MAX: u64 = 1 << 16;
 
-/// What reading costs, if that is known.
+/// The costs of reading, if known.
 pub(super) fn costs<A: Memory>(arena: &A) -> Option<Costs> {
     if arena.load(header::COSTS_STATE, Ordering::Acquire) != KNOWN {
         return None;
@@ -33,7 +33,7 @@ pub(super) fn costs<A: Memory>(arena: &A) -> Option<Costs> {
     Some(zerocopy::transmute!(words))
 }
 
-/// Keeps what reading costs, unless somebody did or does.
+/// Stores the costs of reading, unless another process did or does.
 pub(super) fn keep<A: Memory>(arena: &A, costs: Costs) {
     let claim = arena.compare_exchange(header::COSTS_STATE, UNKNOWN, BEING_WRITTEN);
     if claim.is_err() {
@@ -46,18 +46,18 @@ pub(super) fn keep<A: Memory>(arena: &A, costs: Costs) {
     arena.store(header::COSTS_STATE, KNOWN, Ordering::Release);
 }
 
-/// Pages of files that were read while the costs were not known: about as many, and at most about
-/// [`COUNTED_PAGES_MAX`].
+/// Number of pages of files that were read while the costs were unknown; approximate, and at most
+/// about [`COUNTED_PAGES_MAX`].
 pub(super) fn pages<A: Memory>(arena: &A) -> u64 {
     arena.load(header::PAGES_READ, Ordering::Relaxed)
 }
 
-/// Counts for an opening that had touched `before` pages and has touched `now`.
+/// Counts the pages of an opening that went from `before` to `now`.
 pub(super) fn count<A: Memory>(arena: &A, before: u64, now: u64) {
     add(arena, (now / STEP_PAGES - before / STEP_PAGES) * STEP_PAGES);
 }
 
-/// Counts what is left of an opening that touched `pages` and ends.
+/// Counts the remaining pages of an opening that touched `pages` and ends.
 pub(super) fn count_rest<A: Memory>(arena: &A, pages: u64) {
     add(arena, pages % STEP_PAGES);
 }
@@ -68,7 +68,7 @@ fn add<A: Memory>(arena: &A, more: u64) {
     }
 }
 
-/// Counts from nothing again.
+/// Restarts the count at zero.
 pub(super) fn restart_counts<A: Memory>(arena: &A) {
     arena.store(header::PAGES_READ, 0, Ordering::Relaxed);
 }
@@ -92,21 +92,21 @@ mod tests {
         }
     }
 
-    /// Each process has a [`Reading`] of its own; they share the arena.
+    /// Each process has its own [`Reading`]; they share the arena.
     #[test]
-    fn who_opens_later_finds_what_was_measured() {
+    fn a_later_opening_finds_the_measured_costs() {
         let arena = HeapMemory::new(header::BYTES);
         let (first, second) = (Reading::default(), Reading::default());
         assert_eq!(first.costs(&arena), None);
         let costs = some_costs(1000);
         assert_eq!(first.learn(&arena, || Some(costs)), Some(costs));
-        let again = second.learn(&arena, || panic!("it is known"));
+        let again = second.learn(&arena, || panic!("the costs are known"));
         assert_eq!(again, Some(costs));
         assert_eq!(Reading::default().costs(&arena), Some(&costs));
     }
 
     #[test]
-    fn of_two_that_measure_at_once_the_first_holds() {
+    fn of_two_concurrent_measurements_the_first_is_used() {
         let arena = HeapMemory::new(header::BYTES);
         let (first, second) = (Reading::default(), Reading::default());
         let held = second.learn(&arena, || {
@@ -117,15 +117,15 @@ mod tests {
         assert_eq!(first.costs(&arena), second.costs(&arena));
     }
 
-    /// Whoever claimed the words may have been killed before all were written.
+    /// The process that claimed the words may have been killed before it wrote all of them.
     #[test]
-    fn half_written_costs_are_nobodys() {
+    fn half_written_costs_are_not_used() {
         let arena = HeapMemory::new(header::BYTES);
         arena.store(header::COSTS_STATE, BEING_WRITTEN, Ordering::Relaxed);
         arena.store(header::COSTS, 5, Ordering::Relaxed);
         let reading = Reading::default();
         assert_eq!(reading.costs(&arena), None);
-        // They hold for who measured them.
+        // The process that measured them uses them.
         let own = reading.learn(&arena, || Some(some_costs(2)));
         assert_eq!(own, Some(some_costs(2)));
         assert_eq!(Reading::default().costs(&arena), None);

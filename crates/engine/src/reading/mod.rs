@@ -1,20 +1,19 @@
-//! Reading (AFPT): by searching the file's mapping for each block, or through addresses of our own
+//! Reading (AFPT): by searching the file's mapping for each block, or through a range of addresses
 //! at which the file's blocks lie side by side, so that the processor translates.
 //!
-//! [`cost`] measures both paths and the price of the second, [`switch`] decides for which piece of
-//! a file it is paid, [`table`] holds what was paid for, [`pattern`] tells files that are read on
-//! and on from those that are looked at once. [`lease`] keeps writers from bytes that somebody
-//! looks at in place. Which blocks a file has is none of this room's business: `fs` looks them up
-//! and lays them.
+//! [`cost`] measures both paths and the price of the second. [`switch`] decides for which piece of
+//! a file that price is paid, and [`table`] holds these pieces. [`pattern`] distinguishes files
+//! that are read continuously from those that are read once. The caller, `fs`, looks up the blocks
+//! of a file and maps them.
 //!
-//! What was measured is in the arena ([`kept`]), for all who have the pool open. Whether a file was
-//! read on and on is a bit of its inode. All else is private to the process and lost with it.
-//! `docs/decisions/0006-when-the-mmu-pays.md` argues the design.
+//! The measured costs are in the arena ([`kept`]), for all processes that have the pool open.
+//! Whether a file was read continuously is a bit of its inode. All else is private to the process
+//! and lost with it. `docs/decisions/0006-when-the-mmu-pays.md` argues the design.
 //!
 //! Deviations from the paper, whose file systems are in the kernel: a page table is bought piece by
 //! piece ([`table::CHUNK_BLOCKS`]), because each piece costs system calls; the price is that of the
-//! piece's layout; and blocks that a file gets later come into the table when *they* pay, not when
-//! they are written, because a system call costs several times what the write does.
+//! piece's layout; and blocks that a file gets later enter the table when *they* pay, not when they
+//! are written, because a system call costs several times what the write does.
 
 mod cost;
 mod kept;
@@ -39,31 +38,31 @@ pub(crate) use switch::State;
 pub use switch::{Outcome, Rule, simulate};
 use table::{CHUNK_BYTES, Table};
 
-/// Pages that are read by an opening before [`Rule::Layout`] reckons anything for it: most openings
-/// end before. The paper's rule needs no such number, it waits for T pages.
+/// Pages that an opening reads before [`Rule::Layout`] calculates anything for it: most openings
+/// end before. The paper's rule needs no such number, as it waits for T pages.
 const FIRST_PAGES: u64 = 64;
-/// Pages of files that are read before both paths are measured, which takes about as long: by a
-/// file of a piece or more.
+/// Pages of files that are read before a file of at least one piece measures both paths, which
+/// takes about as long.
 const MEASURE_PAGES: u64 = 8192;
-/// The same by a smaller file, which tells less of what large ones cost: only if there seem to be
-/// none.
+/// Pages before a smaller file measures them. It predicts the costs of large files less well, so
+/// this happens only if there seem to be none.
 const MEASURE_SMALL_PAGES: u64 = kept::COUNTED_PAGES_MAX;
-/// Blocks without a hole that a file needs for the paths to be measured by it: a long request.
+/// Minimum number of blocks, without holes, of a file that measures the paths: a long request.
 pub(crate) const MEASURED_BLOCKS_MIN: u64 = 16;
 
 /// What a file system knows about reading.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     rule: AtomicU8,
-    /// A copy of what the arena keeps, as soon as it does.
+    /// A copy of the arena's costs, once these exist.
     costs: OnceLock<Costs>,
     measuring: Mutex<()>,
     tables: Mutex<HashMap<Cachelet, Weak<Table>>>,
 }
 
 impl Reading {
-    /// For this memory: what is simulated searches, unless it is told otherwise, so that runs
-    /// repeat.
+    /// Creates the state for this kind of memory. On simulated memory files are searched, unless
+    /// another rule is set, so that runs are repeatable.
     pub(crate) fn new(kind: MediaKind) -> Self {
         let reading = Self::default();
         reading.set_rule(match kind {
@@ -73,17 +72,17 @@ impl Reading {
         reading
     }
 
-    /// Which rule decides.
+    /// The rule that decides.
     pub(crate) fn rule(&self) -> Rule {
         Rule::ALL[usize::from(self.rule.load(Ordering::Relaxed))]
     }
 
-    /// Lets another rule decide.
+    /// Sets the rule that decides.
     pub(crate) fn set_rule(&self, rule: Rule) {
         self.rule.store(rule as u8, Ordering::Relaxed);
     }
 
-    /// What was measured, or set.
+    /// The costs that were measured or set.
     #[inline]
     pub(crate) fn costs<A: Memory>(&self, arena: &A) -> Option<&Costs> {
         match self.costs.get() {
@@ -95,8 +94,8 @@ impl Reading {
         }
     }
 
-    /// Says what reading costs, unless that was measured or said before; gives what holds. If it
-    /// cannot be measured, it is tried again when as much was read once more.
+    /// Sets the costs to the result of `measure`, unless they are already known. Returns the valid
+    /// costs. If measuring fails, it is tried again after as many pages were read once more.
     pub(crate) fn learn<A: Memory>(
         &self,
         arena: &A,
@@ -119,7 +118,7 @@ impl Reading {
         Some(*self.costs.get_or_init(held))
     }
 
-    /// Whether the costs, which are not known, are to be measured now by a file of `size` bytes.
+    /// Whether the costs, which are unknown, should be measured now by a file of `size` bytes.
     #[inline]
     fn is_due<A: Memory>(&self, arena: &A, size: u64) -> bool {
         let wanted = match size {
@@ -131,7 +130,7 @@ impl Reading {
             && self.measuring.try_lock().is_ok()
     }
 
-    /// The table of a file, shared by all who have it open.
+    /// The table of a file, shared by all its openings.
     fn table_of(&self, file: Cachelet, size: u64) -> Option<Arc<Table>> {
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(table) = tables.get(&file).and_then(Weak::upgrade)
@@ -153,27 +152,28 @@ pub(crate) struct ReadPath {
     table: OnceLock<Arc<Table>>,
 }
 
-/// What a file's page table has come to.
+/// The state of a file's page table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
-    /// Blocks that lie in it.
+    /// Number of blocks in the page table.
     pub blocks: u64,
-    /// Whether nothing is laid any more: the process has no areas left, or the system refused.
+    /// Whether no more blocks are added: the process has no memory areas left, or the system
+    /// refused.
     pub gave_up: bool,
 }
 
-/// What a request is to do before it reads.
+/// What a request does before it reads.
 pub(crate) enum Next<'a> {
-    /// Search.
+    /// Searches.
     Search,
-    /// Have both paths measured by this file, then search.
+    /// Has both paths measured by this file, then searches.
     Measure,
-    /// Look at the table; the file is used like this.
+    /// Consults the table. The pattern is how the file is used.
     Look(&'a Table, &'a Costs, Pattern),
 }
 
 impl ReadPath {
-    /// Counts a request of `pages` to a file, and says what comes next by a rule.
+    /// Counts a request of `pages` to a file, and decides the next step by a rule.
     #[inline]
     pub(crate) fn next<'a, M: Memories>(
         &'a self,
@@ -199,8 +199,8 @@ impl ReadPath {
         if rule != Rule::Mmu && !costs.may_pay() {
             return Next::Search;
         }
-        // What the last opening was like says what this one will be like. Only the paper's rule
-        // believes it: the other's bound holds for openings that are like none before.
+        // The last opening predicts this one, but only for the paper's rule: the bound of the
+        // layout rule holds even if this opening differs from all before.
         let pattern = match rule {
             Rule::Threshold if core.has_flag(file, flag::CONTINUOUS) => Pattern::Continuous,
             Rule::Threshold => self.seen.so_far(costs.threshold_pages()),
@@ -215,12 +215,12 @@ impl ReadPath {
         }
     }
 
-    /// Counts pages that are touched by a write: they make a pattern as those do that are read.
+    /// Counts pages that a write touches. They form a pattern as pages that are read do.
     pub(crate) fn touch(&self, pages: u64) {
         self.seen.touch(pages);
     }
 
-    /// What the page table has come to that this opening uses; nothing while it uses none.
+    /// The state of the page table that this opening uses; empty if it uses none.
     pub(crate) fn page_table(&self) -> PageTable {
         let Some(mut table) = self.table.get() else {
             return PageTable::default();
@@ -231,8 +231,8 @@ impl ReadPath {
         table.summary()
     }
 
-    /// Remembers in the inode how the file was used, for the next opening: one store if that is
-    /// another way than before. Not flushed: nothing relies on it.
+    /// Records in the inode how the file was used, for the next opening: one store if that has
+    /// changed. Not flushed, because nothing relies on it.
     pub(crate) fn remember<M: Memories>(&self, reading: &Reading, core: &Core<M>, file: Cachelet) {
         let pages = self.seen.pages();
         let costs = reading.costs(&core.arena);
@@ -256,7 +256,7 @@ impl ReadPath {
         }
     }
 
-    /// The table; another one once the file has outgrown it.
+    /// The table, replaced once the file has outgrown it.
     fn table(&self, reading: &Reading, file: Cachelet, size: u64) -> Option<&Table> {
         let mut place = &self.table;
         loop {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// T while it is not known: the paper's. Those that are measured come near (7 to 12).
+/// T while it is unknown: the paper's value. Measured values are close to it (7 to 12).
 pub(crate) const ASSUMED_THRESHOLD_PAGES: u64 = 12;
 
 /// How a file is used.
@@ -11,23 +11,23 @@ pub(crate) enum Pattern {
     /// Nothing is known yet.
     #[default]
     Unknown,
-    /// Few pages are touched before it is closed.
+    /// Few pages are touched before the close.
     OneShot,
-    /// It is read or written on and on.
+    /// The file is read or written continuously.
     Continuous,
 }
 
-/// Follows the requests to one open file. Pages count as often as they are touched, and one that is
-/// touched in part counts: each is searched for.
+/// Follows the requests to one open file. A page counts each time it is touched, and also if it is
+/// touched in part, because each time is a search.
 #[derive(Debug, Default)]
 pub(crate) struct Identification {
-    /// Pages touched. Counted without a locked instruction: threads that share the opening may lose
-    /// a few.
+    /// Number of pages touched. Counted without a locked instruction: threads that share the
+    /// opening may lose a few.
     pages: AtomicU64,
 }
 
 impl Identification {
-    /// Takes in a request that touches `pages`; gives how many were touched with it.
+    /// Counts a request that touches `pages`. Returns the new total.
     #[inline]
     pub(crate) fn touch(&self, pages: u64) -> u64 {
         let touched = self.pages() + pages;
@@ -41,7 +41,7 @@ impl Identification {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// What is known while the file is open, by the threshold T of the cost model.
+    /// The pattern while the file is open, by the threshold T of the cost model.
     pub(crate) fn so_far(&self, threshold_pages: u64) -> Pattern {
         if self.pages() > threshold_pages {
             Pattern::Continuous
@@ -50,7 +50,7 @@ impl Identification {
         }
     }
 
-    /// What the opening came to.
+    /// The pattern of the whole opening.
     pub(crate) fn at_close(&self, threshold_pages: u64) -> Pattern {
         if self.pages() < threshold_pages {
             Pattern::OneShot
@@ -60,7 +60,7 @@ impl Identification {
     }
 }
 
-/// Pages that a range touches.
+/// Number of pages that a range touches.
 pub(crate) fn pages_of(offset: u64, len: u64) -> u64 {
     use vellum_layout::BLOCK_BYTES;
     match len {
@@ -75,7 +75,7 @@ mod tests {
 
     const T: u64 = 12;
 
-    /// What is known after each request to a range, and at the close.
+    /// The pattern after each request to a range, and at the close.
     fn follow(requests: &[(u64, u64)]) -> (Vec<Pattern>, Pattern) {
         let file = Identification::default();
         let known = requests.iter().map(|&(offset, len)| {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_looked_at_once_is_one_shot() {
+    fn a_file_that_is_read_once_is_one_shot() {
         use Pattern::{OneShot, Unknown};
         assert_eq!(follow(&[(0, 100)]), (vec![Unknown], OneShot));
         assert_eq!(follow(&[]), (vec![], OneShot));

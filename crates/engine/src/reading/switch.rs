@@ -1,20 +1,20 @@
-//! Adaptive switching (the paper's algorithm III.2): by which rule a page table is bought, and what
-//! the rule costs beside somebody who knew all requests beforehand.
+//! Adaptive switching (the paper's algorithm III.2): the rule by which a page table is bought, and
+//! the rule's cost compared with an optimum that knows all requests beforehand.
 //!
-//! *Threshold* is the paper's rule: after T pages by search. *Layout* compares the saving that was
-//! forgone so far with the price of this piece's layout, and buys when a request would make the
-//! first reach the second. What every path costs cannot be avoided; on the rest it pays less than
-//! twice what the best does:
+//! *Threshold* is the paper's rule: after T pages by search. *Layout* adds up the savings forgone
+//! so far, and buys when a request would raise them to the price of this piece's layout. Both paths
+//! share a cost that cannot be avoided. Of the avoidable cost, this rule pays less than twice what
+//! the optimum pays:
 //!
-//! Let `s` be the saving forgone before a request, `x` what it could save, `P` the price. While
-//! `s + x < P`, searching has cost `s + x`, and so it would have cost the best (it either pays `P`,
-//! which is more, or searches). Bought is when `s + x >= P > s`: `s + P < 2 P` is paid, and the
-//! best pays `P` or, searching, at least `s + x >= P`. After that nothing more is paid.
+//! Let `s` be the saving forgone before a request, `x` what it could save, `P` the price. While `s
+//! + x < P`, searching has cost `s + x`, and so it has cost the optimum, which either searches too
+//! or pays `P`, which is more. The rule buys when `s + x >= P > s`: it has paid `s + P < 2 P`, and
+//! the optimum pays `P` or, searching, at least `s + x >= P`. After that neither pays more.
 
 use super::pattern::{Identification, Pattern};
 use super::{Costs, Layout};
 
-/// Which rule decides between search and page table.
+/// The rule that decides between search and page table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Rule {
@@ -22,9 +22,9 @@ pub enum Rule {
     Search,
     /// Always the page table.
     Mmu,
-    /// The paper's: after T pages.
+    /// The paper's rule: after T pages.
     Threshold,
-    /// When the saving that was forgone reaches the price of the layout.
+    /// When the forgone saving reaches the price of the layout.
     #[default]
     Layout,
 }
@@ -43,8 +43,8 @@ impl Rule {
         }
     }
 
-    /// How many times as much as the best it pays of what can be avoided, at most; `None`: there is
-    /// no bound that holds for every layout and whatever is asked.
+    /// The maximum ratio of the avoidable cost to the optimum's. `None` if no bound holds for every
+    /// layout and all requests.
     pub fn avoidable_bound(self) -> Option<f64> {
         match self {
             Self::Layout => Some(2.0),
@@ -56,18 +56,18 @@ impl Rule {
 /// What is known about a piece of a file when a request comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct State {
-    /// How the file is used, as far as it is known with this request.
+    /// How the file is used, judged from the requests up to this one.
     pub(crate) pattern: Pattern,
     /// What a page table would have saved so far.
     pub(crate) forgone_ps: u64,
-    /// What it would save this request.
+    /// What it would save for this request.
     pub(crate) saving_ps: u64,
-    /// What it costs.
+    /// The price of the page table.
     pub(crate) price_ps: u64,
 }
 
 impl Rule {
-    /// Whether the page table is bought before the request is served.
+    /// Whether the rule buys the page table before this request.
     pub(crate) fn buys(self, state: State) -> bool {
         match self {
             Self::Search => false,
@@ -80,26 +80,26 @@ impl Rule {
     }
 }
 
-/// What a rule made of a trace.
+/// The result of a rule on a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the rule paid.
+    /// The cost of the rule.
     pub paid_ps: u64,
-    /// What the best pays who knows the whole trace.
+    /// The cost of an optimum that knows the whole trace.
     pub best_ps: u64,
-    /// What both pay whatever they do.
+    /// The part of both costs that cannot be avoided.
     pub unavoidable_ps: u64,
-    /// Requests before the page table was bought, if it was.
+    /// Number of requests before the page table was bought, if it was.
     pub bought_after: Option<usize>,
 }
 
 impl Outcome {
-    /// Paid over best.
+    /// Paid cost over optimal cost.
     pub fn ratio(&self) -> f64 {
         self.paid_ps as f64 / (self.best_ps as f64).max(1.0)
     }
 
-    /// The same of what can be avoided.
+    /// The ratio of the avoidable costs.
     pub fn avoidable_ratio(&self) -> f64 {
         let paid = self.paid_ps - self.unavoidable_ps;
         match self.best_ps - self.unavoidable_ps {
@@ -109,7 +109,7 @@ impl Outcome {
     }
 }
 
-/// Plays requests, each of so many pages, to one piece of a file.
+/// Simulates requests, each of so many pages, to one piece of a file.
 pub fn simulate(rule: Rule, costs: &Costs, layout: Layout, requests: &[u64]) -> Outcome {
     let mut state = State {
         price_ps: costs.price_ps(layout),
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// One page table entry, as the paper reckons.
+    /// One page table entry, as the paper calculates.
     const ENTRY: Layout = Layout {
         looked_up: 0,
         runs: 1,
@@ -174,8 +174,8 @@ mod tests {
         assert!(play(1000).ratio() < 1.05);
     }
 
-    /// The paper's threshold knows nothing of the layout: on a thousand runs it pays a thousand
-    /// times too early.
+    /// The paper's threshold ignores the layout: with a thousand runs it pays a thousand times too
+    /// early.
     #[test]
     fn a_threshold_alone_has_no_bound_in_the_layout() {
         let costs = of_the_paper();
@@ -242,9 +242,9 @@ mod tests {
             prop_assert!(outcome.avoidable_ratio() <= told + 1e-9, "{outcome:?}");
         }
 
-        /// Stopping right after the purchase is the worst that can happen to the rule.
+        /// Stopping right after the purchase is the worst case for the rule.
         #[test]
-        fn the_bound_is_met_by_those_who_stop_at_the_wrong_time(runs in 1..500_u64) {
+        fn the_bound_is_reached_by_stopping_right_after_the_purchase(runs in 1..500_u64) {
             let costs = Costs {
                 search_page_ps: 1000,
                 mmu_page_ps: 0,

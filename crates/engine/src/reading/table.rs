@@ -1,11 +1,11 @@
 //! The page table of an open file: a window twice the file's size, filled piece by piece, and for
-//! each piece what was forgone by not filling it.
+//! each piece the saving that was forgone by not filling it.
 //!
-//! What is *present* was laid under one version of the file's mapping, and counts only under that
-//! version: a reader that finds the same version before and after its copy has copied what the file
-//! holds. Holes are never present, so a hole that is filled needs no new version. Pages are only
-//! ever added under one version; under another the window is emptied first, and who still copies
-//! from it reads zeros and finds the version changed.
+//! Blocks in the window are *present*. They were mapped under one version of the file's mapping,
+//! and are valid only under that version: a reader that finds the same version before and after its
+//! copy has copied the file's contents. Holes are never present, so filling a hole needs no new
+//! version. Pages are only ever added under one version. Under another version the window is
+//! emptied first; a reader that still copies from it reads zeros and finds the version changed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,46 +22,47 @@ pub(crate) const CHUNK_BLOCKS: u64 = 512;
 pub(crate) const CHUNK_BYTES: u64 = CHUNK_BLOCKS * BLOCK_BYTES;
 /// Pieces of the largest table: 32 GiB, for a file of 16 GiB. Larger files are searched.
 const CHUNKS_MAX: u64 = 1 << 14;
-/// No version that a file has while it can be read: odd.
+/// An odd version, which no readable file has.
 const NO_VERSION: u64 = u64::MAX;
 
 /// A file's page table.
 #[derive(Debug)]
 pub(crate) struct Table {
     chunks: Box<[Chunk]>,
-    /// The mapping version that what is present was laid under.
+    /// The mapping version under which the present blocks were mapped.
     version: AtomicU64,
     window: OnceLock<Option<Window>>,
-    /// Held by whoever changes the window.
+    /// Held while the window changes.
     filling: Mutex<Filling>,
-    /// Nothing is laid any more: the process has no areas left, or the system refused.
+    /// Set once no more blocks are added: the process has no memory areas left, or the system
+    /// refused.
     full: AtomicBool,
-    /// The table that the file has since it outgrew this one.
+    /// The table that replaced this one when the file outgrew it.
     larger: OnceLock<Arc<Table>>,
 }
 
 /// A piece of the table.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// What having it would have saved.
+    /// What its page table would have saved.
     pub(crate) forgone_ps: AtomicU64,
-    /// Its price, if that is known.
+    /// Its price, if known.
     pub(crate) price_ps: AtomicU64,
-    /// A bit for each block that lies in the window.
+    /// A bit for each block: whether it is in the window.
     present: [AtomicU64; (CHUNK_BLOCKS / 64) as usize],
 }
 
-/// What changes with the window.
+/// State that changes with the window.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    /// Pool offset of each block of pieces that were looked up and not bought; 0: none.
+    /// Pool offset of each block, for pieces that were looked up and not bought; 0: none.
     pub(crate) surveys: HashMap<u64, Box<[u64]>>,
-    /// Views of the window.
+    /// Number of views of the window.
     pub(crate) views: u64,
 }
 
 impl Table {
-    /// A table for a file of `size` bytes and for as many more; `None` if that is too large.
+    /// A table for a file of `size` bytes and for as many more. `None` if that is too large.
     pub(crate) fn for_size(size: u64) -> Option<Self> {
         let chunks = size.saturating_mul(2).div_ceil(CHUNK_BYTES).max(1);
         (chunks <= CHUNKS_MAX).then(|| Self {
@@ -74,7 +75,7 @@ impl Table {
         })
     }
 
-    /// Bytes of the file that fit.
+    /// Number of bytes of the file that fit.
     pub(crate) fn bytes(&self) -> u64 {
         self.chunks.len() as u64 * CHUNK_BYTES
     }
@@ -84,7 +85,7 @@ impl Table {
         size <= self.bytes()
     }
 
-    /// The place of the table that comes after this one.
+    /// The slot for the table that replaces this one.
     pub(super) fn larger(&self) -> &OnceLock<Arc<Self>> {
         &self.larger
     }
@@ -94,7 +95,7 @@ impl Table {
         self.chunks.get(number as usize)
     }
 
-    /// What it has come to.
+    /// The state of the table, for users.
     pub(super) fn summary(&self) -> PageTable {
         let words = self.chunks.iter().flat_map(|chunk| &chunk.present);
         PageTable {
@@ -111,7 +112,7 @@ impl Table {
         self.window.get()?.as_ref()
     }
 
-    /// Whether bytes `[offset, offset + len)` of one piece lie in the window under `version`.
+    /// Whether bytes `[offset, offset + len)` of one piece are in the window under `version`.
     #[inline]
     pub(crate) fn holds(&self, version: u64, offset: u64, len: u64) -> bool {
         if self.version.load(Ordering::Acquire) != version || len == 0 {
@@ -125,14 +126,14 @@ impl Table {
         last < CHUNK_BLOCKS && chunk.has(first, last)
     }
 
-    /// Whether bytes `[offset, offset + len)`, of whatever pieces, lie in the window under
+    /// Whether bytes `[offset, offset + len)`, of any number of pieces, are in the window under
     /// `version`.
     pub(crate) fn holds_all(&self, version: u64, offset: u64, len: u64) -> bool {
         pieces(offset, len).all(|(at, len)| self.holds(version, at, len))
     }
 
-    /// Keeps what the window shows in place, if `holds` says that what is wanted is there; `None`
-    /// also while somebody changes the window.
+    /// Keeps the window's contents in place if `holds` confirms that the wanted bytes are there.
+    /// `None` if it does not, or while the window changes.
     pub(crate) fn pin(&self, holds: impl FnOnce() -> bool) -> Option<Pin<'_>> {
         let mut filling = match self.filling.try_lock() {
             Ok(filling) => filling,
@@ -145,7 +146,7 @@ impl Table {
         })
     }
 
-    /// Takes the right to change the window, if nobody has it and it can be changed at all.
+    /// Locks the window for a change, if it is unlocked and can still be changed.
     pub(crate) fn try_fill(&self) -> Option<MutexGuard<'_, Filling>> {
         if self.full.load(Ordering::Relaxed) {
             return None;
@@ -157,12 +158,12 @@ impl Table {
         }
     }
 
-    /// Empties the table if it is of an earlier version, and is of this one from now on; `false`:
-    /// it is of a later one already, or views of the window forbid it.
+    /// Empties the table if it belongs to an earlier version, and assigns it to this one. Returns
+    /// `false` if it belongs to a later one already, or if views of the window forbid the change.
     ///
-    /// Who copies from the window meanwhile reads zeros, and finds that the file has another
-    /// version than when the copy began. That holds for the earlier version's readers alone, so
-    /// nobody who is late may empty what is of the version that the file has.
+    /// A reader that copies from the window meanwhile reads zeros, and finds that the file's
+    /// version has changed since its copy began. That protects only readers of the earlier version,
+    /// so a late caller must not empty what belongs to the file's current version.
     pub(crate) fn renew(&self, filling: &mut Filling, version: u64) -> bool {
         let now = self.version.load(Ordering::Relaxed);
         if now == version {
@@ -197,13 +198,13 @@ impl Table {
         window
     }
 
-    /// Lays nothing any more. What is there stays.
+    /// Stops adding blocks. Present blocks stay.
     pub(crate) fn give_up(&self) {
         self.full.store(true, Ordering::Relaxed);
     }
 }
 
-/// Keeps what a window shows in place until it is dropped.
+/// Keeps the contents of a window in place until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Pin<'a>(&'a Table);
 
@@ -214,7 +215,7 @@ impl Drop for Pin<'_> {
     }
 }
 
-/// Cuts a range into those of single pieces.
+/// Splits a range at the borders of pieces.
 pub(crate) fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, u64)> {
     let end = offset + len;
     let mut at = offset;
@@ -248,14 +249,14 @@ impl Chunk {
         self.has(block, block)
     }
 
-    /// Says that blocks `[first, first + len)` are present.
+    /// Marks blocks `[first, first + len)` as present.
     pub(crate) fn add(&self, first: u64, len: u64) {
         for block in first..first + len {
             self.present[(block / 64) as usize].fetch_or(1 << (block % 64), Ordering::Release);
         }
     }
 
-    /// Forgets what was forgone: it was bought, or there is nothing to buy.
+    /// Resets the forgone saving: the piece was bought, or there is nothing to buy.
     pub(crate) fn settle(&self) {
         self.forgone_ps.store(0, Ordering::Relaxed);
         self.price_ps.store(0, Ordering::Relaxed);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_present_counts_under_its_version_alone() {
+    fn present_blocks_are_valid_only_under_their_version() {
         let table = Table::for_size(4 << 20).unwrap();
         let mut filling = table.try_fill().unwrap();
         assert!(table.try_fill().is_none(), "one at a time");
@@ -293,16 +294,16 @@ mod tests {
         assert!(!table.holds(6, at(60), 1), "another version");
         chunk.forgone_ps.store(7, Ordering::Relaxed);
         filling.views = 1;
-        assert!(!table.renew(&mut filling, 6), "somebody looks at it");
+        assert!(!table.renew(&mut filling, 6), "a view uses the window");
         filling.views = 0;
         assert!(table.renew(&mut filling, 6));
         assert!(!table.holds(6, at(60), 1));
         assert_eq!(chunk.forgone_ps.load(Ordering::Relaxed), 0);
     }
 
-    /// Those who read under the version that the file has are copying from it.
+    /// Readers of the file's current version are copying from the window.
     #[test]
-    fn a_reader_that_is_late_empties_nothing() {
+    fn a_late_reader_empties_nothing() {
         let table = Table::for_size(4 << 20).unwrap();
         let mut filling = table.try_fill().unwrap();
         assert!(table.renew(&mut filling, 6));
