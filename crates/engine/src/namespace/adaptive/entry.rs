@@ -16,7 +16,7 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::common::{Bodies, Body};
 use crate::sites;
 
-/// Where the path lies in the bytes of an entry.
+/// Offset of the path in the bytes of an entry.
 const PATH_AT: usize = PathEntryHead::PATH as usize;
 
 /// An entry read from the pool, with its path. Aligned as a [`PathEntryHead`] is.
@@ -34,7 +34,7 @@ impl Default for PathBuffer {
 }
 
 impl PathBuffer {
-    /// Reads the entry at metadata slot `entry`, whatever its checksum says.
+    /// Reads the entry at metadata slot `entry`, without checking its checksum.
     fn load<M: Memories>(&mut self, core: &Core<M>, entry: u64) -> Result<PathEntryHead> {
         let damaged = |what| Error::damaged(what, Location::Slot(entry));
         let at = core.slot_at(entry)?;
@@ -65,7 +65,7 @@ impl PathBuffer {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
     }
 
-    /// Head and path of what was read last.
+    /// Head and path of the entry that was read last.
     #[inline(always)]
     pub(super) fn decoded(&self) -> Option<(PathEntryHead, &[u8])> {
         PathEntryHead::decode_unsealed(&self.bytes)
@@ -76,7 +76,7 @@ impl PathBuffer {
         self.decoded().map_or(&[], |(_, path)| path)
     }
 
-    /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
+    /// Reads the entry at metadata slot `entry`. Fails if it is not an entry of directory `dir`.
     fn load_of<M: Memories>(
         &mut self,
         core: &Core<M>,
@@ -91,7 +91,7 @@ impl PathBuffer {
         Ok(head)
     }
 
-    /// Whether what was read last is sealed for its place.
+    /// Whether the entry that was read last is sealed for its slot, area and directory.
     fn is_sealed<M: Memories>(&self, core: &Core<M>, entry: u64, dir: u64) -> bool {
         let area = self
             .decoded()
@@ -107,13 +107,13 @@ impl PathBuffer {
     }
 }
 
-/// Where the paths of names in a directory go on from, in place: the first bytes behind the head in
-/// the buffer are its path.
+/// The common beginning of the paths of names in a directory. It is stored in place: the first
+/// bytes behind the head in the buffer are this path.
 #[derive(Default)]
 pub(crate) struct Above {
     buffer: PathBuffer,
-    /// What the directory said when it was read. Who renames a directory gives it another entry,
-    /// and its slots are nobody's before this operation has ended.
+    /// The location that the directory named when it was read. A rename of the directory gives it
+    /// another entry, and the slots of the old one are not reused before this operation ends.
     place: Option<DirLocation>,
     area: Option<AreaLife>,
     len: usize,
@@ -125,13 +125,14 @@ impl Above {
         self.area
     }
 
-    /// Bytes of the path of a name there.
+    /// Length of the path of a name in this directory, in bytes.
     pub(super) fn len_of(&self, name: &[u8]) -> usize {
         let slash = usize::from(self.len != 0);
         self.len + slash + name.len()
     }
 
-    /// Makes `head` an entry with the path of `name` there, once; gives its bytes.
+    /// Completes `head` to an entry with the path of `name` in this directory, and returns its
+    /// bytes. May be called once.
     pub(super) fn go_on(&mut self, name: &[u8], head: &PathEntryHead, seal: PathSeal) -> &[u8] {
         let len = self.len_of(name);
         let path = &mut self.buffer.bytes[PATH_AT..][..len];
@@ -145,7 +146,7 @@ impl Above {
     }
 }
 
-/// Where the paths of names in a directory go on from.
+/// The area of the names in a directory, and the common beginning of their paths.
 #[derive(Clone, Debug)]
 pub(super) struct Home {
     pub(super) area: AreaLife,
@@ -153,13 +154,13 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// That of an area's root.
+    /// The home of names in an area's root.
     pub(super) fn of_root(area: AreaLife) -> Self {
         let path = Vec::new();
         Self { area, path }
     }
 
-    /// That of a directory whose own entry has this path in this area.
+    /// The home of names in a directory whose own entry has this path in this area.
     pub(super) fn below(area: AreaLife, own: &[u8]) -> Self {
         let path = path_below(own).to_vec();
         Self { area, path }
@@ -175,12 +176,12 @@ impl Home {
 }
 
 impl<M: Memories> Core<M> {
-    /// Where a directory says that its names are.
+    /// The location word of a directory: its own entry, and its area if it is a root.
     pub(super) fn place_of_directory(&self, dir: u64) -> DirLocation {
         DirLocation(self.word(self.geometry.slot_at(dir) + Inode::DETAIL))
     }
 
-    /// Where names in the directory with inode `dir` are.
+    /// The home of names in the directory with inode `dir`.
     pub(super) fn home_of(&self, dir: u64) -> Result<Home> {
         let mut above = Above::default();
         self.load_above(dir, &mut above)?;
@@ -189,7 +190,7 @@ impl<M: Memories> Core<M> {
         Ok(Home { area, path })
     }
 
-    /// The same, in place; if it is that already, nothing is read.
+    /// As [`Self::home_of`], in place. Reads nothing if `above` is already of this location.
     pub(super) fn load_above(&self, dir: u64, above: &mut Above) -> Result<()> {
         let place = self.place_of_directory(dir);
         if above.place.replace(place) == Some(place) {
@@ -198,7 +199,7 @@ impl<M: Memories> Core<M> {
         if place.area() != 0 {
             let area = self.area_of_root(place.area(), dir);
             let damaged =
-                || Error::damaged("root of an area that is not its", Location::Inode(dir));
+                || Error::damaged("directory is not its area's root", Location::Inode(dir));
             above.area = Some(area.ok_or_else(damaged)?);
             above.len = 0;
             return Ok(());
@@ -206,13 +207,16 @@ impl<M: Memories> Core<M> {
         let head = above.buffer.load(self, place.entry())?;
         if TargetWord(head.target) != TargetWord::new(dir, FileKind::Directory) {
             let place = Location::Inode(dir);
-            return Err(Error::damaged("directory names another's entry", place));
+            return Err(Error::damaged(
+                "directory names the entry of another one",
+                place,
+            ));
         }
         let area = self.area_life(head.area).ok_or(Error::Stale)?;
         above.area = Some(area);
         above.len = match usize::from(head.path_len) {
             len @ 0..=DIR_PATH_MAX => len,
-            // Paths begin anew.
+            // The paths of names in it start again.
             _ => 0,
         };
         Ok(())
@@ -227,21 +231,22 @@ impl<M: Memories> Core<M> {
         self.area_above(dir)
     }
 
-    /// The area that the own name of the directory with inode `dir` is in.
+    /// The area of the own name of the directory with inode `dir`.
     pub(super) fn area_above(&self, dir: u64) -> Result<u32> {
         let entry = self.place_of_directory(dir).entry();
         let at = self.slot_at(entry)? + PathEntryHead::PATH_WORD;
         Ok((self.word(at) >> 32) as u32)
     }
 
-    /// Checks that names in a directory are in an area that there is: without it, what is not found
-    /// may be there. Where the area is another one than it was, nothing is wrong as long as
-    /// somebody moves the names there, and says so: they stand still from before the one area goes
-    /// until the directory, and all below it, say that they are in the other one. So whoever finds
-    /// that they do not stand still, and that the directory says what it did, has not met a move. A
-    /// move waits for those who began before names stood still, so that nobody sees it who has read
-    /// of the directory what is older. Of a directory without a name neither area nor own entry
-    /// need be there, and it says so before either goes.
+    /// Checks that the names of a directory are in an area that exists. Without that area, a name
+    /// that is not found may still exist.
+    ///
+    /// A missing area is no damage while a move changes the area of these names. The names are
+    /// frozen before the old area goes, and until the directory, and everything below it, names the
+    /// new one. So an observer that finds them not frozen, and the directory's location unchanged,
+    /// has not met a move. A move waits for operations that began before the names were frozen, so
+    /// none of them sees the move with an older location of the directory. A directory without a
+    /// name may lack both area and own entry; its flag is set before either goes.
     pub(super) fn check_area_of(&self, dir: Cachelet) -> Result<()> {
         let ino = self.ino(dir);
         loop {
@@ -256,12 +261,15 @@ impl<M: Memories> Core<M> {
             }
             if self.place_of_directory(ino) == place {
                 let place = Location::Inode(ino);
-                return Err(Error::damaged("directory in an area that is none", place));
+                return Err(Error::damaged(
+                    "directory in an area that does not exist",
+                    place,
+                ));
             }
         }
     }
 
-    /// Reads the entry at metadata slot `entry`; fails unless it is sealed for that place.
+    /// Reads the entry at metadata slot `entry`. Fails unless it is sealed for that slot.
     pub(super) fn load_sealed(&self, entry: u64, buffer: &mut PathBuffer) -> Result<PathEntryHead> {
         let head = buffer.load(self, entry)?;
         self.slot_at(head.parent)?;
@@ -293,7 +301,7 @@ impl<M: Memories> Bodies<M> for Adaptive {
     }
 
     fn is_there(core: &Core<M>, entry: u64) -> bool {
-        // What lies elsewhere is told to be damage where it is read.
+        // Entries in other chunks are reported as damage when they are read.
         core.kind_of_slot(entry) != Some(ChunkKind::Areas)
             || core.states(entry).get(entry) != EntryState::None
     }
@@ -341,11 +349,11 @@ impl<M: Memories> Bodies<M> for Adaptive {
     }
 }
 
-/// Whether the entry at metadata slot `entry` is called `name` in `parent`.
+/// Whether the entry at metadata slot `entry` has the name `name` in `parent`.
 pub(super) fn is_called<M: Memories>(core: &Core<M>, entry: u64, parent: u64, name: &[u8]) -> bool {
     let at = core.geometry.slot_at(entry);
-    // The path is a line further on, and nothing of the head says so to the processor before it is
-    // there.
+    // The path is in a later line, and the processor cannot know that from the head before the head
+    // is loaded.
     core.pool.prefetch(at + PathEntryHead::PATH);
     let word = core
         .pool
@@ -361,7 +369,8 @@ pub(super) fn is_called<M: Memories>(core: &Core<M>, entry: u64, parent: u64, na
             .bytes_equal(at + PathEntryHead::PATH + name_at, name)
 }
 
-/// Checks that a name's path is that of its directory, and that a directory names its entry.
+/// Checks that a name's path continues that of its directory, and that a directory's location names
+/// its entry.
 pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuffer) -> Result<()> {
     let home = core.home_of(named.dir)?;
     let own = buffer
@@ -369,7 +378,7 @@ pub(super) fn check<M: Memories>(core: &Core<M>, named: &Named, buffer: &PathBuf
         .map(|(head, path)| (head.area, head.directory(path)));
     if own != Some((home.area.number, &home.path[..])) {
         return Err(Error::damaged(
-            "path that is not its directory's",
+            "path that does not continue its directory's",
             named.entry,
         ));
     }

@@ -1,9 +1,9 @@
-//! Evolving: which directories should be roots of areas.
+//! Evolving: decides which directories should be roots of areas.
 //!
-//! A round adds up the lookups that were sampled, along the directories above, labels directories
-//! by size and renames, and says what should be done: split a hot directory, merge an area that is
-//! small, was not renamed for long and is read less than others, or let a directory inherit that is
-//! most of an area. Sizes are counted along the logs, and only so many in a round.
+//! A round adds up the sampled lookups along the directories above each one, labels directories by
+//! size and renames, and decides what to do: split off a hot directory, merge an area that is
+//! small, was not renamed for long and is read less than others, or let a directory that is most of
+//! an area inherit it. Sizes are counted along the logs, within a limit for each round.
 
 use std::collections::BTreeMap;
 
@@ -26,29 +26,30 @@ use crate::namespace::{
     Area, Areas, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS, Rename,
 };
 
-/// Slots of names that one round moves at most.
+/// Limit of the slots of names that one round moves.
 const MOVED_MAX: u64 = 65_536;
-/// Slots of names that one round counts below directories that it knows, and again in areas; more
-/// by those of the last one.
+/// Limit of the slots of names that a round counts below the directories that it knows, and again
+/// in areas. The last count may exceed it.
 const COUNTED_MAX: u64 = 2 * MOVED_MAX;
 
-/// Names below a directory, down to the next roots, and the slots that their entries take.
+/// Number of names below a directory, down to the next roots, and of the slots that their entries
+/// take.
 #[derive(Clone, Copy, Default)]
 struct Size {
     names: u64,
     slots: u64,
 }
 
-/// A directory that a round looks at.
+/// A directory that a round considers.
 struct Known {
     status: Status,
-    /// Number of the area that it is the root of, or 0.
+    /// Number of the area of which it is the root, or 0.
     root_of: u32,
-    /// Number of the area that names in it are in.
+    /// Number of the area of the names in it.
     area: u32,
     /// Metadata slot of its own entry.
     entry: u64,
-    /// Slots below, if they were counted.
+    /// Slots below it, if they were counted.
     slots: Option<u64>,
 }
 
@@ -56,12 +57,12 @@ struct Known {
 struct KnownArea {
     number: u32,
     root: DirKey,
-    /// Lookups in it, without those in areas below.
+    /// Lookups in it, without those in the areas below.
     reads: u64,
     rounds_since_renamed: u64,
 }
 
-/// A round.
+/// A round of evolving.
 struct Round<'a, M: Memories> {
     core: &'a Core<M>,
     number: u64,
@@ -97,7 +98,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// The root of the area with this number, if names in the directory with inode `ino` are still
-    /// in it: an area that went leaves its number to another one.
+    /// in that area. The number of an area that is gone may be reused.
     fn key_of_root_over(&self, ino: u64, area: u32) -> Result<DirKey> {
         let _op = self.op_step();
         let root = self
@@ -110,7 +111,7 @@ impl<M: Memories> Core<M> {
         Ok(DirKey::new(root, self.identity_on_pool(root).generation()))
     }
 
-    /// The directories above one, and itself, up to the file system's root; fewer if they change
+    /// The directory itself and those above it, up to the file system's root. Fewer if they change
     /// meanwhile.
     fn upwards(&self, ino: u64) -> impl Iterator<Item = u64> {
         let above = |&ino: &u64| {
@@ -120,12 +121,12 @@ impl<M: Memories> Core<M> {
         std::iter::successors(Some(ino), above).take(self.geometry.meta_slots() as usize)
     }
 
-    /// What is below the directory with inode `ino`, down to the next roots; more than `most` slots
-    /// are not all counted.
+    /// The size of what is below the directory with inode `ino`, down to the next roots. Counting
+    /// stops above `most` slots.
     fn size_below(&self, ino: u64, most: u64) -> Result<Size> {
         let (mut size, mut dirs) = (Size::default(), vec![ino]);
         while let Some(dir) = dirs.pop() {
-            // What is removed meanwhile stays where it is as long as the lease is held.
+            // Slots of removed names are not reused while the lease is held.
             let op = self.op_step();
             let root = self.word(self.geometry.slot_at(dir) + Inode::ROOT);
             let counted = scan_log(self, dir, root, &mut |logged| {
@@ -159,7 +160,7 @@ impl<M: Memories> Core<M> {
         Ok(size)
     }
 
-    /// The label that the state-map has of the entry at metadata slot `entry`.
+    /// The label of the entry at metadata slot `entry` in the state-map.
     fn label_of(&self, entry: u64) -> Label {
         match self.states(entry).get(entry) {
             EntryState::Hot => Label::Hot,
@@ -170,7 +171,7 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Puts a label into the state-map. Not flushed: it says nothing that anything rests on.
+    /// Stores a label in the state-map. Not flushed, because nothing relies on labels.
     fn store_label(&self, entry: u64, label: Label) {
         let core = self.core;
         let state = match label {
@@ -190,7 +191,7 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl<'a, M: Memories> Round<'a, M> {
-    /// Begins one: what was sampled is added to what is known, which counts half of what it did.
+    /// Begins a round: halves the lookups that are known, then adds the sampled ones.
     fn begin(core: &'a Core<M>) -> Self {
         let (number, sampled) = core.begin_round();
         for status in core.statuses() {
@@ -217,7 +218,7 @@ impl<'a, M: Memories> Round<'a, M> {
         }
     }
 
-    /// Slots below a directory, if there may be counted so many.
+    /// The slots below a directory, unless the limit of the round is used up.
     fn count(&mut self, ino: u64) -> Result<Option<u64>> {
         if self.to_count == 0 {
             return Ok(None);
@@ -227,8 +228,8 @@ impl<'a, M: Memories> Round<'a, M> {
         Ok(Some(size.slots))
     }
 
-    /// What is known of directories, those that were renamed first, then those that are read most;
-    /// with their sizes, as far as these may be counted.
+    /// Returns the known directories, those that were renamed first, then by lookups. Includes
+    /// their sizes, as far as the limit allows.
     fn look(&mut self) -> Result<Vec<Known>> {
         let core = self.core;
         let mut known = Vec::new();
@@ -261,7 +262,7 @@ impl<'a, M: Memories> Round<'a, M> {
         Ok(known)
     }
 
-    /// Labels directories whose sizes are known.
+    /// Labels the directories whose sizes are known.
     fn label(&self, known: &[Known]) {
         let op = self.core.op_step();
         for known in known {
@@ -296,8 +297,8 @@ impl<'a, M: Memories> Round<'a, M> {
         }
     }
 
-    /// Hot directories that are no roots, the smallest first: where one is in another, that is the
-    /// one to begin with.
+    /// Decides to split off hot directories that are not roots. The smallest come first, so that of
+    /// two nested ones the inner one is split off first.
     fn splits(&self, known: &[Known]) -> Vec<Decided> {
         let mut sums = BTreeMap::<u32, (u64, u64)>::new();
         for known in known {
@@ -315,8 +316,8 @@ impl<'a, M: Memories> Round<'a, M> {
         hot
     }
 
-    /// All areas but the first, with the lookups in each, and the average of these, the first one's
-    /// counted in.
+    /// Returns all areas but the first, with the lookups in each, and the average lookups of all
+    /// areas including the first.
     fn areas(&self) -> Result<(Vec<KnownArea>, u64)> {
         let core = self.core;
         let mut reads = BTreeMap::<u32, u64>::new();
@@ -339,8 +340,8 @@ impl<'a, M: Memories> Round<'a, M> {
                 rounds_since_renamed: since(self.number, status.as_ref()),
             });
         }
-        // Lookups in an area below are lookups in the one above, too, but for those that came
-        // between two looks.
+        // Lookups in an area also count in the areas above it, except for those that were counted
+        // between the two loads.
         let reads_of = |number: u32| (reads[&number] as i64).max(0) as u64;
         for area in &mut areas {
             area.reads = reads_of(area.number);
@@ -349,7 +350,7 @@ impl<'a, M: Memories> Round<'a, M> {
         Ok((areas, sum / reads.len().max(1) as u64))
     }
 
-    /// Areas that are to go, or to be inherited.
+    /// Decides which areas to merge or to let a directory inherit.
     fn merges(&mut self, known: &[Known]) -> Result<Vec<Decided>> {
         let core = self.core;
         let size_max = u64::from(core.geometry.areas.size_max);
@@ -386,8 +387,8 @@ impl<'a, M: Memories> Round<'a, M> {
     }
 }
 
-/// The directory that inherits an area of so many slots: a large one with over half of these and
-/// three quarters of the lookups, where the rest is small; with its slots.
+/// The directory that inherits an area of `slots` slots, with its own slots. It is large, has over
+/// half of the slots and three quarters of the lookups, and the rest is small.
 fn heir<'k>(
     area: &KnownArea,
     slots: u64,
@@ -434,7 +435,7 @@ impl<M: Memories> Areas<M> for Adaptive {
             let op = core.op_step();
             let dir = core.directory(&op, key).ok_or(Error::NotFound)?;
             drop(op);
-            // Nothing is evicted meanwhile.
+            // The lease keeps the cachelet from eviction.
             moves::set_root(core, dir, becomes, true)
         };
         let dir = DirKey::new(decided.ino, decided.generation);

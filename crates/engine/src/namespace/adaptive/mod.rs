@@ -1,22 +1,22 @@
-//! The namespace of ADAM, as far as it is built: entries tell their paths from the root of their
-//! area on, and state-maps say which there are. Any directory can be the root of an area of its
-//! own: what is below it lies there, down to the next roots, and is not touched when it is renamed
-//! ([`table`], [`moves::set_root`]). Which directories are roots is decided by how they are used
-//! ([`status`], [`evolve`]).
+//! The namespace of ADAM, as far as it is built. Entries carry their paths from the root of their
+//! area, and state-maps show which entries exist. Any directory can be the root of an area of its
+//! own: everything below it lies in this area, down to the next roots, and is not touched when the
+//! root is renamed ([`table`], [`moves::set_root`]). The use of directories decides which of them
+//! are roots ([`status`], [`evolve`]).
 //!
-//! All entries of a directory, those of names that are gone, too, are of the area that the
-//! directory's names are in.
+//! All entries of a directory are of the area of the directory's names, including the entries of
+//! removed names.
 //!
 //! Creation commits with a word of a state-map, removal with an entry's life word, rename with a
 //! journal record (`docs/crash/operations.md`). An entry's log word is durable before its state is:
-//! directory logs are the truth, as with `direct`. What finds a name is a hash table of its area in
+//! directory logs are the truth, as in `direct`. Names are found by a hash table of their area in
 //! the pool ([`tables`]).
 //!
-//! Directories are moved with what is below them by copies with the paths that these have from then
-//! on ([`moves`]).
+//! A directory that is moved with everything below it gets copies of the entries below, with their
+//! new paths ([`moves`]).
 //!
-//! In a directory whose path has more than 848 bytes paths begin anew, so that they may be as long
-//! as there are directories.
+//! In a directory whose path is longer than 848 bytes, the paths of names start again. So the
+//! nesting of directories is not limited.
 
 mod entry;
 mod evolve;
@@ -51,23 +51,23 @@ use crate::sites;
 #[derive(Debug)]
 pub(crate) struct Adaptive;
 
-/// Bytes of the namespace's own structures in an arena.
+/// Size of the namespace's own structures in an arena, in bytes.
 pub(crate) fn arena_bytes(geometry: &Geometry) -> u64 {
     tables_at(geometry) + tables::bytes(geometry)
 }
 
-/// Where locks of names, and where tables are, begin among these.
+/// Offset, among these, of the locks of names and the locations of tables.
 fn tables_at(geometry: &Geometry) -> u64 {
     status_at(geometry) + status::bytes(geometry)
 }
 
-/// Where the statuses of directories begin among these.
+/// Offset, among these, of the statuses of directories.
 fn status_at(geometry: &Geometry) -> u64 {
     prefixes_at(geometry) + prefixes::bytes(geometry)
 }
 
-/// Where the table of prefixes begins among these, behind who holds states and where the blocks of
-/// the area table are.
+/// Offset, among these, of the table of prefixes. It follows the cells of state lines and the
+/// locations of the area table's blocks.
 fn prefixes_at(geometry: &Geometry) -> u64 {
     let states = states::cell_bytes(geometry);
     (states + table::blocks_max(geometry) * 8).next_multiple_of(prefixes::ROW_BYTES)
@@ -146,7 +146,7 @@ impl<M: Memories> Entries<M> for Adaptive {
     }
 
     fn moved(core: &Core<M>, dir: Cachelet) {
-        // Of those that stand still, the mover carries the names along.
+        // While names are frozen, the mover carries them along.
         if core.kind(dir) == FileKind::Directory && !core.has_flag(dir, flag::STILL) {
             core.renew_area(dir);
         }
@@ -207,7 +207,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         Ok(spot.drafted(bytes, life))
     }
 
-    /// Who reads the log passes over entries whose state says that there is none.
+    /// Readers of the log skip entries whose state says that they do not exist.
     #[track_caller]
     fn log_entry(op: &Op<'_, M>, word: Site, draft: &Draft) -> bool {
         let pool = &op.core.pool;
@@ -290,7 +290,7 @@ impl<M: Memories> Entries<M> for Adaptive {
         core.settle_table(mender)?;
         for group in core.groups() {
             let states = core.states(group);
-            // Of slots that an entry has the first one has its state.
+            // The first slot of an entry has the entry's state.
             let is_entry = |slot| is_named(slot) && core.is_used(slot);
             let left = states.entries().filter(|slot| !is_entry(group + slot));
             let mended = left.fold(states, |states, slot| states.with(slot, EntryState::None));

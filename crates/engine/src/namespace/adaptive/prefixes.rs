@@ -1,32 +1,33 @@
-//! Prefixes: where the directories are that paths from the root led through, so that a whole path
-//! costs one probe for all but its last component.
+//! Prefixes: a cache of the directories that paths from the root led through. With it a whole path
+//! costs one probe for all components but the last.
 //!
-//! A prefix is found by the hash of its bytes, and is this one, and no other with its hash, because
-//! its bytes say so: those in the table, or, of long prefixes, those in the directory's own entry.
-//! It counts with the *version of paths* under which it was found: that changes whenever a
-//! directory is moved or removed, or is searched by fewer from then on
-//! ([`crate::namespace::common::changing`]). So what counts leads to the directory that a walk by
-//! components would lead to, through directories that everybody may search. Nothing about anybody's
-//! permission is remembered.
+//! A prefix is found by the hash of its bytes, and confirmed by the bytes themselves: those in the
+//! table, or for a long prefix those in the directory's own entry. It is valid for the *version of
+//! paths* under which it was found. The version changes whenever a directory is moved or removed,
+//! or may be searched by fewer users ([`crate::namespace::common::changing`]). So a valid prefix
+//! leads to the directory that a walk by components would find, through directories that everybody
+//! may search. The permissions of single users are not remembered.
 //!
-//! A path that ends in a slash is a prefix itself: so whoever makes a file by its path finds the
-//! directory, and changes there what it would have changed behind a walk.
+//! A path that ends in a slash is a prefix itself. So an operation that creates a file by its path
+//! finds the directory, and changes there what it would have changed after a walk.
 //!
-//! The table is a hint: two prefixes a row, the newer one displaces an older one. What else moves
-//! makes nothing of it wrong:
-//! * **Entries** get other places when areas come and go, and other bytes come to lie where they
-//!   were. The table says nothing of where an entry is. Long prefixes ask the directory's inode for
-//!   it, each time; its slots are nobody's before the operation ends, and no such move gives a
-//!   directory another path from the root.
-//! * **Cachelets** are evicted, and are another file's then. The table names the inode, and the
-//!   cachelet that it had: that says itself whether it still is its ([`Core::is_known_for`]). If it
-//!   is not, the inode's word leads to the cachelet, as for anybody else.
-//! * **Inodes** are given to other files once their directory was removed, which changes the
-//!   version. Who saw a version in this operation may use until its end what counts with it.
-//! * **Two who keep prefixes in one place**: a prefix is changed by who made its *turn* odd, and
-//!   whoever finds it so, or another one than before, has found nothing. Nobody waits: the other
-//!   one's prefix is as good a hint. The arena is one process's; if several had it, one that died
-//!   would leave the place unused.
+//! The table is a hint, with two prefixes a row; a newer one displaces an older one. No other
+//! change makes it wrong:
+//! * **Entries** move when areas come and go, and their slots are reused. The table holds no
+//!   location of an entry. For a long prefix the directory's inode is asked for the location each
+//!   time; those slots are not reused before the operation ends, and no such move changes a
+//!   directory's path from the root.
+//! * **Cachelets** are evicted, and then belong to other files. The table names the inode, and the
+//!   cachelet that it had. The cachelet itself shows whether it still belongs to the inode
+//!   ([`Core::is_known_for`]). If not, the inode's word leads to the cachelet, as in any other
+//!   lookup.
+//! * **Inodes** are reused after their directory was removed, which changes the version. An
+//!   operation that loaded a version may use, until it ends, everything that is valid for this
+//!   version.
+//! * **Two writers of one location**: a writer first makes the prefix's *turn* odd. A reader that
+//!   finds it odd, or changed, has found nothing. Nobody waits, because the other prefix is as good
+//!   a hint. The arena belongs to one process; if several shared it, one that died would leave the
+//!   location unused.
 
 use std::sync::atomic::Ordering;
 
@@ -41,36 +42,37 @@ use crate::error::Result;
 use crate::namespace::Walked;
 use crate::namespace::common::{has_byte, walk};
 
-/// Bytes of a row of the table, and of a prefix in it: two lines, which processors fetch together.
+/// Size of a row of the table, and of a prefix in it, in bytes. A prefix is two lines, which
+/// processors fetch together.
 pub(super) const ROW_BYTES: u64 = 256;
 const PREFIX_BYTES: u64 = 128;
-/// Metadata slots for each row.
+/// Metadata slots for each row of the table.
 const SLOTS_PER_ROW: u64 = 128;
-/// Search permission of everybody.
+/// Search permission for everybody.
 const SEARCH: u16 = 0o111;
 
-/// Offset in a prefix of how often it was changed, twice; odd while it is.
+/// Offset in a prefix of its turn: twice the number of its changes, odd during a change.
 const TURN: u64 = 0;
-/// Of the version of paths under which it led where it leads.
+/// Offset of the version of paths under which it is valid.
 const VERSION: u64 = 8;
-/// Of where it leads: [`Leads`].
+/// Offset of what it leads to: [`Leads`].
 const LEADS: u64 = 16;
-/// Of its bytes; of the hash where they are too many.
+/// Offset of its bytes, or of the hash if there are too many.
 const BYTES: u64 = 24;
-/// Words that its bytes have room in, ...
+/// Words that hold its bytes, ...
 const KEPT_WORDS: usize = ((PREFIX_BYTES - BYTES) / 8) as usize;
-/// ... and those of them in the first line.
+/// ... and the number of them in the first line.
 const FIRST_WORDS: usize = ((LINE_BYTES - BYTES) / 8) as usize;
-/// Longest prefix whose bytes are in the table.
+/// Length of the longest prefix whose bytes are in the table.
 const KEPT_MAX: usize = KEPT_WORDS * 8;
 
-/// Where a prefix leads: inode slot of the directory (bits 0..32), number of the cachelet that it
-/// had, or 0 (32..52), bytes of the prefix (52..64).
+/// The target of a prefix: inode slot of the directory (bits 0..32), number of the cachelet that it
+/// had, or 0 (32..52), length of the prefix (52..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Leads(u64);
 
 impl Leads {
-    /// Of a cachelet's number. Later ones than fit in here are not told.
+    /// Limit of a cachelet's number. Larger numbers are not recorded.
     const CACHELET_MAX: u64 = 0xF_FFFF;
 
     fn new(prefix: Prefix<'_>, ino: u64, dir: Cachelet) -> Self {
@@ -94,7 +96,7 @@ impl Leads {
     }
 }
 
-/// What a path begins with.
+/// The beginning of a path.
 #[derive(Clone, Copy)]
 struct Prefix<'p> {
     bytes: &'p [u8],
@@ -112,8 +114,9 @@ impl<'p> Prefix<'p> {
         self.bytes.len() > KEPT_MAX
     }
 
-    /// Whether `is_so` of all its words in the table and the number of each. The last eight bytes
-    /// are one, so that of prefixes of one length only those with the same bytes have the same.
+    /// Whether `is_so` holds for each of its words in the table, with the word's index. The last
+    /// word holds the last eight bytes, so two prefixes of the same length have the same words only
+    /// if they have the same bytes.
     #[inline(always)]
     fn all_words(self, mut is_so: impl FnMut(usize, u64) -> bool) -> bool {
         if self.is_long() {
@@ -134,20 +137,20 @@ impl<'p> Prefix<'p> {
     }
 }
 
-/// Rows of the table.
+/// Number of rows of the table.
 fn rows(geometry: &Geometry) -> u64 {
     (geometry.meta_slots() / SLOTS_PER_ROW)
         .next_power_of_two()
         .max(16)
 }
 
-/// Bytes of the table.
+/// Size of the table in bytes.
 pub(super) fn bytes(geometry: &Geometry) -> u64 {
     rows(geometry) * ROW_BYTES
 }
 
-/// Splits a path from the root into a prefix of two components and more and a plain name behind it;
-/// none, if the path ends in a slash, so that all of it is the prefix.
+/// Splits a path from the root into a prefix of at least two components and a plain name behind it.
+/// If the path ends in a slash, all of it is the prefix and there is no name.
 fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let first = path.iter().position(|&byte| byte != b'/')?;
     let last = path.iter().rposition(|&byte| byte == b'/')?;
@@ -161,19 +164,19 @@ fn split(path: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Arena offsets of the places that a prefix may be in.
+    /// Arena offsets of the two locations that a prefix may have.
     fn prefix_places(&self, prefix: Prefix<'_>) -> [u64; 2] {
         let row = prefix.hash & (rows(&self.geometry) - 1);
         let at = self.map.namespace + prefixes_at(&self.geometry) + row * ROW_BYTES;
         [at, at + PREFIX_BYTES]
     }
 
-    /// Where a prefix led under this version, if it is in this place.
+    /// The target of a prefix under this version, if it is at this location.
     #[inline]
     fn prefix_in(&self, place: u64, prefix: Prefix<'_>, version: u64) -> Option<Leads> {
         let turn = || self.arena.load(place + TURN, Ordering::Acquire);
         let before = turn();
-        // A line at once, because each load looks at its bounds.
+        // Loads a whole line, because each load checks bounds.
         let first = self.arena.load_line(place);
         let leads = Leads(first[LEADS as usize / 8]);
         if leads.len() != prefix.bytes.len() as u64 || first[VERSION as usize / 8] != version {
@@ -184,13 +187,13 @@ impl<M: Memories> Core<M> {
         if prefix.bytes.len() > FIRST_WORDS * 8 {
             kept[FIRST_WORDS..].copy_from_slice(&self.arena.load_line(place + LINE_BYTES));
         }
-        // The second look comes after all that it is to vouch for.
+        // The second load of the turn comes after everything that it vouches for.
         self.arena.load_barrier();
         let is_whole = before.is_multiple_of(2) && turn() == before;
         (is_whole && prefix.all_words(|at, word| kept[at] == word)).then_some(leads)
     }
 
-    /// The same, wherever it is.
+    /// As [`Self::prefix_in`], in both locations of the prefix.
     #[inline]
     fn find_prefix(&self, prefix: Prefix<'_>, version: u64) -> Option<Leads> {
         let [first, second] = self.prefix_places(prefix);
@@ -198,8 +201,8 @@ impl<M: Memories> Core<M> {
             .or_else(|| self.prefix_in(second, prefix, version))
     }
 
-    /// Puts a prefix in the place of one of another version, or of either; not if somebody else
-    /// does so.
+    /// Stores a prefix over one of another version, or over either of the two. Does nothing if
+    /// somebody else is writing there.
     fn keep_prefix(&self, prefix: Prefix<'_>, leads: Leads, version: u64) {
         let places = self.prefix_places(prefix);
         let load = |at| self.arena.load(at, Ordering::Acquire);
@@ -225,8 +228,8 @@ impl<M: Memories> Core<M> {
         store(TURN, turn + 2);
     }
 
-    /// Whether the own entry of the directory with inode `dir` tells this path from the root on:
-    /// its last part, and those of the roots above tell the rest.
+    /// Whether this path from the root leads to the directory with inode `dir`. The directory's own
+    /// entry holds the last part of its path, and the roots of areas above hold the rest.
     fn is_own_path(&self, mut dir: u64, path: &[u8]) -> bool {
         let mut rest = path;
         loop {
@@ -243,8 +246,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The area that a directory's own entry lies in, and what is in front of its path at the end
-    /// of `path`.
+    /// The area of a directory's own entry, and the part of `path` in front of the path in that
+    /// entry.
     fn without_own_path<'p>(&self, dir: u64, path: &'p [u8]) -> Option<(u32, &'p [u8])> {
         let entry = self.place_of_directory(dir).entry();
         if entry == 0 || entry >= self.geometry.meta_slots() {
@@ -274,8 +277,8 @@ impl<M: Memories> Op<'_, M> {
                 return None;
             }
         }
-        // It was not removed before this operation began, so its inode is nobody else's until it
-        // ends.
+        // The directory was not removed before this operation began, so its inode is not reused
+        // before the operation ends.
         if core.is_known_for(told, ino) {
             return Some(told);
         }
@@ -323,7 +326,8 @@ pub(super) fn walk<M: Memories>(
         walked.at
     };
     let identity = core.identity(dir);
-    // Nobody has entered the directory that a path with a slash at its end leads to.
+    // A walk does not enter the directory at the end of a path with a trailing slash, so its mode
+    // was not checked.
     is_open &= identity.kind() == Some(FileKind::Directory) && identity.mode() & SEARCH == SEARCH;
     let ino = core.ino(dir);
     if is_open
@@ -346,7 +350,7 @@ mod tests {
     use crate::checking::loom_memory::{Swaps, check};
     use crate::checking::small_fs;
 
-    /// Prefixes that differ in one word of two, in places of one row.
+    /// Prefixes that differ in one word of two, with locations in one row.
     const BESIDE: [&[u8]; 3] = [b"a/directory", b"b/directory", b"c/directory"];
     const VERSION: u64 = 1 << 16;
 
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_that_two_displace_leads_where_it_did_or_nowhere() {
+    fn a_prefix_that_two_writers_displace_leads_to_its_target_or_nowhere() {
         check(1, Swaps::Plain, |known| {
             let kinds = (NamespaceKind::Adaptive, MappingKind::HashFs);
             let stage = Stage::new(known, kinds, Some(8));
@@ -377,7 +381,7 @@ mod tests {
                 assert!(found.is_none_or(|found| found == leads), "{found:?}");
                 found
             };
-            // Both places of the row are taken, and the first one is anybody's who comes.
+            // Both locations of the row are used, and the first one may be displaced.
             for _ in 0..2 {
                 keep(0)(stage.clone());
             }
@@ -428,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cachelet_with_a_later_number_than_there_is_room_for_is_not_told() {
+    fn a_cachelet_number_that_does_not_fit_is_not_recorded() {
         let bytes = &[b'l'; 4095];
         let prefix = Prefix { bytes, hash: 5 };
         let last = Leads::CACHELET_MAX as u32;
@@ -447,7 +451,7 @@ mod tests {
         for path in [&b"/a/b/"[..], b"a/b/", b"/a/b//"] {
             assert_eq!(split(path), Some((&b"a/b"[..], None)));
         }
-        // What is no path of any entry is never kept.
+        // A prefix that no entry's path equals is never kept.
         assert_eq!(split(b"a//c"), Some((&b"a/"[..], name)));
         for path in [
             &b"/a/b"[..],

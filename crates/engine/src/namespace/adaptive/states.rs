@@ -1,14 +1,16 @@
-//! State-maps: which entries there are.
+//! State-maps, which show which entries exist.
 //!
-//! A word of a map is of a group of slots, which several thread slots may have slots of, a line of
-//! a map of eight groups. Who changes a word holds its line, until the change is durable: of stores
-//! past the cache by two processors the later one is the one behind a fence. A rename, whose record
-//! names the whole word, holds it until the record is retired. A move stores in the cache, and
-//! holds it no longer: what it does is done again after a crash.
+//! A word of a map belongs to a group of slots, which several thread slots may share; a line of a
+//! map belongs to eight groups. An operation that changes a word holds its line until the change is
+//! durable. Otherwise two processors could store past the cache, and the later store need not be
+//! the one that a fence covers. A rename, whose record contains the whole word, holds the line
+//! until the record is retired. A move stores in the cache and releases the line at once, because
+//! its stores are repeated after a crash.
 //!
-//! A creation stores the whole line past the cache, because a part of one takes the medium half as
-//! long again. What went there is not read back, which would wait for the medium (decision 0003):
-//! while creations alone change a line, a copy of it stays in the arena.
+//! A creation stores the whole line past the cache, because on the medium a partial line takes half
+//! as long again. What was stored this way is not read back, because that would wait for the medium
+//! (decision 0003). Instead a copy of the line stays in the arena as long as only creations change
+//! it.
 
 use std::sync::atomic::Ordering;
 
@@ -22,26 +24,26 @@ use crate::sites;
 
 /// Words of a line.
 const LINE_WORDS: usize = (LINE_BYTES / 8) as usize;
-/// Bytes of the arena for each line: who holds it, or 0; in its second half a copy, if [`COPIED`]
-/// says so.
+/// Bytes of the arena for each line: its holder, or 0. The second half holds a copy, if [`COPIED`]
+/// is set.
 const CELL_BYTES: u64 = 2 * LINE_BYTES;
-/// Where the copy is in these.
+/// Offset of the copy in these.
 const COPY: u64 = LINE_BYTES;
-/// In the first of these words: the copy is the line as it was stored last.
+/// Flag in the first of these words: the copy equals the line as it was stored last.
 const COPIED: u64 = 1 << 63;
 
-/// Bytes of the arena for the lines of a pool.
+/// Size of the cells for all lines of a pool, in bytes of the arena.
 pub(super) fn cell_bytes(geometry: &Geometry) -> u64 {
     let lines = geometry.meta_slots() / geometry.areas.slots_per_states_line();
     lines * CELL_BYTES
 }
 
-/// Lines that are held, until this is dropped.
+/// Lines of state-maps that are held until this is dropped.
 pub(crate) struct Held<'a, M: Memories> {
     core: &'a Core<M>,
-    /// Arena offsets; 0: none.
+    /// Arena offsets of their cells; 0: none.
     cells: [u64; 2],
-    /// What their first words are to be.
+    /// The value that their first words get when they are released.
     left: u64,
 }
 
@@ -53,11 +55,11 @@ impl<M: Memories> Drop for Held<'_, M> {
     }
 }
 
-/// The states that a line of a map has.
+/// The states in one line of a map.
 struct StatesLine([u64; LINE_WORDS]);
 
 impl StatesLine {
-    /// The same, with a state for metadata slot `entry`, whose word is at pool offset `at`.
+    /// The line with `state` for metadata slot `entry`, whose word is at pool offset `at`.
     fn with(mut self, at: u64, entry: u64, state: EntryState) -> Self {
         let word = &mut self.0[(at % LINE_BYTES / 8) as usize];
         *word = StateMapWord(*word).with(entry, state).0;
@@ -66,7 +68,7 @@ impl StatesLine {
 }
 
 impl<M: Memories> Held<'_, M> {
-    /// The only line that is held, which is at pool offset `line_at`: by its copy, if there is one.
+    /// Reads the only held line, at pool offset `line_at`: from its copy, if there is one.
     fn line(&self, line_at: u64, has_copy: bool) -> StatesLine {
         let core = self.core;
         let mut words = [0; LINE_WORDS];
@@ -81,7 +83,7 @@ impl<M: Memories> Held<'_, M> {
         StatesLine(words)
     }
 
-    /// Leaves a copy of the only line that is held: as it was stored last, and durable.
+    /// Leaves a copy of the only held line, which is durable as it was stored last.
     fn leave_copy(mut self, line: StatesLine) {
         let copy = self.cells[0] + COPY;
         for (place, word) in (0..).step_by(8).zip(line.0) {
@@ -103,7 +105,7 @@ impl<M: Memories> Core<M> {
         StateMapWord(self.word(self.states_at(slot)))
     }
 
-    /// Arena offset of what is kept of the line with the state of metadata slot `slot`.
+    /// Arena offset of the cell of the line with the state of metadata slot `slot`.
     fn states_cell(&self, slot: u64) -> u64 {
         self.map.namespace + slot / self.geometry.areas.slots_per_states_line() * CELL_BYTES
     }
@@ -116,9 +118,8 @@ impl<M: Memories> Core<M> {
 }
 
 impl<'a, M: Memories> Op<'a, M> {
-    /// Holds the lines with the states of one or two entries. They come in the order of their
-    /// numbers, so that two operations cannot wait for each other; who holds one waits for nothing
-    /// else.
+    /// Holds the lines with the states of one or two entries. They are taken in ascending order, so
+    /// that two operations cannot wait for each other; a holder waits for nothing else.
     pub(super) fn hold_states(&self, entries: &[u64]) -> Held<'a, M> {
         let core = self.core;
         let cells = || entries.iter().map(|&entry| core.states_cell(entry));
@@ -134,7 +135,7 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// Holds the line with this cell; whether there is a copy of it.
+    /// Holds the line with this cell. Returns whether there is a copy of it.
     fn hold_line(&self, cell: u64) -> bool {
         let arena = &self.core.arena;
         let mut tries = 0;
@@ -147,7 +148,7 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// Gives an entry that was written a state, durably.
+    /// Stores the state of a written entry, durably.
     #[track_caller]
     pub(super) fn commit_state(&self, durable: Site, entry: u64) {
         let core = self.core;
@@ -168,7 +169,7 @@ impl<'a, M: Memories> Op<'a, M> {
         held.leave_copy(line);
     }
 
-    /// Gives entries a state. Flushed, not fenced.
+    /// Stores a state for entries. Flushed, not fenced.
     #[track_caller]
     pub(super) fn give_states(&self, site: Site, mut entries: Vec<u64>, state: EntryState) {
         let core = self.core;
@@ -183,7 +184,7 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// Takes the states of entries away, durably.
+    /// Clears the states of entries, durably.
     pub(super) fn clear_states(&self, entries: &[(u64, u64)]) {
         let core = self.core;
         let mut slots: Vec<u64> = entries.iter().map(|&(slot, _)| slot).collect();

@@ -1,11 +1,12 @@
-//! What is known of how directories are used: samples of lookups in each thread slot's own lines,
-//! and from them, and from renames, the *statuses* of directories (the status trees of ADAM, here a
-//! table), by which areas evolve ([`super::evolve`]).
+//! What is known about the use of directories: samples of lookups in each thread slot's own lines,
+//! and the *statuses* of directories, which are derived from samples and renames (ADAM's status
+//! trees, here a table). Areas evolve by them ([`super::evolve`]).
 //!
-//! Every 64th lookup of a thread slot notes its directory, 32 of them at most between two rounds;
-//! of more than that each is as likely to be kept. Nothing of it is stored where other slots'
-//! lookups look. The table is a hint: eight statuses a bucket, the directory that is read least
-//! gives way to another one. Only renames and the holder of the background's lease store there.
+//! Every 64th lookup of a thread slot records its directory, at most 32 between two rounds. If
+//! there are more, each is kept with the same probability. Nothing of it is stored in lines that
+//! lookups of other slots load. The table is a hint: a bucket holds eight statuses, and a new
+//! directory displaces the one that is read least. Only renames and the holder of the background's
+//! lease store there.
 
 use std::sync::atomic::Ordering;
 
@@ -18,13 +19,13 @@ use crate::core::cachelet::Cachelet;
 use crate::core::slots::{self, Op};
 use crate::namespace::{Decided, Evolution, Outcome};
 
-/// Lookups of a thread slot for each that is noted.
+/// Lookups of a thread slot for each recorded one.
 const SAMPLE_EVERY: u64 = 64;
 /// Samples that a thread slot keeps.
 const SAMPLES: u64 = 32;
 
-/// Bytes of the words for all: the rounds that were begun, the decisions that were noted, where the
-/// search for areas to merge goes on.
+/// Bytes of the shared words: the number of rounds, the number of recorded decisions, and the area
+/// where the search for areas to merge continues.
 const HEAD_BYTES: u64 = 64;
 const ROUND: u64 = 0;
 const DECISIONS: u64 = 8;
@@ -34,22 +35,22 @@ const CURSOR: u64 = 16;
 const DECISIONS_KEPT: u64 = 256;
 const DECISION_BYTES: u64 = 64;
 
-/// Bytes of a thread slot's samples: the round they are of, how many lookups would have been noted,
-/// and 32 directories.
+/// Bytes of a thread slot's samples: the round that they are of, the number of lookups that would
+/// have been recorded, and 32 directories.
 const SLOT_BYTES: u64 = 64 + SAMPLES * 8;
 const NOTED: u64 = 8;
 const FIRST_SAMPLE: u64 = 64;
 
-/// Bytes of a status, and of those among which a directory has its own.
+/// Size of a status, and of the bucket in which a directory has its status, in bytes.
 const STATUS_BYTES: u64 = 32;
 const BUCKET_BYTES: u64 = 256;
-/// Words of a status: which directory; lookups, halved each round; one more than the round in which
-/// it was renamed last.
+/// Words of a status: the directory; its lookups, halved each round; the round in which it was
+/// renamed last, plus one.
 const KEY: u64 = 0;
 const READS: u64 = 8;
 const RENAMED: u64 = 16;
 
-/// A directory in one life of its inode.
+/// A directory, identified by inode and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DirKey(pub(super) u64);
 
@@ -67,11 +68,11 @@ impl DirKey {
     }
 }
 
-/// What is known of a directory.
+/// The status of a directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Status {
     pub(super) dir: DirKey,
-    /// Lookups in it and below, of late.
+    /// Recent lookups in it and below.
     pub(super) reads: u64,
     /// The round in which it was renamed last.
     pub(super) renamed: Option<u64>,
@@ -85,7 +86,7 @@ fn statuses(geometry: &Geometry) -> u64 {
         .clamp(64, 8192)
 }
 
-/// Bytes of all this.
+/// Size of the samples and statuses in bytes.
 pub(super) fn bytes(geometry: &Geometry) -> u64 {
     statuses_at(geometry) + statuses(geometry) * STATUS_BYTES
 }
@@ -150,13 +151,13 @@ impl<M: Memories> Core<M> {
         self.arena.store(at, value, Ordering::Relaxed);
     }
 
-    /// How many rounds were begun.
+    /// The number of rounds so far.
     pub(super) fn rounds(&self) -> u64 {
         self.status_word(ROUND)
     }
 
-    /// Begins a round: gives its number, from 1 on, and the directories that were noted since the
-    /// last one, each with the lookups that it stands for.
+    /// Begins a round. Returns its number, from 1 on, and the directories that were recorded since
+    /// the last round, each with the number of lookups that it stands for.
     pub(super) fn begin_round(&self) -> (u64, Vec<(DirKey, u64)>) {
         let round = self.rounds();
         let mut sampled = Vec::new();
@@ -200,15 +201,15 @@ impl<M: Memories> Core<M> {
         cells.filter_map(|cell| self.status_in(cell)).collect()
     }
 
-    /// What is known of a directory, if anything is.
+    /// The status of a directory, if it has one.
     pub(super) fn status_of(&self, dir: DirKey) -> Option<Status> {
         let cells = self.cells(scatter(dir.0) % self.buckets());
         let mut found = cells.filter_map(|cell| self.status_in(cell));
         found.find(|status| status.dir == dir)
     }
 
-    /// The same; from now on something is. Two that do this at once may take each other's: what is
-    /// lost is a hint.
+    /// Returns the directory's status, and creates it if necessary. Two threads that do so at once
+    /// may overwrite each other's status; only a hint is lost.
     fn make_status(&self, dir: DirKey) -> u64 {
         if let Some(status) = self.status_of(dir) {
             return status.cell;
@@ -225,12 +226,12 @@ impl<M: Memories> Core<M> {
         cell
     }
 
-    /// Makes what is known of reading older by a round.
+    /// Ages the lookups of a status by a round.
     pub(super) fn age(&self, status: &Status) {
         self.set_status_word(status.cell + READS, status.reads / 2);
     }
 
-    /// Nothing is known of this directory any more.
+    /// Removes a status.
     pub(super) fn forget_status(&self, status: &Status) {
         self.set_status_word(status.cell + KEY, 0);
     }
@@ -241,14 +242,14 @@ impl<M: Memories> Core<M> {
         self.set_status_word(at, self.status_word(at) + reads);
     }
 
-    /// Notes that a directory was renamed.
+    /// Records that a directory was renamed.
     pub(super) fn note_renamed(&self, dir: Cachelet) {
         let key = DirKey::new(self.ino(dir), self.identity(dir).generation());
         let cell = self.make_status(key);
         self.set_status_word(cell + RENAMED, self.rounds() + 1);
     }
 
-    /// The number of the area at which the search for areas to merge goes on.
+    /// The number of the area at which the search for areas to merge continues.
     pub(super) fn merge_cursor(&self) -> u32 {
         self.status_word(CURSOR) as u32
     }
@@ -257,7 +258,7 @@ impl<M: Memories> Core<M> {
         self.set_status_word(CURSOR, number.into());
     }
 
-    /// Keeps a decision; the oldest one gives way.
+    /// Keeps a decision, in place of the oldest one.
     pub(super) fn note_decision(&self, decided: &Decided) {
         let number = self.status_word(DECISIONS);
         let at = HEAD_BYTES + number % DECISIONS_KEPT * DECISION_BYTES;

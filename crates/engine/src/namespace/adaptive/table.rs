@@ -1,8 +1,8 @@
-//! The area table: which areas there are.
+//! The area table, which shows which areas exist.
 //!
-//! A line is an area's if its word says so; its root's inode says the same. Both change by one
-//! record. Who changes a line holds the background's lease. The blocks are chained, and found by
-//! their numbers through the arena once the chain was followed so far.
+//! A line belongs to an area if its word says so; the inode of the area's root says the same. Both
+//! change by one record. Lines are changed under the background's lease. The blocks are chained.
+//! Once the chain was followed, the arena finds a block by its number.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::{Mender, MergedArea};
 use crate::sites;
 
-/// Makes `record` what stores these words of a line at pool offset `at`.
+/// Adds to `record` the stores of these words of a line at pool offset `at`.
 fn record_line(record: &mut Record, at: u64, line: &AreaLine, fields: &[u64]) {
     let (words, _) = line.as_bytes().as_chunks::<8>();
     for &field in fields {
@@ -33,28 +33,28 @@ fn record_line(record: &mut Record, at: u64, line: &AreaLine, fields: &[u64]) {
     }
 }
 
-/// Blocks that the table may come to have: each area has a directory.
+/// Limit of the blocks of the table: each area has a directory.
 pub(super) fn blocks_max(geometry: &Geometry) -> u64 {
     let areas = geometry.meta_slots().min(AREA_LIMIT.into());
     areas.div_ceil(AREA_TABLE_LINES - 1)
 }
 
-/// A line that is nobody's, as it is to be an area's.
+/// A free line, prepared for a new area.
 pub(super) struct Taken {
     pub(super) area: AreaLife,
-    /// The block that is to follow the last one for it.
+    /// A further block of the table that contains it, if one is needed.
     pub(super) block: Option<u64>,
-    /// What it is formed by.
+    /// The reason and numbers of the area's forming.
     pub(super) formed: Formed,
 }
 
 impl<M: Memories> Core<M> {
-    /// Arena offset of the slot of a block of the table, 0 where that is not known yet.
+    /// Arena offset of the slot of a block of the table, which is 0 until it is known.
     fn table_cell(&self, number: u64) -> u64 {
         self.map.namespace + states::cell_bytes(&self.geometry) + number * 8
     }
 
-    /// Metadata slot of a block of the table, if there is a sound one of this number.
+    /// Metadata slot of a block of the table, if a sound block with this number exists.
     fn table_block(&self, number: u64) -> Option<u64> {
         if number >= blocks_max(&self.geometry) {
             return None;
@@ -87,12 +87,12 @@ impl<M: Memories> Core<M> {
         head
     }
 
-    /// Pool offset of the word that leads to the list of a move that is not over.
+    /// Pool offset of the word that leads to the list of an unfinished move.
     pub(super) fn moving_at(&self) -> u64 {
         self.geometry.slot_at(self.geometry.areas.table) + AreaTableHead::MOVING
     }
 
-    /// Pool offset of the line of an area, if the table is so long.
+    /// Pool offset of the line of an area, if the table is long enough.
     #[inline]
     fn area_line_at(&self, number: u32) -> Option<u64> {
         let (block, line) = (
@@ -109,7 +109,7 @@ impl<M: Memories> Core<M> {
         line
     }
 
-    /// An area in the life that its line tells, whether that is over or not.
+    /// An area with the generation that its line records, whether or not it is still live.
     #[inline]
     pub(super) fn area_life(&self, number: u32) -> Option<AreaLife> {
         let at = self.area_line_at(number)?;
@@ -119,7 +119,7 @@ impl<M: Memories> Core<M> {
         })
     }
 
-    /// The area of this number, if its line says that the directory with inode `dir` is its root.
+    /// The area with this number, if its line names the directory with inode `dir` as its root.
     pub(super) fn area_of_root(&self, number: u32, dir: u64) -> Option<AreaLife> {
         let line = self.area_line(self.area_line_at(number)?);
         let is_its = line.phase(number) == Some(AreaPhase::Live)
@@ -128,18 +128,18 @@ impl<M: Memories> Core<M> {
         is_its.then(|| line.life(number))
     }
 
-    /// Whether an area of this number is in use, as its line says.
+    /// Whether the line of this number is in use by an area.
     pub(super) fn is_live(&self, number: u32) -> bool {
         let phase = |at| self.area_line(at).phase(number);
         self.area_line_at(number).and_then(phase) == Some(AreaPhase::Live)
     }
 
-    /// Inode of an area's root, as its line says.
+    /// Inode of an area's root, from its line.
     pub(super) fn root_of_area(&self, number: u32) -> Option<u64> {
         Some(self.word(self.area_line_at(number)? + AreaLine::ROOT))
     }
 
-    /// The blocks of the table, in their order.
+    /// The blocks of the table, in order.
     fn table_blocks(&self) -> impl Iterator<Item = u64> {
         (0..).map_while(|number| self.table_block(number))
     }
@@ -156,12 +156,12 @@ impl<M: Memories> Core<M> {
         })
     }
 
-    /// The lines that are not nobody's.
+    /// The lines that are not free.
     fn area_lines(&self) -> impl Iterator<Item = (u64, u32, AreaLine)> {
         self.all_lines().filter(|(.., line)| line.word != 0)
     }
 
-    /// The areas that there are, by their numbers.
+    /// The live areas, ordered by number.
     pub(super) fn live_areas(&self) -> Vec<(u32, AreaLine)> {
         let lines = self.area_lines().map(|(_, number, line)| (number, line));
         let is_live = |(number, line): &(u32, AreaLine)| {
@@ -170,8 +170,8 @@ impl<M: Memories> Core<M> {
         lines.filter(is_live).collect()
     }
 
-    /// Whether the directory that a line names as the root calls itself the root of this area;
-    /// none: there is no such directory, of the generation that the line says.
+    /// Whether the directory that a line names as the root names this area as its own. `None`:
+    /// there is no such directory of the line's generation.
     fn has_root(&self, number: u32, line: &AreaLine) -> Option<bool> {
         self.is_inode_slot(line.root).then_some(())?;
         let identity = self.identity_on_pool(line.root);
@@ -181,7 +181,7 @@ impl<M: Memories> Core<M> {
         is_one.then(|| self.place_of_directory(line.root).area() == number)
     }
 
-    /// Checks the table of a pool that is opened.
+    /// Checks the table of a pool that is being opened.
     pub(super) fn check_table(&self, was_clean: bool) -> Result<()> {
         let table = self.geometry.areas.table;
         let damaged = |what| Err(Error::damaged(what, Location::Slot(table)));
@@ -199,7 +199,7 @@ impl<M: Memories> Core<M> {
         }
         if was_clean {
             if self.word(self.moving_at()) != 0 {
-                return damaged("area table of a closed pool, with a move that is not over,");
+                return damaged("area table of a closed pool, with an unfinished move,");
             }
             self.check_lines(&|number, line| match line.phase(number) {
                 Some(AreaPhase::Live) => self.has_root(number, line) == Some(true),
@@ -209,7 +209,8 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Checks the lines of a pool that was not closed in order: without its root, an area is to go.
+    /// Checks the lines of a pool that was not closed cleanly. An area without its root will be
+    /// removed.
     pub(super) fn check_recovered_lines(&self) -> Result<()> {
         self.check_lines(&|number, line| {
             let is_live = line.phase(number) == Some(AreaPhase::Live);
@@ -227,15 +228,15 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Settles the table after a crash: areas whose roots have no name any more are nobody's, and
-    /// so are lines that say nothing sound.
+    /// Settles the table after a crash: frees the lines of areas whose roots have no name any more,
+    /// and unsound lines.
     pub(super) fn settle_table(&self, mender: &dyn Mender) -> Result<()> {
         for block in self.table_blocks() {
             mender.claim(block, SLOTS_PER_BLOCK)?;
         }
         for (at, number, line) in self.area_lines() {
             let is_live = line.phase(number) == Some(AreaPhase::Live);
-            // Of inodes those are in use that have a name.
+            // At this point inodes are in use if they have a name.
             let has_root = is_live && self.has_root(number, &line) == Some(true);
             if !(has_root && self.is_used(line.root)) {
                 mender.store(sites::RECOVER_AREA, at + AreaLine::WORD, 0);
@@ -244,7 +245,7 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Makes nobody's the area whose root a removed directory is. Flushed, not fenced.
+    /// Frees the line of the area whose root is a removed directory. Flushed, not fenced.
     pub(super) fn give_up_area(&self, dir: Cachelet) {
         let (ino, number) = (self.ino(dir), self.place_of_directory(self.ino(dir)).area());
         let is_its = self.area_of_root(number, ino).is_some();
@@ -254,13 +255,14 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether an area was given up, and nobody's since.
+    /// Whether the line of an area is free.
     pub(super) fn is_area_gone(&self, number: u32) -> bool {
         let line = self.area_line_at(number);
         line.is_some_and(|at| self.word(at + AreaLine::WORD) == 0)
     }
 
-    /// Makes `record` what makes a directory, of this inode and generation, the root of an area.
+    /// Adds to `record` the stores that make a directory, of this inode and generation, the root of
+    /// an area.
     pub(super) fn record_area(&self, record: &mut Record, taken: &Taken, root: (u64, u32)) {
         let AreaLife { number, .. } = taken.area;
         let line = AreaLine {
@@ -279,7 +281,7 @@ impl<M: Memories> Core<M> {
         let Some(slot) = slot else { return };
         let at = self.geometry.slot_at(slot)
             + u64::from(number) % AREA_TABLE_LINES * size_of::<AreaLine>() as u64;
-        // What a close saves, and what was told, is of another one.
+        // The saved and recorded values of the line belong to an earlier area.
         let fields = [
             AreaLine::ROOT,
             AreaLine::LIVES,
@@ -290,8 +292,8 @@ impl<M: Memories> Core<M> {
         record_line(record, at, &line, &fields);
     }
 
-    /// Makes `record` what makes an area's line nobody's, and lets the line tell what became of the
-    /// area.
+    /// Adds to `record` the stores that free an area's line, and that record in it what became of
+    /// the area.
     pub(super) fn record_merged(&self, record: &mut Record, number: u32, merged: &Merged) {
         let Some(at) = self.area_line_at(number) else {
             return;
@@ -307,7 +309,7 @@ impl<M: Memories> Core<M> {
         record_line(record, at, &line, &fields);
     }
 
-    /// The areas that were merged and whose lines are nobody's since, by their numbers.
+    /// The merged areas whose lines were not reused, ordered by number.
     pub(super) fn merged_areas(&self) -> Vec<MergedArea> {
         let merged = |(_, number, line): (u64, u32, AreaLine)| {
             Some(MergedArea {
@@ -320,15 +322,15 @@ impl<M: Memories> Core<M> {
         self.all_lines().filter_map(merged).collect()
     }
 
-    /// The word of an area's line that says whose it is, if the table is so long.
+    /// Pool offset of the word of an area's line that shows its owner, if the table is long enough.
     pub(super) fn area_word_at(&self, number: u32) -> Option<u64> {
         Some(self.area_line_at(number)? + AreaLine::WORD)
     }
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// A line that is nobody's; a further block for it, past the cache and not fenced, if there is
-    /// none.
+    /// Returns a free line. If there is none, writes a further block for it, past the cache and not
+    /// fenced.
     pub(super) fn take_line(&self, formed: Formed) -> Result<Taken> {
         let core = self.core;
         let blocks = core.table_blocks().count() as u32;

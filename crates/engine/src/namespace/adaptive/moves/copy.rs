@@ -1,4 +1,4 @@
-//! What is done before the commit: names stand still, copies and list are written.
+//! The steps before the commit: freezing names, writing copies and their list.
 
 use vellum_layout::{
     ChunkKind, FileKind, MOVE_LIST_ENTRIES, MoveListHead, MovedEntry, PATH_ENTRY_MAX_BYTES,
@@ -19,15 +19,14 @@ use crate::namespace::common::log::scan_log;
 use crate::namespace::indexed::Entries;
 use crate::sites;
 
-/// A directory whose names go on from somewhere else.
+/// A directory whose names get other paths.
 pub(super) struct Below {
     pub(super) dir: Cachelet,
     pub(super) home: Home,
 }
 
 impl Below {
-    /// The directory, if names in it go on from there because its own entry is there; none if they
-    /// keep their paths.
+    /// The directory, with `home` as the new home of its names; `None` if they keep their paths.
     pub(super) fn of<M: Memories>(
         core: &Core<M>,
         dir: Cachelet,
@@ -43,8 +42,8 @@ impl Below {
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// Copies everything below these directories: a level after the other, each once names there
-    /// stand still. So nothing comes into the next level any more, either.
+    /// Copies everything below these directories, level by level, after the names of the level were
+    /// frozen. So the next level cannot gain names either.
     pub(super) fn copy_below(&mut self, mut level: Vec<Below>) -> Result<()> {
         let core = self.core;
         while !level.is_empty() {
@@ -53,7 +52,7 @@ impl<M: Memories> Move<'_, M> {
                 core.raise_flag(below.dir, flag::STILL);
                 self.still.push(below.dir);
             }
-            // Whoever may not have seen that has ended.
+            // Operations that may have missed the flags have ended afterwards.
             core.wait_for_readers();
             let mut next = Vec::new();
             for below in &level {
@@ -64,7 +63,7 @@ impl<M: Memories> Move<'_, M> {
         Ok(())
     }
 
-    /// Copies the entries of a directory; adds the directories among them to `next`.
+    /// Copies the entries of a directory. Adds the directories among them to `next`.
     fn copy_names(&mut self, below: &Below, next: &mut Vec<Below>) -> Result<()> {
         let core = self.core;
         let owner = core.ino(below.dir);
@@ -93,8 +92,8 @@ impl<M: Memories> Move<'_, M> {
         Ok(())
     }
 
-    /// Copies the entry that the word of a log leads to, if its name exists, or another area is to
-    /// be rid of it; gives the directory that it names, if names in that one get other paths. Past
+    /// Copies the entry that a log word leads to, if its name exists or the entry must leave its
+    /// area. Returns the directory that it names, if the paths of names in that one change. Past
     /// the cache, not fenced.
     fn copy_name(
         &mut self,
@@ -150,7 +149,7 @@ impl<M: Memories> Move<'_, M> {
         };
         let child = loop {
             match op.load_named(&named) {
-                // All directories below are held at once, however many are kept otherwise.
+                // All directories below are held at once, whatever the usual limit is.
                 Err(Error::OutOfMemory(_)) if core.double_cachelet_limit() => {}
                 loaded => break loaded?,
             }
@@ -158,8 +157,8 @@ impl<M: Memories> Move<'_, M> {
         Below::of(core, child, Home::below(area, &path))
     }
 
-    /// Writes the list of copies, durably with them; gives its first block. None: nothing was
-    /// copied.
+    /// Writes the list of copies, and makes list and copies durable. Returns its first block, or
+    /// `None` if nothing was copied.
     pub(super) fn write_list(&mut self) -> Result<Option<u64>> {
         let core = self.core;
         let op = core.op_to_change()?;
@@ -170,7 +169,8 @@ impl<M: Memories> Move<'_, M> {
         };
         let entries: Vec<MovedEntry> = self.copies.iter().map(entry).collect();
         for _ in entries.chunks(MOVE_LIST_ENTRIES) {
-            // Compaction, for which some are spared, does not run before they are free again.
+            // Some blocks are spared for compaction, which does not run before these are free
+            // again.
             self.list.push(op.alloc_any_block()?);
         }
         for (i, entries) in entries.chunks(MOVE_LIST_ENTRIES).enumerate() {
@@ -184,7 +184,7 @@ impl<M: Memories> Move<'_, M> {
         if !entries.is_empty() || self.table_block.is_some() {
             core.pool.fence(sites::MOVE_COPIES_DURABLE);
         }
-        // Nothing leads to what the medium did not take.
+        // Nothing may lead to bytes that the medium did not take.
         op.check_media()?;
         Ok(self.list.first().copied())
     }

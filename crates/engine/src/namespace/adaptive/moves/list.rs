@@ -1,4 +1,4 @@
-//! Recovery of a move that was committed and is not over.
+//! Recovery of a move that was committed and not finished.
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind, Inode, LifeWord, LogWord,
@@ -11,8 +11,8 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::adaptive::entry::PathBuffer;
 use crate::sites;
 
-/// Does what the list says, if there is one, whatever was done of it before, and forgets it; the
-/// caller fences before anything else is stored.
+/// Carries out the list of a move, if there is one, whatever part was done before, and clears it.
+/// The caller fences before anything else is stored.
 pub(in crate::namespace::adaptive) fn replay<M: Memories>(core: &Core<M>) -> Result<()> {
     let list = core.word(core.moving_at());
     if list == 0 {
@@ -47,7 +47,7 @@ fn store<M: Memories>(core: &Core<M>, at: u64, value: u64) {
     core.pool.flush(sites::RECOVER_MOVED, at, 8);
 }
 
-/// The entries of a list.
+/// Reads the entries of a list.
 fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
     let (mut slot, mut all, mut blocks) = (first, Vec::new(), 0);
     while slot != 0 {
@@ -68,8 +68,8 @@ fn read<M: Memories>(core: &Core<M>, first: u64) -> Result<Vec<MovedEntry>> {
     Ok(all)
 }
 
-/// Pool offset of the place of the directory that a copy names, if it names one that exists; fails
-/// unless everything that the list says of it can be done.
+/// Pool offset of the location word of the directory that a copy names, if the name exists and is a
+/// directory. Fails unless everything that the list demands for this copy can be done.
 fn place_of<M: Memories>(core: &Core<M>, entry: &MovedEntry) -> Result<Option<u64>> {
     let to = u64::from(entry.to);
     let head = core.load_sealed(to, &mut PathBuffer::default())?;

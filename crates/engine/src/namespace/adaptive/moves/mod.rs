@@ -1,20 +1,20 @@
-//! Moving directories with what is below them.
+//! Moves directories with everything below them.
 //!
-//! What is below a directory tells its path. So copies of all these entries are written first, with
-//! the paths that they will have, without states, and a list that names each with what it was
-//! copied from and the word of the log that leads there ([`copy`]). The record that moves the
-//! directory makes the area table lead to the list: from then on the copies are what counts, and
-//! what the list says is done, by the mover ([`show`]) or by recovery ([`list`]), however often.
-//! Then there is no list any more.
+//! Entries below a directory carry its path. So copies of all these entries are written first, with
+//! their new paths and without states. A list names each copy with its original and the log word
+//! that leads there ([`copy`]). The record that moves the directory makes the area table lead to
+//! the list. From then on the copies count, and the list is carried out by the mover ([`show`]) or
+//! by recovery ([`list`]), possibly repeatedly. At the end the list is cleared.
 //!
-//! Directories that become roots of areas, or are roots no more, are such moves, too ([`root`]):
-//! the names below stay in their directories, and what decides is the record that says whose root
-//! the directory is. Nothing below a root is moved with what is above it.
+//! Making a directory the root of an area, or no longer a root, is such a move, too ([`root`]). The
+//! names below stay in their directories, and the commit is the record that names the root of the
+//! area. Nothing below a root moves with the directories above it.
 //!
-//! Meanwhile names below *stand still* ([`flag::STILL`]): whoever is to change one gives everything
-//! back, waits outside of operations, and begins again. Lookups and listings pass: they find an
-//! entry or its copy, which names the same file. The mover holds the background's lease, so nothing
-//! is recycled, compacted or evicted, and is in no operation while it waits for those of others.
+//! Meanwhile names below are *frozen* ([`flag::STILL`]). An operation that would change one
+//! releases everything, waits outside of its bracket, and begins again. Lookups and listings
+//! continue: they find an entry or its copy, which name the same file. The mover holds the
+//! background's lease, so nothing is recycled, compacted or evicted. It is in no operation while it
+//! waits for the operations of others.
 
 mod copy;
 mod list;
@@ -37,39 +37,40 @@ use crate::error::{Error, Result};
 use crate::namespace::indexed::{Entries, Name};
 use crate::namespace::{Ask, PathIn, Rename, Whole};
 
-/// Entries that one operation copies, or shows.
+/// Number of entries that one operation copies or publishes.
 const PIECE: usize = 256;
 
-/// Slots of an entry.
+/// The slots of an entry.
 #[derive(Clone, Copy)]
 struct Run {
     slot: u64,
     slots: u64,
 }
 
-/// An entry below a directory that is moved, and its copy.
+/// An entry below a moved directory, and its copy.
 #[derive(Clone, Copy)]
 struct Copied {
-    /// The directory that it is in.
+    /// The directory that contains it.
     dir: Cachelet,
-    /// Pool offset of the word of that one's log.
+    /// Pool offset of its word in the log of that directory.
     word_at: u64,
     from: Run,
     to: Run,
 }
 
-/// A move under way; until it is committed, dropping it leaves nothing of it.
+/// A move in flight. Dropping it before it is committed undoes everything.
 struct Move<'a, M: Memories> {
     core: &'a Core<M>,
-    /// Directories whose names stand still.
+    /// Directories whose names are frozen.
     still: Vec<Cachelet>,
     copies: Vec<Copied>,
     /// Blocks of the list.
     list: Vec<u64>,
-    /// A block that the area table is to have for it.
+    /// A further block of the area table, which this move needs.
     table_block: Option<u64>,
     is_committed: bool,
-    /// Nothing comes of it if somebody waits for the background's lease before it is committed.
+    /// Whether the move is abandoned if somebody waits for the background's lease before it is
+    /// committed.
     gives_way: bool,
 }
 
@@ -96,7 +97,7 @@ impl<M: Memories> Drop for Move<'_, M> {
 /// See [`crate::namespace::Namespace::move_whole`].
 ///
 /// # Errors
-/// [`Error::First`]: names changed meanwhile.
+/// [`Error::Retry`]: names changed meanwhile.
 pub(super) fn move_whole<M: Memories>(
     core: &Core<M>,
     rename: &Rename<'_>,
@@ -122,7 +123,7 @@ pub(super) fn move_whole<M: Memories>(
     let op = core.op_to_change()?;
     op.rename::<Adaptive>(&rename, &mut |source, target| ask(&op, source, target))?;
     drop(op);
-    // There may have been nothing to do.
+    // The rename may have been a no-op.
     if list == Some(core.word(core.moving_at())) {
         moving.committed(list);
     }
@@ -130,7 +131,7 @@ pub(super) fn move_whole<M: Memories>(
 }
 
 impl<'a, M: Memories> Move<'a, M> {
-    /// Begins one: until it is over, whoever meets a directory whose names stand still waits.
+    /// Begins a move. Until it is over, operations that meet a directory with frozen names wait.
     fn begin(core: &'a Core<M>) -> Self {
         core.arena.store(header::STILL, 1, Ordering::SeqCst);
         Self {
@@ -144,7 +145,7 @@ impl<'a, M: Memories> Move<'a, M> {
         }
     }
 
-    /// Does what is left to be done behind the commit, if there is a list.
+    /// Does the remaining work after the commit, if there is a list.
     fn committed(mut self, list: Option<u64>) {
         self.is_committed = true;
         if list.is_some() {
@@ -153,8 +154,8 @@ impl<'a, M: Memories> Move<'a, M> {
     }
 }
 
-/// The directories that are moved, and whose names tell where they are, with the places of their
-/// new names.
+/// The moved directories whose names carry their location, with the paths of the directories' new
+/// names.
 pub(super) fn find<M: Memories>(
     core: &Core<M>,
     rename: &Rename<'_>,
@@ -175,7 +176,7 @@ pub(super) fn find<M: Memories>(
     let mut dirs = Vec::new();
     for (file, above, name) in moved {
         if core.has_flag(above, flag::UNLINKED) {
-            // The slots of its own entry may be somebody's.
+            // The slots of its own entry may have been reused.
             return Err(Error::NotFound);
         }
         if core.kind(file) == FileKind::Directory && Adaptive::tell_where(core, file) {

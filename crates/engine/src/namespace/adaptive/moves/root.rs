@@ -1,5 +1,4 @@
-//! Directories that become roots of areas of their own (split), and roots that are none any more
-//! (merge).
+//! Makes directories roots of areas of their own (split), or roots no longer (merge).
 
 use vellum_layout::{DirLocation, Formed, Inode, MergeReason, Merged, ROOT_SLOT};
 use vellum_media::Memories;
@@ -17,17 +16,18 @@ use crate::namespace::adaptive::tables::Tables;
 use crate::namespace::indexed::Name;
 use crate::namespace::indexed::index::{Index, Pair, ValueWord};
 
-/// What is to become of a directory.
+/// The intended change of a directory.
 #[derive(Clone, Copy)]
 pub(in crate::namespace::adaptive) enum Becomes {
-    /// The root of an area that is formed by this.
+    /// Make it the root of an area that is formed by this.
     Root(Formed),
-    /// No root any more. What the line of its area is to tell; where the names go is filled in.
+    /// Make it a root no longer. Contains what the line of its area will record; the area that its
+    /// names go to is filled in later.
     Part(Merged),
 }
 
 impl Becomes {
-    /// No root any more, for this reason, by these numbers, compared with this average.
+    /// A merge for this reason, by these numbers, compared with this average.
     pub(in crate::namespace::adaptive) fn part(
         reason: MergeReason,
         at: Formed,
@@ -42,14 +42,14 @@ impl Becomes {
     }
 }
 
-/// A directory, its own entry as it was found, and what is to become of it.
+/// A directory, its location as it was found, and the intended change.
 struct Change {
     dir: Cachelet,
     place: DirLocation,
     to: Area,
 }
 
-/// The area that a directory gets, or what becomes of the one that it loses.
+/// The area that a directory gets, or the record of the one that it loses.
 enum Area {
     Taken(Taken),
     Merged(Merged),
@@ -58,7 +58,7 @@ enum Area {
 /// See [`crate::namespace::Namespace::set_root`].
 ///
 /// # Errors
-/// [`Error::First`]: it gives way, and somebody waits for the background's lease.
+/// [`Error::Retry`]: `gives_way` is set, and somebody waits for the background's lease.
 pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
     core: &Core<M>,
     dir: Cachelet,
@@ -73,7 +73,9 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
             return Ok(false);
         }
         if ino == ROOT_SLOT {
-            return Err(Error::Invalid("the root directory is an area's root"));
+            return Err(Error::Invalid(
+                "the root directory is always the root of an area",
+            ));
         }
         if core.has_flag(dir, flag::UNLINKED) {
             return Err(Error::NotFound);
@@ -83,13 +85,13 @@ pub(in crate::namespace::adaptive) fn set_root<M: Memories>(
         if moving.set_root(dir, place, becomes)? {
             return Ok(true);
         }
-        // It was renamed meanwhile.
+        // The directory was renamed meanwhile.
         pause(&core.arena, &mut tries);
     }
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// Gives whether the directory's own entry stayed where it was.
+    /// Returns `false` if the directory's own entry changed meanwhile.
     fn set_root(mut self, dir: Cachelet, place: DirLocation, becomes: Becomes) -> Result<bool> {
         let core = self.core;
         let (home, to) = match becomes {
@@ -116,7 +118,7 @@ impl<M: Memories> Move<'_, M> {
         drop(op);
         if is_done {
             self.committed(list);
-            // No names are of an area that was merged any more.
+            // No names are in the merged area any more.
             core.wait_for_readers();
             core.free_table(place.area());
         }
@@ -125,9 +127,9 @@ impl<M: Memories> Move<'_, M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Commits a change, with a word that is to be stored along; `false`: the directory has another
-    /// own entry now. Lookups of its name wait meanwhile, and so do others that rename or remove
-    /// it.
+    /// Commits a change, together with the store of a further word. Returns `false` if the
+    /// directory has another entry of its own by now. Meanwhile lookups of its name wait, and so do
+    /// renames and removals of it.
     fn commit_root(&self, change: &Change, store: Option<(u64, u64)>) -> Result<bool> {
         let core = self.core;
         let Some(pair) = self.hold_name(change)? else {
@@ -158,7 +160,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Flags the directory's name, if it is still that of the entry that was found.
+    /// Flags the directory's name, if the entry that was found still has it.
     fn hold_name(&self, change: &Change) -> Result<Option<Pair>> {
         let core = self.core;
         let mut buffer = PathBuffer::default();

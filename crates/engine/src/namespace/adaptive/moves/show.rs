@@ -1,4 +1,4 @@
-//! What is done behind the commit: everything leads to the copies, and what was copied is free.
+//! The steps after the commit: making everything lead to the copies, and freeing the originals.
 
 use vellum_layout::{
     DirLocation, EntryState, FileKind, Inode, LifeWord, LogWord, PathEntryHead, SLOTS_PER_BLOCK,
@@ -39,7 +39,7 @@ impl<M: Memories> Drop for Unbuilt<'_, M> {
 }
 
 impl<M: Memories> Move<'_, M> {
-    /// Does what the list says, forgets it, and frees what nothing leads to any more.
+    /// Carries out the list, clears it, and frees what nothing leads to any more.
     pub(super) fn finish(mut self) {
         let core = self.core;
         let copies = std::mem::take(&mut self.copies);
@@ -51,7 +51,7 @@ impl<M: Memories> Move<'_, M> {
         for of_one in copies.chunk_by(|a, b| a.dir == b.dir) {
             show_directory(core, of_one);
         }
-        // Whoever came by what was copied is done with it.
+        // Operations that found the originals have ended afterwards.
         core.wait_for_readers();
         for part in copies.chunks(PIECE) {
             let from = part.iter().map(|copy| copy.from.slot).collect();
@@ -59,7 +59,7 @@ impl<M: Memories> Move<'_, M> {
             op.give_states(sites::MOVE_CLEARED, from, EntryState::None);
         }
         if core.is_damaged() {
-            // The next opening does it.
+            // The next opening finishes the move.
             return;
         }
         let op = core.op_step();
@@ -77,8 +77,8 @@ impl<M: Memories> Move<'_, M> {
     }
 }
 
-/// Makes logs, places and index lead to the copies of a directory's entries, which have their
-/// states; its own entry is shown. Flushed, not fenced.
+/// Makes logs, locations and index lead to the copies of a directory's entries. The copies have
+/// their states, and the directory's own entry leads to its copy already. Flushed, not fenced.
 fn show_directory<M: Memories>(core: &Core<M>, copies: &[Copied]) {
     let _unbuilt = Unbuilt::hold(core, copies[0].dir);
     let carried = Carried::begin(core, copies[0].dir);
@@ -92,7 +92,8 @@ fn show<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copies: &[Copied]
     for copy in copies {
         core.set_word(copy.word_at, LogWord::new(copy.to.slot).0);
         show_place(core, copy);
-        // The list stays, and what was copied, where it cannot be seen to that nothing leads there.
+        // If that fails, something may still lead to the originals. So they stay, and so does the
+        // list.
         let shown = show_name(op, carried, copy);
         shown.unwrap_or_else(|error| core.record_damage(&error));
     }
@@ -115,7 +116,7 @@ fn show_place<M: Memories>(core: &Core<M>, copy: &Copied) {
     }
 }
 
-/// Makes a name's pair of the index, if there is one, lead to the copy.
+/// Makes the index pair of a name, if it has one, lead to the copy.
 fn show_name<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copy: &Copied) -> Result<()> {
     let mut buffer = PathBuffer::default();
     op.core.load_sealed(copy.to.slot, &mut buffer)?;
