@@ -1,29 +1,28 @@
-//! Segments that a pool came to have after it was made: more blocks for data, each on a medium of
-//! its own.
+//! Segments added to an existing pool: more data blocks, each segment on its own external data
+//! device.
 //!
-//! Blocks are numbered on from segment to segment, and lie behind the pool's own bytes in that
-//! order: where a block lies follows from its number alone. Where the mapping has a table of blocks
-//! (HashFS), the words of added ones lie in metadata chunks of their own
-//! ([`crate::ChunkKind::Table`]): as many for each segment as it has words, in the order of their
-//! numbers.
+//! Blocks are numbered consecutively across segments, and count as lying behind the pool's own
+//! bytes in that order: the number of a block alone determines its location. If the mapping has a
+//! table of blocks (HashFS), the words of each added segment lie in their own metadata chunks
+//! ([`crate::ChunkKind::Table`]), in the order of the segments.
 
 use std::collections::BTreeMap;
 
 use crate::{BLOCK_BYTES, ChunkWord, Geometry, LINE_ENTRIES, MappingKind};
 
-/// Segments that a pool of this version can have, the first one among them.
+/// Most segments of a pool in this version, including the first one.
 pub const SEGMENTS_MAX: usize = 8;
-/// Blocks that they can have together: as many as words of the format can name.
+/// Most blocks of all segments together: words of the format cannot name more.
 pub const BLOCKS_MAX: u64 = 1 << 30;
 
 /// A segment behind the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddedSegment {
-    /// Identity of its medium.
+    /// Identity of its device.
     pub id: [u8; 16],
-    /// Where on it the data begin.
+    /// Offset on the device at which the data begin.
     pub at: u64,
-    /// Its data blocks, a multiple of [`LINE_ENTRIES`]; 0: there is none.
+    /// Its data blocks, a multiple of [`LINE_ENTRIES`]; 0: no segment.
     pub blocks: u64,
 }
 
@@ -32,23 +31,23 @@ pub struct AddedSegment {
 pub struct AddedSegments(pub [AddedSegment; SEGMENTS_MAX - 1]);
 
 impl AddedSegments {
-    /// Those that there are, with their numbers.
+    /// The existing segments, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &AddedSegment)> {
         let there = self.0.iter().take_while(|segment| segment.blocks != 0);
         (1..).zip(there)
     }
 
-    /// Whether there are none.
+    /// Whether no segment was added.
     pub fn is_empty(&self) -> bool {
         self.0[0].blocks == 0
     }
 
-    /// Their blocks.
+    /// Blocks of all added segments.
     pub fn blocks(&self) -> u64 {
         self.iter().map(|(_, segment)| segment.blocks).sum()
     }
 
-    /// Whether there can be such segments behind one of `first` blocks.
+    /// Whether these segments are possible behind a first one of `first` blocks.
     pub(crate) fn is_sound(&self, first: u64) -> bool {
         let there = self.iter().count();
         let fits = |segment: &AddedSegment| {
@@ -69,7 +68,7 @@ impl AddedSegments {
     }
 }
 
-/// Chunks of `chunk_bytes` that the words of so many added blocks take.
+/// Chunks of `chunk_bytes` that the words of this many added blocks take.
 pub fn table_chunks(mapping: MappingKind, blocks: u64, chunk_bytes: u64) -> u64 {
     match mapping {
         MappingKind::HashFs => (blocks * 8).div_ceil(chunk_bytes),
@@ -77,30 +76,30 @@ pub fn table_chunks(mapping: MappingKind, blocks: u64, chunk_bytes: u64) -> u64 
     }
 }
 
-/// Words of a table of blocks that lie side by side.
+/// A contiguous range of words of a table of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TablePiece {
-    /// Block of the first.
+    /// Block of the first word.
     pub first: u64,
-    /// Words.
+    /// Number of words.
     pub blocks: u64,
-    /// Pool offset of the first.
+    /// Pool offset of the first word.
     pub at: u64,
 }
 
-/// A part of the words of an added segment: what one chunk has.
+/// The part of an added segment's words that fits one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TablePart {
     /// The segment.
     pub segment: u32,
-    /// Which part of its words, from 0 on.
+    /// Index of the part, from 0 on.
     pub part: u64,
     first: u64,
     blocks: u64,
 }
 
 impl TablePart {
-    /// All that the added segments of a pool have, in the order of their blocks.
+    /// All parts of the added segments of a pool, in the order of their blocks.
     fn all(geometry: &Geometry) -> impl Iterator<Item = Self> {
         let words = geometry.chunk_bytes / 8;
         let mut first = geometry.segment_blocks;
@@ -126,8 +125,8 @@ impl TablePart {
     }
 }
 
-/// The chunks that say that they have words of a segment, with segment and part; `load` loads words
-/// of the chunk table by their pool offset.
+/// The chunks that claim to hold words of a segment, with segment and part. `load` loads words of
+/// the chunk table by their pool offset.
 pub fn table_parts(
     geometry: &Geometry,
     load: impl Fn(u64) -> u64,
@@ -139,7 +138,7 @@ pub fn table_parts(
 }
 
 /// Where the words of the table of blocks lie: those of segment 0 together, those of added segments
-/// in chunks of their own. Mappings without such a table have none.
+/// in chunks. Mappings without such a table have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
     pieces: Vec<TablePiece>,
@@ -147,7 +146,7 @@ pub struct TablePlan {
 }
 
 impl TablePlan {
-    /// That of a pool, of whose chunk table `load` loads words by their pool offset.
+    /// The plan of a pool. `load` loads words of its chunk table by their pool offset.
     pub fn of(geometry: &Geometry, load: impl Fn(u64) -> u64) -> Self {
         if !geometry.mapping.has_home_lines() {
             return Self::default();
@@ -168,7 +167,7 @@ impl TablePlan {
             chunks.entry(of).or_default().push(chunk);
         }
         for part in TablePart::all(geometry) {
-            // Of two that say that they are the same nobody knows which is.
+            // If two chunks claim the same part, neither is trusted.
             match chunks.get(&(part.segment, part.part)).map(Vec::as_slice) {
                 Some(&[chunk]) => {
                     let at = geometry.meta_at + chunk * geometry.chunk_bytes;
@@ -180,18 +179,18 @@ impl TablePlan {
         plan
     }
 
-    /// The pieces, in the order of their blocks.
+    /// The ranges, in the order of their blocks.
     pub fn pieces(&self) -> &[TablePiece] {
         &self.pieces
     }
 
-    /// The parts of the words of segments that no chunk has, or more than one.
+    /// The parts of the words of segments that no chunk holds, or several claim.
     pub fn missing(&self) -> &[TablePart] {
         &self.missing
     }
 
-    /// The same, in which the words of those parts are the zeros that a chunk at this pool offset
-    /// has: blocks of nobody.
+    /// The same plan, with the missing words mapped to a chunk of zeros at this pool offset: those
+    /// blocks count as free.
     #[must_use]
     pub fn with_zeros_at(mut self, at: u64) -> Self {
         self.pieces

@@ -1,9 +1,9 @@
-//! Areas, of the namespace *adaptive*: a directory, their *root*, and the names below it down to
-//! the next roots.
+//! Areas of the namespace *adaptive*: a directory, the area's *root*, and the names below it down
+//! to the next roots.
 //!
 //! The *area table* has a line for each area. Entries ([`crate::PathEntryHead`]) lie in *extents*
-//! of an areas chunk: a head, the *state-map* with two bits a slot, the slots. The state-map says
-//! what exists; an entry says itself which area it is of.
+//! of an areas chunk: a head, the *state-map* with two bits per slot, and the slots. The state-map
+//! records which entries exist; each entry records its area.
 
 use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -13,25 +13,24 @@ use crate::{BLOCK_BYTES, SLOT_BYTES, SLOTS_PER_BLOCK, TableRoot};
 
 /// Lines of a block of the area table, the head among them.
 pub const AREA_TABLE_LINES: u64 = 64;
-/// The area of the file system's root.
+/// The area of the dataset's root.
 pub const ROOT_AREA: u32 = 1;
-/// Numbers of areas are below this: a directory's place has so many bits for one.
+/// Area numbers are below this: a directory's location has this many bits for one.
 pub const AREA_LIMIT: u32 = 1 << 24;
 
-/// What a superblock says of areas; zeros with other namespaces.
+/// The fields of a superblock about areas; zeros with other namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AreaPlan {
     /// Metadata slot of the first block of the area table.
     pub table: u64,
     /// Bytes of an extent, a power of two from 4096 to a chunk.
     pub bytes: u32,
-    /// Slots above which an area, or a directory that is renamed, counts as large (Size_Max,
-    /// Size_Min).
+    /// Slots above which an area, or a renamed directory, counts as large (Size_Max, Size_Min).
     pub size_max: u32,
 }
 
 impl AreaPlan {
-    /// The usual plan for a pool with chunks of so many bytes: the table begins in chunk 1.
+    /// The usual plan for a pool with chunks of this many bytes: the table begins in chunk 1.
     pub fn usual(chunk_bytes: u64) -> Self {
         let bytes = chunk_bytes.min(2 << 20);
         Self {
@@ -41,8 +40,8 @@ impl AreaPlan {
         }
     }
 
-    /// Whether a pool with areas, of so many slots and with chunks of so many bytes, can have this
-    /// plan.
+    /// Whether this plan is possible in a pool with areas, this many slots and chunks of this many
+    /// bytes.
     pub fn is_sound(&self, meta_slots: u64, chunk_bytes: u64) -> bool {
         let bytes = u64::from(self.bytes);
         self.table != 0
@@ -53,17 +52,17 @@ impl AreaPlan {
             && (1..=bytes / SLOT_BYTES).contains(&u64::from(self.size_max))
     }
 
-    /// Metadata slots of an extent, those of its head and its map included.
+    /// Metadata slots of an extent, including those of its head and its map.
     pub fn slots(&self) -> u64 {
         u64::from(self.bytes) / SLOT_BYTES
     }
 
-    /// Slots of an extent in front of the first one for entries.
+    /// Number of the first slot for entries in an extent.
     pub fn first(&self) -> u64 {
         (AreaExtentHead::STATES + self.words() * 8).div_ceil(SLOT_BYTES)
     }
 
-    /// Words of an extent's state-map; each is of a *group*, the slots of one block.
+    /// Words of an extent's state-map; each is for a *group*, the slots of one block.
     pub fn words(&self) -> u64 {
         u64::from(self.bytes) / BLOCK_BYTES
     }
@@ -88,12 +87,12 @@ impl AreaPlan {
     }
 }
 
-/// An area in one life of its number.
+/// One life of an area number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaLife {
     /// The number.
     pub number: u32,
-    /// Grows when the number is used again.
+    /// Grows whenever the number is reused.
     pub generation: u32,
 }
 
@@ -103,16 +102,16 @@ pub struct AreaLife {
 )]
 #[repr(C)]
 pub struct AreaTableHead {
-    /// Metadata slot of the next block, or 0. Changes by one 8-byte store.
+    /// Metadata slot of the next block, or 0. Changed by one 8-byte store.
     pub next: u64,
-    /// Derived: bit *i* says that line *i* is an area's.
+    /// Derived: bit *i* is set if line *i* belongs to an area.
     pub taken: u64,
     /// Number of the block, counted from 0 along the chain.
     pub number: u32,
     /// CRC-32C of the block's metadata slot and its number, each as a word.
     pub checksum: u32,
-    /// Of the first block: metadata slot of the list of a move that is not over
-    /// ([`crate::MoveListHead`]), or 0. Changes by one 8-byte store.
+    /// In the first block: metadata slot of the list of an unfinished move
+    /// ([`crate::MoveListHead`]), or 0. Changed by one 8-byte store.
     pub moving: u64,
     /// Reserved, zero.
     pub reserved: [u64; 4],
@@ -144,17 +143,17 @@ impl AreaTableHead {
     }
 }
 
-/// Which phase an area is in.
+/// The phase of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum AreaPhase {
-    /// The line is nobody's.
+    /// The line is free.
     Free = 0,
     /// The area is not in use yet: recovery frees it.
     Forming = 1,
     /// In use.
     Live = 2,
-    /// In use no more, with entries that are still to be cleared.
+    /// No longer in use; its entries are still being cleared.
     Going = 3,
 }
 
@@ -167,12 +166,12 @@ impl AreaPhase {
     }
 }
 
-/// The word of an area's line that commits: phase (bits 0..2), check (48..64). Free is zero.
+/// The committing word of an area's line: phase (bits 0..2), check (48..64). Free is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AreaWord(pub u64);
 
 impl AreaWord {
-    /// The word of a line that is nobody's.
+    /// The word of a free line.
     pub const FREE: Self = Self(0);
 
     /// Packs the word of area `number`.
@@ -206,11 +205,11 @@ pub struct AreaLine {
     pub root_generation: u32,
     /// [`TableRoot`]; derived.
     pub table: u64,
-    /// Of a clean pool: [`AreaCounts`].
+    /// On a clean pool: [`AreaCounts`].
     pub saved: u64,
-    /// Check of `saved` and `table`, of one epoch.
+    /// Check of `saved` and `table` for one epoch.
     pub saved_check: u64,
-    /// When the area was formed, in seconds since 1970, and by what.
+    /// When the area was formed, in seconds since 1970, and by which numbers.
     pub formed: Formed,
     /// CRC-32C of the area's number, `root`, and both generations as one word.
     pub checksum: u32,
@@ -218,8 +217,7 @@ pub struct AreaLine {
 
 const _: () = assert!(size_of::<AreaLine>() == 64);
 
-/// When an area was formed, and the numbers that led to it. Told to people; nothing follows from
-/// it.
+/// When an area was formed, and by which numbers. Only people read this.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -227,14 +225,14 @@ const _: () = assert!(size_of::<AreaLine>() == 64);
 pub struct Formed {
     /// Seconds since 1970; 0: not known.
     pub seconds: u32,
-    /// Slots that the names below the directory took then; 0: nobody counted them.
+    /// Slots that the names below the directory took at that time; 0: not counted.
     pub slots: u32,
-    /// Lookups in it and below, of late.
+    /// Recent lookups in the directory and below.
     pub reads: u32,
 }
 
 impl Formed {
-    /// At this time, in nanoseconds since 1970, by these numbers.
+    /// Formed at `ns` nanoseconds since 1970, because of these numbers.
     pub fn at(ns: i64, slots: u64, reads: u64) -> Self {
         let seconds = u32::try_from(ns / 1_000_000_000).unwrap_or(0);
         let [slots, reads] = [slots, reads].map(|number| number.try_into().unwrap_or(u32::MAX));
@@ -247,7 +245,7 @@ impl Formed {
 }
 
 impl AreaLine {
-    /// Offset of the word that commits.
+    /// Offset of the committing word.
     pub const WORD: u64 = 0;
     /// Offset of the root's inode slot.
     pub const ROOT: u64 = 8;
@@ -255,18 +253,18 @@ impl AreaLine {
     pub const LIVES: u64 = 16;
     /// Offset of the hash table's root.
     pub const TABLE: u64 = 24;
-    /// Offset of what a close saves.
+    /// Offset of the counts that a close saves.
     pub const SAVED: u64 = 32;
-    /// Offset of the check of what a close saved.
+    /// Offset of their check.
     pub const SAVED_CHECK: u64 = 40;
-    /// Offset of the word that what an area was formed by begins with.
+    /// Offset of the first word of [`Formed`].
     pub const FORMED: u64 = 48;
-    /// Offset of the word with the checksum in its high half, and the last of what the area was
-    /// formed by in the other.
+    /// Offset of the word with the last field of [`Formed`] in its low half and the checksum in its
+    /// high half.
     pub const CHECK: u64 = 56;
 
-    /// A sound line of an area whose root is the directory at inode slot `root`, of
-    /// `root_generation`; without a table.
+    /// A sound line of an area without a table. Its root is the directory at inode slot `root`, of
+    /// `root_generation`.
     pub fn new(area: AreaLife, phase: AreaPhase, root: u64, root_generation: u32) -> Self {
         let mut line = Self {
             word: AreaWord::new(area.number, phase).0,
@@ -279,7 +277,7 @@ impl AreaLine {
         line
     }
 
-    /// The line with the table and the counts that a close saves, in `epoch` of the state word.
+    /// The line with the table and the counts that a close saves in `epoch` of the state word.
     pub fn saving(mut self, number: u32, epoch: u32, table: TableRoot, counts: AreaCounts) -> Self {
         self.table = table.0;
         self.saved = counts.word();
@@ -287,15 +285,14 @@ impl AreaLine {
         self
     }
 
-    /// The table and the counts that the close in `epoch` saved, if it did.
+    /// The table and the counts, if the close in `epoch` saved them.
     pub fn saved(&self, number: u32, epoch: u32) -> Option<(TableRoot, AreaCounts)> {
         let check = saved_check(number, epoch, self.table, self.saved);
         let saved = (TableRoot(self.table), AreaCounts::from_word(self.saved));
         (self.saved_check == check).then_some(saved)
     }
 
-    /// The phase, if the line is sound for area `number`: of a line that is nobody's only the word
-    /// is looked at.
+    /// The phase, if the line is sound for area `number`. Of a free line only the word is checked.
     pub fn phase(&self, number: u32) -> Option<AreaPhase> {
         let phase = AreaWord(self.word).phase(number)?;
         let is_sound = phase == AreaPhase::Free
@@ -317,19 +314,18 @@ impl AreaLine {
     }
 }
 
-/// Never 0, so that zeros are nothing saved.
+/// Never 0, so zeros never pass for saved counts.
 fn saved_check(number: u32, epoch: u32, table: u64, saved: u64) -> u64 {
     let sum = checksum_words(&[number.into(), epoch.into(), table, saved]);
     u64::from(sum) | 1 << 32
 }
 
-/// What a close saves of an area.
+/// The counts that a close saves of an area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AreaCounts {
     /// Names in the area.
     pub names: u32,
-    /// Members, directories of the area that are not its root, without search permission for
-    /// everybody.
+    /// Directories of the area, except its root, that deny search permission to somebody.
     pub restricting: u32,
 }
 
@@ -356,7 +352,7 @@ pub struct AreaExtentHead {
     pub area: u32,
     /// Generation of that area.
     pub generation: u32,
-    /// CRC-32C of three words: the extent's metadata slot, `area`, `generation`; 0 where it is
+    /// CRC-32C of three words: the extent's metadata slot, `area`, `generation`; 0 if the extent is
     /// shared.
     pub checksum: u32,
     /// Reserved, zero.
@@ -379,8 +375,8 @@ impl AreaExtentHead {
         }
     }
 
-    /// Which area the extent at metadata slot `at` is reserved for; none if it is shared, or says
-    /// nothing sound.
+    /// The area that the extent at metadata slot `at` is reserved for; `None` if it is shared or
+    /// unsound.
     pub fn owner(&self, at: u64) -> Option<AreaLife> {
         let area = AreaLife {
             number: self.area,
@@ -390,18 +386,18 @@ impl AreaExtentHead {
     }
 }
 
-/// What the state-map says of a slot. That of an entry's first slot is the entry's; all others are
-/// [`EntryState::None`].
+/// The state of a slot in the state-map. The state of an entry stands at its first slot; all other
+/// slots are [`EntryState::None`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryState {
     /// No entry begins here.
     None = 0,
-    /// An entry: of a small directory that was not renamed of late, or of anything else.
+    /// An entry: of a small directory that was not renamed recently, or of anything else.
     Cold = 1,
-    /// An entry of a small directory that was renamed of late, or of a large one.
+    /// An entry of a small directory that was renamed recently, or of a large one.
     Warm = 2,
-    /// An entry of a large directory that was renamed of late.
+    /// An entry of a large directory that was renamed recently.
     Hot = 3,
 }
 
@@ -449,9 +445,9 @@ impl StateMapWord {
     }
 }
 
-/// Where a directory's names are, as its inode keeps it: slot of its own entry (bits 0..32; 0 for
-/// the file system's root), number of the area whose root it is (32..56; 0: of none). A hint, which
-/// whoever follows it checks.
+/// The location of a directory's names, as stored in its inode: the slot of its own entry (bits
+/// 0..32; 0 for the dataset's root) and the number of the area whose root it is (32..56; 0: none).
+/// It is a hint that every reader verifies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirLocation(pub u64);
 
@@ -471,7 +467,7 @@ impl DirLocation {
         (self.0 >> 32) as u32 % AREA_LIMIT
     }
 
-    /// Whether only bits are set that have a meaning.
+    /// Whether all reserved bits are zero.
     pub fn is_sound(self) -> bool {
         self.0 >> 56 == 0
     }

@@ -12,7 +12,7 @@ pub fn checksum_words(words: &[u64]) -> u32 {
     checksum(zerocopy::IntoBytes::as_bytes(words))
 }
 
-/// A CRC-32C of what comes in parts.
+/// An incremental CRC-32C.
 #[derive(Debug)]
 pub struct Summing(Digest);
 
@@ -23,28 +23,28 @@ impl Default for Summing {
 }
 
 impl Summing {
-    /// Takes the bytes that follow.
+    /// Adds the bytes that follow.
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Takes the little-endian bytes of the words that follow.
+    /// Adds the little-endian bytes of the words that follow.
     pub fn add_words(&mut self, words: &[u64]) {
         self.add(zerocopy::IntoBytes::as_bytes(words));
     }
 
-    /// The checksum of all that was taken.
+    /// The checksum of everything that was added.
     pub fn finish(&self) -> u32 {
         self.0.finalize() as u32
     }
 }
 
-/// The hash of a name that entries carry: XXH3-64 with the pool's seed, low half.
+/// The hash of a name in its entry: XXH3-64 with the pool's seed, low half.
 pub fn name_hash(seed: u64, name: &[u8]) -> u32 {
     long_name_hash(seed, name) as u32
 }
 
-/// All of it.
+/// The whole XXH3-64 of a name with the pool's seed.
 #[inline]
 pub fn long_name_hash(seed: u64, name: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(name, seed)

@@ -1,9 +1,9 @@
-//! The chunk table: one word for each chunk of the metadata region says what its slots hold.
+//! The chunk table: one word for each chunk of the metadata region records what its slots hold.
 
 use crate::NamespaceKind;
 use crate::checksum::checksum_words;
 
-/// What the slots of a metadata chunk hold.
+/// The content of the slots of a metadata chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ChunkKind {
@@ -17,7 +17,7 @@ pub enum ChunkKind {
     Blocks = 3,
     /// Extents of areas, with entries of the namespace *adaptive*.
     Areas = 4,
-    /// Words of the blocks of an added segment ([`crate::AddedSegments`]), and no slots.
+    /// Mapping words of an added segment ([`crate::AddedSegments`]), and no slots.
     Table = 5,
 }
 
@@ -28,14 +28,14 @@ impl ChunkKind {
     }
 }
 
-/// One word of the chunk table: kind in bits 0..8, and of the kind [`ChunkKind::Table`] the segment
-/// in 8..16 and which part of its words in 16..32; check in 32..64.
+/// One word of the chunk table: kind in bits 0..8, check in 32..64. With the kind
+/// [`ChunkKind::Table`] also the segment in 8..16 and which part of the segment's words in 16..32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkWord(pub u64);
 
 impl ChunkWord {
-    /// The word of chunk `index` when it holds `kind`, and the first part of the words of this
-    /// added segment, or of none (0). Free chunks are zero.
+    /// The word of chunk `index` if it holds `kind`. For a table, it is the first part of the words
+    /// of added segment `segment`; otherwise that is 0. The word of a free chunk is zero.
     pub fn new(index: u64, kind: ChunkKind, segment: u8) -> Self {
         match kind {
             ChunkKind::Free => Self(0),
@@ -43,7 +43,7 @@ impl ChunkWord {
         }
     }
 
-    /// The word of chunk `index` when it holds this part, counted from 0, of the words of an added
+    /// The word of chunk `index` if it holds part `part`, counted from 0, of the words of an added
     /// segment.
     pub fn of_table(index: u64, segment: u32, part: u64) -> Self {
         let low = ChunkKind::Table as u64 | u64::from(segment & 0xFF) << 8 | (part & 0xFFFF) << 16;
@@ -54,8 +54,8 @@ impl ChunkWord {
         Self(low | u64::from(checksum_words(&[index, low])) << 32)
     }
 
-    /// Added segment and part of its words, if the word is sound for chunk `index` and says that it
-    /// holds some.
+    /// The added segment and the part of its words that chunk `index` holds, if the word is sound
+    /// and says so.
     pub fn table_part(self, index: u64) -> Option<(u32, u64)> {
         let (segment, part) = ((self.0 >> 8) as u8, self.0 >> 16 & 0xFFFF);
         let is_its = segment != 0 && Self::of_table(index, segment.into(), part) == self;

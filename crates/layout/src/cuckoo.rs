@@ -1,9 +1,9 @@
-//! The cuckoo table of a segment: a file's block is found in one of two lines. Behind the lines
-//! lies the *stash*, for keys that found no way into either of them.
+//! The cuckoo table of a segment. A block of a file is found in one of two lines. Behind the lines
+//! lies the *stash*, for keys that fit into neither.
 
 use crate::keyed::{LINE_BYTES, PAIRS_PER_LINE, STASH_LINES, hashes, scale};
 
-/// Where a cuckoo table has its lines.
+/// The layout of a cuckoo table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CuckooPlan {
     /// Lines that keys hash to; the stash lies behind them.
@@ -11,7 +11,7 @@ pub struct CuckooPlan {
 }
 
 impl CuckooPlan {
-    /// The table of a segment: with every block in use, four in five entries are.
+    /// The table of a segment: if every block is in use, so are four of five entries.
     pub fn new(segment_blocks: u64) -> Self {
         let entries = segment_blocks * 5 / 4;
         Self {
@@ -19,7 +19,7 @@ impl CuckooPlan {
         }
     }
 
-    /// Lines, those of the stash included.
+    /// All lines, including the stash.
     pub fn all_lines(&self) -> u64 {
         self.lines + STASH_LINES
     }
@@ -29,7 +29,7 @@ impl CuckooPlan {
         self.all_lines() * LINE_BYTES
     }
 
-    /// The two lines that a key may be in, which differ.
+    /// The two lines that a key may be in; they always differ.
     pub fn homes(&self, seed: u64, key: u64) -> [u64; 2] {
         let [first, second] = hashes(seed, key);
         let first = scale(first, self.lines);

@@ -1,42 +1,41 @@
-//! Several datasets in a pool: each but the first is a *part*, bytes behind the pool's own that
-//! are a whole pool by themselves. The table of datasets in the superblock is the index of them
-//! all.
+//! Several datasets in a pool. Each one but the first is a whole pool in bytes behind the first
+//! pool's own. The table of datasets in the superblock lists them all.
 
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::superblock::{FsRecord, MAIN, Superblock, features};
 
-/// Parts begin at multiples of this, and have multiples of it of bytes: so that what is a large
-/// page of a part is one of the file.
+/// Further datasets begin at multiples of this, and their sizes are multiples of it, so that a
+/// large page of a dataset is also one of the file.
 pub const DATASET_ALIGN: u64 = 2 << 20;
 /// Most bytes of the name of a dataset.
 pub const FS_NAME_MAX: usize = 63;
 
-/// Why something is no name of a further dataset.
+/// Why a text is not a valid name of a further dataset.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum FsNameError {
-    /// Nothing at all, or too much.
+    /// It is empty or too long.
     #[error("the name of a dataset has 1 to {FS_NAME_MAX} bytes")]
     Length,
-    /// A character with a meaning of its own.
+    /// It contains a character with a special meaning.
     #[error("the name of a dataset has no `/`, no `:` and no control character")]
     Character,
-    /// What would be taken for an option.
+    /// It would be taken for an option.
     #[error("the name of a dataset does not begin with `-`")]
     Option,
-    /// What a directory calls itself and the one above it.
-    #[error("`.` and `..` are no names of datasets")]
+    /// It is a reserved directory name.
+    #[error("a dataset cannot be named `.` or `..`")]
     Dots,
-    /// The first one's.
-    #[error("`main` is the name of the dataset that a pool is made with")]
+    /// It is the name of the first dataset.
+    #[error("`main` is the name of the first dataset of every pool")]
     Main,
 }
 
-/// Whether a further dataset may be called so.
+/// Checks that `name` is valid for a further dataset.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with it.
 pub fn check_fs_name(name: &str) -> Result<(), FsNameError> {
     if !(1..=FS_NAME_MAX).contains(&name.len()) {
         return Err(FsNameError::Length);
@@ -53,7 +52,7 @@ pub fn check_fs_name(name: &str) -> Result<(), FsNameError> {
 }
 
 impl FsRecord {
-    /// Its name, if it is text.
+    /// The name, if it is text.
     pub fn name_text(&self) -> Option<&str> {
         let end = self.name.iter().position(|&byte| byte == 0)?;
         let is_padded = self.name[end..].iter().all(|&byte| byte == 0);
@@ -62,12 +61,12 @@ impl FsRecord {
             .filter(|_| is_padded)
     }
 
-    /// Where a further dataset ends.
+    /// Where this further dataset ends.
     pub fn end(&self) -> u64 {
         self.at.saturating_add(self.bytes)
     }
 
-    /// Whether it is that of a part behind a pool of `pool_bytes`.
+    /// Whether this is the record of a dataset behind a pool of `pool_bytes`.
     fn is_dataset(&self, pool_bytes: u64) -> bool {
         let name = self.name_text();
         self.in_use == 1
@@ -80,7 +79,7 @@ impl FsRecord {
             && self.has_no_more()
     }
 
-    /// Whether each word of it can be that of a part, or of no record at all.
+    /// Whether each word could belong to the record of a further dataset, or to an empty one.
     fn may_be_torn(&self) -> bool {
         self.in_use <= 1
             && self.at.is_multiple_of(DATASET_ALIGN)
@@ -88,7 +87,7 @@ impl FsRecord {
             && self.has_no_more()
     }
 
-    /// Whether nothing is said that only the pool's own record says.
+    /// Whether the fields that only the first dataset uses are zero.
     fn has_no_more(&self) -> bool {
         (self.namespace, self.root) == (0, 0)
             && (self.area_table, self.area_bytes, self.size_max) == (0, 0, 0)
@@ -102,7 +101,7 @@ impl FsRecord {
 }
 
 impl Superblock {
-    /// The further datasets, as the table has them.
+    /// The records of the further datasets.
     pub fn datasets(&self) -> impl Iterator<Item = &FsRecord> {
         self.datasets[1..].iter().filter(|fs| fs.in_use == 1)
     }
@@ -117,15 +116,15 @@ impl Superblock {
         self.datasets().next().is_some()
     }
 
-    /// Where the pool and all of its parts end.
+    /// Where the pool and all of its further datasets end.
     pub fn datasets_end(&self) -> u64 {
         self.datasets()
             .map(FsRecord::end)
             .fold(self.pool_bytes, u64::max)
     }
 
-    /// The first free place behind the pool for a part of so many bytes, whole units; it may reach
-    /// beyond all that there is so far.
+    /// The first gap behind the pool for a dataset of this many bytes, a multiple of the unit. It
+    /// may reach beyond the present end of the file.
     pub fn dataset_room(&self, bytes: u64) -> u64 {
         let mut taken: Vec<_> = self.datasets().map(|fs| (fs.at, fs.end())).collect();
         taken.sort_unstable();
@@ -139,7 +138,7 @@ impl Superblock {
         at
     }
 
-    /// The same superblock with one part more, as its next rewrite; `None`: the table is full.
+    /// The same superblock with one more dataset, as its next rewrite; `None` if the table is full.
     pub fn with_dataset(&self, name: &str, at: u64, bytes: u64, uuid: [u8; 16]) -> Option<Self> {
         let mut new = self.clone();
         let record = new.datasets[1..].iter_mut().find(|fs| fs.in_use == 0)?;
@@ -151,14 +150,14 @@ impl Superblock {
         Some(new.rewritten())
     }
 
-    /// The same superblock without the part of this name, as its next rewrite.
+    /// The same superblock without the dataset of this name, as its next rewrite.
     #[must_use]
     pub fn without_dataset(&self, name: &str) -> Self {
         self.keeping_datasets(|fs| fs.name_text() != Some(name))
     }
 
-    /// The same superblock without any part, as its next rewrite: that of a copy of the pool which
-    /// has none.
+    /// The same superblock without further datasets, as its next rewrite, for a copy of the pool
+    /// that has none.
     #[must_use]
     pub fn without_datasets(&self) -> Self {
         self.keeping_datasets(|_| false)
@@ -184,10 +183,10 @@ impl Superblock {
         self
     }
 
-    /// Whether it takes no more than a change of the table that was cut short to find these bytes
-    /// where the first, the second and the last copy of this superblock belong, which counts: a
-    /// change writes one record, the first copy is written while the second is whole, and all are
-    /// made the same before the next one.
+    /// Whether an interrupted change of the table explains these bytes of the first, the second and
+    /// the last copy of this superblock, which is the current one. A change writes one record,
+    /// writes the first copy while the second is whole, and makes all copies equal before the next
+    /// change.
     pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
         let is_whole = |copy: &[u8]| copy == self.as_bytes();
         let [first, second, _] = copies;
@@ -197,8 +196,8 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is that before or after a change of one record, of a dataset or a
-    /// segment, or torn between it and this.
+    /// Whether a copy is the state before or after a change of one record (of a dataset or a
+    /// segment), or torn between that state and this one.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
@@ -229,8 +228,8 @@ impl Superblock {
         is_table && found == *self
     }
 
-    /// Whether the table of datasets is possible: each part behind the pool, apart from the
-    /// others, with a name and a uuid of its own.
+    /// Whether the table of datasets is possible: each one lies behind the pool without overlapping
+    /// the others, and has a unique name and uuid.
     pub(crate) fn has_sound_datasets(&self) -> bool {
         let main = &self.datasets[0];
         let parts: Vec<_> = self.datasets[1..]
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_take_the_first_gap_and_come_and_go() {
+    fn datasets_take_the_first_gap_and_come_and_go() {
         let pool = pool();
         assert_eq!(pool.dataset_room(UNIT), 3 * UNIT);
         let one = pool
@@ -321,17 +320,17 @@ mod tests {
         assert_eq!(pool.with_dataset("more", 1 << 40, UNIT, [3; 16]), None);
     }
 
-    /// The first half of some bytes, then the rest of others.
+    /// The first bytes of one superblock, then the rest of the other.
     fn torn(from: &Superblock, to: &Superblock, at: usize) -> Vec<u8> {
         [&to.as_bytes()[..at], &from.as_bytes()[at..]].concat()
     }
 
     #[test]
-    fn what_a_cut_change_leaves_is_told_from_damage() {
+    fn an_interrupted_change_is_not_damage() {
         let old = pool();
         let new = old.with_dataset("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
         let (was, is) = (old.as_bytes(), new.as_bytes());
-        // Sequence, then bits of features before that, a record, and the checksum.
+        // Boundaries of the sequence, the feature bits before it, a record, and the checksum.
         for at in [44, 72, 648, 700, 4088] {
             let (growing, going) = (torn(&old, &new, at), torn(&new, &old, at));
             for torn in [&growing[..], &going, was] {
@@ -366,7 +365,7 @@ mod tests {
             other.seal();
             assert!(!new.is_left_by_cut([is, is, other.as_bytes()]));
         }
-        // Another rewrite of the same table is none of a change.
+        // Another rewrite of the same table is not a single change.
         let mut other = new.clone();
         other.sequence -= 1;
         other.seal();
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_being_added_is_no_damage() {
+    fn a_half_added_segment_is_not_damage() {
         let old = pool();
         let segment = AddedSegment {
             id: [9; 16],
@@ -384,7 +383,7 @@ mod tests {
         let new = old.with_segment(segment).unwrap();
         let (was, is) = (old.as_bytes(), new.as_bytes());
         assert_eq!(new.sequence, old.sequence + 1);
-        // Features, sequence, the record's fields, and the checksum.
+        // Boundaries of the features, the sequence, the record's fields, and the checksum.
         for at in [52, 60, 1612, 1620, 1656, 4088] {
             let growing = torn(&old, &new, at);
             assert!(new.is_left_by_cut([&growing, is, is]), "{at}");

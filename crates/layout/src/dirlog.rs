@@ -53,12 +53,12 @@ impl LogExtentKind {
 pub struct LogExtentHead {
     /// Inode slot of the directory.
     pub owner: u64,
-    /// Metadata slot of the next extent, or 0. Changes by one 8-byte store.
+    /// Metadata slot of the next extent, or 0. Changed by one 8-byte store.
     pub next: u64,
     /// Cookie of word 0; cookies in this extent are at least this.
     pub base_cookie: u64,
-    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`). Bit 2: records
-    /// instead of words, of a large extent ([`crate::NameRecord`]).
+    /// Bit 0: large. Bit 1: compacted (words do not follow `base_cookie + i`). Bit 2: a large
+    /// extent that holds records instead of words ([`crate::NameRecord`]).
     pub flags: u32,
     /// CRC-32C of owner and its generation, base cookie, flags and the extent's own slot. `next` is
     /// left out: it changes by a single store.
@@ -76,7 +76,7 @@ impl LogExtentHead {
     const COMPACTED: u32 = 2;
     const RECORDS: u32 = 4;
 
-    /// A sound head for an extent at metadata slot `at`, of the directory `owner` of `generation`.
+    /// A sound head for an extent at metadata slot `at` of the directory `owner` with `generation`.
     pub fn new(
         at: u64,
         owner: u64,
@@ -120,15 +120,15 @@ impl LogExtentHead {
             && self.checksum == self.expected_checksum(at, owner.generation)
     }
 
-    /// Whether the head is sound for an extent of words of `owner`, of `generation`, at metadata
-    /// slot `at`: that of an earlier directory with the same number is not.
+    /// Whether the head is sound for an extent of words of the directory `owner` with `generation`,
+    /// at metadata slot `at`. The head of an earlier directory with the same number is not.
     pub fn is_sound(&self, at: u64, owner: u64, generation: u32) -> bool {
         self.owner == owner
             && self.flags & !(Self::LARGE | Self::COMPACTED) == 0
             && self.checksum == self.expected_checksum(at, generation)
     }
 
-    /// Which size the extent has.
+    /// The size of the extent.
     pub fn kind(&self) -> LogExtentKind {
         if self.flags & Self::LARGE != 0 {
             LogExtentKind::Large
@@ -165,12 +165,12 @@ impl LogWord {
         Self(entry & Self::SLOT)
     }
 
-    /// The entry's metadata slot; 0 where the word names none.
+    /// The entry's metadata slot; 0 if the word names none.
     pub fn entry(self) -> u64 {
         self.0 & Self::SLOT
     }
 
-    /// Whether only bits are set that have a meaning.
+    /// Whether all reserved bits are zero.
     pub fn is_sound(self) -> bool {
         self.0 & !Self::SLOT == 0
     }

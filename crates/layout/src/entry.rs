@@ -1,8 +1,9 @@
 //! Directory entries (`extend_dentry` of DirectFS III-F): 128-byte slots, one to three each.
 //!
-//! Word 0, the *life word*, is the only one that ever changes: valid bit and nanoseconds, which
-//! are also the parent's modification time that this change of the entry gave. Everything else is
-//! written once, before the entry is named by its directory's log, and is under the checksum.
+//! Word 0, the *life word*, is the only one that ever changes. It holds a valid bit and
+//! nanoseconds: the time at which this change of the entry modified the parent directory.
+//! Everything else is written once, before the directory's log names the entry, and is under the
+//! checksum.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,10 +13,10 @@ use crate::inode::FileKind;
 
 /// Longest name, in bytes.
 pub const NAME_MAX: usize = 255;
-/// Most metadata slots an entry takes.
+/// Most metadata slots of an entry.
 pub const ENTRY_MAX_SLOTS: u64 = 3;
 
-/// Everything of an entry but its name.
+/// An entry without its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct EntryHead {
@@ -72,8 +73,8 @@ impl Entry {
         (Self::NAME + len as u64).div_ceil(SLOT_BYTES)
     }
 
-    /// Writes the bytes of an entry of a directory of generation `parent`, checksum included, into
-    /// `buffer`; gives how many (whole cache lines, the rest of the last one zeroed).
+    /// Writes the bytes of an entry of a directory with generation `parent`, checksum included,
+    /// into `buffer`; returns how many (whole cache lines, the last one padded with zeros).
     pub fn encode(head: &EntryHead, name: &[u8], parent: u32, buffer: &mut [u8; 384]) -> usize {
         let used = Self::NAME as usize + name.len();
         let total = used.next_multiple_of(64);
@@ -87,8 +88,8 @@ impl Entry {
         total
     }
 
-    /// Whether `bytes` (at least `NAME + name_len` of them) hold a sound entry of a directory of
-    /// generation `parent`: one of an earlier directory with the same number is not.
+    /// Whether `bytes` (at least `NAME + name_len` of them) hold a sound entry of a directory with
+    /// generation `parent`. An entry of an earlier directory with the same number is not sound.
     pub fn is_sound(bytes: &[u8], parent: u32) -> bool {
         let Ok((head, _)) = EntryHead::read_from_prefix(bytes) else {
             return false;
@@ -104,7 +105,8 @@ impl Entry {
     }
 }
 
-/// The checksum of an entry whose bytes from 8 on, the checksum as zero, are `bytes`.
+/// The checksum of an entry with these `bytes` from byte 8 on, in which the checksum itself is
+/// zero.
 fn entry_checksum(parent: u32, bytes: &[u8]) -> u32 {
     let mut sum = Summing::default();
     sum.add_words(&[u64::from(parent)]);
@@ -118,16 +120,16 @@ pub struct LifeWord(pub u64);
 
 impl LifeWord {
     const VALID: u64 = 1 << 63;
-    /// The latest time, in 2116: what a directory in memory can tell of its own changes. A later
+    /// The latest time, in 2116, that a directory in memory can hold of its own changes. A later
     /// one, as damage may leave, counts as this.
     pub const LAST_NS: i64 = i64::MAX >> 1;
 
-    /// An entry that exists since `ns`.
+    /// The word of an entry that was created at `ns`.
     pub fn alive(ns: i64) -> Self {
         Self(Self::VALID | (ns.max(0) as u64))
     }
 
-    /// An entry that was removed at `ns`.
+    /// The word of an entry that was removed at `ns`.
     pub fn dead(ns: i64) -> Self {
         Self(ns.max(0) as u64)
     }
@@ -137,18 +139,18 @@ impl LifeWord {
         self.0 & Self::VALID != 0
     }
 
-    /// When it came or went, in nanoseconds since 1970.
+    /// When the entry was created or removed, in nanoseconds since 1970.
     pub fn ns(self) -> i64 {
         ((self.0 & !Self::VALID) as i64).min(Self::LAST_NS)
     }
 }
 
-/// What an entry names: inode slot (bits 0..48) and file kind (48..56).
+/// The target of an entry: inode slot (bits 0..48) and file kind (48..56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TargetWord(pub u64);
 
 impl TargetWord {
-    /// Names inode slot `ino` of kind `kind`.
+    /// Packs the word for inode slot `ino` of kind `kind`.
     pub fn new(ino: u64, kind: FileKind) -> Self {
         Self(ino & ((1 << 48) - 1) | (kind as u64) << 48)
     }
@@ -158,12 +160,12 @@ impl TargetWord {
         self.0 & ((1 << 48) - 1)
     }
 
-    /// The kind, if it is one.
+    /// The kind, if the number is known.
     pub fn kind(self) -> Option<FileKind> {
         FileKind::from_u8((self.0 >> 48) as u8)
     }
 
-    /// Whether bits are set that are zero in this version.
+    /// Whether any reserved bit is set.
     pub fn has_reserved(self) -> bool {
         self.0 >> 56 != 0
     }

@@ -1,13 +1,13 @@
-//! Extent trees: for each file, from logical blocks to runs of data blocks.
+//! Extent trees: each file's map from logical blocks to runs of data blocks.
 //!
-//! An *extent* is 16 bytes in one cache line: a body (where and in which state) and a key (which
-//! logical blocks, and whether it is there). The body is stored before the key, and a line's stores
-//! persist in program order, so a key never vouches for a body that is not there. Each word carries
-//! a check of its own: what changes by one store is checked by that store.
+//! An *extent* is 16 bytes in one cache line: a body (the data blocks and their state) and a key
+//! (the logical blocks, and whether the entry is valid). The body is stored before the key, and the
+//! stores to a line persist in program order, so a valid key always has its body. Each word carries
+//! its own check, because each changes by one store.
 //!
 //! A node is a metadata block: a head that never changes, then entries in the order of their keys,
-//! used ones first. Inner nodes have the same entries, whose bodies name nodes. A file with one
-//! extent from its first block on has no node, only the word in its inode.
+//! with used entries first. Inner nodes have the same entries; their bodies name nodes. A file
+//! whose only extent begins at its first block has no node, only the word in its inode.
 
 use vellum_media::mix;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -18,13 +18,12 @@ use crate::{BLOCK_BYTES, MapState};
 /// Entries of a node.
 pub const EXTENT_ENTRIES: usize =
     (BLOCK_BYTES as usize - size_of::<ExtentNodeHead>()) / ExtentKey::ENTRY_BYTES as usize;
-/// Most blocks of an extent: 256 MiB less one block, so that 15 bits of its key are left for a
-/// check.
+/// Most blocks of an extent: 256 MiB minus one block, which leaves 15 bits of the key for a check.
 pub const EXTENT_MAX_BLOCKS: u32 = (1 << 16) - 1;
 /// Highest level of a node; leaves have level 0.
 pub const EXTENT_MAX_LEVEL: u32 = 7;
 
-/// What the checks of a file's words begin with, so that no other file's words pass for its own.
+/// The seed of the checks of a file's words, so that another file's words never pass for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentSeal {
     key: u64,
@@ -44,8 +43,8 @@ impl ExtentSeal {
     }
 }
 
-/// The first word of an entry: logical block (bits 0..32), length in blocks, or in an inner node
-/// its level (32..48), check (48..63), valid (63). Zero: never used.
+/// The first word of an entry: logical block (bits 0..32), length in blocks, or the child's level
+/// in an inner node (32..48), check (48..63), valid (63). Zero: never used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentKey(pub u64);
 
@@ -57,8 +56,8 @@ impl ExtentKey {
     const VALID: u64 = 1 << 63;
     const CHECK: u64 = 0x7FFF << 48;
 
-    /// A key of `len` (16 bits) blocks from `logical` on; one that is not valid keeps the order of
-    /// those around it.
+    /// A key of `len` (16 bits) blocks from `logical` on. An invalid key still keeps the order of
+    /// its neighbours.
     pub fn new(seal: ExtentSeal, logical: u32, len: u32, valid: bool) -> Self {
         let valid = if valid { Self::VALID } else { 0 };
         let len = u64::from(len & EXTENT_MAX_BLOCKS);
@@ -70,17 +69,17 @@ impl ExtentKey {
         mix(seal.key ^ (word & !Self::CHECK)) & Self::CHECK
     }
 
-    /// Whether the check is right.
+    /// Whether the check fits.
     pub fn is_sound(self, seal: ExtentSeal) -> bool {
         self.0 & Self::CHECK == Self::check(seal, self.0)
     }
 
-    /// Whether the entry was ever used, which those behind it then may be too.
+    /// Whether the entry was ever used. If not, none behind it was.
     pub fn is_used(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether the entry is there.
+    /// Whether the entry is valid.
     pub fn is_valid(self) -> bool {
         self.0 & Self::VALID != 0
     }
@@ -90,18 +89,18 @@ impl ExtentKey {
         self.0 as u32
     }
 
-    /// Blocks of an extent; level of the node in inner nodes.
+    /// Blocks of an extent; in inner nodes the level of the child.
     pub fn len(self) -> u32 {
         (self.0 >> 32) as u32 & EXTENT_MAX_BLOCKS
     }
 
-    /// Whether the length is zero, which it is nowhere.
+    /// Whether the length is zero, which is never valid.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 }
 
-/// What an entry leads to.
+/// The target of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ExtentKind {
@@ -142,10 +141,10 @@ impl ExtentKind {
     }
 }
 
-/// The second word of an entry: place (bits 0..32), kind (32..34), check (34..64). The place of an
-/// extent is its first block less its first logical block, modulo 2^32, so that an extent
-/// loses blocks in front by a store of its key. That of a node is its number: its metadata slot
-/// / 32.
+/// The second word of an entry: location (bits 0..32), kind (32..34), check (34..64). The location
+/// of an extent is its first data block minus its first logical block, modulo 2^32, so that one
+/// store of the key removes blocks from its front. The location of a node is its number: its
+/// metadata slot / 32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtentBody(pub u64);
 
@@ -154,7 +153,7 @@ impl ExtentBody {
     pub const AT: u64 = 8;
     const COVERED: u64 = (1 << 34) - 1;
 
-    /// A body.
+    /// Packs the word.
     pub fn new(seal: ExtentSeal, place: u32, kind: ExtentKind) -> Self {
         let word = u64::from(place) | (kind as u64) << 32;
         Self(word | Self::check(seal, word))
@@ -164,32 +163,32 @@ impl ExtentBody {
         mix(seal.body ^ (word & Self::COVERED)) & !Self::COVERED
     }
 
-    /// Whether the check is right and the kind is one.
+    /// Whether the check fits and the kind is known.
     pub fn is_sound(self, seal: ExtentSeal) -> bool {
         self.0 & !Self::COVERED == Self::check(seal, self.0) && self.kind().is_some()
     }
 
-    /// The place.
+    /// The location.
     pub fn place(self) -> u32 {
         self.0 as u32
     }
 
-    /// What it leads to.
+    /// The kind of the target.
     pub fn kind(self) -> Option<ExtentKind> {
         ExtentKind::from_number((self.0 >> 32) as u8 & 3)
     }
 }
 
-/// What a file's tree begins with.
+/// The root of a file's tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentRoot {
-    /// No block.
+    /// No block is mapped.
     Empty,
-    /// A single extent from logical block 0 on.
+    /// A single extent that begins at logical block 0.
     Extent {
         /// The first block.
         block: u32,
-        /// How many.
+        /// Its length in blocks.
         len: u32,
         /// UNWRITTEN or MAPPED.
         state: MapState,
@@ -207,7 +206,7 @@ impl ExtentRoot {
     const CHECK: u64 = 0xFFFF << 48;
 
     /// The inode's word: block or node (bits 0..30), kind (30..32), length or level (32..48), check
-    /// (48..64); zero where there is no block.
+    /// (48..64); zero if no block is mapped.
     pub fn word(self, seal: ExtentSeal) -> u64 {
         let (place, kind, len) = match self {
             Self::Empty => return 0,
@@ -223,7 +222,7 @@ impl ExtentRoot {
         mix(seal.root ^ (word & !Self::CHECK)) & Self::CHECK
     }
 
-    /// What a word says, if it is sound.
+    /// The root that a word describes, if it is sound.
     pub fn from_word(seal: ExtentSeal, word: u64) -> Option<Self> {
         if word == 0 {
             return Some(Self::Empty);
@@ -258,7 +257,7 @@ pub struct ExtentNodeHead {
     pub owner: u32,
     /// 0: a leaf, whose entries are extents.
     pub level: u32,
-    /// No logical block below this is looked for here.
+    /// Logical blocks below this are never searched here.
     pub first: u32,
     /// Generation of the file's inode.
     pub generation: u32,
@@ -288,7 +287,7 @@ impl ExtentNodeHead {
         new
     }
 
-    /// Whether this is the head of the node with this number.
+    /// Whether this is the sound head of the node with this number.
     pub fn is_sound(&self, node: u32) -> bool {
         self.checksum == self.expected_checksum(node) && self.reserved == [0; 3]
     }

@@ -1,4 +1,4 @@
-//! Where everything lies in a pool of a given size.
+//! The layout of a pool of a given size.
 
 use thiserror::Error;
 
@@ -12,57 +12,59 @@ use crate::{
 /// Smallest pool, in bytes.
 pub const POOL_MIN_BYTES: u64 = 1 << 20;
 
-/// Most metadata, in bytes: mapping ids are 30 bits and drawn from metadata slots.
+/// The largest metadata region, in bytes: mapping ids have 30 bits and are metadata slot numbers.
 pub const METADATA_MAX_BYTES: u64 = SLOT_BYTES << 30;
 
-/// What the maker of a pool asks for; `None` takes the default for the size.
+/// The requested properties of a new pool; `None` takes the default for the size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GeometryRequest {
     /// Bytes of the pool.
     pub pool_bytes: u64,
     /// Bytes of the metadata region.
     pub metadata_bytes: Option<u64>,
-    /// Thread slots: how many operations can be under way at once.
+    /// Thread slots: how many operations can run at once.
     pub thread_slots: Option<u32>,
     /// How names are kept.
     pub namespace: NamespaceKind,
-    /// File mapping of the segment.
+    /// File mapping of the first segment.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs: a power of two, by default
+    /// Neighbouring lines that serve as home lines of consecutive runs: a power of two, by default
     /// [`SPAN_LINES`].
     pub span_lines: Option<u16>,
-    /// Fragmentation on purpose, per mille: see [`Geometry::fragmentation`].
+    /// Deliberate fragmentation, per mille: see [`Geometry::fragmentation`].
     pub fragmentation: u16,
-    /// The metadata are worked on in memory, and a log makes them durable.
+    /// Whether the metadata are changed in memory and made durable by a redo log.
     pub is_logged: bool,
-    /// Data on a medium of its own; without a log, versions of the metadata keep these in order
-    /// with the data. The pool is then as large as it has to be, if `pool_bytes` is 0.
+    /// The external data device, if the data do not lie in the pool. Without a redo log, an undo
+    /// log keeps the metadata consistent with the data. If `pool_bytes` is 0, the pool gets the
+    /// size that it needs.
     pub external: Option<ExternalRequest>,
 }
 
-/// A medium for the data of a new pool.
+/// The external data device of a new pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalRequest {
     /// Its identity.
     pub id: [u8; 16],
-    /// Where on it the data begin.
+    /// Offset on the device at which the data begin.
     pub at: u64,
     /// Bytes for data.
     pub data_bytes: u64,
-    /// It also carries a copy of metadata that versions keep in order with the data.
+    /// Whether the device also holds a metadata replica.
     pub has_replica: bool,
 }
 
-/// Data on a medium of its own.
+/// The external data device that holds the data of segment 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct External {
-    /// Identity of the medium.
+    /// Identity of the device.
     pub id: [u8; 16],
-    /// Where on it the data begin.
+    /// Offset on the device at which the data begin.
     pub at: u64,
-    /// The block of the pool that tells where media were last found ([`crate::DevicePaths`]).
+    /// Pool offset of the block that records where the devices were last found
+    /// ([`crate::DevicePaths`]).
     pub places_at: u64,
 }
 
@@ -72,12 +74,12 @@ pub enum GeometryError {
     /// The pool is below the minimum.
     #[error("a pool needs at least {POOL_MIN_BYTES} bytes (1 MiB), not {0}")]
     TooSmall(u64),
-    /// Metadata would leave no room for data.
+    /// Metadata would leave no space for data.
     #[error(
         "{metadata_bytes} bytes of metadata leave no room for data in a pool of {pool_bytes} bytes"
     )]
     NoRoomForData {
-        /// Bytes of metadata asked for.
+        /// Requested bytes of metadata.
         metadata_bytes: u64,
         /// Bytes of the pool.
         pool_bytes: u64,
@@ -85,10 +87,11 @@ pub enum GeometryError {
     /// More metadata than inode numbers can name.
     #[error("metadata is limited to {METADATA_MAX_BYTES} bytes (128 GiB), not {0}")]
     MetadataTooLarge(u64),
-    /// Metadata, log or versions, and all do not fit the pool, whose data lie elsewhere.
+    /// The metadata, their redo or undo log, and the rest do not fit the pool, whose data lie on an
+    /// external device.
     #[error(
-        "a pool of {pool_bytes} bytes has no room for {metadata_bytes} bytes of metadata and what \
-         keeps them in order; it needs {needed_bytes}"
+        "a pool of {pool_bytes} bytes is too small for {metadata_bytes} bytes of metadata and \
+         their log; it needs {needed_bytes}"
     )]
     NoRoomForMetadata {
         /// Bytes of metadata.
@@ -104,19 +107,19 @@ pub enum GeometryError {
     /// Thread slots out of range.
     #[error("thread slots must be between 2 and 1024, not {0}")]
     ThreadSlots(u32),
-    /// Runs of a length that is none.
+    /// An invalid length of runs.
     #[error("blocks are placed by 1 or by 8 together, not by {0}")]
     RunBlocks(u32),
-    /// Spans of a length that is none.
+    /// An invalid length of spans.
     #[error(
         "runs of 8 blocks are placed on 1, 2, 4 and so on up to 256 lines side by side, runs of 1 \
          on one; not on {0}"
     )]
     SpanLines(u16),
-    /// Runs or spans of a mapping that has none.
+    /// Runs or spans were requested for a mapping without them.
     #[error("only hashfs places blocks by runs, not {}", .0.name())]
     NoRuns(MappingKind),
-    /// A share of more than all.
+    /// A share above 100 %.
     #[error("fragmentation is at most 1000 per mille, not {0}")]
     Fragmentation(u16),
 }
@@ -124,7 +127,7 @@ pub enum GeometryError {
 /// Most fragmentation, per mille.
 const FRAGMENTATION_MAX: u16 = 1000;
 
-/// Where everything lies. All offsets and sizes in bytes unless the name says otherwise.
+/// The layout of a pool. All offsets and sizes are in bytes unless the name says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of the pool.
@@ -133,68 +136,68 @@ pub struct Geometry {
     pub chunk_bytes: u64,
     /// Thread slots.
     pub thread_slots: u32,
-    /// The state block.
+    /// Offset of the state block.
     pub state_at: u64,
-    /// The thread slots.
+    /// Offset of the thread slots.
     pub slots_at: u64,
-    /// The chunk table: one word a chunk.
+    /// Offset of the chunk table: one word per chunk.
     pub chunk_table_at: u64,
-    /// The live map saved at clean close: one bit a metadata slot.
+    /// Offset of the live map that a clean close saves: one bit per metadata slot.
     pub live_map_at: u64,
-    /// The metadata region.
+    /// Offset of the metadata region.
     pub meta_at: u64,
     /// Chunks in the metadata region.
     pub meta_chunks: u64,
-    /// The mapping table of segment 0.
+    /// Offset of the mapping table of segment 0.
     pub table_at: u64,
-    /// What a clean close saves of segment 0's mapping; see [`SavedStatePlan`].
+    /// Offset of the saved allocator state of segment 0; see [`SavedStatePlan`].
     pub saved_state_at: u64,
-    /// The log of a logged pool, which all that lies before it is the image of; 0: none.
+    /// Offset of the redo log of a logged pool, whose image is everything before it; 0: none.
     pub log_at: u64,
     /// Bytes of the log.
     pub log_bytes: u64,
-    /// The versions of metadata in persistent memory whose data lie elsewhere
-    /// ([`crate::UndoPlan`]); 0: none.
+    /// Offset of the undo log of a split pool ([`crate::UndoPlan`]); 0: none.
     pub undo_at: u64,
-    /// Bytes of the versions.
+    /// Bytes of the undo log.
     pub undo_bytes: u64,
-    /// The data blocks of segment 0. Those on a medium of its own count as what lies behind the
-    /// pool.
+    /// Offset of the data blocks of segment 0. Data on an external device are numbered as if they
+    /// lay behind the pool.
     pub data_at: u64,
     /// Data blocks in segment 0, a multiple of [`LINE_ENTRIES`].
     pub segment_blocks: u64,
-    /// The segments behind it. Their blocks lie behind its own, in the order of their numbers.
+    /// The added segments. Their blocks are numbered behind those of segment 0, in the order of the
+    /// segments.
     pub added: AddedSegments,
-    /// The last replica of the superblock.
+    /// Offset of the last copy of the superblock.
     pub last_copy_at: u64,
     /// How names are kept.
     pub namespace: NamespaceKind,
-    /// Where areas are, with the namespace that has them.
+    /// Where areas are, if the namespace has areas.
     pub areas: AreaPlan,
     /// File mapping of segment 0.
     pub mapping: MappingKind,
     /// Consecutive blocks of a file that HashFS places together.
     pub run_blocks: u32,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS.
+    /// Neighbouring lines that serve as home lines of consecutive runs of a file in HashFS.
     pub span_lines: u16,
-    /// Of new blocks, how many per mille are kept from following their logical predecessors: 1000
-    /// less the layout score that files are to have. 0: nobody wants any.
+    /// How many new blocks, per mille, are kept from following their logical predecessor: 1000
+    /// minus the layout score that files should have. 0: no deliberate fragmentation.
     pub fragmentation: u16,
-    /// Where the data are, if they have a medium of their own.
+    /// The external data device, if the pool has one.
     pub external: Option<External>,
-    /// The map of blocks of metadata that changed since the external data device got a copy of them
-    /// ([`crate::ReplicaPlan`]); 0: it carries none.
+    /// Offset of the map of metadata blocks that changed since they were copied to the metadata
+    /// replica ([`crate::ReplicaPlan`]); 0: no replica.
     pub changed_at: u64,
 }
 
 impl Geometry {
-    /// Lays out a pool.
+    /// Plans the layout of a pool.
     ///
     /// # Errors
-    /// The request cannot be met.
+    /// Fails if the request cannot be met.
     pub fn plan(request: &GeometryRequest) -> Result<Self, GeometryError> {
         let pool_bytes = request.pool_bytes / BLOCK_BYTES * BLOCK_BYTES;
-        // What the pool is for tells how large its parts are.
+        // What the size of the metadata and of chunks is computed from depends on the kind of pool.
         let (asked, sized_by) = match request.external {
             Some(external) => (external.data_bytes, external.data_bytes),
             None => (request.pool_bytes, pool_bytes),
@@ -228,8 +231,8 @@ impl Geometry {
         if request.fragmentation > FRAGMENTATION_MAX {
             return Err(GeometryError::Fragmentation(request.fragmentation));
         }
-        // A logged pool's metadata take memory, and as much again for the log; those of one with
-        // versions three times as much for these.
+        // A logged pool needs as much memory and as much redo log as it has metadata; an undo log
+        // takes three times as much as the metadata.
         let is_dear = request.is_logged || request.has_undo();
         let share = match (sized_by < 64 << 20, is_dear) {
             (true, false) => 4,
@@ -382,7 +385,8 @@ impl Geometry {
             && self.has_sound_segments()
     }
 
-    /// What was added has media of its own, and the first medium nothing behind its data.
+    /// Whether added segments have external data devices, and nothing follows the data on the first
+    /// device.
     fn has_sound_segments(&self) -> bool {
         self.added.is_sound(self.segment_blocks)
             && self.data_at.checked_add(self.data_bytes()).is_some()
@@ -390,7 +394,8 @@ impl Geometry {
                 || self.mapping.takes_segments() && self.external.is_some() && self.changed_at == 0)
     }
 
-    /// What lies on a medium of its own counts as what lies behind the pool.
+    /// Whether the external data device is consistent with the rest: its data count as lying behind
+    /// the pool.
     fn has_sound_medium(&self, (data_at, data_bytes): (u64, Option<u64>)) -> bool {
         let Some(external) = self.external else {
             return self.changed_at == 0;
@@ -398,7 +403,7 @@ impl Geometry {
         let replica_bytes = match self.changed_at {
             0 => 0,
             _ if !self.has_undo() => return false,
-            // Versions end at less than 2^60.
+            // Undo logs end below 2^60.
             _ => ReplicaPlan {
                 at: 0,
                 blocks: self.image_end() / BLOCK_BYTES,
@@ -417,7 +422,7 @@ impl Geometry {
 
     fn has_sound_areas(&self) -> bool {
         match self.namespace {
-            // Words of tables and places have 32 bits for a slot.
+            // Words of area tables and directory locations have 32 bits for a slot.
             NamespaceKind::Adaptive => {
                 self.meta_slots() <= 1 << 32
                     && self.areas.is_sound(self.meta_slots(), self.chunk_bytes)
@@ -445,18 +450,18 @@ impl Geometry {
         }
     }
 
-    /// Whether the metadata are worked on in memory, and a log makes them durable.
+    /// Whether the metadata are changed in memory and made durable by a redo log.
     pub fn is_logged(&self) -> bool {
         self.log_bytes != 0
     }
 
-    /// Whether the metadata lie in persistent memory, the data elsewhere, and versions keep them in
-    /// order.
+    /// Whether the pool is split: metadata in persistent memory, data on an external device, and an
+    /// undo log.
     pub fn has_undo(&self) -> bool {
         self.undo_bytes != 0
     }
 
-    /// Where the metadata end: what lies behind them are the log or the versions, or data.
+    /// Where the metadata end. The redo log, the undo log or the data follow.
     pub fn image_end(&self) -> u64 {
         if self.is_logged() {
             self.log_at
@@ -467,12 +472,12 @@ impl Geometry {
         }
     }
 
-    /// Where the saved allocator state of segment 0 lie.
+    /// Where the saved allocator state of segment 0 lies.
     pub fn saved_state(&self) -> SavedStatePlan {
         saved_state_plan(self.mapping, self.saved_state_at, self.segment_blocks)
     }
 
-    /// Where HashFS looks for the blocks of segment 0, with hashes of this seed.
+    /// How HashFS places the blocks of segment 0, with hashes of this seed.
     pub fn homes(&self, seed: u64) -> Homes {
         Homes {
             seed,
@@ -492,7 +497,7 @@ impl Geometry {
         self.chunk_bytes / SLOT_BYTES
     }
 
-    /// Whether the inodes of files of this kind say something in [`crate::Inode::detail`].
+    /// Whether inodes of this kind use [`crate::Inode::detail`].
     pub fn has_detail(&self, kind: FileKind) -> bool {
         match kind {
             FileKind::Symlink => true,
@@ -512,7 +517,7 @@ impl Geometry {
         self.slots_at + u64::from(slot) * THREAD_SLOT_BYTES
     }
 
-    /// Whether a block of a file lies at a pool offset, or can.
+    /// Whether a data block lies, or can lie, at this pool offset.
     pub fn is_of_file(&self, at: u64) -> bool {
         (self.data_at..self.data_at + self.data_bytes()).contains(&at)
     }
@@ -522,7 +527,7 @@ impl Geometry {
         self.segment_blocks + self.added.blocks()
     }
 
-    /// Their bytes.
+    /// Bytes of all data blocks.
     pub fn data_bytes(&self) -> u64 {
         self.blocks() * BLOCK_BYTES
     }
@@ -538,7 +543,7 @@ impl Geometry {
     }
 }
 
-/// What lies in front of aids and data.
+/// Everything in front of the saved allocator state and the data.
 struct Front {
     state_at: u64,
     slots_at: u64,
@@ -547,11 +552,11 @@ struct Front {
     meta_at: u64,
     meta_bytes: u64,
     table_at: u64,
-    /// What data of the same pool begin at a multiple of, as far as the pool's size allows it.
+    /// The alignment of the data, as far as the pool's size allows it.
     large: u64,
 }
 
-/// What lies behind it.
+/// Everything behind the front.
 struct Parts {
     pool_bytes: u64,
     saved_state_at: u64,
@@ -565,18 +570,18 @@ fn block_up(at: u64) -> u64 {
 }
 
 impl GeometryRequest {
-    /// Whether metadata and data are kept in order by versions.
+    /// Whether an undo log keeps metadata and data consistent.
     fn has_undo(&self) -> bool {
         self.external.is_some() && !self.is_logged
     }
 
-    /// Whether the external data device carries a copy of the metadata.
+    /// Whether the external data device holds a metadata replica.
     fn has_replica(&self) -> bool {
         self.has_undo() && self.external.is_some_and(|external| external.has_replica)
     }
 }
 
-/// Bytes of the log or the versions of metadata that end at `at`.
+/// Bytes of the redo or undo log of metadata that end at `at`.
 fn behind_bytes(request: &GeometryRequest, at: u64) -> u64 {
     if request.is_logged {
         log_bytes_for(at)
@@ -608,8 +613,8 @@ impl Front {
         }
     }
 
-    /// Where aids of so many blocks lie, where the metadata end, and where what keeps them in order
-    /// does.
+    /// Returns the offsets of the saved allocator state of so many blocks, of the end of the
+    /// metadata, and of the redo or undo log.
     fn behind(&self, request: &GeometryRequest, segment_blocks: u64) -> (u64, u64, u64) {
         let table_bytes = request.mapping.table_bytes(segment_blocks);
         let at = block_up(self.table_at + table_bytes);
@@ -622,7 +627,7 @@ impl Front {
         )
     }
 
-    /// The rest of the pool is for data.
+    /// Plans data blocks for the rest of the pool.
     fn with_data(
         &self,
         request: &GeometryRequest,
@@ -638,7 +643,8 @@ impl Front {
         let room = last_copy_at
             .checked_sub(self.table_at + behind_bytes(request, self.table_at))
             .ok_or(no_room)?;
-        // What a block takes of a table, and of a HashFS table's saved allocator state.
+        // The bytes that a block takes in a mapping table, and in the saved allocator state of
+        // HashFS.
         let saved = if request.mapping.has_home_lines() {
             5
         } else {
@@ -667,7 +673,8 @@ impl Front {
         }
     }
 
-    /// The data have a medium of their own. A pool without a size is as large as it has to be.
+    /// Plans a pool with an external data device. A pool without a size gets the size that it
+    /// needs.
     fn with_external_data(
         &self,
         request: &GeometryRequest,

@@ -1,14 +1,14 @@
 //! Inodes: one metadata slot, two cache lines.
 //!
 //! Line 0 holds what `chmod`, `chown` and `link` change, line 1 what reads and writes change, so a
-//! size-extending write commits with one line. Every mutable field is one 8-byte word.
+//! write that grows the file commits with one line. Every mutable field is one 8-byte word.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::NamespaceKind;
 use crate::checksum::checksum_words;
 
-/// What an inode is. The numbers are on the media and are `d_type`'s.
+/// The kind of an inode. The numbers are on the media and equal those of `d_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FileKind {
@@ -83,7 +83,8 @@ pub struct Inode {
     pub acl_root: u64,
     /// Project id (reserved, 0).
     pub project: u32,
-    /// CRC-32C of slot number, kind, generation and birth time: what never changes in a life.
+    /// CRC-32C of slot number, kind, generation and birth time, which never change during the
+    /// inode's life.
     pub checksum: u32,
     /// Bytes of a file or of a symlink's target.
     pub size: u64,
@@ -95,15 +96,15 @@ pub struct Inode {
     pub atime: i64,
     /// Files: [`MapRoot`]. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub root: u64,
-    /// Symlinks: [`crate::text_check`] of the target. Files, where the mapping has trees:
-    /// [`crate::TreeWord`], the top of the tree. Else reserved for further mapping roots (files of
-    /// several segments) and the redirect table; 0.
+    /// Symlinks: [`crate::text_check`] of the target. Files, if the mapping has trees:
+    /// [`crate::TreeWord`], the root of the tree. Otherwise reserved for further mapping roots
+    /// (files of several segments) and the redirect table; 0.
     pub detail: u64,
-    /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Volatile
-    /// meaning: stale unless the epoch is the present one.
+    /// `nv_pointer` (DirectFS III-D): cachelet in bits 0..40, pool epoch in 40..64. Its meaning is
+    /// volatile: it is stale unless the epoch is the present one.
     pub cachelet: u64,
-    /// Files: how the file was used when it was last closed ([`Inode::CONTINUOUS`] or 0). Else 0. A
-    /// hint: never flushed, and harmless whatever a crash makes of it.
+    /// Files: how the file was used when it was last closed ([`Inode::CONTINUOUS`] or 0). Otherwise
+    /// 0. It is a hint that is never flushed; any value that a crash leaves is harmless.
     pub pattern: u64,
 }
 
@@ -147,13 +148,13 @@ impl Inode {
         PATTERN = pattern;
     }
 
-    /// An access pattern: the file was read or written on and on before it was closed (AFPT).
+    /// An access pattern: the file was read or written sequentially before it was closed (AFPT).
     pub const CONTINUOUS: u64 = 1;
 
-    /// Bits of the access pattern that mean nothing with the namespace *adaptive*.
+    /// Bits of the access pattern that are ignored with the namespace *adaptive*.
     const PATTERN_RESERVED: u64 = 0xFE;
 
-    /// Whether the access pattern is one that a file of this kind may have with this namespace.
+    /// Whether a file of this kind may have this access pattern in this namespace.
     pub fn has_sound_pattern(&self, kind: FileKind, namespace: NamespaceKind) -> bool {
         match (kind, namespace) {
             (FileKind::File, NamespaceKind::Adaptive) => self.pattern & Self::PATTERN_RESERVED == 0,
@@ -222,7 +223,7 @@ impl IdentityWord {
         (self.0 >> 16) as u16 & 0o7777
     }
 
-    /// The generation: changes whenever the slot is reused.
+    /// The generation, which changes whenever the slot is reused.
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -259,8 +260,8 @@ impl OwnerWord {
     }
 }
 
-/// Link count (low half) and flags (high half, reserved). Directories keep the number of their
-/// subdirectories plus two, as of the last write-back; recovery recounts.
+/// Link count (low half) and flags (high half, reserved). In directories the link count is the
+/// number of subdirectories plus two, as of the last write-back; recovery recounts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinksWord(pub u64);
 
@@ -299,7 +300,7 @@ impl MapRoot {
         Self(1 << 63 | u64::from(segment) << 32 | u64::from(id & 0x3FFF_FFFF))
     }
 
-    /// The id that this version gives the blocks of the file with this inode number.
+    /// The mapping id that this version gives the file with this inode number.
     pub fn id_of(ino: u64) -> u32 {
         ino as u32 & 0x3FFF_FFFF
     }
@@ -309,7 +310,7 @@ impl MapRoot {
         (self.0 >> 63 == 1).then_some(((self.0 >> 32) as u16, self.0 as u32 & 0x3FFF_FFFF))
     }
 
-    /// Whether this is a root that this version writes: of segment 0, without reserved bits.
+    /// Whether this version writes such a root: in segment 0, without reserved bits.
     pub fn is_sound(self) -> bool {
         self.get().is_some_and(|(segment, id)| {
             segment == 0 && self.0 & !Self::BEYOND == Self::new(segment, id).0

@@ -1,8 +1,8 @@
 //! The journal of a thread slot: one redo record of 8-byte stores.
 //!
-//! A record is committed when its head is durable with a checksum that fits *and* every witness
-//! pair holds. It is retired by a durable zero in word 0. Recovery of one slot: if the record is
-//! committed, store every pair, flush, fence; then retire.
+//! A record is committed once its head is durable with a matching checksum *and* every witness pair
+//! holds. A durable zero in word 0 retires it. Recovery of a slot whose record is committed stores
+//! every pair, flushes, fences, and then retires the record.
 
 use crate::checksum::checksum_words;
 
@@ -51,9 +51,9 @@ impl JournalHead {
     }
 }
 
-/// One pair of a record: a store of `value` at pool offset `at` or, where bit 0 of `at` is set, a
-/// *witness*: the entry at `at - 1` must carry the checksum `value`, or the record never committed
-/// (entry and record are made durable by one fence).
+/// A pair of a record: a store of `value` at pool offset `at`. If bit 0 of `at` is set, it is a
+/// *witness* instead: the entry at `at - 1` must have the checksum `value`, or the record never
+/// committed (one fence makes entry and record durable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalPair {
     /// Pool offset, 8-byte aligned; bit 0 marks a witness.

@@ -1,10 +1,9 @@
-//! What tables have in common that keep the blocks of all files by their keys: cuckoo and level
-//! tables.
+//! What cuckoo and level tables have in common: they find the blocks of all files by their keys.
 //!
 //! Their lines hold four entries of two words. The first word is the key, a
-//! [`MapWord`](crate::MapWord), which also says whether the entry is in use; the second, a
-//! [`KeyedWord`], says where the block is. A *stash* of a few lines holds keys that found no room
-//! in any of their lines.
+//! [`MapWord`](crate::MapWord), which also records whether the entry is in use. The second word, a
+//! [`KeyedWord`], holds the data block. A *stash* of a few lines holds keys that fit into none of
+//! their lines.
 
 use vellum_media::mix;
 
@@ -14,21 +13,22 @@ use crate::{CuckooPlan, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 pub const PAIRS_PER_LINE: u64 = 4;
 /// Lines of a stash.
 pub const STASH_LINES: u64 = 8;
-/// Most blocks that an entry's counts can tell of.
+/// The largest count that an entry can hold.
 pub const RUN_COUNT_MAX: u32 = 255;
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: u64 = 64;
-/// Makes the second hash of a key from the first.
+/// Factor that derives the second hash of a key from the first.
 const SECOND: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The second word of an entry: block (bits 0..30), blocks of the file that follow it on the medium
-/// (30..38), blocks from which on none before it counts it (38..46), check (46..64).
+/// The second word of an entry: data block (bits 0..30), following blocks of the file that also
+/// follow on the medium (30..38), limit on how far back an entry counts this block as following
+/// (38..46), check (46..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedWord(pub u64);
 
 impl KeyedWord {
-    /// Packs the word of the entry with this key; `block` keeps 30 bits, counts above
-    /// [`RUN_COUNT_MAX`] are cut to it.
+    /// Packs the word of the entry with this key; `block` keeps 30 bits, counts are limited to
+    /// [`RUN_COUNT_MAX`].
     pub fn new(key: u64, block: u32, following: u32, preceding: u32) -> Self {
         let following = u64::from(following.min(RUN_COUNT_MAX));
         let preceding = u64::from(preceding.min(RUN_COUNT_MAX));
@@ -41,23 +41,23 @@ impl KeyedWord {
         self.0 as u32 & 0x3FFF_FFFF
     }
 
-    /// At least so many logical blocks behind this one are of the same file and state, each at the
-    /// data block behind that of the one before.
+    /// A lower bound of the run behind this block: this many logical blocks behind it belong to the
+    /// same file in the same state, each in the data block behind its predecessor's.
     pub fn following(self) -> u32 {
         (self.0 >> 30) as u32 & 0xFF
     }
 
-    /// No entry counts this one as following that is more than so many logical blocks before it.
+    /// Entries more than this many logical blocks before this one never count it as following.
     pub fn preceding(self) -> u32 {
         (self.0 >> 38) as u32 & 0xFF
     }
 
-    /// Whether this is the second word of an entry with that key.
+    /// Whether this is the second word of an entry with this key.
     pub fn is_of(self, key: u64) -> bool {
         self.0 >> 46 == Self::check(key, self.0 & ((1 << 46) - 1))
     }
 
-    /// Whether it counts anything.
+    /// Whether any count is not zero.
     pub fn has_counts(self) -> bool {
         self.following() > 0 || self.preceding() > 0
     }
@@ -78,7 +78,7 @@ pub(crate) fn scale(hash: u64, lines: u64) -> u64 {
     ((u128::from(hash) * u128::from(lines)) >> 64) as u64
 }
 
-/// Where a table has its lines, for whoever reads all of it.
+/// The layout of a table, for code that reads all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyedPlan {
     /// A cuckoo table.
@@ -88,9 +88,9 @@ pub enum KeyedPlan {
 }
 
 impl KeyedPlan {
-    /// That of a mapping of so many blocks whose table's words `word` reads, by their offset;
-    /// `None` if it has no such table. Where the root of a level table is unsound, what lies in the
-    /// levels tells.
+    /// The layout of the table of a mapping with this many blocks; `None` if the mapping has no
+    /// such table. `word` reads the table's words by offset. If the root of a level table is
+    /// unsound, it is derived from the used levels.
     pub fn read(
         mapping: MappingKind,
         segment_blocks: u64,
@@ -113,7 +113,7 @@ impl KeyedPlan {
         }
     }
 
-    /// Lines that entries may be in, as parts without gaps.
+    /// Lines that can hold entries, as ranges.
     pub fn parts(&self) -> Vec<std::ops::Range<u64>> {
         match self {
             Self::Cuckoo(plan) => std::iter::once(0..plan.all_lines()).collect(),
@@ -124,7 +124,7 @@ impl KeyedPlan {
         }
     }
 
-    /// The lines that a key is looked for in before the stash, in that order.
+    /// The lines in which a key is searched before the stash, in this order.
     pub fn homes(&self, seed: u64, key: u64) -> impl Iterator<Item = u64> + use<> {
         let mut homes = [None; 3];
         match self {
@@ -138,20 +138,20 @@ impl KeyedPlan {
         homes.into_iter().flatten().flatten()
     }
 
-    /// Whether a crash may leave a key in line `copy`, too, besides line `first`, where it is
-    /// looked for before: it was on its way from one to the other. Keys of a level table may move
-    /// to the stash, and none moves within a line, or out of the stash.
+    /// Whether a crash during a move may leave a key in line `copy` as well as in line `first`,
+    /// which is searched earlier. Keys of a level table may move to the stash. No key moves within
+    /// a line or out of the stash.
     pub fn may_leave_copy(&self, first: u64, copy: u64) -> bool {
         let may_come = matches!(self, Self::Level(..)) || !self.is_stash(copy);
         first != copy && may_come && !self.is_stash(first)
     }
 
-    /// Whether entries count what follows them on the medium; else their counts are zero.
+    /// Whether entries count the blocks that follow on the medium; otherwise their counts are zero.
     pub fn has_counts(&self) -> bool {
         matches!(self, Self::Cuckoo(_))
     }
 
-    /// The lines of the stash, in the order in which they are looked at.
+    /// The lines of the stash, in search order.
     pub fn stash(&self) -> std::ops::Range<u64> {
         match self {
             Self::Cuckoo(plan) => plan.lines..plan.all_lines(),
@@ -159,13 +159,13 @@ impl KeyedPlan {
         }
     }
 
-    /// Whether a line is of the stash.
+    /// Whether a line belongs to the stash.
     pub fn is_stash(&self, line: u64) -> bool {
         self.stash().contains(&line)
     }
 }
 
-/// Whether a level has an entry that may be there.
+/// Whether any entry of a level could be valid.
 fn is_used(plan: &LevelPlan, level: u32, seed: u64, word: &impl Fn(u64) -> u64) -> bool {
     let mut lines = plan.lines_of(level);
     lines.any(|line| {

@@ -1,21 +1,21 @@
-//! The last copy of a pool's superblock where further datasets lie behind the pool: at the end
-//! of its own bytes, which nothing in front tells any more once both copies there are lost.
+//! Finds the last copy of a pool's superblock in front of further datasets. It lies at the end of
+//! the pool's own bytes, whose size is unknown once both copies at the front are lost.
 
 use crate::superblock::{FsRecord, Superblock, SuperblockError};
 use crate::{BLOCK_BYTES, DATASET_ALIGN};
 
-/// A superblock's bytes.
+/// Bytes of a superblock.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// The last copy in a file of `len` bytes that ends with a further dataset; `None`: it does not
-/// end so, there is no such copy, or there are several that tell of different pools. Looked at are
-/// ends of pools of whole units of [`DATASET_ALIGN`], and all blocks of the unit in front of each
-/// further dataset. What `read` gives is what lies at an offset, if that can be read.
+/// Returns the last copy of the superblock in a file of `len` bytes that ends with a further
+/// dataset; `None` if the file ends otherwise, has no such copy, or has copies of several different
+/// pools. It searches the ends of pools of whole units of [`DATASET_ALIGN`], and all blocks of the
+/// unit in front of each further dataset. `read` returns the block at an offset, if it is readable.
 ///
-/// A copy says where it is itself, by which none of another dataset, or in a file, is the
-/// pool's; and one of the datasets that it tells of has to be there. Of a pool that was made
-/// over an older one, both may be there: the older one is not the pool, and that the younger one
-/// tells of no further datasets makes none of it.
+/// A copy contains its own offset, which excludes copies of other datasets and copies inside files.
+/// At least one dataset that it lists must be present. If a pool was formatted over an older one,
+/// both copies may be present; the older one is then not used, even if the newer one lists no
+/// further datasets.
 pub fn last_copy_before_datasets(
     len: u64,
     read: impl Fn(u64) -> Option<Block>,
@@ -62,7 +62,7 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
         Superblock::unseal(&bytes.ok_or(SuperblockError::NotVellum)?)
     }
 
-    /// Whether in the last unit there is the last copy of a dataset that begins further behind.
+    /// Whether the last unit holds the last copy of a further dataset's superblock.
     fn ends_with_dataset(&self) -> bool {
         let blocks = self.len / BLOCK_BYTES;
         let last = blocks.saturating_sub(DATASET_ALIGN / BLOCK_BYTES)..blocks;
@@ -72,13 +72,13 @@ impl<R: Fn(u64) -> Option<Block>> Searched<R> {
         })
     }
 
-    /// The last copy of a pool at this place, whether it has parts or not.
+    /// The last copy of a pool at this offset, whether it lists further datasets or not.
     fn last_copy(&self, at: u64) -> Option<Superblock> {
         let copy = self.sealed(at).ok()?;
         (copy.last_copy_at == at && copy.check_readable().is_ok()).then_some(copy)
     }
 
-    /// Whether the table of a pool fits into the file, and any of its parts is there.
+    /// Whether the table of a pool fits into the file and at least one of its datasets is present.
     fn has_part_of(&self, pool: &Superblock) -> bool {
         let is_there = |part: &FsRecord| {
             let copies = [part.at, part.at + BLOCK_BYTES];
@@ -115,14 +115,14 @@ mod tests {
         )
     }
 
-    /// A file of copies of superblocks, by their places.
+    /// A file with copies of superblocks at the given offsets.
     struct File {
         len: u64,
         copies: Vec<(u64, Superblock)>,
     }
 
     impl File {
-        /// A pool that has lost the copies in front, and a dataset behind it.
+        /// A pool that has lost the copies at its front, and a dataset behind it.
         fn new(pool_bytes: u64) -> (Self, Superblock) {
             let pool = own(pool_bytes, 7);
             let (at, bytes) = (pool.dataset_room(2 * DATASET_ALIGN), 2 * DATASET_ALIGN);
@@ -162,21 +162,21 @@ mod tests {
 
     #[test]
     fn no_other_is_taken_for_it() {
-        // Without it there are those of the part.
+        // Without it, only the copies of the dataset are left.
         let (mut file, pool) = File::new(8 << 20);
         let own_copy = file.copies.remove(0);
         assert_eq!(file.found(), None);
-        // One somewhere else, as in a file that is a copy of the pool.
+        // A copy at another offset, as in a file that contains a copy of the pool.
         file.copies.push(((4 << 20) - BLOCK_BYTES, pool.clone()));
         assert_eq!(file.found(), None);
-        // One of a pool whose parts are not there.
+        // A copy of a pool whose datasets are missing.
         let other = own(4 << 20, 9).with_dataset("one", 8 << 20, 2 << 20, [3; 16]);
         file.copies
             .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));
         assert_eq!(file.found(), None);
         file.copies.push(own_copy);
         assert_eq!(file.found(), Some(pool));
-        // One of a pool that could have been there, too.
+        // A copy of another pool that could have been here.
         let other = own(4 << 20, 9).with_dataset("one", 8 << 20, 4 << 20, [1; 16]);
         file.copies
             .push((other.as_ref().unwrap().last_copy_at, other.unwrap()));

@@ -1,9 +1,9 @@
 //! The level table of a segment: level hashing's two levels of lines, of which the bottom one has
-//! half as many as the top one, and which grows by a new top level.
+//! half as many as the top one. The table grows by a new top level.
 //!
-//! Every level that the table will ever have has a place of its own, one behind the other, each
-//! twice as long as the one before. Which of them are in use the *root* says, one word at the
-//! table's begin.
+//! Every level that the table will ever have has a fixed range, one behind the other, each twice as
+//! long as the one before. The *root*, one word at the beginning of the table, records which levels
+//! are in use.
 
 use vellum_media::mix;
 
@@ -11,12 +11,12 @@ use crate::keyed::{LINE_BYTES, PAIRS_PER_LINE, STASH_LINES, hashes, scale};
 
 /// First line of the stash; the root's line lies before it.
 const STASH_AT: u64 = 1;
-/// Lines of level 0, at least and, but for rounding, below.
+/// Fewest lines of level 0. But for rounding, it has fewer than twice as many.
 const FIRST_MIN: u64 = 4;
-/// With every block in use, at most so many entries in a hundred of the largest table are.
+/// The largest table uses at most this percentage of its entries when every block is in use.
 const LOAD_MAX_PERCENT: u64 = 80;
 
-/// Where a level table has its lines.
+/// The layout of a level table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelPlan {
     /// Lines of level 0, an even number.
@@ -26,9 +26,9 @@ pub struct LevelPlan {
 }
 
 impl LevelPlan {
-    /// The table of a segment: at its largest it has room for every block.
+    /// The table of a segment: at its largest it has an entry for every block.
     pub fn new(segment_blocks: u64) -> Self {
-        // The top level has two in three of the entries.
+        // The top level has two of three entries.
         let entries = (segment_blocks * 100).div_ceil(LOAD_MAX_PERCENT);
         let top = (entries * 2)
             .div_ceil(3 * PAIRS_PER_LINE)
@@ -49,7 +49,7 @@ impl LevelPlan {
         begin..begin + (self.first << level)
     }
 
-    /// All lines, also those of levels that are not in use yet or any more.
+    /// All lines, including those of levels that are not in use.
     pub fn all_lines(&self) -> u64 {
         self.lines_of(self.last).end
     }
@@ -59,13 +59,13 @@ impl LevelPlan {
         self.all_lines() * LINE_BYTES
     }
 
-    /// The two lines of a level that a key may be in: one of each half, so that they differ. One of
-    /// a level above that leads to the same is one of two.
+    /// The two lines of a level that a key may be in: one in each half, so that they differ. Two
+    /// lines of the level above lead to the same line.
     pub fn homes(&self, seed: u64, key: u64, level: u32) -> [u64; 2] {
         self.homes_of(hashes(seed, key), level)
     }
 
-    /// The same from the key's hashes.
+    /// As [`Self::homes`], from the key's hashes.
     pub fn homes_of(&self, hashes: [u64; 2], level: u32) -> [u64; 2] {
         let lines = self.lines_of(level);
         let half = (lines.end - lines.start) / 2;
@@ -79,15 +79,15 @@ impl LevelPlan {
     }
 }
 
-/// Which levels are in use: the top one (bits 0..8), whether the one two below it is being moved
-/// into it (8), check (32..64).
+/// The levels in use: the top level (bits 0..8), whether the level two below it is being moved into
+/// it (8), check (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelRoot(pub u64);
 
 const MOVING: u64 = 1 << 8;
 
 impl LevelRoot {
-    /// Offset in the table.
+    /// Offset of the root in the table.
     pub const WORD: u64 = 0;
 
     /// Packs the word.
@@ -101,7 +101,7 @@ impl LevelRoot {
         Self::new(1, false)
     }
 
-    /// What the root must have been, given which levels are in use.
+    /// Reconstructs the root from the levels in use.
     pub fn of_levels(plan: &LevelPlan, is_used: impl Fn(u32) -> bool) -> Self {
         let top = (1..=plan.last).rev().find(|&level| is_used(level));
         let top = top.unwrap_or(1);
@@ -113,7 +113,7 @@ impl LevelRoot {
         self.0 as u32 & 0xFF
     }
 
-    /// The level whose entries are being moved to the two above it.
+    /// The level whose entries are being moved to the two above it, if there is one.
     pub fn moving(self) -> Option<u32> {
         (self.0 & MOVING != 0).then(|| self.top() - 2)
     }
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_say_which_levels_are_in_use() {
+    fn roots_record_the_levels_in_use() {
         let plan = LevelPlan::new(4096);
         let levels = |root: LevelRoot| root.levels().collect::<Vec<_>>();
         assert_eq!(levels(LevelRoot::of_new()), [1, 0]);

@@ -117,13 +117,13 @@ pub use undo::{
 };
 pub use vellum_media::mix;
 
-/// Bytes of a metadata slot: the unit in which inodes and entries are placed and numbered.
+/// Bytes of a metadata slot, the unit in which inodes and entries are placed and numbered.
 pub const SLOT_BYTES: u64 = 128;
 /// Bytes of a metadata or data block.
 pub const BLOCK_BYTES: u64 = vellum_media::BLOCK_BYTES;
 /// Metadata slots in a block.
 pub const SLOTS_PER_BLOCK: u64 = BLOCK_BYTES / SLOT_BYTES;
-/// Bytes of one thread slot in the pool (journal, last overwrite, and reserve).
+/// Bytes of one thread slot in the pool (journal, last overwrite, and reserved bytes).
 pub const THREAD_SLOT_BYTES: u64 = 1024;
 /// The metadata slot of the root directory's inode.
 pub const ROOT_SLOT: u64 = 1;

@@ -1,5 +1,5 @@
-//! The redo log of a pool whose metadata are worked on in memory: two anchors, then records, one
-//! an epoch. The pool's bytes before the log are *home*: what the log's records are laid over.
+//! The redo log of a logged pool: two anchors, then one record per epoch. The pool's bytes before
+//! the log are *home*; the records are applied on top of them.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -9,45 +9,45 @@ use crate::{BLOCK_BYTES, Geometry};
 pub const ANCHOR_MAGIC: [u8; 8] = *b"VELLOG01";
 /// First eight bytes of a record.
 pub const EPOCH_MAGIC: [u8; 8] = *b"VELEPOCH";
-/// Bytes of the two anchors, a block each, before the area of records.
+/// Bytes of the two anchors, one block each, before the area of records.
 pub const ANCHORS_BYTES: u64 = 2 * BLOCK_BYTES;
-/// Bytes of a line: the unit that records hold.
+/// Bytes of a line, the unit of records.
 pub const LOG_LINE_BYTES: u64 = vellum_media::LINE_BYTES;
-/// The most lines that numbers of 32 bits name: 256 GiB of metadata.
+/// The largest image whose lines fit 32-bit numbers: 256 GiB of metadata.
 pub const IMAGE_MAX_BYTES: u64 = LOG_LINE_BYTES << 32;
 
-/// Where the log begins: the anchor with the higher number counts, of those that are sound.
+/// Where the log begins. Of the sound anchors, that with the higher number is current.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Anchor {
     /// [`ANCHOR_MAGIC`].
     pub magic: [u8; 8],
-    /// That of the pool.
+    /// The uuid of the pool.
     pub uuid: [u8; 16],
     /// Grows by one with each anchor.
     pub number: u64,
-    /// Drawn by mkfs, and one more with each repair: seed of the checks of records.
+    /// Drawn by mkfs and incremented by each repair: the seed of the checks of records.
     pub salt: u64,
     /// Identity of the image in shared memory that belongs to this log, if there is one.
     pub attach: [u8; 16],
-    /// Boot id of whoever made it.
+    /// Boot id under which the image was created.
     pub boot: [u8; 16],
-    /// The first epoch that home does not have.
+    /// The first epoch that home lacks.
     pub tail: u64,
-    /// Where its record begins, or will: an offset in the area of records.
+    /// Where its record begins, or will begin: an offset in the area of records.
     pub tail_at: u64,
-    /// [`line_sum`] of all lines of home, added up.
+    /// The sum of [`line_sum`] over all lines of home.
     pub sum: u64,
-    /// Home may have lines of epochs below this, too.
+    /// Home may already contain lines of epochs below this.
     pub target: u64,
-    /// The sum of home when it has all of these.
+    /// The sum of home once it contains all of these epochs.
     pub target_sum: u64,
     /// Reserved, zero.
     pub reserved_middle: [u64; 4],
-    /// Bit 0: nobody knows the sum of home, and `target` is `tail`. Bit 1: there is an image in
+    /// Bit 0: the sum of home is unknown, and `target` is `tail`. Bit 1: there is an image in
     /// shared memory.
     pub flags: u64,
-    /// In which directory, with zeros behind it.
+    /// The directory of the image, padded with zeros.
     pub image: [u8; IMAGE_DIR_BYTES],
     /// Reserved, zero.
     pub reserved: [u64; 12],
@@ -55,17 +55,17 @@ pub struct Anchor {
     pub check: u64,
 }
 
-/// Bytes that an anchor has for the path of a directory.
+/// Most bytes of the path of the image's directory.
 const IMAGE_DIR_BYTES: usize = 256;
 
-/// An image in memory that outlives whoever works on it.
+/// An image in memory that outlives the process that works on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageTag {
     /// [`Anchor::attach`].
     pub attach: [u8; 16],
     /// [`Anchor::boot`].
     pub boot: [u8; 16],
-    /// Path of the directory where it lies: at most 255 bytes, none of them zero.
+    /// Path of its directory: at most 255 bytes, none of them zero.
     pub dir: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ pub const ANCHOR_BYTES: usize = size_of::<Anchor>();
 
 const _: () = assert!(ANCHOR_BYTES == 512);
 
-/// What an anchor says of log and home.
+/// The fields of an anchor about log and home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnchorPoint {
     /// [`Anchor::number`].
@@ -97,7 +97,7 @@ pub struct AnchorPoint {
 }
 
 impl AnchorPoint {
-    /// An empty log, whose first epoch is 1, over a home of this sum.
+    /// An empty log, whose first epoch is 1, over a home with this sum.
     pub fn first(sum: u64) -> Self {
         Self {
             number: 0,
@@ -110,7 +110,7 @@ impl AnchorPoint {
     }
 }
 
-/// What a line of home, at `at`, adds to home's sum: nothing, if it is zero.
+/// What the line of home at offset `at` adds to home's sum; 0 for a line of zeros.
 pub fn line_sum(hash_seed: u64, at: u64, line: &[u8]) -> u64 {
     if line.iter().all(|&byte| byte == 0) {
         return 0;
@@ -119,7 +119,7 @@ pub fn line_sum(hash_seed: u64, at: u64, line: &[u8]) -> u64 {
 }
 
 impl Anchor {
-    /// [`Anchor::flags`]: nobody knows the sum of home.
+    /// [`Anchor::flags`]: the sum of home is unknown.
     pub const NO_SUM: u64 = 1;
     /// [`Anchor::flags`]: there is an image in shared memory.
     pub const HAS_IMAGE: u64 = 2;
@@ -144,8 +144,8 @@ impl Anchor {
         new
     }
 
-    /// What stands for an anchor where none is sound, to read what the pool `uuid` has without its
-    /// log: no record is of it, and the sum of home is not known.
+    /// Stands in for an anchor when none is sound, to read the pool `uuid` without its log: it
+    /// matches no record, and the sum of home is unknown.
     pub fn unknown(uuid: [u8; 16]) -> Self {
         let mut new = Self::new(uuid, 0, AnchorPoint::first(0));
         new.flags |= Self::NO_SUM;
@@ -153,7 +153,7 @@ impl Anchor {
         new
     }
 
-    /// The same with an image in shared memory.
+    /// The same anchor with an image in shared memory.
     #[must_use]
     pub fn with_image(mut self, tag: &ImageTag) -> Self {
         (self.attach, self.boot) = (tag.attach, tag.boot);
@@ -164,7 +164,7 @@ impl Anchor {
         self
     }
 
-    /// The next anchor, which says the same, but that there is no image.
+    /// The next anchor, equal except that there is no image.
     #[must_use]
     pub fn without_image(mut self) -> Self {
         self.number += 1;
@@ -174,7 +174,8 @@ impl Anchor {
         self
     }
 
-    /// The image in shared memory that belongs to the log, under the boot that it names.
+    /// The image in shared memory that belongs to the log, with the boot id under which it was
+    /// created.
     pub fn image(&self) -> Option<ImageTag> {
         let len = self.image.iter().position(|&byte| byte == 0)?;
         (self.flags & Self::HAS_IMAGE != 0).then(|| ImageTag {
@@ -184,7 +185,7 @@ impl Anchor {
         })
     }
 
-    /// The same where nobody knows the sum of home.
+    /// The same anchor with the sum of home unknown.
     #[must_use]
     pub fn without_sum(mut self) -> Self {
         self.flags |= Self::NO_SUM;
@@ -193,7 +194,7 @@ impl Anchor {
         self
     }
 
-    /// What it says; `None` where nobody knows the sum of home.
+    /// Its fields; `None` if the sum of home is unknown.
     pub fn point(&self) -> Option<AnchorPoint> {
         (self.flags & Self::NO_SUM == 0).then_some(AnchorPoint {
             number: self.number,
@@ -205,10 +206,10 @@ impl Anchor {
         })
     }
 
-    /// Whether a log with an area of `area_bytes` can begin where it says.
+    /// Whether a log with an area of `area_bytes` can begin where the anchor says.
     pub fn is_possible(&self, area_bytes: u64) -> bool {
         let is_before = self.point().is_some_and(|point| point.target < self.tail);
-        // None of them has grown so far.
+        // None of these counters can have grown this far.
         let is_grown = [self.number, self.tail, self.target]
             .iter()
             .any(|number| number >> 63 != 0);
@@ -232,7 +233,7 @@ impl Anchor {
         is_sound.then_some(anchor)
     }
 
-    /// Which of the two blocks of anchors this one belongs to.
+    /// Which of the two anchor blocks this anchor belongs in.
     pub fn block(&self) -> u64 {
         self.number % 2
     }
@@ -244,13 +245,14 @@ impl Anchor {
 pub struct RecordHead {
     /// [`EPOCH_MAGIC`].
     pub magic: [u8; 8],
-    /// XXH3-64 of the record with zero in the place of this, seed `salt ^ epoch`.
+    /// XXH3-64 of the record with this field as zero, seed `salt ^ epoch`.
     pub check: u64,
-    /// One more than that of the record before.
+    /// One more than the epoch of the record before.
     pub epoch: u64,
     /// The latest epoch known to be durable when this was written.
     pub known: u64,
-    /// Blocks in records of epochs before this are where they belong, and void: the epoch.
+    /// Journaled blocks in records of earlier epochs are written in place, so those records' copies
+    /// are void.
     pub journaled_from: u64,
     /// Bytes of the record, padding included: a multiple of 4096.
     pub bytes: u32,
@@ -260,7 +262,7 @@ pub struct RecordHead {
     pub journaled: u32,
     /// Reserved, zero.
     pub revokes: u32,
-    /// The check of the record before; that of the first one of a log is 0.
+    /// The check of the record before; 0 in the first record of a log.
     pub previous: u64,
 }
 
@@ -269,53 +271,53 @@ pub const RECORD_HEAD_BYTES: usize = size_of::<RecordHead>();
 
 const _: () = assert!(RECORD_HEAD_BYTES == 64);
 
-/// Where the lines of a record of so many begin, behind its head, their numbers, and those of so
-/// many blocks.
+/// Offset of the lines in a record, behind its head, the numbers of the lines and the numbers of
+/// the journaled blocks.
 fn lines_at(lines: u64, journaled: u64) -> u64 {
     (RECORD_HEAD_BYTES as u64 + lines * 4 + journaled * 8).next_multiple_of(LOG_LINE_BYTES)
 }
 
-/// Where the blocks of a record of so many lines and blocks begin.
+/// Offset of the journaled blocks in a record.
 fn journaled_at(lines: u64, journaled: u64) -> u64 {
     (lines_at(lines, journaled) + lines * LOG_LINE_BYTES).next_multiple_of(BLOCK_BYTES)
 }
 
-/// Bytes of a record of so many lines and blocks.
+/// Bytes of a record of this many lines and journaled blocks.
 pub fn record_bytes(lines: u64, journaled: u64) -> u64 {
     journaled_at(lines, journaled) + journaled * BLOCK_BYTES
 }
 
-/// Bytes of a log that has room for all lines of an image in one epoch.
+/// Bytes of a log that can hold all lines of an image in one epoch.
 pub fn log_bytes_for(image_bytes: u64) -> u64 {
     ANCHORS_BYTES + record_bytes(image_bytes.div_ceil(LOG_LINE_BYTES), 0)
 }
 
-/// What a record has to be.
+/// The fields that a record must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// That of the anchor.
+    /// The salt of the anchor.
     pub salt: u64,
-    /// That of the record.
+    /// The epoch of the record.
     pub epoch: u64,
     /// [`RecordHead::previous`], where it is known.
     pub previous: Option<u64>,
 }
 
-/// Within what all that a log says has to lie.
+/// The bounds of everything that a record names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogBounds {
     /// Where the image begins, behind the copies of the superblock, which are in no record.
     pub image_at: u64,
-    /// Where it ends.
+    /// Where the image ends.
     pub image_bytes: u64,
     /// Bytes of the area of records.
     pub area_bytes: u64,
-    /// Blocks of files.
+    /// Data blocks of the pool.
     pub blocks: u64,
 }
 
 impl LogBounds {
-    /// Those of a pool with a log.
+    /// The bounds in a logged pool.
     pub fn of(geometry: &Geometry) -> Self {
         let area_bytes = geometry.log_bytes.saturating_sub(ANCHORS_BYTES);
         Self {
@@ -326,7 +328,7 @@ impl LogBounds {
         }
     }
 
-    /// Whether a line of the image, or a block of a file, can be what a record says.
+    /// Whether every line and every block of the record lies within the bounds.
     fn have(&self, record: &Record) -> bool {
         let image = self.image_at..self.image_bytes;
         record.lines().all(|line| image.contains(&line.at))
@@ -337,13 +339,13 @@ impl LogBounds {
 /// One line of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedLine<'a> {
-    /// Where it lies in the image.
+    /// Its offset in the image.
     pub at: u64,
     /// Its 64 bytes.
     pub bytes: &'a [u8],
 }
 
-/// A block of a file that a record has: its number.
+/// A journaled block of a file: its number and its bytes.
 pub type JournaledBlock<'a> = (u64, &'a [u8]);
 
 fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
@@ -355,8 +357,8 @@ fn check_of(record: &[u8], salt: u64, epoch: u64) -> u64 {
     hash.digest()
 }
 
-/// Makes the record of an epoch of `lines`, as offsets in the image and bytes, with `rides`; gives
-/// it and its check. Those in records before epoch `rides_from` are void.
+/// Seals the record of an epoch with `lines` (offsets in the image, and bytes) and journaled
+/// blocks; returns it and its check. Journaled blocks in records before `journaled_from` are void.
 pub fn seal_record(
     expected: Expected,
     (known, journaled_from): (u64, u64),
@@ -398,7 +400,7 @@ pub fn seal_record(
     (record, check)
 }
 
-/// A record that is whole, and the one that was expected.
+/// A sound record that is the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     head: RecordHead,
@@ -406,7 +408,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// How long the record is whose head this is; `None` if it cannot be the one that is expected.
+    /// The length of the record with this head; `None` if it cannot be the expected one.
     pub fn length(head: &[u8], expected: Expected, bounds: &LogBounds) -> Option<u64> {
         let (head, _) = RecordHead::read_from_prefix(head).ok()?;
         let is_next = head.magic == EPOCH_MAGIC
@@ -422,8 +424,8 @@ impl Record {
         is_next.then_some(head.bytes.into())
     }
 
-    /// Reads all bytes of a record; `None` if they are not those that were sealed, or name a line
-    /// or a block that there is not.
+    /// Reads all bytes of a record; `None` if the check does not fit or a line or block lies out of
+    /// bounds.
     pub fn unseal(bytes: Vec<u8>, expected: Expected, bounds: &LogBounds) -> Option<Self> {
         let len = Self::length(&bytes, expected, bounds)?;
         let (head, _) = RecordHead::read_from_prefix(&bytes).ok()?;
@@ -438,7 +440,7 @@ impl Record {
         &self.head
     }
 
-    /// Its lines, in its order.
+    /// Its lines, in the order of the record.
     pub fn lines(&self) -> impl Iterator<Item = LoggedLine<'_>> {
         let count = self.head.lines as usize;
         let numbers = &self.bytes[RECORD_HEAD_BYTES..][..count * 4];
@@ -452,7 +454,7 @@ impl Record {
         })
     }
 
-    /// Its blocks of files, in its order.
+    /// Its journaled blocks, in the order of the record.
     pub fn journaled(&self) -> impl Iterator<Item = JournaledBlock<'_>> {
         let (lines, journaled) = (u64::from(self.head.lines), u64::from(self.head.journaled));
         let numbers =
@@ -569,8 +571,8 @@ mod tests {
         assert!(!found(image.start, blocks));
     }
 
-    /// A record may leave blocks of those before it in force, but not void its own, and revokes
-    /// none.
+    /// A record may keep journaled blocks of earlier records in force, but cannot void its own, and
+    /// revokes nothing.
     #[test]
     fn a_record_that_voids_its_own_blocks_is_refused() {
         let (mut bytes, _) = sample(3, 1);

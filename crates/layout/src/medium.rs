@@ -1,5 +1,5 @@
-//! The head of an external data device, by which the pool whose data it has knows it, and where the
-//! pool says that media were last found.
+//! The head of an external data device, by which its pool recognises it, and the paths at which a
+//! pool last found its devices.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -8,38 +8,38 @@ use crate::{AddedSegment, BLOCK_BYTES, ReplicaPlan};
 
 /// First eight bytes of an external data device.
 pub const MEDIUM_MAGIC: [u8; 8] = *b"VELDATA1";
-/// Where on a new medium the data begin: what maps large pages maps them there.
+/// Offset at which the data of a new device begin: large pages can be mapped there.
 pub const MEDIUM_DATA_AT: u64 = 2 << 20;
 /// Most bytes of a path in [`DevicePaths`].
 pub const MEDIUM_PATH_MAX: usize = 232;
-/// Media that a pool can tell the places of.
+/// Devices whose paths a pool can store.
 const PLACES: usize = 15;
 
-/// What an external data device begins with, and, in its last block, ends with.
+/// The head of an external data device: its first sector, with a copy in its last block.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct MediumHead {
     /// [`MEDIUM_MAGIC`].
     pub magic: [u8; 8],
-    /// Its identity, drawn when it was made.
+    /// Identity of the device, drawn when it was formatted.
     pub id: [u8; 16],
-    /// The pool whose data it has.
+    /// The pool whose data it holds.
     pub pool: [u8; 16],
-    /// The segment of the pool.
+    /// The segment of that pool.
     pub segment: u32,
     /// Reserved, zero.
     pub reserved_segment: u32,
-    /// Where the data begin.
+    /// Offset of the data.
     pub data_at: u64,
-    /// Blocks of data.
+    /// Data blocks.
     pub blocks: u64,
-    /// Bytes of the medium, up to the end of the head's copy.
+    /// Bytes of the device, up to the end of the head's copy.
     pub bytes: u64,
-    /// Where a copy of the metadata lies ([`crate::ReplicaHead`]); 0: the medium carries none.
+    /// Offset of the metadata replica ([`crate::ReplicaHead`]); 0: none.
     pub replica_at: u64,
-    /// Bytes of that copy.
+    /// Bytes of the metadata replica.
     pub replica_bytes: u64,
-    /// Drawn when the pool was last opened for writing; 0: it never was.
+    /// Number drawn at the last opening of the pool for writing; 0: never opened.
     pub session: u64,
     /// Reserved, zero.
     pub reserved: [u64; 51],
@@ -53,8 +53,8 @@ pub const MEDIUM_HEAD_BYTES: usize = size_of::<MediumHead>();
 const _: () = assert!(MEDIUM_HEAD_BYTES == 512);
 
 impl MediumHead {
-    /// The head of the medium that a sound superblock says has the data of segment 0; `None` if the
-    /// pool has them itself.
+    /// The head of the device that holds the data of segment 0 according to a sound superblock;
+    /// `None` if the pool itself holds them.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let geometry = superblock.geometry();
         let external = geometry.external?;
@@ -68,8 +68,8 @@ impl MediumHead {
         Some(Self::sealed(superblock, 0, &segment, replica_bytes))
     }
 
-    /// The heads of all media that a sound superblock says have its data, that of segment 0 first;
-    /// none if the pool has them itself.
+    /// The heads of all external data devices according to a sound superblock, that of segment 0
+    /// first; empty if the pool itself holds the data.
     pub fn all(superblock: &Superblock) -> Vec<Self> {
         let added = superblock.geometry().added;
         let of_added = added
@@ -78,8 +78,8 @@ impl MediumHead {
         Self::of(superblock).into_iter().chain(of_added).collect()
     }
 
-    /// The head of the medium of a segment, behind whose data a copy of the metadata of so many
-    /// bytes follows.
+    /// The head of the device of a segment, with a metadata replica of this many bytes behind the
+    /// data.
     fn sealed(
         superblock: &Superblock,
         number: u32,
@@ -105,7 +105,7 @@ impl MediumHead {
         new
     }
 
-    /// The same medium in this session.
+    /// The same head in another session.
     #[must_use]
     pub fn in_session(&self, session: u64) -> Self {
         let mut new = self.clone();
@@ -126,7 +126,7 @@ impl MediumHead {
         is_sound.then_some(head)
     }
 
-    /// Where the copy lies.
+    /// Offset of the copy of the head.
     pub fn copy_at(&self) -> u64 {
         self.bytes.saturating_sub(BLOCK_BYTES)
     }
@@ -136,35 +136,35 @@ impl MediumHead {
     }
 }
 
-/// Where a medium was last found.
+/// The path at which a device was last found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DevicePath {
-    /// Its identity; 0: this place is not in use.
+    /// Identity of the device; 0: this record is not in use.
     pub id: [u8; 16],
-    /// 1: data.
+    /// Kind of the device; 1: data.
     pub kind: u16,
     /// Bytes of the path.
     pub length: u16,
     /// Reserved, zero.
     pub reserved: u32,
-    /// Its path, from the directory of the pool on if it does not begin with a slash; zeros behind
-    /// it.
+    /// The path, zero-padded. If it does not begin with a slash, it is relative to the directory of
+    /// the pool.
     pub path: [u8; MEDIUM_PATH_MAX],
 }
 
-/// The block of a pool that tells where its media were last found, which is tried first, and in
-/// which session it was last open for writing.
+/// The block of a pool with the paths at which its devices were last found, which are tried first,
+/// and the session in which the pool was last open for writing.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct DevicePaths {
-    /// The places.
+    /// The paths.
     pub places: [DevicePath; PLACES],
-    /// XXH3-64 of the places.
+    /// XXH3-64 of the paths.
     pub check: u64,
-    /// The session of the external data device that is to be there ([`MediumHead::session`]).
+    /// The expected session of the external data device ([`MediumHead::session`]).
     pub session: u64,
-    /// The session that was drawn last: the medium may be of that one already.
+    /// The session that was drawn last: the device may already be in it.
     pub next: u64,
     /// Reserved, zero.
     pub reserved: [u64; 29],
@@ -176,14 +176,14 @@ const _: () = assert!(size_of::<DevicePaths>() as u64 == BLOCK_BYTES);
 const KIND_DATA: u16 = 1;
 
 impl DevicePaths {
-    /// Bytes of what tells places; sessions lie behind them, and change by themselves.
+    /// Bytes of the paths and their check. The sessions lie behind them and change independently.
     pub const TOLD_BYTES: usize = std::mem::offset_of!(Self, session);
     /// Offset of `session`.
     pub const SESSION: u64 = Self::TOLD_BYTES as u64;
     /// Offset of `next`.
     pub const NEXT: u64 = std::mem::offset_of!(Self, next) as u64;
 
-    /// One medium with data, at a path of at most [`MEDIUM_PATH_MAX`] bytes.
+    /// The block with one data device, at a path of at most [`MEDIUM_PATH_MAX`] bytes.
     pub fn of_data(id: [u8; 16], path: &[u8]) -> Self {
         let mut new = Self::new_zeroed();
         let path = &path[..path.len().min(MEDIUM_PATH_MAX)];
@@ -194,8 +194,8 @@ impl DevicePaths {
         new
     }
 
-    /// What these bytes of the block tell, and that the medium of this identity is at `path`, of at
-    /// most [`MEDIUM_PATH_MAX`] bytes; of bytes that are not sound nothing is taken.
+    /// The paths in these bytes of the block, updated so that the device `id` is at `path` (at most
+    /// [`MEDIUM_PATH_MAX`] bytes). Unsound bytes are dropped.
     pub fn with_data(bytes: &[u8], id: [u8; 16], path: &[u8]) -> Self {
         let new = Self::of_data(id, path);
         let Some(mut places) = Self::sound(bytes) else {
@@ -214,8 +214,8 @@ impl DevicePaths {
         self.check = self.expected_check();
     }
 
-    /// Where the external data device of this identity was last found, by the bytes of the block;
-    /// `None` if they do not say.
+    /// The path at which the external data device `id` was last found, according to the bytes of
+    /// the block; `None` if unknown.
     pub fn find(bytes: &[u8], id: [u8; 16]) -> Option<Vec<u8>> {
         let places = Self::sound(bytes)?;
         let found = places.places.iter();
@@ -224,8 +224,8 @@ impl DevicePaths {
         (!path.is_empty()).then(|| path.to_vec())
     }
 
-    /// The sessions of which the medium may be, by the bytes of the block; `None` if they do not
-    /// say.
+    /// The sessions that the device may be in, according to the bytes of the block; `None` if
+    /// unknown.
     pub fn sessions(bytes: &[u8]) -> Option<[u64; 2]> {
         let places = Self::sound(bytes)?;
         Some([places.session, places.next])
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_no_part_of_what_tells_places() {
+    fn sessions_are_outside_the_check_of_paths() {
         let head = sample().in_session(5);
         assert_eq!(MediumHead::unseal(head.as_bytes()), Some(head.clone()));
         assert_eq!(head.in_session(0), sample());
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_several_media_stand_beside_each_other() {
+    fn paths_of_several_devices_are_kept() {
         let first = DevicePaths::of_data([9; 16], b"first");
         let both = DevicePaths::with_data(first.as_bytes(), [8; 16], b"second");
         let moved = DevicePaths::with_data(both.as_bytes(), [9; 16], b"moved");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_was_added_has_a_head_of_its_own() {
+    fn an_added_segment_has_a_head_of_its_own() {
         let superblock = sample_superblock();
         let segment = AddedSegment {
             id: [8; 16],
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_found_by_identity() {
+    fn paths_are_found_by_identity() {
         let long = vec![b'p'; MEDIUM_PATH_MAX];
         for path in [&b"d.img"[..], &long] {
             let mut places = DevicePaths::of_data([9; 16], path);

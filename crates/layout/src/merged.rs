@@ -1,18 +1,17 @@
-//! What the line of an area that was merged away tells: where it went, when and why. Told to
-//! people; nothing follows from it.
+//! The line of an area that was merged away: into which area, when and why. Only people read this.
 
 use crate::area::{AREA_LIMIT, AreaLine, AreaPhase, AreaWord, Formed};
 use crate::checksum::checksum_words;
 
-/// Why an area went.
+/// Why an area was merged away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MergeReason {
-    /// Somebody asked for it.
+    /// A request.
     Asked = 1,
     /// It was small, had not been renamed for long, and was read no more than others.
     Small = 2,
-    /// A directory in it, which was most of it, got an area of its own.
+    /// A directory that made up most of it got an area of its own.
     Inherited = 3,
 }
 
@@ -34,21 +33,21 @@ impl MergeReason {
     }
 }
 
-/// Where an area went and why: number of the area that its names are in from then on (bits 0..24),
-/// number of the reason (24..32), what lookups in it were compared with (32..64).
+/// Where an area went and why: number of the area that now has its names (bits 0..24), number of
+/// the reason (24..32), the lookups that its own were compared with (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedWord(pub u64);
 
-/// What became of an area.
+/// The fate of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// Number of the area that its names are in from then on.
+    /// Number of the area that now has its names.
     pub into: u32,
-    /// Why.
+    /// The reason.
     pub reason: MergeReason,
-    /// When, and the numbers that led to it: of the area, or of the directory that inherited it.
+    /// When, and the deciding numbers of the area or of the directory that inherited it.
     pub at: Formed,
-    /// Lookups that its own were compared with.
+    /// The lookups that its own were compared with.
     pub average_reads: u32,
 }
 
@@ -69,7 +68,7 @@ impl MergedWord {
 }
 
 impl AreaLine {
-    /// The line as it is once the area was merged away: nobody's.
+    /// The line after the area was merged away; the line is then free.
     pub fn merged_away(mut self, number: u32, merged: &Merged) -> Self {
         self.word = AreaWord::FREE.0;
         self.saved = MergedWord::new(merged).0;
@@ -78,14 +77,14 @@ impl AreaLine {
         self
     }
 
-    /// What became of the area whose line this was last, if it was merged away.
+    /// What became of the last area with this line, if it was merged away.
     pub fn merged(&self, number: u32) -> Option<Merged> {
         let is_told = self.phase(number) == Some(AreaPhase::Free)
             && self.saved_check == self.merged_check(number);
         is_told.then(|| MergedWord(self.saved).decode(self.formed))?
     }
 
-    /// Never that of what a close saves, nor 0.
+    /// Never the check of saved counts, nor 0.
     fn merged_check(&self, number: u32) -> u64 {
         let halves = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let sum = checksum_words(&[
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_what_became_of_its_area() {
+    fn a_line_records_how_its_area_was_merged() {
         for reason in [
             MergeReason::Asked,
             MergeReason::Small,
@@ -135,7 +134,7 @@ mod tests {
             assert_eq!(line.merged(65), Some(merged));
             assert_eq!((line.root, line.root_generation), (1 << 20, 7));
             assert_eq!(line.merged(66), None);
-            // Of another life, or none.
+            // A line of another life, or of none.
             let later = AreaLine {
                 generation: 4,
                 ..line
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_tell_nothing() {
+    fn other_lines_record_no_merge() {
         assert_eq!(live().merged(65), None);
         let freed = AreaLine { word: 0, ..live() };
         assert_eq!(freed.merged(65), None);

@@ -1,21 +1,21 @@
-//! The list of a move, of the namespace *adaptive*: the entries below directories that are moved,
-//! and their copies with the paths that they have from then on.
+//! The list of a move of the namespace *adaptive*: the entries below moved directories, and their
+//! copies with the new paths.
 //!
-//! The head of the area table leads to the list of a move that was committed and is not over.
-//! Recovery does what it says, whatever part of that was done; then there is none.
+//! The head of the area table leads to the list of a move that is committed and not finished.
+//! Recovery finishes it, however much of it was done, and then drops the list.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum_words;
 use crate::{BLOCK_BYTES, SLOTS_PER_BLOCK};
 
-/// Entries that a block of a list names.
+/// Entries in a block of a list.
 pub const MOVE_LIST_ENTRIES: usize =
     (BLOCK_BYTES as usize - size_of::<MoveListHead>()) / size_of::<MovedEntry>();
 
 const _: () = assert!(size_of::<MoveListHead>() == 16 && size_of::<MovedEntry>() == 16);
 
-/// The beginning of a block of a list.
+/// The head of a block of a list.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -30,23 +30,23 @@ pub struct MoveListHead {
     pub checksum: u32,
 }
 
-/// An entry that is moved.
+/// A moved entry.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 #[repr(C)]
 pub struct MovedEntry {
-    /// Pool offset of the word of its directory's log.
+    /// Pool offset of its word in the directory's log.
     pub word_at: u64,
-    /// Metadata slot where it was.
+    /// Metadata slot of the old entry.
     pub from: u32,
     /// Metadata slot of the copy.
     pub to: u32,
 }
 
 impl MoveListHead {
-    /// The block at metadata slot `at` with the first of `entries`, as many as it takes; `next`
-    /// follows it.
+    /// Encodes the block at metadata slot `at` with as many of `entries` as fit; `next` is the
+    /// block behind it.
     pub fn encode(at: u64, next: u64, entries: &[MovedEntry]) -> [u8; BLOCK_BYTES as usize] {
         let entries = &entries[..entries.len().min(MOVE_LIST_ENTRIES)];
         let mut head = Self {
@@ -62,13 +62,13 @@ impl MoveListHead {
         block
     }
 
-    /// Bytes of a block with so many entries, in whole cache lines; the rest of it means nothing.
+    /// Bytes of a block with this many entries, in whole cache lines; the rest of the block is
+    /// ignored.
     pub const fn bytes_of(entries: usize) -> usize {
         (size_of::<Self>() + entries * size_of::<MovedEntry>()).next_multiple_of(64)
     }
 
-    /// The next block, and the entries of the block with these bytes, if it is sound at metadata
-    /// slot `at`.
+    /// The next block and the entries of this block, if it is sound at metadata slot `at`.
     pub fn decode(at: u64, block: &[u8; BLOCK_BYTES as usize]) -> Option<(u64, Vec<MovedEntry>)> {
         let (head, rest) = Self::read_from_prefix(block).ok()?;
         let count = head.count as usize;

@@ -1,17 +1,17 @@
-//! What the owner of a thread slot changed last of the bytes that files have already.
+//! The latest overwrite of a thread slot: existing bytes of a file that its owner is changing.
 //!
-//! It is stored before the first of these bytes, and neither flushed nor taken back: if the process
-//! is killed in the middle, the next one under the same boot finds it and makes durable what
-//! readers can see. After a power cut it means nothing.
+//! It is stored before the first of these bytes, and is neither flushed nor cleared. If the process
+//! is killed in the middle, the next process under the same boot reads it and makes durable
+//! whatever readers can already see. After a power cut it has no meaning.
 
 use crate::THREAD_SLOT_BYTES;
 
-/// Blocks of a file some bytes of which change inside its size.
+/// Blocks of a file in which bytes below the file size change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overwrite {
     /// The file's mapping id.
     pub id: u32,
-    /// Only the first and the last block, not those between.
+    /// Only the first and the last block change, not those between.
     pub ends_only: bool,
     /// The first logical block.
     pub first: u32,
@@ -20,9 +20,9 @@ pub struct Overwrite {
 }
 
 impl Overwrite {
-    /// Offset within the thread slot of the word that says which file.
+    /// Offset within the thread slot of the word with the file.
     pub const FILE: u64 = 512;
-    /// Offset of the word that says which blocks.
+    /// Offset of the word with the blocks.
     pub const BLOCKS: u64 = 520;
     const ENDS_ONLY: u64 = 1 << 32;
 
@@ -33,7 +33,7 @@ impl Overwrite {
         [u64::from(self.id) | ends_only, blocks]
     }
 
-    /// What the words say. Mapping id 0 is no file's.
+    /// Decodes the words. Mapping id 0 belongs to no file.
     pub fn from_words([file, blocks]: [u64; 2]) -> Self {
         Self {
             id: file as u32,

@@ -1,8 +1,8 @@
-//! Entries of the namespace *adaptive*: names with their paths from the root of their area on.
+//! Entries of the namespace *adaptive*: names with their paths from the root of their area.
 //!
 //! An entry takes one to nine slots of a group. Everything but the life word is written once,
-//! before the state-map says that there is an entry, and is under the checksum. The head is short,
-//! so that a path of up to 16 bytes shares its cache line.
+//! before the state-map records the entry, and is under the checksum. The head is short, so that a
+//! path of up to 16 bytes shares its cache line.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -10,19 +10,19 @@ use crate::checksum::{Summing, long_name_hash};
 use crate::entry::NAME_MAX;
 use crate::{SLOT_BYTES, mix};
 
-/// Longest path of a directory that the paths of names in it go on from, in bytes: any name fits
+/// Longest path of a directory, in bytes, that the paths of its names continue: any name fits
 /// behind it.
 pub const DIR_PATH_MAX: usize = 848;
 /// Longest path of an entry, in bytes.
 pub const PATH_MAX: usize = DIR_PATH_MAX + 1 + NAME_MAX;
-/// Most metadata slots that an entry with a path takes.
+/// Most metadata slots of an entry with a path.
 pub const PATH_ENTRY_MAX_SLOTS: u64 = 9;
 /// Bytes of the longest entry with a path.
 pub const PATH_ENTRY_MAX_BYTES: usize = (PATH_ENTRY_MAX_SLOTS * SLOT_BYTES) as usize;
 
 const _: () = assert!(PATH_ENTRY_MAX_BYTES == PathEntryHead::PATH as usize + PATH_MAX);
 
-/// Everything of an entry but its path.
+/// An entry without its path.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
@@ -32,7 +32,7 @@ pub struct PathEntryHead {
     pub life: u64,
     /// [`crate::TargetWord`].
     pub target: u64,
-    /// Cookie, unique in the directory for ever; at least 3. A copy of the entry has the same.
+    /// Cookie, never reused in the directory; at least 3. A moved copy of the entry keeps it.
     pub cookie: u64,
     /// Inode slot of the directory.
     pub parent: u64,
@@ -43,7 +43,7 @@ pub struct PathEntryHead {
     pub checksum: u32,
     /// Bytes of the path, 1 to 1104.
     pub path_len: u16,
-    /// Where in the path its last component, the name, begins.
+    /// Offset in the path of its last component, the name.
     pub name_at: u16,
     /// Number of the area.
     pub area: u32,
@@ -51,7 +51,8 @@ pub struct PathEntryHead {
 
 const _: () = assert!(size_of::<PathEntryHead>() as u64 == PathEntryHead::PATH);
 
-/// What an entry belongs to, in one life of each, and where it lies: it is sound for nothing else.
+/// The area, slot and directory that an entry is sealed for, each in one life. It is sound for
+/// nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathSeal {
     /// Generation of the area.
@@ -84,7 +85,7 @@ impl PathEntryHead {
         (Self::PATH + len as u64).div_ceil(SLOT_BYTES)
     }
 
-    /// The head with length, beginning of the name and checksum of this path.
+    /// The head with length, name offset and checksum for this path.
     pub fn sealed(&self, path: &[u8], seal: PathSeal) -> Self {
         let mut sealed = *self;
         sealed.path_len = path.len() as u16;
@@ -93,8 +94,8 @@ impl PathEntryHead {
         sealed
     }
 
-    /// Writes the bytes of the entry, sealed, into `buffer`; gives how many (whole cache lines, the
-    /// rest of the last one zeroed).
+    /// Writes the bytes of the entry, sealed, into `buffer`; returns how many (whole cache lines,
+    /// the last one padded with zeros).
     pub fn encode(
         &self,
         path: &[u8],
@@ -105,7 +106,7 @@ impl PathEntryHead {
         self.encode_around(path.len(), seal, buffer)
     }
 
-    /// The same around a path of `len` bytes that stands where it belongs.
+    /// As [`Self::encode`], around a path of `len` bytes that is already in place in `buffer`.
     pub fn encode_around(
         &self,
         len: usize,
@@ -120,15 +121,15 @@ impl PathEntryHead {
         total
     }
 
-    /// The head and the path with which `bytes` begin, if they are an entry that is sound for
+    /// The head and the path at the start of `bytes`, if they are an entry that is sound for
     /// `seal`.
     pub fn decode(bytes: &[u8], seal: PathSeal) -> Option<(Self, &[u8])> {
         let found = Self::decode_unsealed(bytes);
         found.filter(|(head, path)| head.checksum == head.expected_checksum(path, seal))
     }
 
-    /// The same whatever the checksum says: what was verified before, or whose generations are not
-    /// known yet. The path ends in a name.
+    /// As [`Self::decode`], without checking the checksum: for entries that were verified before,
+    /// or whose generations are not known yet. It still checks that the path ends in a name.
     #[inline]
     pub fn decode_unsealed(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = Self::read_from_prefix(bytes).ok()?;
@@ -153,7 +154,7 @@ impl PathEntryHead {
     fn expected_checksum(&self, path: &[u8], seal: PathSeal) -> u32 {
         let bytes = self.as_bytes();
         let words: [u64; 3] = [seal.area.into(), seal.slot, seal.directory.into()];
-        // Short parts cost more one by one than together.
+        // Three short updates of the checksum cost more than a single one.
         let mut first = [0; 60];
         first[..24].copy_from_slice(words.as_bytes());
         first[24..52].copy_from_slice(&bytes[8..36]);
@@ -165,13 +166,13 @@ impl PathEntryHead {
     }
 }
 
-/// Where the last component of a path begins.
+/// Offset of the last component of a path.
 fn name_at(path: &[u8]) -> usize {
     let slash = path.iter().rposition(|&byte| byte == b'/');
     slash.map_or(0, |slash| slash + 1)
 }
 
-/// Whether a path is one that an entry may have: names between single slashes.
+/// Whether an entry may have this path: names between single slashes.
 pub fn is_path(path: &[u8]) -> bool {
     let is_name = |name: &[u8]| {
         (1..=NAME_MAX).contains(&name.len()) && !name.contains(&0) && name != b"." && name != b".."
@@ -179,8 +180,8 @@ pub fn is_path(path: &[u8]) -> bool {
     path.len() <= PATH_MAX && path.split(|&byte| byte == b'/').all(is_name)
 }
 
-/// What the paths of names in a directory with this path go on from: none where it is so long that
-/// they begin anew, as at a root.
+/// The path that the paths of names in this directory continue. It is empty if the directory's path
+/// is too long: paths then begin again, as below a root.
 pub fn path_below(directory: &[u8]) -> &[u8] {
     match directory.len() {
         0..=DIR_PATH_MAX => directory,
@@ -188,24 +189,24 @@ pub fn path_below(directory: &[u8]) -> &[u8] {
     }
 }
 
-/// The hash of a path: made of that of the directory's path and the name, so that it goes on from
-/// component to component.
+/// The hash of a path. It is computed component by component, from the hash of the directory's path
+/// and the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathHash(pub u64);
 
 impl PathHash {
-    /// That of an area's root.
+    /// The hash of an area's root.
     pub fn of_root(seed: u64) -> Self {
         Self(mix(seed))
     }
 
-    /// That of a name in the directory with this hash.
+    /// The hash of a name in the directory with this hash.
     #[inline]
     pub fn step(self, seed: u64, name: &[u8]) -> Self {
         self.step_hashed(long_name_hash(seed, name))
     }
 
-    /// The same from the name's [`long_name_hash`].
+    /// As [`Self::step`], from the name's [`long_name_hash`].
     #[inline]
     pub fn step_hashed(self, name: u64) -> Self {
         Self(fold(self.0 ^ name))
@@ -218,7 +219,7 @@ pub fn path_hash(seed: u64, path: &[u8]) -> PathHash {
     names.fold(PathHash::of_root(seed), |hash, name| hash.step(seed, name))
 }
 
-/// Both halves of a product, one over the other.
+/// Both halves of the product, xored.
 #[inline]
 fn fold(x: u64) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -315,7 +316,7 @@ mod tests {
             let (buffer, _) = encoded(path);
             assert_eq!(PathEntryHead::decode(&buffer, SEAL), None, "{}", path.len());
         }
-        // A name that begins elsewhere, sealed as such.
+        // A name offset elsewhere in the path, with a matching seal.
         for name_at in [0, 1, 5, 9] {
             let mut bad = head().sealed(b"dir/name", SEAL);
             bad.name_at = name_at;

@@ -1,9 +1,9 @@
-//! The hash table of an area: finds an entry by the hash of its path. Derived from the entries; a
-//! clean pool's is true.
+//! The hash table of an area: finds an entry by the hash of its path. It is derived from the
+//! entries, and exact in a clean pool.
 //!
-//! A table of *level* n is 2^n blocks of 64 lines. A line is a head and seven words. An entry's
-//! word lies in its home line or, where that was full, in its second one; the home line's head
-//! counts those and keeps a filter of their tags.
+//! A table of *level* n is 2^n blocks of 64 lines. A line is a head and seven words. The word of an
+//! entry lies in its home line or, if that was full, in its second line; the head of the home line
+//! counts displaced words and keeps a filter of their tags.
 
 use crate::checksum::checksum_words;
 use crate::keyed::scale;
@@ -16,11 +16,11 @@ pub const TABLE_LINE_WORDS: usize = 7;
 /// The largest level.
 pub const TABLE_LEVEL_MAX: u32 = 18;
 
-/// Block numbers in a block that leads to others.
+/// Block numbers in a block of numbers.
 const NUMBERS: u64 = BLOCK_BYTES / 8;
 
 /// A table: metadata slot of its only block, or of its top block of numbers (bits 0..48); level
-/// (48..56). Zero: none.
+/// (48..56). Zero: no table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableRoot(pub u64);
 
@@ -33,7 +33,7 @@ impl TableRoot {
         Self(slot & ((1 << 48) - 1) | u64::from(level & 0xFF) << 48)
     }
 
-    /// Slot of the only or the top block, and the level, if the word leads to a table that may be.
+    /// Slot of the only or the top block, and the level, if the word is possible.
     pub fn get(self) -> Option<(u64, u32)> {
         let slot = self.0 & ((1 << 48) - 1);
         let level = (self.0 >> 48) as u32;
@@ -42,13 +42,13 @@ impl TableRoot {
         is_sound.then_some((slot, level))
     }
 
-    /// How many blocks of numbers are passed on the way from the top block to a line.
+    /// How many blocks of numbers lie on the path from the top block to a line.
     pub const fn depth(level: u32) -> u32 {
         level.div_ceil(9)
     }
 
-    /// Which of its numbers leads on to block `block` of the table from a block of numbers that has
-    /// `below` more of them below it.
+    /// Index of the number that leads towards block `block` of the table, in a block of numbers
+    /// with `below` more of them below it.
     pub const fn number_of(block: u64, below: u32) -> u64 {
         (block >> (9 * below)) % NUMBERS
     }
@@ -65,14 +65,14 @@ impl TableRoot {
         hash.0 >> (64 - TABLE_BLOCK_LINES.ilog2() - level)
     }
 
-    /// The line of an entry whose home line was full; another one.
+    /// The second line of an entry, which differs from its home line.
     pub fn second(hash: PathHash, level: u32) -> u64 {
         let line = scale(mix(hash.0), Self::lines(level) - 1);
         line + u64::from(line >= Self::home(hash, level))
     }
 }
 
-/// The tag of an entry, 31 bits of its hash that its home line does not tell.
+/// The tag of an entry: 31 bits of its hash that do not follow from its home line.
 #[inline]
 pub fn path_tag(hash: PathHash) -> u32 {
     hash.0 as u32 & 0x7FFF_FFFF
@@ -84,7 +84,7 @@ pub fn path_tag(hash: PathHash) -> u32 {
 pub struct TableWord(pub u64);
 
 impl TableWord {
-    /// Nobody's.
+    /// A free word.
     pub const FREE: Self = Self(0);
     const USED: u64 = 1 << 63;
 
@@ -93,7 +93,7 @@ impl TableWord {
         Self(Self::USED | u64::from(tag & 0x7FFF_FFFF) << 32 | slot & 0xFFFF_FFFF)
     }
 
-    /// Whether the word is an entry's.
+    /// Whether the word holds an entry.
     pub fn is_used(self) -> bool {
         self.0 & Self::USED != 0
     }
@@ -129,14 +129,14 @@ impl TableHead {
         self.displaced() != 0 && self.0 & Self::filter(tag) != 0
     }
 
-    /// The head with one more entry in its second line, unless it cannot count it. The check is
-    /// left as it is.
+    /// The head with one more entry in its second line; `None` if the counter is full. The check
+    /// stays as it is.
     pub fn with_displaced(self, tag: u32) -> Option<Self> {
         (self.displaced() < Self::COUNT).then_some(Self((self.0 | Self::filter(tag)) + 1))
     }
 
-    /// The head with one entry less in its second line; its tag stays in the filter while others
-    /// are there.
+    /// The head with one entry less in its second line. Tags stay in the filter until no such entry
+    /// is left.
     pub fn without_displaced(self) -> Self {
         match self.displaced() {
             0 => self,
@@ -166,7 +166,7 @@ impl TableHead {
         Self(low | check << 56)
     }
 
-    /// Whether the check is that of such a line.
+    /// Whether the head has the check of this line.
     pub fn is_sealed(
         self,
         words: &[u64; TABLE_LINE_WORDS],
@@ -177,7 +177,7 @@ impl TableHead {
         self == self.sealed(words, area, level, line)
     }
 
-    /// One of 48 bits.
+    /// The filter bit of a tag, one of 48.
     fn filter(tag: u32) -> u64 {
         1 << (8 + ((u64::from(tag) * 48) >> 31))
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_knows_who_is_elsewhere() {
+    fn a_head_knows_displaced_entries() {
         let tags = [0, 0x7FFF_FFFF];
         let mut head = TableHead::default();
         assert!(!tags.iter().any(|&tag| head.may_have(tag)));
@@ -274,7 +274,7 @@ mod tests {
         assert!(!sealed.is_sealed(&[0; 7], AREA, 2, 5));
         assert!(
             !head.is_sealed(&words, AREA, 2, 5),
-            "no check is never a check"
+            "zero is never a valid check"
         );
     }
 }

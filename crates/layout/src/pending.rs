@@ -1,7 +1,7 @@
-//! Stores that were decided on and perhaps not all made: those of a conversion between namespaces,
-//! of which there are more than a journal record holds. They lie in metadata blocks that nothing
-//! uses, one chain of them, from the block that [`crate::PoolState::PENDING`] says on. They count
-//! while the state word says so ([`crate::StateWord::converting`]).
+//! The pending stores of a conversion between namespaces: decided, and perhaps not all done. There
+//! are more of them than a journal record holds. They lie in a chain of otherwise unused metadata
+//! blocks, which begins with the block in [`crate::PoolState::PENDING`]. They are valid while the
+//! state word says so ([`crate::StateWord::converting`]).
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -11,13 +11,13 @@ use crate::{BLOCK_BYTES, SLOTS_PER_BLOCK};
 /// Stores in a block.
 pub const PENDING_MAX: usize = (BLOCK_BYTES as usize - PendingBlock::STORES as usize) / 16;
 
-/// A store: a word, or zeros over a range.
+/// A store: a word, or a range of zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PendingStore {
-    /// Pool offset. Bit 0: so many bytes of zeros, instead of a word.
+    /// Pool offset. If bit 0 is set, the store is a range of zeros instead of a word.
     pub at: u64,
-    /// The word, or the number of bytes, a multiple of 8.
+    /// The word, or the length of the range in bytes, a multiple of 8.
     pub value: u64,
 }
 
@@ -33,14 +33,14 @@ impl PendingStore {
         Self { at, value: bytes }
     }
 
-    /// Where the zeros begin, and how many bytes of them there are, if it is no word.
+    /// Offset and length of the range of zeros, if this is not a word.
     pub fn as_zeros(self) -> Option<(u64, u64)> {
         (self.at & 1 == 1).then_some((self.at & !1, self.value))
     }
 }
 
-/// A block of stores. All of them are durable before the first of the next block is made; in a
-/// block they have no order.
+/// A block of stores. All of them are durable before the first store of the next block is done;
+/// stores within a block have no order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct PendingBlock {
@@ -62,10 +62,10 @@ impl PendingBlock {
     /// Offset of the first store.
     pub const STORES: u64 = 64;
 
-    /// A sealed block at metadata slot `slot`, before the one at `next`.
+    /// Seals a block at metadata slot `slot`, whose next block is at `next`.
     ///
     /// # Panics
-    /// There are more stores than a block holds, or none.
+    /// Panics if `stores` is empty or exceeds a block.
     pub fn new(slot: u64, next: u64, stores: &[PendingStore]) -> Self {
         assert!((1..=PENDING_MAX).contains(&stores.len()));
         let mut block = Self::new_zeroed();

@@ -1,43 +1,45 @@
-//! The copy of the metadata that an external data device carries, so that it alone makes a pool
-//! elsewhere; and the map of what that copy lacks.
+//! The metadata replica on an external data device, from which alone a pool can be created
+//! elsewhere, and the map of the blocks that the replica lacks.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::{BLOCK_BYTES, Geometry, mix};
 
-/// First eight bytes of a carried copy.
+/// First eight bytes of a metadata replica.
 pub const REPLICA_MAGIC: [u8; 8] = *b"VELCARR1";
-/// Bytes of a sum of a block.
+/// Bytes of the checksum of a block.
 pub const REPLICA_SUM_BYTES: u64 = 8;
 /// Bytes in front of the bits of the map of changed blocks.
 pub const CHANGED_HEAD_BYTES: u64 = 64;
 
-/// Word offsets of the map of blocks that changed since they were copied, whose bits begin at
+/// Word offsets of the map of blocks that changed since they were copied. Its bits begin at
 /// [`CHANGED_HEAD_BYTES`].
 #[derive(Debug)]
 pub struct ChangedMap;
 
 impl ChangedMap {
-    /// [`ReplicaHead::number`] of the copy that the bits are about; with any other copy all blocks
-    /// count as changed.
+    /// [`ReplicaHead::number`] of the replica that the bits refer to. For any other replica all
+    /// blocks count as changed.
     pub const SINCE: u64 = 0;
 }
 
-/// What a carried copy begins with.
+/// The head of a metadata replica.
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct ReplicaHead {
     /// [`REPLICA_MAGIC`].
     pub magic: [u8; 8],
-    /// The pool whose metadata they are.
+    /// The pool whose metadata it copies.
     pub pool: [u8; 16],
-    /// 2: the copy is whole, and the pool has not been opened for writing since. 1: otherwise.
+    /// 2: the replica is complete, and the pool has not been opened for writing since. 1:
+    /// otherwise.
     pub state: u64,
-    /// How often it was made whole.
+    /// How often the replica was completed.
     pub number: u64,
     /// Blocks of metadata.
     pub blocks: u64,
-    /// What the sums of blocks had when the copy was last whole: [`ReplicaPlan::table_sum`].
+    /// Checksum of the block checksums when the replica was last complete:
+    /// [`ReplicaPlan::table_sum`].
     pub sum: u64,
     /// Reserved, zero.
     pub reserved: [u64; 56],
@@ -50,16 +52,16 @@ pub const REPLICA_HEAD_BYTES: usize = size_of::<ReplicaHead>();
 
 const _: () = assert!(REPLICA_HEAD_BYTES == 512);
 
-/// [`ReplicaHead::state`] of a copy that the pool is ahead of, or may be.
+/// [`ReplicaHead::state`] of a replica that may lack changes of the pool.
 const STATE_STALE: u64 = 1;
-/// That of one which has everything.
+/// [`ReplicaHead::state`] of a complete replica.
 const STATE_WHOLE: u64 = 2;
-/// More blocks than any pool has in front of its versions.
+/// More blocks than any pool has in front of its undo log.
 const BLOCKS_MAX: u64 = 1 << 48;
 
 impl ReplicaHead {
-    /// The head of a copy of so many blocks of this pool, made for the `number`th time, whose sums
-    /// have this one.
+    /// The head of a complete replica of this pool with this many blocks: its `number`th
+    /// completion, with this [`ReplicaPlan::table_sum`].
     pub fn whole(pool: [u8; 16], number: u64, blocks: u64, sum: u64) -> Self {
         let mut new = Self {
             magic: REPLICA_MAGIC,
@@ -74,7 +76,7 @@ impl ReplicaHead {
         new
     }
 
-    /// The same, from when on the pool may be ahead of the copy.
+    /// The same head, marked stale: from now on the pool may be ahead of the replica.
     #[must_use]
     pub fn stale(mut self) -> Self {
         self.state = STATE_STALE;
@@ -82,14 +84,15 @@ impl ReplicaHead {
         self
     }
 
-    /// Reads the head of a copy of this pool; `None` if it is not sound, or of another.
+    /// Reads the head of a replica of this pool; `None` if it is not sound or belongs to another
+    /// pool.
     pub fn unseal(bytes: &[u8], pool: [u8; 16]) -> Option<Self> {
         let (head, _) = Self::read_from_prefix(bytes).ok()?;
         let is_sound = head.magic == REPLICA_MAGIC && head.check == head.expected_check();
         (is_sound && head.pool == pool && head.blocks <= BLOCKS_MAX).then_some(head)
     }
 
-    /// Whether the medium alone has everything.
+    /// Whether the replica is complete.
     pub fn is_whole(&self) -> bool {
         self.state == STATE_WHOLE
     }
@@ -99,18 +102,19 @@ impl ReplicaHead {
     }
 }
 
-/// Where a carried copy lies: the head in a block, a sum of each block of metadata, the blocks.
+/// The layout of a metadata replica: the head in a block, a checksum of each metadata block, the
+/// blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaPlan {
-    /// Where it begins: a pool offset, or one of the medium.
+    /// Offset of the replica, in the pool or on the device.
     pub at: u64,
-    /// Blocks of metadata: those of the pool from its first byte on.
+    /// Metadata blocks that it copies, from the pool's first byte on.
     pub blocks: u64,
 }
 
 impl ReplicaPlan {
-    /// That of a pool whose external data device carries one: behind the data, which lie behind the
-    /// pool.
+    /// The plan of a pool whose external data device holds a replica. It lies behind the data,
+    /// which count as lying behind the pool.
     pub fn of(geometry: &Geometry) -> Option<Self> {
         (geometry.changed_at != 0).then(|| Self {
             at: geometry.data_at + geometry.segment_blocks * BLOCK_BYTES,
@@ -118,22 +122,22 @@ impl ReplicaPlan {
         })
     }
 
-    /// Bytes of all of it.
+    /// Bytes of the whole replica.
     pub fn bytes(&self) -> u64 {
         BLOCK_BYTES + self.table_bytes() + self.blocks * BLOCK_BYTES
     }
 
-    /// Where the sums of blocks lie.
+    /// Offset of the checksums of blocks.
     pub fn table_at(&self) -> u64 {
         self.at + BLOCK_BYTES
     }
 
-    /// Bytes of these sums, in whole blocks.
+    /// Bytes of these checksums, in whole blocks.
     pub fn table_bytes(&self) -> u64 {
         (self.blocks * REPLICA_SUM_BYTES).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Where the copy of a block lies.
+    /// Offset of the copy of a block.
     pub fn block_at(&self, number: u64) -> u64 {
         self.table_at() + self.table_bytes() + number * BLOCK_BYTES
     }
@@ -143,7 +147,7 @@ impl ReplicaPlan {
         changed_bytes_for(self.blocks * BLOCK_BYTES)
     }
 
-    /// The sum of a block of a pool; 0: there are zeros in it, and the copy does not have it.
+    /// The checksum of a block of a pool; 0: the block is all zeros and not copied.
     pub fn block_sum(pool: &[u8; 16], number: u64, block: &[u8]) -> u64 {
         if block.iter().all(|&byte| byte == 0) {
             return 0;
@@ -152,19 +156,19 @@ impl ReplicaPlan {
         xxhash_rust::xxh3::xxh3_64_with_seed(block, seed).max(1)
     }
 
-    /// The sum of all sums.
+    /// The checksum of all block checksums.
     pub fn table_sum(pool: &[u8; 16], table: &[u8]) -> u64 {
         xxhash_rust::xxh3::xxh3_64_with_seed(table, seed_of(pool))
     }
 }
 
-/// The first half of an identity, so that parts of copies of two pools never pass for one.
+/// The first half of an identity. It makes replicas of different pools distinguishable.
 fn seed_of(pool: &[u8; 16]) -> u64 {
     let (first, _) = u64::read_from_prefix(pool).unwrap_or_default();
     first
 }
 
-/// Bytes of the map of changed blocks of metadata that end at `end`.
+/// Bytes of the map of changed blocks for metadata that end at `end`.
 pub fn changed_bytes_for(end: u64) -> u64 {
     let blocks = end / BLOCK_BYTES;
     (CHANGED_HEAD_BYTES + blocks.div_ceil(64) * 8).next_multiple_of(BLOCK_BYTES)
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_tell_blocks_places_and_pools_apart() {
+    fn sums_differ_between_blocks_numbers_and_pools() {
         let sum = |pool, number, byte| {
             ReplicaPlan::block_sum(&[pool; 16], number, &[byte; BLOCK_BYTES as usize])
         };

@@ -1,10 +1,9 @@
-//! The aids of a segment's mapping, as a close in order saves them behind the mapping table: what
-//! would have to be learnt by reading the whole table. Never a second truth: they mean something
-//! only while the pool is closed, at the epoch in which they were saved, and the table says the
-//! same.
+//! The allocator state of a segment's mapping that a clean close saves behind the mapping table, so
+//! that opening need not read the whole table. It is never a second truth: it is valid only while
+//! the pool is closed, at the epoch in which it was saved, and only if the table agrees.
 //!
 //! A head of 64 bytes, then in whole words: the free bitmap, the displaced counters, the chain map,
-//! the chains. A *displaced* block is one outside its home line; it is on the chain of its run.
+//! the chains. A *displaced* block lies outside its home line; it is on the chain of its run.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,17 +11,17 @@ use crate::BLOCK_BYTES;
 use crate::checksum::checksum_words;
 use crate::segment::chain_count;
 
-/// The head of saved allocator state.
+/// The head of the saved allocator state.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable,
 )]
 #[repr(C)]
 pub struct SavedStateHead {
-    /// The pool's epoch, as the state word of the close that saved them has it.
+    /// The pool's epoch, as in the state word of the close that saved the state.
     pub epoch: u64,
     /// Blocks that are UNWRITTEN or MAPPED.
     pub used: u64,
-    /// Displaced blocks, which is how many the chains have.
+    /// Displaced blocks: the number of links of all chains.
     pub displaced: u64,
     /// CRC-32C of the words behind the head.
     pub body_check: u32,
@@ -48,7 +47,7 @@ impl SavedStateHead {
         new
     }
 
-    /// Whether the head is sound and of the close at `epoch`.
+    /// Whether the head is sound and from the close at `epoch`.
     pub fn is_sound(&self, epoch: u32) -> bool {
         self.checksum == self.expected_checksum() && self.epoch == u64::from(epoch)
     }
@@ -66,7 +65,7 @@ pub struct ChainLink(pub u32);
 impl ChainLink {
     const LAST: u32 = 1 << 31;
 
-    /// `block` (30 bits), the last of its chain or not.
+    /// Packs the link of `block` (30 bits); `last` marks the end of its chain.
     pub fn new(block: u32, last: bool) -> Self {
         Self(block & 0x3FFF_FFFF | if last { Self::LAST } else { 0 })
     }
@@ -82,20 +81,20 @@ impl ChainLink {
     }
 }
 
-/// Where the parts of saved allocator state lie. Offsets in bytes.
+/// The layout of the saved allocator state. Offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedStatePlan {
-    /// The head.
+    /// Offset of the head.
     pub at: u64,
     /// Data blocks in the segment.
     pub blocks: u64,
-    /// Home lines in its mapping table; 0 where the mapping has none, and nothing follows the free
-    /// bitmap.
+    /// Home lines in its mapping table. Mappings without home lines have 0, and nothing behind the
+    /// free bitmap.
     pub lines: u64,
 }
 
 impl SavedStatePlan {
-    /// How many chains there are.
+    /// Number of chains.
     pub fn chains(&self) -> u64 {
         match self.lines {
             0 => 0,
@@ -103,7 +102,7 @@ impl SavedStatePlan {
         }
     }
 
-    /// The free bitmap: one bit a block.
+    /// Offset of the free bitmap: one bit per block.
     pub fn free_at(&self) -> u64 {
         self.at + size_of::<SavedStateHead>() as u64
     }
@@ -113,7 +112,7 @@ impl SavedStatePlan {
         self.blocks.div_ceil(64)
     }
 
-    /// The displaced counters: one byte a line.
+    /// Offset of the displaced counters: one byte per line.
     pub fn counts_at(&self) -> u64 {
         self.free_at() + self.free_words() * 8
     }
@@ -123,7 +122,7 @@ impl SavedStatePlan {
         self.lines.div_ceil(8)
     }
 
-    /// The chain map: one bit a chain.
+    /// Offset of the chain map: one bit per chain.
     pub fn map_at(&self) -> u64 {
         self.counts_at() + self.count_words() * 8
     }
@@ -133,17 +132,17 @@ impl SavedStatePlan {
         self.chains().div_ceil(64)
     }
 
-    /// The chains: two links a word.
+    /// Offset of the chains: two links per word.
     pub fn links_at(&self) -> u64 {
         self.map_at() + self.map_words() * 8
     }
 
-    /// Words behind the head, where `displaced` blocks are on chains.
+    /// Words behind the head if `displaced` blocks are on chains.
     pub fn body_words(&self, displaced: u64) -> u64 {
         (self.links_at() - self.free_at()) / 8 + displaced.div_ceil(2)
     }
 
-    /// Bytes set aside: enough for all blocks on chains.
+    /// Reserved bytes: enough for all blocks to be on chains.
     pub fn bytes(&self) -> u64 {
         let displaced_max = if self.lines == 0 { 0 } else { self.blocks };
         (self.free_at() + self.body_words(displaced_max) * 8 - self.at)

@@ -1,31 +1,31 @@
-//! The HashFS mapping table of a segment: entry `i` tells what data block `i` holds.
+//! The HashFS mapping table of a segment: entry `i` describes data block `i`.
 
 use vellum_media::{mix, place_among};
 
 /// Entries in a line of the mapping table.
 pub const LINE_ENTRIES: u64 = 8;
 
-/// Blocks of a file that share a home line, at most and by default (`R` of the format; the paper's
-/// placement is 1).
+/// Blocks of a file that share a home line, at most and by default (`R` of the format; the paper
+/// places blocks one by one).
 pub const RUN_BLOCKS: u64 = LINE_ENTRIES;
 
-/// Lines side by side that are the home lines of consecutive runs of a file, by default.
+/// Neighbouring lines that serve as home lines of consecutive runs of a file, by default.
 pub const SPAN_LINES: u16 = 16;
 
 /// Most lines of a span.
 pub const SPAN_LINES_MAX: u16 = 256;
 
-/// What a data block is to its file.
+/// The state of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MapState {
-    /// Nobody's.
+    /// Belongs to no file.
     Free = 0,
     /// Reserved for the file, reads as zeros.
     Unwritten = 1,
     /// Holds the file's bytes.
     Mapped = 2,
-    /// Given up; nobody's once no reader can be in it. Recovery treats it as free.
+    /// Freed; reusable once no reader can be in it. Recovery treats it as free.
     Limbo = 3,
 }
 
@@ -78,21 +78,21 @@ impl MapWord {
     }
 }
 
-/// The home line of a run of blocks: which line of a table of `lines` lines to look in first. The
-/// homes of `span` consecutive runs lie side by side.
+/// The home line of a run of blocks: the line to search first in a table of `lines` lines. The home
+/// lines of `span` consecutive runs are neighbours.
 pub fn home_line(seed: u64, id: u32, run: u32, span: u32, lines: u64) -> u64 {
     let first = place_among(span_hash(seed, id, run / span), lines as u32);
     (first + u64::from(run % span)) % lines
 }
 
-/// The chain of the overflow index that a run's blocks outside their home line are on, in a segment
-/// of so many blocks.
+/// The chain of the overflow index for those blocks of a run that lie outside their home line, in a
+/// segment of this many blocks.
 pub fn chain(seed: u64, id: u32, run: u32, span: u32, blocks: u64) -> u64 {
     let first = span_hash(seed, id, run / span);
     first.wrapping_add(u64::from(run % span)) & (chain_count(blocks) - 1)
 }
 
-/// Chains of the overflow index of a segment of so many blocks.
+/// Chains of the overflow index of a segment of this many blocks.
 pub(crate) fn chain_count(blocks: u64) -> u64 {
     blocks.next_power_of_two()
 }
@@ -101,7 +101,7 @@ fn span_hash(seed: u64, id: u32, span: u32) -> u64 {
     mix(seed ^ (u64::from(id) << 32 | u64::from(span)))
 }
 
-/// How a segment's blocks are placed: what says where each is looked for first.
+/// How a segment's blocks are placed: everything that determines where a block is searched first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
     /// Seed of the hashes.
@@ -115,13 +115,13 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// Whether there are runs of so many blocks.
+    /// Whether runs of this length are valid.
     pub fn is_run(run_blocks: u32) -> bool {
         run_blocks == 1 || u64::from(run_blocks) == RUN_BLOCKS
     }
 
-    /// Whether runs of so many blocks can have spans of so many lines. The paper's placement,
-    /// blocks one by one, has none: its spans are of one line.
+    /// Whether runs of this length can have spans of this many lines. The paper's placement, one
+    /// block at a time, only has spans of one line.
     pub fn is_span(span_lines: u16, run_blocks: u32) -> bool {
         let most = if run_blocks == 1 { 1 } else { SPAN_LINES_MAX };
         span_lines.is_power_of_two() && span_lines <= most

@@ -1,19 +1,20 @@
-//! The state block: whether the pool was closed cleanly, by whom it is open, and its epoch.
+//! The state block: whether the pool was closed cleanly, which process has it open, and its epoch.
 
 use crate::checksum::checksum_words;
 
-/// Whether the pool was closed in order.
+/// Whether the pool was closed cleanly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolPhase {
-    /// Closed in order: saved maps are valid.
+    /// Closed cleanly: saved maps are valid.
     Clean,
-    /// Open, or not closed in order.
+    /// Open, or not closed cleanly.
     Dirty,
 }
 
 /// Word 0 of the state block: phase (bits 0..8: 1 clean, 2 dirty, 3 and 4 under repair, 5 under
-/// conversion), epoch (8..32), check (32..64). The epoch grows by one at every opening for writing
-/// and tags `nv_pointer`s. The check is in the same word because the word commits by one store.
+/// conversion), epoch (8..32), check (32..64). The epoch grows by one with every opening for
+/// writing and tags `nv_pointer`s. The check is in the same word because one store commits the
+/// word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateWord(pub u64);
 
@@ -27,19 +28,19 @@ impl StateWord {
         Self::pack(phase, epoch)
     }
 
-    /// The word of a pool that a repair began to change and did not finish: 3 if it had been closed
-    /// in order, 4 otherwise. Whoever is no repair takes it for unsound.
+    /// The word of a pool with an unfinished repair: phase 3 if it had been closed cleanly, 4
+    /// otherwise. Everything but a repair treats it as unsound.
     pub fn repairing(was_clean: bool, epoch: u32) -> Self {
         Self::pack(if was_clean { 3 } else { 4 }, epoch)
     }
 
-    /// The word of a pool, closed in order, of which a conversion is decided: what
-    /// [`PoolState::PENDING`] leads to has to be stored before anything else is done.
+    /// The word of a cleanly closed pool whose conversion is decided: the stores that
+    /// [`PoolState::PENDING`] leads to must be done before anything else.
     pub fn converting(epoch: u32) -> Self {
         Self::pack(5, epoch)
     }
 
-    /// The epoch, if a conversion is decided and was not finished.
+    /// The epoch, if a conversion was decided and not finished.
     pub fn conversion(self) -> Option<u32> {
         let epoch = self.epoch();
         (Self::converting(epoch) == self).then_some(epoch)
@@ -50,7 +51,7 @@ impl StateWord {
         Self(low | u64::from(checksum_words(&[low])) << 32)
     }
 
-    /// Whether the pool had been closed in order, and its epoch, if a repair was not finished.
+    /// Whether the pool had been closed cleanly, and its epoch, if a repair was not finished.
     pub fn repair(self) -> Option<(bool, u32)> {
         let epoch = self.epoch();
         [true, false]
@@ -82,11 +83,11 @@ pub struct PoolState;
 impl PoolState {
     /// [`StateWord`].
     pub const WORD: u64 = 0;
-    /// Boot id of the last opener for writing (16 bytes).
+    /// Boot id (16 bytes) of the last opening for writing.
     pub const BOOT_ID: u64 = 8;
-    /// Process id of the last opener for writing.
+    /// Process id of the last opening for writing.
     pub const PID: u64 = 24;
-    /// When it was opened, nanoseconds since 1970.
+    /// Time of that opening, nanoseconds since 1970.
     pub const OPENED: u64 = 32;
     /// Second line, valid when clean: CRC-32C of the saved live map.
     pub const LIVE_MAP_CHECK: u64 = 64;

@@ -1,7 +1,7 @@
-//! The superblock: the fixed entrance to a pool (blocks 0 and 1, and a copy in the last block).
+//! The superblock: the fixed entry point of a pool (blocks 0 and 1, and a copy in the last block).
 //!
-//! It is written by mkfs and changed only offline; what changes while mounted is in the state
-//! block. The tables of metadata regions, segments and datasets have room to grow.
+//! mkfs writes it and only offline tools change it; the state block holds what changes while
+//! mounted. The tables of metadata regions, segments and datasets have space to grow.
 
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -17,36 +17,36 @@ use crate::{AreaPlan, BLOCK_BYTES, Homes, ROOT_SLOT, SPAN_LINES_MAX};
 pub const MAGIC: [u8; 8] = *b"VELLUMFS";
 /// Version of the format.
 pub const VERSION: u32 = 1;
-/// Metadata regions a pool can grow to.
+/// Metadata regions that a pool can grow to.
 pub const REGION_MAX: usize = 8;
 /// Datasets in a pool.
 pub const FS_MAX: usize = 8;
-/// Name of the dataset that a pool is made with.
+/// Name of the first dataset of every pool.
 pub const MAIN: &str = "main";
 /// Segments in a pool.
 pub const SEGMENT_MAX: usize = 32;
 
-/// Feature bits. An unknown incompatible bit refuses the pool, an unknown read-only-compatible one
-/// allows reading only.
+/// Feature bits. A pool with an unknown incompatible bit is refused; one with an unknown
+/// read-only-compatible bit may only be read.
 pub mod features {
     /// Compatible features known to this version.
     pub const COMPATIBLE: u64 = 0;
     /// Read-only-compatible features known to this version.
     pub const READ_ONLY_COMPATIBLE: u64 = REPLICA | DATASETS;
-    /// Read-only-compatible: the external data device carries a copy of the metadata, which whoever
-    /// changes the pool has to call stale.
+    /// Read-only-compatible: the external data device holds a metadata replica, which every writer
+    /// of the pool must mark stale.
     pub const REPLICA: u64 = 1;
-    /// Read-only-compatible: further datasets lie behind the pool, and the table of file
-    /// systems says where.
+    /// Read-only-compatible: further datasets lie behind the pool, as listed in the table of
+    /// datasets.
     pub const DATASETS: u64 = 2;
-    /// Incompatible: the metadata are worked on in memory and made durable by a log.
+    /// Incompatible: the metadata are changed in memory and made durable by a redo log.
     pub const LOGGED: u64 = 1;
-    /// Incompatible: home lines of consecutive runs of a file lie side by side.
+    /// Incompatible: the home lines of consecutive runs of a file are neighbours.
     pub const SPANS: u64 = 2;
-    /// Incompatible: the data of a segment lie on a medium of their own.
+    /// Incompatible: the data of a segment lie on an external data device.
     pub const EXTERNAL_DATA: u64 = 4;
-    /// Incompatible: the metadata lie in persistent memory, and versions keep them in order with
-    /// data on a medium of their own.
+    /// Incompatible: the metadata lie in persistent memory, and an undo log keeps them consistent
+    /// with data on an external data device.
     pub const UNDO: u64 = 8;
     /// Incompatible: there are segments behind the first one.
     pub const SEGMENTS: u64 = 16;
@@ -54,7 +54,7 @@ pub mod features {
     pub const INCOMPATIBLE: u64 = LOGGED | SPANS | EXTERNAL_DATA | UNDO | SEGMENTS;
 }
 
-/// Which namespace a dataset has. The numbers are on the media.
+/// The namespace of a dataset. The numbers are on the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum NamespaceKind {
@@ -68,7 +68,7 @@ pub enum NamespaceKind {
 }
 
 impl NamespaceKind {
-    /// All that this release knows.
+    /// All namespaces that this release knows.
     pub const ALL: [Self; 3] = [Self::Direct, Self::Adaptive, Self::Tree];
 
     /// The namespace with this number.
@@ -76,7 +76,7 @@ impl NamespaceKind {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// How people call it.
+    /// Its name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -86,7 +86,7 @@ impl NamespaceKind {
     }
 }
 
-/// Which file mapping a segment has. The numbers are on the media.
+/// The file mapping of a segment. The numbers are on the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum MappingKind {
@@ -97,7 +97,7 @@ pub enum MappingKind {
     Radix = 2,
     /// An extent tree for each file.
     Extent = 3,
-    /// The same, read through a page cache.
+    /// An extent tree for each file, read through a page cache.
     ExtentCached = 4,
     /// One cuckoo hash table for all files.
     Cuckoo = 5,
@@ -106,7 +106,7 @@ pub enum MappingKind {
 }
 
 impl MappingKind {
-    /// All that this release knows.
+    /// All mappings that this release knows.
     pub const ALL: [Self; 6] = [
         Self::HashFs,
         Self::Radix,
@@ -121,7 +121,7 @@ impl MappingKind {
         Self::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// What users call it.
+    /// Its name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::HashFs => "hashfs",
@@ -133,28 +133,28 @@ impl MappingKind {
         }
     }
 
-    /// Whether blocks have a home line, so that there are counters and chains of displaced ones.
+    /// Whether blocks have a home line, so that there are counters and chains of displaced blocks.
     pub fn has_home_lines(self) -> bool {
         matches!(self, Self::HashFs)
     }
 
-    /// Whether pools with it can have added segments: the tables of the others are made for so many
+    /// Whether pools with this mapping can get added segments. Other tables have a fixed number of
     /// blocks.
     pub fn takes_segments(self) -> bool {
         self.has_home_lines() || self.has_trees()
     }
 
-    /// Whether each file has a tree, which its inode's tree word leads to.
+    /// Whether each file has a tree, found by the tree word of its inode.
     pub fn has_trees(self) -> bool {
         matches!(self, Self::Radix | Self::Extent | Self::ExtentCached)
     }
 
-    /// The first word of a new mapping table, whose others are zero, if it is not zero too.
+    /// The first word of a new mapping table, if it is not zero. All other words are zero.
     pub fn table_root(self) -> Option<u64> {
         (self == Self::Level).then(|| LevelRoot::of_new().0)
     }
 
-    /// Bytes of the mapping table of a segment of so many blocks.
+    /// Bytes of the mapping table of a segment of this many blocks.
     pub fn table_bytes(self, blocks: u64) -> u64 {
         match self {
             Self::HashFs => blocks * 8,
@@ -173,23 +173,23 @@ pub struct FsRecord {
     pub in_use: u32,
     /// [`NamespaceKind`].
     pub namespace: u32,
-    /// Inode slot of the root directory; of a further dataset 0, as all but `in_use`, the name
-    /// and what tells where it lies.
+    /// Inode slot of the root directory. A further dataset has 0 here: its record holds only
+    /// `in_use`, the name, and where it lies.
     pub root: u64,
     /// Name, zero-padded.
     pub name: [u8; 64],
     /// Namespace *adaptive*: metadata slot of the first block of the area table ([`AreaPlan`]);
     /// else 0.
     pub area_table: u64,
-    /// The same: bytes of an extent of entries; else 0.
+    /// Namespace *adaptive*: bytes of an extent of entries; else 0.
     pub area_bytes: u32,
-    /// The same: slots above which an area is large; else 0.
+    /// Namespace *adaptive*: slots above which an area is large; else 0.
     pub size_max: u32,
-    /// Of a further dataset: where it begins in the file or device, behind the pool; else 0.
+    /// Further dataset: its offset in the file or device, behind the pool; else 0.
     pub at: u64,
-    /// The same: its bytes.
+    /// Further dataset: its bytes.
     pub bytes: u64,
-    /// The same: the uuid of its own superblock.
+    /// Further dataset: the uuid of its own superblock.
     pub uuid: [u8; 16],
 }
 
@@ -219,24 +219,24 @@ pub struct SegmentRecord {
     pub blocks: u64,
     /// [`MappingKind`].
     pub mapping: u32,
-    /// Medium of the data: 0 is the pool itself, 1 another one.
+    /// Device of the data: 0 is the pool itself, 1 an external data device.
     pub medium: u16,
-    /// File system it belongs to.
+    /// Dataset that it belongs to.
     pub fs: u16,
     /// Blocks that share a home line.
     pub run_blocks: u32,
-    /// Fragmentation on purpose, per mille.
+    /// Deliberate fragmentation, per mille.
     pub fragmentation: u16,
     /// Lines of a span; 0: one.
     pub span_lines: u16,
     /// Pool offset of the saved allocator state ([`crate::SavedStatePlan`]).
     pub saved_state_at: u64,
-    /// Identity of the medium of the data, if it is another one; else 0.
+    /// Identity of the external data device, if there is one; else 0.
     pub medium_id: [u8; 16],
 }
 
 impl SegmentRecord {
-    /// Whether it has nothing but what an added segment may have, or some of it.
+    /// Whether it holds only fields of an added segment, or some of them.
     pub(crate) fn may_be_torn(&self) -> bool {
         let rest = Self {
             data_at: 0,
@@ -249,7 +249,7 @@ impl SegmentRecord {
         rest == Self::new_zeroed()
     }
 
-    /// What it says of an added segment.
+    /// The added segment that it describes.
     fn as_added(&self) -> AddedSegment {
         AddedSegment {
             id: self.medium_id,
@@ -258,7 +258,7 @@ impl SegmentRecord {
         }
     }
 
-    /// That of a segment which was added.
+    /// The record of an added segment.
     fn added(segment: AddedSegment, mapping: u32) -> Self {
         Self {
             data_at: segment.at,
@@ -289,9 +289,9 @@ pub struct Superblock {
     pub read_only_compatible: u64,
     /// Incompatible features.
     pub incompatible: u64,
-    /// Grows with every rewrite; the highest sound copy counts.
+    /// Grows with every rewrite; the sound copy with the highest sequence is current.
     pub sequence: u64,
-    /// When the pool was made, nanoseconds since 1970.
+    /// When the pool was formatted, nanoseconds since 1970.
     pub created: i64,
     /// Seed of every hash on the media.
     pub hash_seed: u64,
@@ -307,23 +307,23 @@ pub struct Superblock {
     pub state_at: u64,
     /// Pool offset of the thread slots.
     pub slots_at: u64,
-    /// Pool offset of the last replica.
+    /// Pool offset of the last copy.
     pub last_copy_at: u64,
     /// Label, zero-padded UTF-8.
     pub label: [u8; 64],
-    /// Pool offset of the log ([`crate::Anchor`]); 0: none.
+    /// Pool offset of the redo log ([`crate::Anchor`]); 0: none.
     pub log_at: u64,
-    /// Bytes of the log: two blocks of anchors, then records.
+    /// Bytes of the redo log: two blocks of anchors, then records.
     pub log_bytes: u64,
-    /// Pool offset of the entrance to the versions ([`crate::Entrance`]); 0: none.
+    /// Pool offset of the undo log's pool header ([`crate::PoolHeader`]); 0: none.
     pub undo_at: u64,
-    /// Bytes of the versions: a block with the entrance, then versions.
+    /// Bytes of the undo log: a block with the pool header, then undo records.
     pub undo_bytes: u64,
-    /// Pool offset of the block that tells where media were last found ([`crate::DevicePaths`]);
-    /// 0: none.
+    /// Pool offset of the block that records where devices were last found
+    /// ([`crate::DevicePaths`]); 0: none.
     pub media_at: u64,
-    /// Pool offset of the map of blocks that changed since the external data device got a copy of
-    /// them ([`crate::ChangedMap`]); 0: it carries none.
+    /// Pool offset of the map of blocks that changed since they were copied to the metadata replica
+    /// ([`crate::ChangedMap`]); 0: no replica.
     pub changed_at: u64,
     /// Reserved, zero.
     pub reserved_head: [u64; 2],
@@ -355,7 +355,7 @@ pub enum SuperblockError {
     /// The magic is missing.
     #[error("not a Vellum pool (no magic number at its start)")]
     NotVellum,
-    /// The checksum does not fit in any copy.
+    /// No copy has a sound checksum.
     #[error("every copy of the superblock is damaged")]
     Damaged,
     /// A newer format.
@@ -364,18 +364,18 @@ pub enum SuperblockError {
     /// Features this release does not know.
     #[error("incompatible features {0:#x} are not known to this release")]
     Features(u64),
-    /// Features without which nothing may be changed.
+    /// Unknown features that allow reading only.
     #[error(
         "features {0:#x} are not known to this release, which may read the pool but not change it"
     )]
     ReadOnlyFeatures(u64),
-    /// A sound checksum over nonsense.
+    /// A sound checksum over an impossible field.
     #[error("the superblock's {0} is impossible")]
     Field(&'static str),
     /// The file is shorter than the pool.
-    #[error("the pool says it has {expected} bytes but its file has {actual}: it was cut short")]
+    #[error("the pool should have {expected} bytes but its file has {actual}: it was cut short")]
     Truncated {
-        /// Bytes by the superblock.
+        /// Bytes according to the superblock.
         expected: u64,
         /// Bytes of the file.
         actual: u64,
@@ -471,11 +471,11 @@ impl Superblock {
         self.checksum = checksum(&bytes[..BLOCK_BYTES as usize - 4]);
     }
 
-    /// Reads one copy, of whatever version: magic, version, identity, features, sequence and
-    /// checksum stay where they are in every one.
+    /// Reads one copy of any format version: magic, version, identity, features, sequence and
+    /// checksum have fixed offsets in all versions.
     ///
     /// # Errors
-    /// The copy is not what a writer sealed.
+    /// Fails if the copy is not sealed.
     pub fn unseal(bytes: &[u8]) -> Result<Self, SuperblockError> {
         let (new, _) = Self::read_from_prefix(bytes).map_err(|_| SuperblockError::NotVellum)?;
         if new.magic != MAGIC {
@@ -487,12 +487,13 @@ impl Superblock {
         Ok(new)
     }
 
-    /// The copy that counts, of several that [`Self::unseal`] read: of those of the first sealed
-    /// one's pool that with the highest sequence, whether this release can use it or not. An older
-    /// copy beside it is what an interrupted rewrite left, and tells of a pool that is no more.
+    /// Chooses the current copy among several that [`Self::unseal`] read: of the copies of the
+    /// first sealed one's pool, that with the highest sequence, whether this release can use it or
+    /// not. An older copy beside it is left by an interrupted rewrite and describes a state that is
+    /// gone.
     ///
     /// # Errors
-    /// No copy is sealed.
+    /// Fails if no copy is sealed.
     pub fn choose(
         copies: impl IntoIterator<Item = Result<Self, SuperblockError>>,
     ) -> Result<Self, SuperblockError> {
@@ -513,10 +514,10 @@ impl Superblock {
         best.ok_or(failure)
     }
 
-    /// Whether this release can read the pool.
+    /// Checks that this release can read the pool.
     ///
     /// # Errors
-    /// Another version, unknown incompatible features, impossible fields.
+    /// Fails on another version, unknown incompatible features and impossible fields.
     pub fn check_readable(&self) -> Result<(), SuperblockError> {
         if self.version != VERSION {
             return Err(SuperblockError::Version(self.version));
@@ -528,10 +529,10 @@ impl Superblock {
         self.check_fields()
     }
 
-    /// Whether this release can change the pool, which it can read.
+    /// Checks that this release can change the pool. The caller knows that it can read it.
     ///
     /// # Errors
-    /// Unknown read-only-compatible features.
+    /// Fails on unknown read-only-compatible features.
     pub fn check_writable(&self) -> Result<(), SuperblockError> {
         match self.read_only_compatible & !features::READ_ONLY_COMPATIBLE {
             0 => Ok(()),
@@ -599,7 +600,7 @@ impl Superblock {
         NamespaceKind::from_number(self.datasets[0].namespace).unwrap_or_default()
     }
 
-    /// Where everything lies.
+    /// The layout of the pool.
     pub fn geometry(&self) -> Geometry {
         Geometry {
             pool_bytes: self.pool_bytes,
@@ -643,7 +644,7 @@ impl Superblock {
         }
     }
 
-    /// The segments behind the first one.
+    /// The added segments.
     fn added(&self) -> AddedSegments {
         let mut added = AddedSegments::default();
         for (segment, record) in added.0.iter_mut().zip(&self.segments[1..]) {
@@ -652,7 +653,7 @@ impl Superblock {
         added
     }
 
-    /// Whether the records of added segments say what this version can say of them.
+    /// Whether the records of added segments are possible in this version.
     fn has_sound_segments(&self) -> bool {
         let can_be = |record: &SegmentRecord| {
             *record == SegmentRecord::added(record.as_added(), self.segments[0].mapping)
@@ -665,8 +666,8 @@ impl Superblock {
             && self.segments[1 + there..].iter().all(is_none)
     }
 
-    /// The superblock of the same pool with one more segment, as its next rewrite; `None` if it can
-    /// have no more.
+    /// The superblock of the same pool with one more segment, as its next rewrite; `None` if the
+    /// table is full.
     pub fn with_segment(&self, segment: AddedSegment) -> Option<Self> {
         let mut new = self.clone();
         let number = 1 + self.added().iter().count();

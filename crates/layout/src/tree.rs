@@ -1,8 +1,8 @@
-//! Tree words: how per-file mappings point, from a file's inode and from node to node.
+//! Tree words: the pointers of per-file mappings, from a file's inode and from node to node.
 //!
-//! A word vouches for itself: its check covers whose tree it is in, where, and what it points to.
-//! So a node needs no head, a word is one atomic store, and a node of another file, or one that was
-//! used again, is recognised word by word.
+//! A word vouches for itself: its check covers the file whose tree it is in, its position, and its
+//! target. So a node needs no head, a word is one atomic store, and a node of another file, or one
+//! that was reused, is recognised word by word.
 
 use crate::checksum::checksum_words;
 
@@ -12,7 +12,7 @@ pub const RADIX_WORDS: u64 = 512;
 /// Most levels of a radix tree: 512^4 covers the logical blocks of the largest file.
 pub const RADIX_LEVELS_MAX: u32 = 4;
 
-/// What a tree word points to.
+/// The target of a tree word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreeTarget {
     /// A data block that is reserved and reads as zeros.
@@ -28,19 +28,19 @@ pub enum TreeTarget {
     },
 }
 
-/// A tree word: target (bits 0..30), what it is (30..32), level (32..35), check (35..64). Zero:
-/// nothing is there.
+/// A tree word: target (bits 0..30), kind of the target (30..32), level (32..35), check (35..64).
+/// Zero: no target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeWord(pub u64);
 
 impl TreeWord {
-    /// Nothing is there.
+    /// No target.
     pub const NONE: Self = Self(0);
     const CHECK_SHIFT: u32 = 35;
     const TARGET_MASK: u64 = (1 << 30) - 1;
 
-    /// A word in the tree of the file with mapping id `id`, for what begins at logical block
-    /// `first`.
+    /// Packs a word in the tree of the file with mapping id `id`, for the range that begins at
+    /// logical block `first`.
     pub fn new(target: TreeTarget, id: u32, first: u32) -> Self {
         let (target, what, level) = match target {
             TreeTarget::Unwritten(block) => (block, 1, 0),
@@ -51,10 +51,10 @@ impl TreeWord {
         Self(low | check(low, id, first) << Self::CHECK_SHIFT)
     }
 
-    /// What it points to.
+    /// Decodes the target.
     ///
     /// # Errors
-    /// The word is not one of this file and place.
+    /// Fails if the word does not belong to this file and position.
     pub fn decode(self, id: u32, first: u32) -> Result<Option<TreeTarget>, Unsound> {
         if self == Self::NONE {
             return Ok(None);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_nothing_everywhere() {
+    fn a_zero_word_has_no_target_anywhere() {
         assert_eq!(TreeWord::NONE.decode(1, 2), Ok(None));
         assert_eq!((radix_span(1), radix_span(3)), (1, 512 * 512));
     }

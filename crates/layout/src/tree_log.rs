@@ -1,12 +1,11 @@
-//! Directory logs of the namespace *tree*: a chain of metadata blocks with records of names that
-//! came and went, up to a tail that the directory's inode holds. What lies behind the tail means
-//! nothing.
+//! Directory logs of the namespace *tree*: a chain of metadata blocks with records of created and
+//! removed names, up to a tail that the directory's inode holds. Bytes behind the tail are ignored.
 //!
-//! A block begins with a [`LogExtentHead`] of records; records follow from [`NameRecord::FIRST`]
-//! on, none across [`NameRecord::LIMIT`]. Where a block has a successor, its records end with a
-//! zero word, or at the limit. Cookies of names that came ascend along the log. A name exists if it
-//! came, and no later record says that the name of this cookie went. One that went may be missing
-//! in front: a log is copied from its beginning on.
+//! A block begins with a [`LogExtentHead`] of records. Records follow from [`NameRecord::FIRST`]
+//! on, and none crosses [`NameRecord::LIMIT`]. If a block has a successor, its records end with a
+//! zero word or at the limit. Cookies of records *came* ascend along the log. A name exists if
+//! there is a record that it came and no later record that the name with this cookie went. The
+//! record *came* of a removed name may be missing, because a log is copied from its beginning on.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -16,16 +15,16 @@ use crate::{BLOCK_BYTES, LifeWord, NAME_MAX, SLOTS_PER_BLOCK};
 #[cfg(doc)]
 use crate::LogExtentHead;
 
-/// What a record tells.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// A name came.
+    /// A name was created.
     Came = 1,
-    /// The name that came with this cookie went.
+    /// The name with this cookie was removed.
     Went = 2,
-    /// A name came, and went: stored over the record that it came, where there was no room for one
-    /// more.
+    /// A name was created and removed: stored over its record *came* when there was no space for
+    /// one more record.
     Gone = 3,
 }
 
@@ -41,9 +40,9 @@ impl RecordKind {
     }
 }
 
-/// A place in a log: byte in the block (bits 0..12), slot of the block (12..60). As
-/// [`crate::Inode::detail`] of a directory, the tail: behind it nothing counts. 0: nothing was ever
-/// recorded.
+/// A position in a log: byte in the block (bits 0..12), slot of the block (12..60). In
+/// [`crate::Inode::detail`] of a directory it is the tail, behind which nothing counts. 0: nothing
+/// was ever recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogPosition(pub u64);
 
@@ -66,7 +65,7 @@ impl LogPosition {
         self.0 & 0xFFF
     }
 
-    /// Whether records of some log may begin or end here.
+    /// Whether records of a log can begin or end here.
     pub fn is_sound(self) -> bool {
         self.0 >> 60 == 0
             && self.slot() != 0
@@ -76,8 +75,7 @@ impl LogPosition {
     }
 }
 
-/// Everything of a record but the name. The name follows, then zeros up to the next multiple of 8
-/// bytes.
+/// A record without its name. The name follows, padded with zeros to a multiple of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct NameRecord {
@@ -85,16 +83,16 @@ pub struct NameRecord {
     pub kind: u8,
     /// Reserved, zero.
     pub reserved: u8,
-    /// Bytes of the name, 1 to 255. One that went needs none; what it has means nothing.
+    /// Bytes of the name, 1 to 255. A record *went* needs no name; one that it has is ignored.
     pub name_len: u16,
-    /// CRC-32C of the record's place, its directory's slot and generation (each as a word), and the
-    /// record to the end of the name, this field as zero.
+    /// CRC-32C of the record's position, its directory's slot and generation (each as a word), and
+    /// the record up to the end of the name, with this field as zero.
     pub checksum: u32,
-    /// [`crate::TargetWord`] of what has the name, or had it.
+    /// [`crate::TargetWord`] of the inode that the name leads to or led to.
     pub target: u64,
-    /// When it came or went, nanoseconds since 1970; at least 0.
+    /// When the name came or went, nanoseconds since 1970; at least 0.
     pub time: i64,
-    /// Cookie with which the name came.
+    /// Cookie that the name got when it came.
     pub cookie: u64,
     /// Generation of the inode named.
     pub generation: u32,
@@ -104,12 +102,12 @@ pub struct NameRecord {
 
 const _: () = assert!(size_of::<NameRecord>() == 40);
 
-/// A directory in a life of its inode, which a record belongs to.
+/// The directory that a record belongs to, in one life of its inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOwner {
-    /// Its inode's slot.
+    /// Slot of its inode.
     pub slot: u64,
-    /// The generation of the inode.
+    /// Generation of the inode.
     pub generation: u32,
 }
 
@@ -131,7 +129,7 @@ impl NameRecord {
     pub const NAME: u64 = 40;
     /// Byte of a block at which its first record begins.
     pub const FIRST: u64 = 64;
-    /// Byte of a block that no record goes beyond, so that there is room for a zero word.
+    /// Byte of a block that no record crosses, so that a zero word always fits behind it.
     pub const LIMIT: u64 = BLOCK_BYTES - 8;
 
     /// Bytes of a record with a name of `len` bytes.
@@ -139,7 +137,7 @@ impl NameRecord {
         (size_of::<Self>() + len).next_multiple_of(8) as u64
     }
 
-    /// The record with its length and checksum, for its place in the log of `owner`.
+    /// The record with its length and checksum, for its position in the log of `owner`.
     pub fn sealed(&self, name: &[u8], place: LogPosition, owner: LogOwner) -> Self {
         let mut sealed = *self;
         sealed.name_len = name.len() as u16;
@@ -147,8 +145,8 @@ impl NameRecord {
         sealed
     }
 
-    /// Writes the record, sealed, for its place in the log of `owner` into `buffer`; gives how many
-    /// bytes.
+    /// Writes the record, sealed for its position in the log of `owner`, into `buffer`; returns its
+    /// length in bytes.
     pub fn encode(
         &self,
         name: &[u8],
@@ -165,8 +163,8 @@ impl NameRecord {
         total
     }
 
-    /// The record, and its name, with which `bytes` begin, if it is a sound one for its place in
-    /// the log of `owner`.
+    /// The record at the start of `bytes` and its name, if it is sound for its position in the log
+    /// of `owner`.
     pub fn decode(bytes: &[u8], place: LogPosition, owner: LogOwner) -> Option<(Self, &[u8])> {
         let found = Self::decode_unsealed(bytes, place);
         found.filter(|(record, name)| {
@@ -174,7 +172,7 @@ impl NameRecord {
         })
     }
 
-    /// The same whatever its checksum says, for what was verified before.
+    /// As [`Self::decode`], without checking the checksum: for records that were verified before.
     pub fn decode_unsealed(bytes: &[u8], place: LogPosition) -> Option<(Self, &[u8])> {
         let (record, rest) = Self::read_from_prefix(bytes).ok()?;
         let len = usize::from(record.name_len);
@@ -202,53 +200,53 @@ impl NameRecord {
         sum.finish()
     }
 
-    /// When it came or went, nanoseconds since 1970; a later time than directories can tell counts
-    /// as their latest.
+    /// When the name came or went, nanoseconds since 1970, limited to the latest time that
+    /// directories can hold.
     pub fn ns(&self) -> i64 {
         self.time.min(LifeWord::LAST_NS)
     }
 
-    /// What the record tells, if its kind is one.
+    /// The kind, if the number is known.
     pub fn kind(&self) -> Option<RecordKind> {
         RecordKind::from_u8(self.kind)
     }
 }
 
-/// A record where it was found.
+/// A record and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded<'b> {
-    /// Where it begins.
+    /// Where the record begins.
     pub place: LogPosition,
-    /// Everything but the name.
+    /// The record without its name.
     pub record: NameRecord,
-    /// The name; empty in one that went.
+    /// The name; empty in a record *went*.
     pub name: &'b [u8],
 }
 
-/// There should be a record, and there is no sound one.
+/// No sound record where one should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsoundRecord {
-    /// Where.
+    /// The position.
     pub place: LogPosition,
-    /// Where the next sound one begins, which is read next.
+    /// Where the next sound record begins; reading continues there.
     pub next: Option<LogPosition>,
 }
 
-/// The records of a block, in order.
+/// Iterates over the records of a block, in order.
 #[derive(Clone, Debug)]
 pub struct Records<'b> {
     block: &'b [u8; BLOCK_BYTES as usize],
     owner: LogOwner,
     at: LogPosition,
-    /// Where they end; with a zero word, if not given.
+    /// Where the records end; `None`: at a zero word.
     end: Option<u64>,
     is_sealed: bool,
     is_over: bool,
 }
 
 impl<'b> Records<'b> {
-    /// Those of the block at metadata slot `slot` of the log of `owner`, in which the log's tail
-    /// is, if one is given.
+    /// The records of the block at metadata slot `slot` in the log of `owner`. `tail` is the log's
+    /// tail, if it lies in this block.
     pub fn of(
         block: &'b [u8; BLOCK_BYTES as usize],
         slot: u64,
@@ -265,19 +263,20 @@ impl<'b> Records<'b> {
         }
     }
 
-    /// The same from byte `byte` on, where a record begins or the records end.
+    /// Starts at byte `byte` instead, where a record begins or the records end.
     pub fn from(mut self, byte: u64) -> Self {
         self.at = LogPosition::new(self.at.slot(), byte);
         self
     }
 
-    /// The same without verifying checksums.
+    /// Skips the verification of checksums.
     pub fn unsealed(mut self) -> Self {
         self.is_sealed = false;
         self
     }
 
-    /// The next place with a sound record: its checksum is of this very place.
+    /// The position of the next sound record. Checksums cover the position, so a copy elsewhere
+    /// does not match.
     fn sound_behind(&self, place: LogPosition) -> Option<LogPosition> {
         let end = self.end.unwrap_or(NameRecord::LIMIT);
         let places = (place.byte() + 8..end).step_by(8);
@@ -357,7 +356,7 @@ mod tests {
         }
     }
 
-    /// A block that holds these records; gives where they end.
+    /// A block that holds these records, and where they end.
     fn block(names: &[&[u8]]) -> ([u8; 4096], u64) {
         let mut block = [0xAB; 4096];
         let mut at = NameRecord::FIRST;

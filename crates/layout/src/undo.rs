@@ -1,40 +1,40 @@
-//! UndoLog: what granules of metadata in persistent memory held before a transaction first changed
-//! them, for pools whose data lie on another medium. A power cut takes metadata back to the last
-//! transaction that was committed, because the data of later ones may be missing.
+//! The undo log of a split pool: the old bytes of each granule of metadata, from before a
+//! transaction first changed it. After a power cut the metadata are rolled back to the last
+//! committed transaction, because the data of later ones may be missing.
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::checksum_words;
 use crate::{BLOCK_BYTES, Geometry};
 
-/// Bytes of a granule: the unit in which metadata are taken back.
+/// Bytes of an undo granule, the unit in which metadata are rolled back.
 pub const GRANULE_BYTES: u64 = 128;
-/// Bytes of a record.
+/// Bytes of an undo record.
 pub const UNDO_RECORD_BYTES: u64 = 192;
-/// Bytes in front of the records: the header, in the first line.
+/// Bytes in front of the records; the pool header is the first line of them.
 pub const POOL_HEADER_BYTES: u64 = BLOCK_BYTES;
 
-/// Word offsets of the header.
+/// Word offsets of the pool header.
 #[derive(Debug)]
 pub struct PoolHeader;
 
 impl PoolHeader {
     /// [`CommittedWord`].
     pub const COMMITTED: u64 = 0;
-    /// Boot id (16 bytes) of the last opener for writing, once nothing was left to be taken back.
+    /// Boot id (16 bytes) of the last opening for writing, stored once nothing was left to roll
+    /// back.
     pub const BOOT: u64 = 8;
-    /// Not 0: bytes of files did not reach their medium, so that the metadata are taken back under
-    /// the same boot, too.
+    /// Not 0: some file data did not reach their device, so that the metadata are rolled back even
+    /// under the same boot.
     pub const POISONED: u64 = 24;
 }
 
-/// The last transaction that was committed (bits 0..48), with a check (48..64): it commits by one
-/// store.
+/// The last committed transaction (bits 0..48), with a check (48..64). One store of it commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommittedWord(pub u64);
 
 impl CommittedWord {
-    /// The highest number of a transaction.
+    /// The highest transaction number.
     pub const MAX: u64 = (1 << 48) - 1;
 
     /// Packs the word; the number keeps 48 bits.
@@ -50,7 +50,7 @@ impl CommittedWord {
     }
 }
 
-/// What a granule held before a transaction changed it.
+/// The old bytes of a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct UndoRecord {
@@ -58,7 +58,7 @@ pub struct UndoRecord {
     pub granule: u64,
     /// The transaction.
     pub transaction: u64,
-    /// XXH3-64 of the old bytes, by a seed of the pool's, the granule and the transaction.
+    /// XXH3-64 of the old bytes, seeded by the pool's seed, the granule and the transaction.
     pub check: u64,
     /// Reserved, zero.
     pub reserved: [u64; 5],
@@ -78,14 +78,14 @@ impl UndoRecord {
     /// Offset of the transaction.
     pub const TRANSACTION: u64 = std::mem::offset_of!(Self, transaction) as u64;
 
-    /// Seals it with the pool's hash seed, once all else is there.
+    /// Seals the record with the pool's hash seed, once all other fields are set.
     #[inline]
     pub fn seal(&mut self, seed: u64) {
         self.check = self.expected_check(seed);
     }
 
-    /// Reads a record; `None` if it is not sound, as one is that a crash cut short: the granule had
-    /// not been changed.
+    /// Reads a record; `None` if it is not sound. A crash may leave such a record half written: its
+    /// granule was not changed yet.
     pub fn unseal(seed: u64, bytes: &[u8]) -> Option<Self> {
         let (record, _) = Self::read_from_prefix(bytes).ok()?;
         (record.check == record.expected_check(seed)).then_some(record)
@@ -97,12 +97,12 @@ impl UndoRecord {
     }
 }
 
-/// Where records lie, and what they are of.
+/// The location of the undo records and the range that they cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UndoPlan {
-    /// Pool offset of the header.
+    /// Pool offset of the pool header.
     pub at: u64,
-    /// How many records there is room for: those of two transactions that change all there is.
+    /// How many records fit: enough for two transactions that change everything.
     pub count: u64,
     /// Pool offset of the first granule.
     pub first: u64,
@@ -111,7 +111,7 @@ pub struct UndoPlan {
 }
 
 impl UndoPlan {
-    /// That of a pool that has records.
+    /// The plan of a split pool; `None` for other pools.
     pub fn of(geometry: &Geometry) -> Option<Self> {
         let room = geometry.undo_bytes.checked_sub(POOL_HEADER_BYTES)?;
         Some(Self {
@@ -122,25 +122,25 @@ impl UndoPlan {
         })
     }
 
-    /// Pool offset of a record; numbers go round.
+    /// Pool offset of a record; numbers wrap around.
     pub fn undo_record_at(&self, number: u64) -> u64 {
         self.at + POOL_HEADER_BYTES + number % self.count * UNDO_RECORD_BYTES
     }
 
-    /// Those of a record and all behind it, round and round.
+    /// Offsets of this record and all that follow, wrapping around.
     pub fn records_from(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let (begin, count) = (self.at + POOL_HEADER_BYTES, self.count);
         let slots = (number % count..count).chain((0..count).cycle());
         slots.map(move |slot| begin + slot * UNDO_RECORD_BYTES)
     }
 
-    /// Whether a granule can lie there.
+    /// Whether a granule can lie at this offset.
     pub fn is_granule(&self, at: u64) -> bool {
         at.is_multiple_of(GRANULE_BYTES) && (self.first..self.end).contains(&at)
     }
 }
 
-/// Bytes that records of metadata have that end at `end`.
+/// Bytes of the undo log for metadata that end at `end`.
 pub fn undo_bytes_for(end: u64) -> u64 {
     let records = 2 * end.div_ceil(GRANULE_BYTES);
     POOL_HEADER_BYTES + (records * UNDO_RECORD_BYTES).next_multiple_of(BLOCK_BYTES)
@@ -152,7 +152,7 @@ mod tests {
     use crate::{ExternalRequest, GeometryRequest};
 
     #[test]
-    fn what_was_sealed_is_read_and_nothing_else() {
+    fn only_sealed_records_are_read() {
         let mut record = UndoRecord {
             granule: 8192,
             transaction: 3,

@@ -20,7 +20,7 @@ fn what_was_sealed_is_read() {
 }
 
 #[test]
-fn a_logged_pool_says_where_its_log_is() {
+fn a_logged_pool_records_its_log() {
     let request = GeometryRequest {
         pool_bytes: 4 << 20,
         is_logged: true,
@@ -34,7 +34,7 @@ fn a_logged_pool_says_where_its_log_is() {
 }
 
 #[test]
-fn a_pool_with_external_data_says_where_they_are() {
+fn a_pool_with_external_data_records_its_device() {
     let request = GeometryRequest {
         is_logged: true,
         external: Some(crate::ExternalRequest {
@@ -68,7 +68,7 @@ fn a_pool_with_external_data_says_where_they_are() {
 }
 
 #[test]
-fn a_split_pool_says_where_its_undo_log_is() {
+fn a_split_pool_records_its_undo_log() {
     let request = GeometryRequest {
         external: Some(crate::ExternalRequest {
             id: [9; 16],
@@ -104,7 +104,7 @@ fn a_split_pool_says_where_its_undo_log_is() {
 }
 
 #[test]
-fn a_pool_with_areas_says_where_their_table_is() {
+fn a_pool_with_areas_records_their_table() {
     let request = GeometryRequest {
         pool_bytes: 4 << 20,
         namespace: NamespaceKind::Adaptive,
@@ -181,7 +181,7 @@ fn unknown_features_are_refused_by_name() {
 }
 
 #[test]
-fn a_pool_without_spans_is_as_it_was_before_there_were_any() {
+fn a_pool_without_spans_needs_no_feature() {
     let request = GeometryRequest {
         pool_bytes: 64 << 20,
         span_lines: Some(1),
@@ -195,7 +195,7 @@ fn a_pool_without_spans_is_as_it_was_before_there_were_any() {
 }
 
 #[test]
-fn the_latest_copy_of_the_pool_counts() {
+fn the_latest_copy_of_the_pool_is_current() {
     let copy = |sequence, uuid, version| {
         let mut copy = sample();
         (copy.sequence, copy.uuid, copy.version) = (sequence, [uuid; 16], version);
@@ -208,7 +208,7 @@ fn the_latest_copy_of_the_pool_counts() {
     let alien = || Err(SuperblockError::NotVellum);
     let all = chosen([copy(0, 7, 1), copy(0, 7, 1), copy(0, 7, 1)]);
     assert_eq!(all, Ok((0, 7, 1)));
-    // A rewrite to a later version that was interrupted, and a copy of another pool.
+    // An interrupted rewrite to a later format version, and a copy of another pool.
     let newer = chosen([copy(0, 7, 1), copy(1, 7, 2), copy(9, 8, 1)]);
     assert_eq!(newer, Ok((1, 7, 2)));
     assert_eq!(chosen([damaged(), alien(), copy(3, 7, 1)]), Ok((3, 7, 1)));

@@ -1,4 +1,4 @@
-//! Decoders take any bytes: no panic, and what is packed is unpacked.
+//! Decoders accept any bytes without a panic, and unpack what was packed.
 
 use proptest::prelude::*;
 use vellum_layout::*;
@@ -69,7 +69,7 @@ proptest! {
         let _ = (checksum(&bytes), name_hash(owner, &bytes), path_hash(owner, &bytes), is_path(&bytes));
     }
 
-    /// With a checksum that fits, only the fields stand between a superblock and its reader.
+    /// With a valid checksum, only the checks of fields protect the reader of a superblock.
     #[test]
     fn sealed_superblocks(changes in prop::collection::vec((0usize..511, any::<u64>()), 1..5)) {
         let request = GeometryRequest { pool_bytes: 1 << 20, ..Default::default() };
@@ -310,7 +310,7 @@ proptest! {
     }
 
     #[test]
-    fn chains_are_chains(
+    fn chains_are_in_range(
         seed: u64,
         id: u32,
         run: u32,

@@ -57,7 +57,7 @@ fn table(title: &str) -> Vec<Vec<String>> {
 
 fn number(text: &str) -> u64 {
     text.parse()
-        .unwrap_or_else(|_| panic!("{text:?} is no number"))
+        .unwrap_or_else(|_| panic!("{text:?} is not a number"))
 }
 
 fn size_of_field<T, F>(_: impl Fn(&T) -> &F) -> u64 {
@@ -75,7 +75,7 @@ macro_rules! fields {
     };
 }
 
-/// Holds the table of a struct: every field, at its place, of its size, in order, without a gap.
+/// Checks the table of a struct: every field, at its offset, of its size, in order, without a gap.
 #[track_caller]
 fn assert_struct(name: &str, size: usize, fields: Vec<(u64, u64, &str)>) {
     let rows = table(&format!("struct {name} {size}"));
@@ -295,7 +295,7 @@ fn constants() {
     );
 }
 
-/// Holds the table of a word: its fields cover all bits in order, and each named field has the
+/// Checks the table of a word: its fields cover all bits in order, and each named field has the
 /// bits that change with it in `fields`; the others are reserved.
 #[track_caller]
 fn assert_word(name: &str, fields: &[(&str, u64)]) {
@@ -373,7 +373,7 @@ fn area_words() {
         ],
     );
     let filter = (0..48u64).fold(0, |bits, bit| {
-        // The first tag of each bit.
+        // The first tag of each filter bit.
         let tag = (bit << 31).div_ceil(48) as u32;
         bits | TableHead::default().with_displaced(tag).unwrap().0 & !0xFF
     });
@@ -459,7 +459,7 @@ fn extent_words() {
     );
 }
 
-/// Holds the table of an enum: `name_of` gives the name of each number that is one.
+/// Checks the table of an enum: `name_of` returns the name of each valid number.
 #[track_caller]
 fn assert_enum(name: &str, name_of: impl Fn(u8) -> Option<String>) {
     let rows = table(&format!("enum {name}"));
@@ -486,7 +486,7 @@ fn enums() {
     });
     assert_enum("ExtentKind", |n| ExtentKind::from_number(n).map(debug));
     assert_enum("ChunkKind", |n| {
-        // Those with words of blocks are of a segment.
+        // Words of kind `Table` belong to a segment.
         let low = u64::from(n) | u64::from(u64::from(n) == ChunkKind::Table as u64) << 8;
         let check = u64::from(checksum_words(&[5, low])) << 32;
         let word = ChunkWord(if n == 0 { 0 } else { low | check });
@@ -639,7 +639,7 @@ fn values() {
 }
 
 #[test]
-fn every_marked_table_is_held() {
+fn every_marked_table_is_checked() {
     let known = ["struct ", "word ", "enum ", "offsets "];
     let held = |title: &str| {
         title == "constants"

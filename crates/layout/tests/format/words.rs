@@ -1,4 +1,4 @@
-//! Words of the media, but for those of areas.
+//! Words of the format, except those of areas.
 
 use super::*;
 
