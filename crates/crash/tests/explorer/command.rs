@@ -1,4 +1,4 @@
-//! `vellum crash`: what it prints, and how it exits.
+//! `vellum crash`: its output and exit statuses.
 
 use std::path::Path;
 use std::process::Command;
@@ -66,7 +66,8 @@ fn totals_are_the_sums_of_the_operations() {
     let names = listed.as_array().expect("a list").iter().map(name);
     let chosen =
         names.filter(|name| name.contains("create-second") || name.contains("rename-over-file"));
-    // On disks lies, and without a log kills; in memory all the others.
+    // On disks flushes are ignored, and without a log processes are killed; in memory all other
+    // models apply.
     let modes = |name: String| match name.split('-').next() {
         Some("logged" | "external") => 2,
         Some("split") => 3,
@@ -98,8 +99,8 @@ fn two_runs_count_the_same() {
 }
 
 #[test]
-fn parts_and_modes_are_parts() {
-    // Two workloads have such a name.
+fn parts_and_modes_add_up() {
+    // Two workloads have this name in theirs.
     let args = ["run", "create-first", "--states", "16", "--json"];
     let distinct = |more: &[&str]| {
         let report = json(&[&args[..], more].concat());
@@ -156,7 +157,7 @@ fn reports_of_parts_add_up_to_that_of_the_whole() {
 }
 
 #[test]
-fn a_table_says_what_was_done() {
+fn a_table_summarises_the_run() {
     let out = run(&["run", "chmod-root", "--mode", "x86"]).ok().out;
     for word in [
         "operation",
@@ -203,7 +204,7 @@ fn a_crash_is_repeated_and_its_image_is_a_pool() {
 }
 
 #[test]
-fn pools_being_made_are_crashed() {
+fn mkfs_is_crashed() {
     let report = json(&["run", "mkfs/in-zeros", "--states", "16", "--json"]);
     let operations = report["operations"].as_array().expect("a list");
     assert_eq!(operations.len(), 1, "{report}");
@@ -254,7 +255,7 @@ fn reports_survive_json() {
     assert_eq!(counted(&back), counted(&report));
 }
 
-/// Without time everything is left out, and named.
+/// If there is no time, everything is left out and named.
 #[test]
 fn what_is_left_out_is_named() {
     let args = ["run", "rename", "exchange", "--budget", "0"];
@@ -276,7 +277,7 @@ fn what_is_left_out_is_named() {
     sum.failed(1, &["left out"]);
 }
 
-/// What there was no time for is missed.
+/// A mutant that there was no time to catch counts as missed.
 #[test]
 fn a_mutant_that_is_missed_is_a_failure() {
     let args = ["mutate", "--site", "remove/life-durable"];
@@ -288,7 +289,7 @@ fn a_mutant_that_is_missed_is_a_failure() {
 }
 
 #[test]
-fn misuse_is_told() {
+fn misuse_is_reported() {
     run(&["run"]).failed(2, &["--all"]);
     run(&["run", "no-such-thing"]).failed(2, &["no workload", "vellum crash list"]);
     run(&["run", "--all", "--part", "3/2"]).failed(2, &["`3/2` is not a part"]);
@@ -302,9 +303,9 @@ fn misuse_is_told() {
     }
 }
 
-/// What a reader does not want is not written, and that is no failure.
+/// If the reader closes the pipe early, output stops, and that is no failure.
 #[test]
-fn a_reader_may_have_enough() {
+fn a_reader_may_stop_early() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     let mut listing = Command::new(env!("CARGO_BIN_EXE_vellum-crash"))

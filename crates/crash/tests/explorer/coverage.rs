@@ -1,4 +1,4 @@
-//! Nothing that the engine or the model can do is left out of the workloads.
+//! The workloads leave out nothing that the engine or the model can do.
 
 mod api;
 
@@ -11,7 +11,7 @@ use vellum::RenameFlags;
 use vellum_crash::{Step, Workload, logged_workloads, pairs, single_operations, workloads};
 use vellum_model::Op;
 
-/// What the engine lets out that leads to no pool: plain values, another name of a type, a crate.
+/// Exported names that lead to no pool: plain values, aliases of types, crates.
 const PLAIN: &[&str] = &[
     "Access",
     "AccessPolicy",
@@ -85,7 +85,8 @@ const PLAIN: &[&str] = &[
     "uuid_text",
 ];
 
-/// What only asks: no persistent step of its own but the access time of a read, which is explored.
+/// Functions that only read: their only persistent step is the access time of a read, which is
+/// explored.
 const ASKS: &[&str] = &[
     "CreateOptions::new",
     "DirEntry::file_name",
@@ -198,15 +199,14 @@ const ASKS: &[&str] = &[
     "pool_of_data",
 ];
 
-/// Ways round the file system, for those who test it: the medium changes as no operation changes
-/// it.
+/// Functions for tests that bypass the file system: they change the medium as no operation does.
 const FAULTS: &[&str] = &["Fs::pool", "Fs::take_away"];
 
-/// Ways that store one word and sync it: a crash finds the old one or the new one, and either is a
-/// pool.
+/// Functions that store one word and sync it: after a crash the word is the old or the new one, and
+/// the pool is valid with either.
 const ONE_WORD: &[&str] = &["Pool::force_data_device"];
 
-/// Ways to what sessions call by another: both lead to the same persistent steps.
+/// Functions that sessions call under another name: both take the same persistent steps.
 const OTHER_WAYS: &[(&str, &str)] = &[
     ("Fs::create", "open"),
     ("Fs::evolve_resting", "evolve"),
@@ -223,8 +223,8 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Pool::settle_image", "attach"),
 ];
 
-/// What programs call instead, and to what changes it comes, each of which is explored by itself: a
-/// crash finds so many of them done.
+/// Functions that programs call instead, and the changes that they consist of. Each change is
+/// explored by itself, and a crash leaves some of them done.
 const THROUGH: &[(&str, &[&str])] = &[
     (
         "File as Write::write",
@@ -349,8 +349,8 @@ fn source(path: &str) -> String {
     fs::read_to_string(root.join(path)).expect(path)
 }
 
-/// Whoever adds a function that changes a pool lets sessions do it, or says to what explored ones
-/// it comes.
+/// A new function that changes a pool must be called by sessions, or be listed with the explored
+/// functions that it calls.
 #[test]
 fn every_operation_of_the_engine_is_explored() {
     let all = Engine::read().public();
@@ -369,8 +369,8 @@ fn every_operation_of_the_engine_is_explored() {
         assert!(all.contains(known), "{known} was not found: {all:?}");
     }
     let through: Vec<&str> = THROUGH.iter().map(|(name, _)| *name).collect();
-    // Sessions and their driver, what is done with media that are moved, and with tables of file
-    // systems.
+    // Sessions and their driver, the code for media that are moved, and the code for tables of
+    // datasets.
     let session = [
         "crash/src/session",
         "driver/src/lib",
@@ -401,7 +401,7 @@ fn every_operation_of_the_engine_is_explored() {
     assert!(unknown.is_empty(), "no such function: {unknown:?}");
 }
 
-/// The type of a function, or a function of none.
+/// The type of a function, or the name of a free function.
 fn owner(name: &str) -> &str {
     name.split([' ', ':']).next().unwrap_or_default()
 }
@@ -416,9 +416,9 @@ fn is_called(source: &str, name: &str) -> bool {
     calls.count() > 0
 }
 
-/// Types that lead to a pool have their functions looked at, and are no plain values.
+/// The functions of types that lead to a pool are examined; such types are not plain values.
 #[test]
-fn everything_that_the_engine_lets_out_is_known() {
+fn everything_that_the_engine_exports_is_known() {
     let engine = Engine::read();
     let public = engine.public();
     let acts = |name: &&String| public.iter().any(|function| owner(function) == *name);
@@ -428,7 +428,7 @@ fn everything_that_the_engine_lets_out_is_known() {
     assert_eq!(exported, known);
 }
 
-/// What volumes, files and pools come to that changes something.
+/// The changing functions that the functions of volumes, files and pools call in the end.
 fn engine_ways() -> BTreeMap<String, Vec<String>> {
     let engine = Engine::read();
     let public = engine.public();
@@ -450,7 +450,7 @@ fn engine_ways() -> BTreeMap<String, Vec<String>> {
 
 /// Volumes, files and pools change nothing by themselves.
 #[test]
-fn what_programs_call_comes_to_what_is_explored() {
+fn what_programs_call_ends_in_explored_operations() {
     let found: BTreeMap<String, Vec<String>> = engine_ways()
         .into_iter()
         .filter(|(_, ways)| !ways.is_empty())
@@ -499,7 +499,7 @@ fn every_operation_of_the_model_is_explored_alone() {
 
 #[test]
 fn every_kind_of_step_is_explored_alone() {
-    // What only pools with a log have, and what only those with areas have.
+    // Steps that exist only on pools with a log, and steps that exist only with areas.
     let is_alone = |workload: &Workload| workload.explored.len() == 1;
     let others = logged_workloads().into_iter().chain(workloads());
     let explored: BTreeSet<String> = single_operations()
@@ -594,7 +594,7 @@ fn every_attribute_is_changed_alone_and_with_all_others() {
     assert_eq!(times, known, "ways to set a time");
 }
 
-/// Every way to open a file is taken by what is explored alone, or by what prepares that.
+/// Every option of opening a file is used by a single explored operation, or by its setup.
 #[test]
 fn every_way_to_open_a_file_is_explored() {
     let known = fields(&source("crates/engine/src/fs/open.rs"), "OpenOptions");
@@ -610,15 +610,15 @@ fn every_way_to_open_a_file_is_explored() {
     );
 }
 
-/// The operations that single workloads explore.
+/// The operations of workloads with a single explored step.
 fn explored_ops() -> Vec<Op> {
     let singles = single_operations();
     let steps = singles.iter().map(|workload| &workload.explored[0]);
     steps.filter_map(Step::op).cloned().collect()
 }
 
-/// Whatever the engine's calls take one of (a kind of file, a mode of allocation) and each of their
-/// flags is taken by some operation that is explored alone.
+/// Every value of an enum that the engine's calls take (kinds of files, modes of allocation), and
+/// each of their flags, is used by a single explored operation.
 #[test]
 fn every_choice_that_the_engine_offers_is_explored_alone() {
     let ops = explored_ops();
@@ -650,7 +650,7 @@ fn every_choice_that_the_engine_offers_is_explored_alone() {
     assert_eq!(flags, RenameFlags::all().bits(), "flags of renaming");
 }
 
-/// Each kind of operation that is explored alone is the second of a pair too.
+/// Each kind of operation that is explored alone is also the second of a pair.
 #[test]
 fn every_kind_of_operation_is_in_a_pair() {
     let kinds = |workloads: Vec<Workload>| -> BTreeSet<&str> {

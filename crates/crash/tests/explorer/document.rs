@@ -1,5 +1,5 @@
-//! `docs/crash` says which persistent steps each operation takes, and which of them commits: as
-//! recorded.
+//! `docs/crash` lists the persistent steps of each operation, and which of them commits. These
+//! tests compare it with recordings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     texts.expect("docs/crash").join("\n")
 });
 
-/// Short names that the table of steps has for groups of steps.
+/// Abbreviations that the table of steps uses for groups of steps.
 const GROUPS: [(&str, &str); 8] = [
     ("*chunk*", "`chunk/word`, `chunk/word-durable`"),
     (
@@ -53,7 +53,7 @@ const GROUPS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Operations of the model whose steps are those of another.
+/// Operations of the model with the same steps as another operation.
 const ALIKE: [(&str, &str); 9] = [
     ("WriteSlot", "Write"),
     ("TruncateSlot", "Truncate"),
@@ -66,16 +66,16 @@ const ALIKE: [(&str, &str); 9] = [
     ("Times", "Stat"),
 ];
 
-/// A row of the table of steps by name, for one of its workloads.
+/// A row of the table of steps, for one of its workloads.
 struct Row {
-    /// What was recorded.
+    /// The name of the recorded workload.
     workload: &'static str,
     steps: Vec<String>,
-    /// Which step is the bold one.
+    /// The index of the bold step.
     commit: Option<usize>,
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -101,7 +101,7 @@ fn rows() -> Vec<Row> {
     rows.flatten().collect()
 }
 
-/// The step that a row is about; `None`: a pool is made.
+/// The step that a row describes; `None` for mkfs.
 fn step_of(row: &Row) -> Option<Step> {
     let (name, step) = row.workload.split_once(':').unwrap_or((row.workload, "1"));
     if MAKINGS.iter().any(|&(making, _)| making == name) {
@@ -112,8 +112,8 @@ fn step_of(row: &Row) -> Option<Step> {
     Some(workload.explored[step - 1].clone())
 }
 
-/// The bold step is the one behind which recovery finds the operation done, and in front of which
-/// it does not. Where none is bold recovery cannot tell, or each word or block commits by itself.
+/// After the bold step recovery finds the operation done, and before it not done. Where no step is
+/// bold, recovery cannot tell, or each word or block commits by itself.
 #[test]
 fn operations_take_the_steps_and_commit_where_the_document_says() {
     let rows = rows();
@@ -137,8 +137,7 @@ fn operations_take_the_steps_and_commit_where_the_document_says() {
     assert!(wrong.is_empty(), "recorded:\n{}", wrong.join("\n"));
 }
 
-/// Whatever is done to a file system has a row: each kind of operation, and each operation of the
-/// model.
+/// Every kind of operation, and every operation of the model, has a row.
 #[test]
 fn every_operation_has_a_row() {
     let rows: Vec<Step> = rows().iter().filter_map(step_of).collect();
@@ -159,7 +158,8 @@ fn every_operation_has_a_row() {
     }
 }
 
-/// With whatever arguments: an operation commits with a step with which some row of its kind does.
+/// Whatever its arguments, an operation commits with the step with which some row of its kind
+/// commits.
 #[test]
 fn operations_alone_commit_as_some_row_says() {
     let documented: BTreeSet<_> = rows()
@@ -207,7 +207,7 @@ fn the_document_names_every_step() {
     );
 }
 
-/// A table is one of those that tests compare with recordings or with the code: steps by name here,
+/// Every table is one that tests compare with recordings or with the code: the steps here, the
 /// classes of damage in the checker's tests.
 #[test]
 fn every_table_is_checked() {

@@ -1,5 +1,5 @@
-//! The crash explorer: that no operation is left out, how it chooses and repeats crashes, what it
-//! found once, and its command, which `make test` has explore what is not explored here.
+//! Tests of the crash explorer: no operation is left out; how it chooses and repeats crashes; what
+//! it found once; and its command, with which `make test` explores what is not explored here.
 
 mod command;
 mod coverage;

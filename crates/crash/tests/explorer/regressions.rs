@@ -1,6 +1,6 @@
-//! What the explorer found, each named after what went wrong. What is done is written here, and not
-//! looked up in the catalog or drawn by a number: a workload that changes there would leave a test
-//! here of something else.
+//! Violations that the explorer once found; each test is named after one. The workloads are written
+//! here, and not looked up in the catalog or drawn by a number, because a change there would turn a
+//! test into one of something else.
 
 use vellum::MappingKind;
 use vellum_crash::{
@@ -43,9 +43,9 @@ fn a_torn_inode_without_a_name_was_taken_for_damage() {
     explored(Mode::X86, &workloads);
 }
 
-/// Words of a directory's log once had a mark that said *perhaps not durable yet* and was taken off
-/// by a plain store. After a close in order and a power cut it could still be there, and listings
-/// skipped the word for ever.
+/// Words of a directory's log once had a mark for *perhaps not durable yet*, which a plain store
+/// removed. After a clean close and a power cut the mark could still be there, and listings skipped
+/// the word forever.
 #[test]
 fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
     let tree = ["mkdir d 755", FILE, "append f 5 9000", "link f d/g"];
@@ -66,8 +66,8 @@ fn a_clean_pool_hid_entries_whose_log_words_a_cache_had_kept() {
     explored(Mode::Lazy, &workloads);
 }
 
-/// Blocks go from limbo to free by a plain store, so a pool that was closed in order may hold
-/// blocks in limbo after a power cut; the checker called that damage.
+/// Blocks go from limbo to free by a plain store, so after a power cut a cleanly closed pool may
+/// have blocks in limbo. The checker called that damage.
 #[test]
 fn a_block_left_in_limbo_by_a_close_was_taken_for_damage() {
     let written = [FILE, "append f 5 9000"];
@@ -83,8 +83,8 @@ fn a_block_left_in_limbo_by_a_close_was_taken_for_damage() {
     explored(Mode::X86, &workloads);
 }
 
-/// Truncating, punching and preallocating by an ordinary user dropped the set-id bits after the
-/// change: a crash in between left a set-user-id file with content that its owner did not write.
+/// When an ordinary user truncated, punched or preallocated, the set-id bits were dropped after the
+/// change. A crash in between left a set-user-id file with content that its owner did not write.
 #[test]
 fn a_crash_left_set_id_bits_on_content_that_a_user_changed() {
     let setup = [FILE, "append f 5 20000", "chmod f 6777"];
@@ -102,14 +102,14 @@ fn a_crash_left_set_id_bits_on_content_that_a_user_changed() {
     explored(Mode::X86, &slice(3, workloads, key));
 }
 
-/// `stat` told of a link that was not durable yet.
+/// `stat` reported a link that was not durable yet.
 #[test]
 fn a_link_count_that_somebody_saw_survives() {
     explored_threads(&[FILE], [&["link f g"], &["stat f -"]], false);
 }
 
-/// A rename that lost against another left the log word of its entry flushed, not fenced, and
-/// another thread's clean close took it for durable.
+/// A rename that lost against another left the log word of its entry flushed but not fenced, and
+/// the clean close of another thread took the word for durable.
 #[test]
 fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
     let setup = ["mkdir d 755", "mkdir e 755", "create d/f 644 -"];
@@ -117,8 +117,8 @@ fn a_clean_pool_missed_the_log_word_of_a_rename_that_lost() {
     explored_threads(&setup, renames, true);
 }
 
-/// A directory whose attributes were changed while a name was made in it had, after a power cut,
-/// the modification time of before the name: recovery takes an entry's time only if it is later
+/// If the attributes of a directory changed while a name was made in it, the directory could have
+/// its old modification time after a power cut: recovery uses an entry's time only if it is later
 /// than the last change of attributes.
 #[test]
 fn a_change_of_attributes_covered_a_name_that_it_did_not_know_of() {
@@ -148,9 +148,9 @@ fn explored_threads(setup: &[&str], threads: [&[&str]; 2], closes: bool) {
     assert!(report.totals().schedules > 5, "{report}");
 }
 
-/// Numbers of journal records began anew at each opening, and a retired record kept its checksum: a
-/// power cut after the first word of a new record brought back the one of the same number that an
-/// earlier opening had left there.
+/// The numbers of journal records started again at each opening, and a retired record kept its
+/// checksum. A power cut after the first word of a new record restored the record of the same
+/// number that an earlier opening had left there.
 #[test]
 fn a_new_record_brought_back_one_of_an_earlier_opening() {
     let setup = [
@@ -164,8 +164,8 @@ fn a_new_record_brought_back_one_of_an_earlier_opening() {
     explored(Mode::X86, &[of("chmod-again", &setup, &["chmod g 640"])]);
 }
 
-/// What a killed process had stored but not flushed, recovery and the next clean close took for
-/// durable: a later power cut took it back, and the saved allocator state were wrong.
+/// Recovery and the next clean close took for durable what a killed process had stored without
+/// flushing it. A later power cut reverted that, and the saved allocator state was wrong.
 #[test]
 fn a_power_cut_took_back_what_a_killed_process_had_stored() {
     let removed = [FILE, "append f 5 9000", "unlink f", "maintain"];
@@ -177,9 +177,9 @@ fn a_power_cut_took_back_what_a_killed_process_had_stored() {
     explored(Mode::Lazy, &workloads);
 }
 
-/// Recovery took for durable what a process had stored that was killed while it recovered after a
-/// power cut: the next clean close called a journal record retired that another power cut brought
-/// back.
+/// Recovery took for durable what a process had stored that was killed during the recovery after a
+/// power cut. The next clean close called a journal record retired, which another power cut
+/// restored.
 #[test]
 fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
     let workloads = WorkloadFile::parse(
@@ -196,8 +196,8 @@ fn a_power_cut_took_back_what_a_killed_recovery_had_done() {
     explored(Mode::Kill, &workloads.expect("two workloads").sequences);
 }
 
-/// Bytes that a killed write, or a killed punch, had changed inside the size were read, synced and
-/// closed, but nobody had flushed them.
+/// Bytes inside the size that a killed write or punch had changed were read, synced and closed, but
+/// never flushed.
 #[test]
 fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
     let workloads = [
@@ -210,9 +210,9 @@ fn a_power_cut_took_back_bytes_of_a_killed_write_that_readers_had_seen() {
     explored(Mode::Kill, &workloads);
 }
 
-/// A thread slot still named the file that it overwrote last when that file's slot was a symbolic
-/// link's: what checks the link's text was taken for the word that leads to a tree, and the pool
-/// could not be opened.
+/// A thread slot still named the file that it had overwritten last, when that file's slot had
+/// become a symbolic link's. The checksum of the link's text was taken for the word that leads to a
+/// tree, and the pool could not be opened.
 #[test]
 fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
     let setup = [
@@ -227,7 +227,7 @@ fn a_note_of_a_file_that_is_gone_kept_a_pool_from_being_opened() {
     explored(Mode::Kill, &[workload.on(MappingKind::Radix)]);
 }
 
-/// Leaves no node for another extent of `f`, which `first` makes: others have as many as there are.
+/// Leaves no node for another extent of `f`, which `first` makes: other files take all of them.
 fn without_nodes<'a>(first: &[&'a str]) -> Vec<&'a str> {
     let others = [
         "create e 644 -",
@@ -244,8 +244,8 @@ fn without_nodes<'a>(first: &[&'a str]) -> Vec<&'a str> {
     [first, &others].concat()
 }
 
-/// The block beyond the end needed no node of the extent tree, the preallocated one in front of it
-/// did, and there was none: the block beyond stayed, and the size moved over it.
+/// The block beyond the end needed no node of the extent tree, the preallocated block in front of
+/// it did, and none was free. The block beyond the end stayed, and the size moved over it.
 #[test]
 fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() {
     let first = [FILE, "fallocate f 0 0 16384", "write f 0 1 100"];
@@ -254,8 +254,8 @@ fn the_bytes_of_a_write_that_failed_came_to_light_where_the_file_was_extended() 
     explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
-/// The first of two preallocated ranges became the file's, and bytes between them were written
-/// over; then there was no node for the second. Times were stored before all that.
+/// The first of two preallocated ranges became the file's, and bytes between them were overwritten;
+/// then there was no node for the second. The times were stored before all that.
 #[test]
 fn a_write_that_failed_left_its_times_and_the_bytes_in_front_of_where_it_failed() {
     let first = [
@@ -270,8 +270,8 @@ fn a_write_that_failed_left_its_times_and_the_bytes_in_front_of_where_it_failed(
     explored(Mode::Eadr, &[workload.on(MappingKind::Extent)]);
 }
 
-/// What an experiment takes from a file whose tree begins in the inode was given up without the
-/// word there: behind a power cut the file had blocks again that were free.
+/// The blocks that an experiment allocates for a file whose tree begins in the inode were freed
+/// without a change of the word there. After a power cut the file had blocks that were free.
 #[test]
 fn a_power_cut_gave_a_file_back_what_an_experiment_had_taken() {
     let cut = [FILE, "append f 5 9000", "truncate f 0", "truncate f 90000"];

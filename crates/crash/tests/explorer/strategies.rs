@@ -1,4 +1,4 @@
-//! How states are chosen, and what is reached.
+//! How states are chosen, and what they reach.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn explored(name: &str, states_per_point: usize) -> WorkloadReport {
     report.workloads.remove(0)
 }
 
-/// Nobody reads the lines of data that no size covers yet, so that few states stand for all.
+/// Nothing reads the lines of data that no size covers yet, so few states stand for all.
 #[test]
 fn an_append_is_explored_by_what_is_read() {
     let counts = explored("append-first", 64).counts;
@@ -28,7 +28,7 @@ fn an_append_is_explored_by_what_is_read() {
     assert_eq!(points, counts.points, "{counts:?}");
 }
 
-/// An overwrite may leave any mixture of words, too many for every one.
+/// An overwrite may leave any mixture of words, which is too many to try all.
 #[test]
 fn an_overwrite_is_sampled() {
     let counts = explored("write-over-the-end", 64).counts;
@@ -60,7 +60,7 @@ fn recoveries_of_crashed_recoveries_are_crashed() {
     assert!(depths.is_sorted_by(|less, more| less < more), "{depths:?}");
 }
 
-/// Everything that the file system does by itself is in flight at some crash.
+/// All background work is in flight at some crash.
 #[test]
 fn every_background_worker_is_crashed() {
     let alone = workloads().into_iter();

@@ -1,4 +1,4 @@
-//! Threads beside each other, crashed.
+//! Crashes of concurrent threads.
 
 use vellum_crash::replay;
 
@@ -15,7 +15,7 @@ fn a_schedule_makes_the_same_run_again() {
     assert!(first.image == second.image);
 }
 
-/// Less of a workload, from the name that a shortened violation has.
+/// The name of a reduced violation identifies the reduced workload.
 #[test]
 fn steps_are_left_out_by_name() {
     let whole = replay("lazy:threads/create+list-first!0>1,20>0@9999:");

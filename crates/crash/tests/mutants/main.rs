@@ -1,8 +1,9 @@
-//! Every flush, fence, and store past the cache in the engine is needed, and so is every order of
-//! two stores to one line that it declares: left out, or turned round, it leads to a crash that
-//! shows something wrong, and whose identifier repeats it. A short run tries a slice of the sites.
+//! Every flush, every fence and every store past the cache in the engine is needed, and so is every
+//! order that it declares between two stores to one line. Without it, or in the reversed order,
+//! some crash shows a violation, and the crash's identifier repeats it. A short run tries a slice
+//! of the sites.
 //!
-//! A program of its own, because it keeps all processors busy for minutes.
+//! This is a program of its own, because it keeps all processors busy for minutes.
 
 mod places;
 
@@ -14,7 +15,7 @@ use vellum_crash::{
 };
 use vellum_testing::{is_whole, slice};
 
-/// Of so many sites a short run tries one.
+/// A short run tries one in this many sites.
 const ONE_IN: usize = 12;
 
 #[test]
@@ -32,7 +33,7 @@ fn every_persistent_step_is_needed() {
     report.caught_by.iter().for_each(is_repeated);
 }
 
-/// All sites; in a short run those of a slice, by their names and the files that they are in.
+/// All sites; in a short run a slice, drawn by their names and files.
 fn options() -> MutateOptions {
     if is_whole() {
         return MutateOptions::default();
@@ -40,7 +41,7 @@ fn options() -> MutateOptions {
     let sources = places::sources();
     let names = sites::ALL.iter().map(|&(_, name)| name);
     let chosen = slice(ONE_IN, names, |name| {
-        // The constant is called like the site.
+        // The constant is named like the site.
         let constant = name.to_uppercase().replace(['/', '-'], "_");
         let texts = sources.iter().map(|source| source.text.as_str());
         let about: String = texts.filter(|text| text.contains(&constant)).collect();

@@ -1,12 +1,12 @@
-//! Where the engine's source flushes, fences, stores past the cache, or relies on an order within a
-//! line.
+//! The places in the engine's source that flush, fence, store past the cache, or rely on an order
+//! within a line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const ENGINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../engine/src");
 
-/// What pools do, or are told, if a `pool` is it.
+/// Methods that are steps when they are called on a `pool`.
 const STEPS: [&str; 7] = [
     "behind",
     "flush",
@@ -17,37 +17,37 @@ const STEPS: [&str; 7] = [
     "zero_through",
 ];
 
-/// A file that the engine ships, without its comments and tests.
+/// A file that ships with the engine, without its comments and tests.
 pub(super) struct Source {
     path: String,
     pub(super) text: String,
     passed_on: Vec<Function>,
 }
 
-/// A function that takes its caller's place for its own (`#[track_caller]`).
+/// A function that reports its caller's place as its own (`#[track_caller]`).
 struct Function {
     name: String,
-    /// Its lines, from 1.
+    /// Its lines, counted from 1.
     lines: std::ops::RangeInclusive<usize>,
 }
 
-/// A name with arguments behind it.
+/// A name followed by arguments.
 struct Call<'a> {
     name: &'a str,
     line: usize,
-    /// Of something that is called `pool`.
+    /// Whether it is called on something named `pool`.
     of_pool: bool,
 }
 
-/// What the engine ships.
+/// The shipped sources of the engine.
 pub(super) fn sources() -> Vec<Source> {
     let mut files = Vec::new();
     list(Path::new(ENGINE), &mut files);
     files.iter().filter_map(|file| read(file)).collect()
 }
 
-/// The places, as mutants call them: those that take steps, or call functions that take them in
-/// their stead.
+/// The places as mutants name them: lines that take steps, or that call functions which take steps
+/// in their name.
 pub(super) fn in_source() -> BTreeSet<String> {
     let sources = sources();
     let mut takers = BTreeSet::new();
@@ -78,7 +78,7 @@ pub(super) fn in_source() -> BTreeSet<String> {
 }
 
 impl Source {
-    /// The function around a line that passes on where it was called.
+    /// The function around a line that reports its caller's place.
     fn taker_at(&self, line: usize) -> Option<&str> {
         let mut around = self.passed_on.iter();
         let function = around.find(|function| function.lines.contains(&line))?;
@@ -99,8 +99,8 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) {
 fn read(file: &Path) -> Option<Source> {
     let path = file.strip_prefix(ENGINE).unwrap().to_str().unwrap();
     let is_test = path.starts_with("checking/") || path.ends_with("tests.rs");
-    // Steps of commits, of sessions, of metadata replicas, and of tables of datasets have
-    // mutants of their own, beside what they are for.
+    // Steps of commits, of sessions, of metadata replicas, and of tables of datasets have mutants
+    // of their own, next to the code that needs them.
     let own = ["logs/undo.rs", "devices/session.rs", "pool/datasets.rs"];
     let has_own = own.contains(&path) || path.starts_with("devices/replica/");
     let is_list = path == "sites.rs" || path == "fs/file/crash.rs";
@@ -118,7 +118,7 @@ fn read(file: &Path) -> Option<Source> {
     })
 }
 
-/// The functions that take their callers' places, in code as rustfmt leaves it.
+/// The functions that report their callers' places, in code formatted by rustfmt.
 fn passed_on(lines: &[String]) -> Vec<Function> {
     let marked = lines.iter().zip(1..);
     let marked = marked.filter(|(line, _)| line.trim() == "#[track_caller]");
@@ -136,7 +136,7 @@ fn passed_on(lines: &[String]) -> Vec<Function> {
     marked.filter_map(function).collect()
 }
 
-/// What stands in front of a call's parenthesis, without the types that it names (`::<S>`).
+/// The text before a call's parenthesis, without type arguments (`::<S>`).
 fn without_types(text: &str) -> &str {
     let types = text
         .strip_suffix('>')

@@ -1,25 +1,25 @@
-//! What users of the engine can call, read from its source as rustfmt leaves it.
+//! The functions of the engine that users can call, read from its source as formatted by rustfmt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What Rust does by these traits looks at nothing but the value itself.
+/// Traits that Rust implements by looking only at the value itself.
 const PLAIN_TRAITS: [&str; 6] = ["Clone", "Copy", "Debug", "Default", "Deref", "From"];
 
 /// A function of the engine.
 struct Function {
     /// `Volume::read`, `File as Write::write`, `attach`.
     name: String,
-    /// Users can call it, or Rust does.
+    /// Whether users, or Rust itself, can call it.
     is_public: bool,
     body: String,
 }
 
-/// The engine, by its source.
+/// The engine's source.
 pub(super) struct Engine {
     functions: Vec<Function>,
-    /// What `lib.rs` lets out, and the modules in it that are public.
+    /// The names that `lib.rs` exports, and those of its public modules.
     pub(super) exported: BTreeSet<String>,
 }
 
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Functions of exported types, and exported functions of no type, by their names.
+    /// The names of functions of exported types, and of exported free functions.
     pub(super) fn public(&self) -> BTreeSet<String> {
         let is_known = |function: &&Function| {
             let owner = function.name.split([' ', ':']).next().unwrap_or_default();
@@ -56,11 +56,11 @@ impl Engine {
         known.map(|function| function.name.clone()).collect()
     }
 
-    /// The methods of `Fs` and `Handle`, and the functions of no type, that the functions of some
-    /// files come to at last, which may call each other: for each of them, what it comes to.
+    /// For each function in some files, which may call each other: the methods of `Fs` and
+    /// `Handle`, and the free functions, that it calls in the end.
     ///
     /// # Panics
-    /// One of them is not public: it is no way that users could go by themselves.
+    /// If one of these is not public, so that users could not call it themselves.
     pub(super) fn ways(&self, paths: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src");
         let own: Vec<Function> = paths
@@ -90,7 +90,7 @@ impl Engine {
         ways
     }
 
-    /// What of the file system a call is, if it is one of those.
+    /// The function of the file system that a call is for, if it is for one.
     fn way(&self, call: &Call) -> Option<String> {
         let called = |name: &str| self.functions.iter().find(|function| function.name == name);
         let found = match call.receiver.as_str() {
@@ -108,15 +108,15 @@ impl Engine {
     }
 }
 
-/// A name with arguments behind it.
+/// A name followed by arguments.
 struct Call {
-    /// What stands before the dot; the type before `::`; nothing.
+    /// The word before the dot, the type before `::`, or empty.
     receiver: String,
     name: String,
 }
 
 impl Call {
-    /// Whether, in the function `caller`, it may be `function`.
+    /// Whether this call, in the function `caller`, may be for `function`.
     fn is_of(&self, caller: &str, function: &str) -> bool {
         let owner_of = |name: &str| name.split([' ', ':']).next().unwrap_or_default().to_owned();
         let owner = match self.receiver.as_str() {
@@ -155,7 +155,7 @@ fn calls(text: &str) -> Vec<Call> {
     found.filter(|call| !call.name.is_empty()).collect()
 }
 
-/// The sources in a directory and in all below it.
+/// The sources in a directory and all directories below it.
 fn sources_in(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     let paths = entries.map(|entry| entry.expect("an entry").path());
@@ -168,7 +168,7 @@ fn sources_in(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The names that a module lets out: its own public ones, and those that it passes on.
+/// The names that a module exports: its own public ones, and those that it re-exports.
 fn let_out(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let items = text.split("\npub ").skip(1);
@@ -187,7 +187,7 @@ fn let_out(text: &str) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The functions of a source but for its tests.
+/// The functions of a source without its tests.
 fn functions(text: &str) -> Vec<Function> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let lines: Vec<&str> = text.lines().collect();
@@ -235,7 +235,8 @@ struct Block {
     indent: usize,
 }
 
-/// What begins with this line; nothing that only concerns the value itself.
+/// The block of functions that begins with this line; `None` for traits that concern only the value
+/// itself.
 fn block(line: &str, indent: usize) -> Option<Block> {
     let mut rest = line.strip_prefix("impl")?;
     if rest.starts_with('<') {
@@ -247,7 +248,7 @@ fn block(line: &str, indent: usize) -> Option<Block> {
         rest = &rest[end? + 1..];
     }
     let word = |text: &str| -> String {
-        // In the macro for the traits of files.
+        // Inside the macro for the traits of files.
         let text = text.trim().trim_start_matches('&').replace("$file", "File");
         let text = text.rsplit("::").next().unwrap_or_default();
         let end = text.find(|c: char| !c.is_alphanumeric());
