@@ -1,5 +1,5 @@
-//! How areas come and go by themselves: what a round decides, and what a namespace with areas does
-//! for it.
+//! Splitting and merging areas by use: the decisions of a round, and what a namespace with areas
+//! provides for it.
 
 use vellum_layout::{Formed, Merged};
 use vellum_media::Memories;
@@ -8,20 +8,20 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::namespace::Rename;
 
-/// A directory that was renamed within so many rounds counts as written often, and its area is not
-/// merged.
+/// A directory that was renamed within this number of rounds counts as written often, and its area
+/// is not merged.
 pub const RENAMED_ROUNDS: u64 = 64;
 
-/// What is to become of an area.
+/// A change of an area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Evolution {
     /// A hot directory gets an area of its own.
     Split = 0,
-    /// A small area that is rarely used goes back into the one above.
+    /// A small area that is rarely used is merged into the one above.
     Merge = 1,
-    /// A directory that is most of an area, and has most of its reads, gets one of its own, and
-    /// what is left goes back into the one above.
+    /// A directory that is most of an area, and has most of its reads, gets an area of its own; the
+    /// rest is merged into the area above.
     Inherit = 2,
 }
 
@@ -34,19 +34,19 @@ impl Evolution {
     }
 }
 
-/// How a decision came out.
+/// The outcome of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
-    /// It was done.
+    /// The change was made.
     Done = 0,
-    /// There was no room for the names twice.
+    /// There was no space to hold the names twice.
     NoRoom = 1,
-    /// Somebody else wanted to move a directory, or make room.
+    /// Somebody else waited to move a directory, or to free space.
     GaveWay = 2,
-    /// More is below than one round moves. Renaming such a directory makes it a root first.
+    /// More names are below than one round moves. Renaming such a directory makes it a root first.
     TooLarge = 3,
-    /// The directory was removed, or had become what it was to become.
+    /// The directory was removed, or was already in the decided state.
     Gone = 4,
 }
 
@@ -59,7 +59,7 @@ impl Outcome {
         Self::Gone,
     ];
 
-    /// What it is called in lists.
+    /// Its name in lists.
     pub fn name(self) -> &'static str {
         ["done", "no room", "gave way", "too large", "gone"][self as usize]
     }
@@ -68,17 +68,17 @@ impl Outcome {
 /// How a directory is used (Table 2 of ADAM).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label {
-    /// Small, and not renamed of late.
+    /// Small, and not renamed recently.
     Cold,
     /// Small and renamed, or large and not renamed.
     Warm,
-    /// Large, and renamed of late.
+    /// Large, and renamed recently.
     Hot,
 }
 
 impl Label {
-    /// The label of a directory that is large or not, and renamed of late or not. Table 2 tells
-    /// directories that are read often from others, and gives both the same label.
+    /// The label of a directory by its size and by recent renames. Table 2 also distinguishes
+    /// directories that are read often, but gives both kinds the same label.
     pub(crate) fn of(is_large: bool, is_renamed: bool) -> Self {
         match (is_large, is_renamed) {
             (true, true) => Self::Hot,
@@ -97,29 +97,29 @@ impl Label {
     }
 }
 
-/// A decision of a round, or of a rename of a large directory, with the numbers that it rests on.
+/// A decision of a round, or of a rename of a large directory, with the numbers on which it is
+/// based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The round, counted from 1 since the opening; the last one before it, where a rename asked
-    /// for it.
+    /// The round, counted from 1 since the opening. For a rename, the last round before it.
     pub round: u64,
-    /// What was to be done.
+    /// The decided change.
     pub what: Evolution,
-    /// What came of it.
+    /// Its outcome.
     pub outcome: Outcome,
-    /// Inode of the directory: the one that is to be a root, or to be none.
+    /// Inode of the directory that becomes a root, or is no longer one.
     pub ino: u64,
     /// Generation of that inode.
     pub generation: u32,
-    /// Number of the area that its names were in.
+    /// Number of the area that contained its names.
     pub area: u32,
-    /// Slots of 128 bytes that the names below take, down to the next areas; where a rename asked,
-    /// counted no further than to see that it is large.
+    /// Number of slots of 128 bytes that the names below take, down to the next areas. For a
+    /// rename, counted only until the directory is known to be large.
     pub slots: u64,
     /// Lookups in it and below, estimated from samples and halved each round.
     pub reads: u64,
-    /// What these are compared with: the average of areas where one is to merge, of directories of
-    /// the area where one is split by a round; 0 where a rename asked.
+    /// The number that these are compared with. For a merge, the average of areas; for a split by a
+    /// round, the average of directories in the area; for a rename, 0.
     pub average_reads: u64,
     /// Rounds since it was renamed last, or since the opening.
     pub rounds_since_renamed: u64,
@@ -128,15 +128,15 @@ pub struct Decided {
 /// An area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// Its number: 1 is that of the file system's root.
+    /// Number of the area. The area of the file system's root is 1.
     pub number: u32,
     /// Inode of its root.
     pub root: u64,
     /// Generation of that inode.
     pub generation: u32,
-    /// Number of the area that its root's own name is in; 0 for the first one.
+    /// Number of the area that contains its root's own name; 0 for the first area.
     pub above: u32,
-    /// The label that the state-map has of its root.
+    /// The label of its root in the state-map.
     pub label: Label,
     /// Names in it.
     pub names: u64,
@@ -144,34 +144,35 @@ pub struct Area {
     pub slots: u64,
     /// Lookups in it and below, estimated from samples since the opening and halved each round.
     pub reads: u64,
-    /// When it was formed, and the numbers that led to it; what a round decided, or a rename, or
-    /// somebody asked for.
+    /// The time at which it was formed, and the numbers that led to it: by a round, a rename, or a
+    /// request.
     pub formed: Formed,
 }
 
-/// An area that was merged, as its line tells it until that is another area's.
+/// A merged area, as its line records it until the line is reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MergedArea {
     /// Its number.
     pub number: u32,
-    /// Inode of what was its root.
+    /// Inode of its former root.
     pub root: u64,
     /// Generation of that inode.
     pub generation: u32,
-    /// Where its names went, when and why.
+    /// The area that its names went to, with time and reason.
     pub merged: Merged,
 }
 
-/// What a namespace with areas does for their evolving. Called by the holder of the background's
-/// lease, outside any operation.
+/// The part of evolving that a namespace with areas provides. Called by the holder of the
+/// background's lease, outside any operation.
 pub(crate) trait Areas<M: Memories>: Sync {
-    /// Begins a round: what should be done, in this order. Directories get their labels.
+    /// Begins a round. Returns the decisions in the order in which to carry them out. Labels
+    /// directories.
     fn plan(&self, core: &Core<M>) -> Result<Vec<Decided>>;
 
-    /// Does what was decided, or finds that it cannot be done.
+    /// Carries out a decision, or finds that it cannot be carried out.
     fn carry_out(&self, core: &Core<M>, decided: &Decided) -> Result<Outcome>;
 
-    /// Whether one directory is above the other, or is that one.
+    /// Whether `above` is above `below`, or is the same directory.
     fn is_above(&self, core: &Core<M>, above: u64, below: u64) -> bool;
 
     /// Keeps a decision, for a while.
@@ -180,14 +181,14 @@ pub(crate) trait Areas<M: Memories>: Sync {
     /// The decisions that are kept, the oldest first.
     fn decisions(&self, core: &Core<M>) -> Vec<Decided>;
 
-    /// All areas, by their numbers.
+    /// All areas, ordered by number.
     fn list(&self, core: &Core<M>) -> Result<Vec<Area>>;
 
-    /// The areas that were merged, as far as their lines tell of it, by their numbers.
+    /// The merged areas whose lines still record it, ordered by number.
     fn merged(&self, core: &Core<M>) -> Vec<MergedArea>;
 
-    /// Makes large directories that a rename moves roots of areas first; gives whether there were
-    /// any.
+    /// Makes the large directories that a rename moves roots of areas first. Returns whether there
+    /// were any.
     fn root_large(&self, core: &Core<M>, rename: &Rename<'_>) -> Result<bool>;
 }
 
@@ -195,7 +196,7 @@ pub(crate) trait Areas<M: Memories>: Sync {
 mod tests {
     use super::Label;
 
-    /// Table 2: size, writes (renames), reads; label.
+    /// The rows of table 2: size, writes (renames), reads; label.
     #[test]
     fn labels_are_those_of_table_2() {
         let rows = [

@@ -1,5 +1,5 @@
-//! What a directory knows of its names: how many there are, when they changed, whether all can be
-//! read.
+//! The state of a directory's names: their number, the time of their last change, whether all can
+//! be read.
 
 use vellum_layout::{Inode, ROOT_SLOT};
 use vellum_media::{Memories, Memory};
@@ -10,12 +10,12 @@ use crate::core::slots::{Op, pause};
 use crate::core::times::LAST_NS;
 use crate::error::{Error, Location, Result};
 
-/// Dead names of a directory from which recycling starts (DirectFS III-G).
+/// Number of dead names of a directory from which on they are recycled (DirectFS III-G).
 const RECYCLE_AT_LEAST: u64 = 100;
 
 impl<M: Memories> Op<'_, M> {
-    /// The generation of what the arena knows of a directory's names, if it knows all of them. A
-    /// miss between two equal tokens means that there is no such name.
+    /// The generation of the arena's knowledge of a directory's names, if that is complete. A miss
+    /// between two equal tokens means that the name does not exist.
     pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
         let flags = self.core.get(dir, field::FLAGS);
         if flags & flag::TOUCHED == 0 {
@@ -33,17 +33,17 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Goes on without names of `dir` that cannot be read.
+    /// Continues without those names of `dir` that cannot be read.
     pub(crate) fn do_without_names(&self, dir: Cachelet, error: &Error) {
         self.core.record_damage(error);
         self.core.raise_flag(dir, flag::UNSURE);
         self.forgive_faults();
     }
 
-    /// Adds `count` ([`CHILD_ONE`], with [`MAKING_ONE`] while it is being made) to the children of
-    /// `dir`, unless the directory is being removed: then waits until its name is gone, because
-    /// after *no such directory* nobody may find it, or until it stays. The caller has flagged no
-    /// name.
+    /// Adds `count` ([`CHILD_ONE`], and [`MAKING_ONE`] while it is being created) to the children
+    /// of `dir`. If the directory is being removed, waits instead until its name is gone, because
+    /// after *no such directory* nobody may find it, or until the directory stays. The caller has
+    /// flagged no name.
     pub(crate) fn enter_children(&self, dir: Cachelet, count: u64) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::CHILDREN);
@@ -60,25 +60,27 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Takes `count` from the children of `dir`.
+    /// Subtracts `count` from the children of `dir`.
     pub(crate) fn leave_children(&self, dir: Cachelet, count: u64) {
         let at = self.core.cachelet_at(dir, field::CHILDREN);
         self.core.arena.fetch_add(at, count.wrapping_neg());
     }
 
-    /// The time of a change in `dir`: now, but later than any earlier change of the directory.
+    /// The time of a change in `dir`: the present, but later than any earlier change of the
+    /// directory.
     pub(crate) fn change_time(&self, dir: Cachelet) -> i64 {
         self.time_after([self.core.changed_at(dir)])
     }
 
-    /// Now, but later than each of some earlier changes.
+    /// The present, but later than each of these earlier changes.
     pub(crate) fn time_after<const N: usize>(&self, earlier: [i64; N]) -> i64 {
         let later = earlier.map(|ns| ns.saturating_add(1));
         let now = later.into_iter().fold(self.core.clock.now(), i64::max);
         now.min(LAST_NS)
     }
 
-    /// Notes a change of `dir` at `ns`: its times, and `subdirectories` more or fewer.
+    /// Records a change of `dir` at `ns`: its times, and the change in the number of its
+    /// subdirectories.
     pub(crate) fn note_change(&self, dir: Cachelet, ns: i64, subdirectories: i64) {
         let core = self.core;
         self.note_names(dir, ns);
@@ -91,7 +93,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Accounts for an entry of `dir` that was durably removed, with which `subdirectories` came.
+    /// Accounts for an entry of `dir` that was durably removed, and for the change in the number of
+    /// subdirectories.
     pub(crate) fn entry_died(&self, dir: Cachelet, now: i64, subdirectories: i64) {
         let core = self.core;
         self.note_change(dir, now, subdirectories);
@@ -101,16 +104,15 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Counts another dead entry in `dir`; gives whether there are so many that they should be
-    /// recycled.
+    /// Counts another dead entry in `dir`. Returns whether there are enough of them to be recycled.
     pub(crate) fn count_dead(&self, dir: Cachelet) -> bool {
         let core = self.core;
         let dead = core.arena.fetch_add(core.cachelet_at(dir, field::DEAD), 1) as u32 + 1;
         u64::from(dead) >= RECYCLE_AT_LEAST.max(core.children(dir) / 4)
     }
 
-    /// Accounts for an entry of `dir` that came and one that went under the same name, with which
-    /// `subdirectories` came.
+    /// Accounts for an entry of `dir` that replaced another one of the same name, and for the
+    /// change in the number of subdirectories.
     pub(crate) fn entry_changed(&self, dir: Cachelet, now: i64, subdirectories: i64) {
         let core = self.core;
         core.arena
@@ -120,10 +122,10 @@ impl<M: Memories> Op<'_, M> {
 
     /// Marks an empty directory as dying, so that nothing more is created in it.
     ///
-    /// A child that is counted and shows no name is being made or was removed. Its end is waited
-    /// for, because after *not empty* nobody may find the directory empty, unless a name went
-    /// meanwhile. Operations on children wait for none outside their directory, so all of these
-    /// waits end.
+    /// A child that is counted and shows no name is being created or was removed. The directory
+    /// waits for it to finish, because after *not empty* nobody may find the directory empty,
+    /// unless a name went meanwhile. Operations on children wait for none outside their directory,
+    /// so all of these waits end.
     ///
     /// # Errors
     /// [`Error::NotEmpty`].
@@ -139,7 +141,7 @@ impl<M: Memories> Op<'_, M> {
             if shows_a_name()? {
                 return Err(Error::NotEmpty);
             }
-            // Names that cannot be read are not waited for.
+            // Does not wait for names that cannot be read.
             self.check_media()?;
             pause(&core.arena, &mut tries);
         }
@@ -173,7 +175,7 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Takes `count` from the dead words counted in the low half; the generation above stays.
+    /// Subtracts `count` from the dead words counted in the low half. The generation above stays.
     pub(crate) fn lower_dead(&self, dir: Cachelet, count: u64) {
         let at = self.cachelet_at(dir, field::DEAD);
         let mut word = self.get(dir, field::DEAD);

@@ -1,5 +1,5 @@
-//! Clearing words of directory logs, and compacting these (DirectFS III-G). Runs under the
-//! background lease, outside any operation.
+//! Clearing words of directory logs, and compacting logs (DirectFS III-G). Runs under the
+//! background's lease, outside any operation.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::error::Result;
 use crate::sites;
 
-/// Zero words from which a log is compacted: 4 KiB of it is dead.
+/// Number of zero words from which on a log is compacted: 4 KiB of it is dead.
 const COMPACT_AT: u64 = 512;
 
 /// Words of an extent that compaction writes.
@@ -22,7 +22,7 @@ const PER_EXTENT: usize = LogExtentKind::Large.words() as usize;
 /// Clears log words, flushing each line once.
 #[derive(Default)]
 pub(crate) struct Clearing {
-    /// Line with cleared words that is not flushed yet.
+    /// A line with cleared words that is not flushed yet.
     line: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ impl Clearing {
     }
 }
 
-/// Compacts the log of `dir`, in which `live` words name entries, where 4 KiB of it and a third of
-/// it are dead; if it is urgent, where that frees a block.
+/// Compacts the log of `dir`, in which `live` words name entries, if 4 KiB and a third of it are
+/// dead. If it is urgent, compacts it whenever that frees a block.
 pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     core: &Core<M>,
     dir: Cachelet,
@@ -64,7 +64,8 @@ pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     Ok(())
 }
 
-/// Whether words of so many blocks name nothing in the log of `dir`, whose names are known.
+/// Whether at least `blocks` blocks of words in the log of `dir`, whose names are known, name
+/// nothing.
 pub(crate) fn wastes_blocks<M: Memories>(core: &Core<M>, dir: Cachelet, blocks: u64) -> bool {
     let least = blocks * PER_EXTENT as u64;
     let tail = Tail(core.get(dir, field::TAIL));
@@ -73,7 +74,7 @@ pub(crate) fn wastes_blocks<M: Memories>(core: &Core<M>, dir: Cachelet, blocks: 
         && wasted_words(core, dir, core.children(dir)).is_ok_and(|words| words >= least)
 }
 
-/// Log words before the tail that name nothing.
+/// Number of log words before the tail that name nothing.
 fn wasted_words<M: Memories>(core: &Core<M>, dir: Cachelet, live: u64) -> Result<u64> {
     let tail = Tail(core.get(dir, field::TAIL));
     let mut words = 0;
@@ -95,12 +96,12 @@ pub(crate) fn extents<M: Memories>(
     log_extents(core, core.ino(dir), core.get(dir, field::ROOT))
 }
 
-/// Replaces a run of extents by as few as its live words need: all but the last one, or the run
-/// that gains most with the blocks there are. Gives whether another call may gain more.
+/// Replaces a run of extents by as few as its live words need: all extents but the last, or the run
+/// that gains most with the available blocks. Returns whether another call may gain more.
 fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<bool> {
     let mut old = extents(core, dir)?;
-    // Claims go to the last one. Whoever claimed a word of another one has written it once those
-    // who run now have ended.
+    // Claims take words of the last extent. A word that was claimed in an earlier one is written
+    // when the operations that run now have ended.
     let Some((last, _)) = old.pop() else {
         return Ok(false);
     };
@@ -131,7 +132,7 @@ fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<b
         write_compacted(core, owner, new[i], next, cookie, chunk);
     }
     core.pool.fence(sites::COMPACT_EXTENT_DURABLE);
-    // The old extents stay where the medium did not take the new ones.
+    // The old extents stay if the medium did not take the new ones.
     op.check_media()
         .inspect_err(|_| new.iter().copied().for_each(free))?;
     let first = new.first().copied().unwrap_or(next);
@@ -155,15 +156,15 @@ fn compact<M: Memories, B: Bodies<M>>(core: &Core<M>, dir: Cachelet) -> Result<b
     Ok(is_short)
 }
 
-/// Words of an extent that name entries, settled.
+/// The words of an extent that name entries. No operation is writing any.
 fn live_words<M: Memories>(core: &Core<M>, &(slot, head): &(u64, LogExtentHead)) -> Vec<u64> {
     let at = core.geometry.slot_at(slot) + head.kind().words_at();
     let all = (0..head.kind().words()).map(|index| core.word(at + 8 * index));
     all.filter(|&word| word != 0).collect()
 }
 
-/// The shortest run of extents, with so many live words each, that gains as many extents as any can
-/// when `blocks` new ones are there to take its words; empty if none gains one.
+/// The shortest run of extents with the largest gain, if `blocks` new ones can hold its words.
+/// `live` holds the number of live words of each extent. Empty if no run gains an extent.
 fn best_run(live: &[usize], blocks: usize) -> Range<usize> {
     let gain = |run: &Range<usize>| {
         let words: usize = live[run.clone()].iter().sum();
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(best_run(&[], 4), 0..0);
         assert_eq!(best_run(&[full, full], 4), 0..0);
         assert_eq!(best_run(&[1, 1, 1], 1), 0..3);
-        assert_eq!(best_run(&[1, 1, 1], 0), 0..0, "no room");
+        assert_eq!(best_run(&[1, 1, 1], 0), 0..0, "no free block");
         assert_eq!(best_run(&[1, 0, 1, 0, 0, 1], 0), 3..5, "nothing to move");
         assert_eq!(best_run(&[full, full, 3, 4, full], 9), 2..4);
         assert_eq!(best_run(&[full - 1, 2, full, 1, full - 1], 1), 3..5);

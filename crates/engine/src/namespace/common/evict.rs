@@ -1,14 +1,14 @@
-//! Evicting cachelets (DirectFS III-G): a hand goes round all of them (first in, first out, with a
-//! second chance), lets the namespace forget names that were not used lately, and gives up the
-//! cachelets that nothing refers to. Only when names or cachelets become scarce, of which a
-//! namespace that refers to none of them lets few be made before that
+//! Evicting cachelets (DirectFS III-G). A hand passes all of them in turn (first in, first out,
+//! with a second chance). It lets the namespace forget names that were not used lately, and evicts
+//! the cachelets that nothing refers to. It does so only when names or cachelets become scarce. A
+//! namespace whose names refer to no cachelets makes them scarce early
 //! ([`crate::namespace::Namespace::cachelets_kept`]).
 //!
-//! Runs under the background lease, outside any operation. A cachelet is found through names
-//! (whoever keeps it there holds a reference), through references or through its inode: finding it
-//! that way clears *evicting*; a name that only tells where it was does not lead to one that is
-//! marked. If the flag still stands after a grace period, nobody used the cachelet since, and
-//! *evicted* makes that final in one compare-and-swap.
+//! Runs under the background's lease, outside any operation. A cachelet is found through names that
+//! hold a reference to it, through other references, or through its inode. Finding it through its
+//! inode clears *evicting*. A name that only records where the cachelet was does not lead to one
+//! that is marked. If the flag still stands after a grace period, nobody used the cachelet since,
+//! and *evicted* makes that final in one compare-and-swap.
 
 use std::sync::atomic::Ordering;
 
@@ -20,27 +20,27 @@ use crate::core::{Core, header};
 use crate::error::Result;
 use crate::sites;
 
-/// Cachelets that the hand passes in one round.
+/// Number of cachelets that the hand passes in one round.
 const ROUND: u64 = 4096;
 
 /// Flags of a cachelet that somebody still needs.
 const KEEP: u64 = flag::UNLINKED | flag::QUEUED | flag::INDEXED | flag::BUILDING;
 
-/// What a namespace keeps of names in the arena.
+/// The names that a namespace keeps in the arena.
 pub(crate) trait Remembered<M: Memories> {
-    /// Whether room for names is.
+    /// Whether space for names is scarce.
     fn is_scarce(&self, core: &Core<M>) -> bool;
 
-    /// Forgets the names of those directories among `candidates` that were not searched lately;
-    /// `strict`: or that were. Gives what nobody reaches after a grace period.
+    /// Forgets the names of those directories among `candidates` that were not searched lately,
+    /// with `strict` also of others. Returns what is unreachable after a grace period.
     fn forget(&self, core: &Core<M>, candidates: &[Cachelet], strict: bool) -> Result<Vec<u64>>;
 
-    /// Frees what [`Self::forget`] gave.
+    /// Frees what [`Self::forget`] returned.
     fn free(&self, core: &Core<M>, forgotten: u64);
 }
 
-/// Evicts one round's worth if names or cachelets are scarce, or if it is urgent; gives how many
-/// cachelets were given back.
+/// Evicts one round's worth if names or cachelets are scarce; if it is urgent, evicts more. Returns
+/// how many cachelets were freed.
 pub(crate) fn evict<M: Memories>(
     core: &Core<M>,
     names: &dyn Remembered<M>,
@@ -53,8 +53,8 @@ pub(crate) fn evict<M: Memories>(
     if last == 0 {
         return Ok(0);
     }
-    // In a hurry the hand goes round twice, and the second time there are no second chances:
-    // lookups beside it could go on giving them.
+    // If it is urgent, the hand goes round twice, the second time without second chances:
+    // concurrent lookups could otherwise keep all cachelets.
     let once = last.div_ceil(ROUND);
     let rounds = if urgent { 2 * once } else { 1 };
     let mut given_back = 0;
@@ -65,7 +65,7 @@ pub(crate) fn evict<M: Memories>(
         }
     }
     if urgent && is_scarce(core, names) {
-        // They are in use.
+        // All of them are in use.
         core.double_cachelet_limit();
     }
     Ok(given_back)
@@ -115,8 +115,7 @@ fn evict_round<M: Memories>(
     read.map(|()| doomed.len() as u64)
 }
 
-/// Whether a cachelet is that of a directory whose names are known, and without a second chance
-/// left.
+/// Whether a cachelet belongs to a directory whose names are known, and has no second chance left.
 pub(crate) fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, strict: bool) -> bool {
     let warm = if strict { 0 } else { flag::TOUCHED };
     core.ino(dir) != 0
@@ -125,7 +124,7 @@ pub(crate) fn is_cold_directory<M: Memories>(core: &Core<M>, dir: Cachelet, stri
         && core.clear_flag(dir, flag::TOUCHED) & (warm | flag::UNLINKED) == 0
 }
 
-/// Marks a cachelet that nothing refers to.
+/// Marks a cachelet that nothing refers to. Returns whether it is marked.
 fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
     core.ino(cachelet) != 0
         && core.get(cachelet, field::REFS) == 0
@@ -133,17 +132,17 @@ fn begin_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> bool {
         && core.raise_flag(cachelet, flag::EVICTING) & KEEP == 0
 }
 
-/// Makes an eviction final, if nobody used the cachelet since it began; what it knew better than
-/// the pool is written back before.
+/// Makes an eviction final, if nobody used the cachelet since it began. Before that, writes back
+/// what the cachelet knows and the pool does not.
 fn finish_evicting<M: Memories>(core: &Core<M>, cachelet: Cachelet) -> Result<bool> {
     let flags = core.get(cachelet, field::FLAGS);
     if flags & flag::EVICTING == 0 {
         return Ok(false);
     }
-    // One that was filled in vain (`load_cachelet`) has been given back already; one that an
-    // operation came to while the eviction began may have got work to do.
+    // A cachelet that was filled in vain (`load_cachelet`) has been freed already. One that an
+    // operation reached while the eviction began may have got work to do.
     let is_free = core.ino(cachelet) == 0;
-    // Nothing is written back where what it knows may stand on what is lost.
+    // After damage nothing is written back, because the cachelet may rely on lost bytes.
     let is_stuck = flags & flag::DIRTY != 0 && core.is_damaged();
     if is_free || is_stuck || flags & KEEP != 0 || core.get(cachelet, field::REFS) != 0 {
         core.clear_flag(cachelet, flag::EVICTING);

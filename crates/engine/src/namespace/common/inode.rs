@@ -1,4 +1,4 @@
-//! Making inodes, and finding those that names stand for.
+//! Creating inodes, and finding the inodes of names.
 
 use vellum_layout::{
     ChunkKind, DirLocation, FileKind, IdentityWord, Inode, InodeState, LinksWord, NamespaceKind,
@@ -16,25 +16,25 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::NewInode;
 use crate::sites;
 
-/// What a creation has taken; gives everything back if it ends early. Nobody went by its name,
-/// which did not exist.
+/// Resources that a creation has allocated. Frees everything if the creation ends early. Nobody can
+/// have used the new name, which did not exist.
 pub(crate) struct Making<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
     dir: Cachelet,
     inode: Option<u64>,
     text: Option<(u64, u64)>,
-    /// Slots of the entry, and how many.
+    /// Slot of the entry, and number of slots.
     pub(crate) entry: Option<(u64, u64)>,
     cachelet: Option<Cachelet>,
-    /// The inode was written, and so made known by its number.
+    /// Set once the inode was written, and so can be found by its number.
     written: Option<Cachelet>,
-    /// References that the name holds.
+    /// Number of references that the name holds.
     name_refs: u64,
 }
 
 impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
-    /// Counts a creation in `dir` in, with nothing taken for it yet. A name of the file will hold
-    /// `name_refs` references.
+    /// Counts a creation in `dir`. Allocates nothing yet. A name of the file will hold `name_refs`
+    /// references.
     pub(crate) fn begin(op: &'o Op<'a, M>, dir: Cachelet, name_refs: u64) -> Result<Self> {
         op.enter_children(dir, CHILD_ONE + MAKING_ONE)?;
         Ok(Self {
@@ -49,13 +49,13 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         })
     }
 
-    /// Takes an inode and its cachelet; gives the inode's number.
+    /// Allocates an inode and its cachelet. Returns the inode number.
     pub(crate) fn take_inode(&mut self) -> Result<u64> {
         let core = self.op.core;
         self.cachelet = Some(core.take_cachelet(self.op)?);
         let ino = self.op.alloc(ChunkKind::Inodes, 1)?;
         if core.identity_on_pool(ino).state() != Some(InodeState::Free) {
-            // A wrong live map, which passed its check: the slot stays in use.
+            // The live map is wrong although its check passed. The slot stays in use.
             return Err(Error::damaged(
                 "a free inode that is in use",
                 Location::Inode(ino),
@@ -71,8 +71,8 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         Ok(())
     }
 
-    /// Writes the inode that was taken, and fills its cachelet; gives that, and the generation.
-    /// Past the cache, not fenced. In a `state` other than live it becomes that later, and the
+    /// Writes the allocated inode, and fills its cachelet. Returns the cachelet and the generation.
+    /// Past the cache, not fenced. If `state` is not live, the inode becomes live later, and the
     /// cachelet is locked until then ([`Core::unlock_made`]).
     pub(crate) fn write_inode(
         &mut self,
@@ -91,7 +91,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         Ok((cachelet, generation))
     }
 
-    /// The name will exist: everything stays taken.
+    /// Keeps all resources, because the name will exist.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
@@ -101,7 +101,7 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
     fn drop(&mut self) {
         let core = self.op.core;
         if let Some(ino) = self.inode {
-            // Nothing was written there: it still says that it is free.
+            // Nothing was written there, so the inode on the pool is still free.
             core.free_slots(ino, 1);
         }
         for (slot, count) in self.text.into_iter().chain(self.entry) {
@@ -111,7 +111,8 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
             core.free_cachelet(cachelet);
         }
         if let Some(cachelet) = self.written {
-            // Somebody may have come by it: it goes the way of a file whose last name was removed.
+            // Another operation may have found it, so it is removed like a file that lost its last
+            // name.
             self.op.count(Tally::Inodes, 1);
             core.raise_flag(cachelet, flag::UNLINKED);
             if core.drop_refs(cachelet, self.name_refs) == 0 {
@@ -141,7 +142,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(Some((slot, count)))
     }
 
-    /// Writes the inode and fills its cachelet; gives the generation. Past the cache, not fenced.
+    /// Writes the inode and fills its cachelet. Returns the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
         (ino, cachelet, text, state, place): (u64, Cachelet, Option<(u64, u64)>, InodeState, u64),
@@ -173,8 +174,8 @@ impl<M: Memories> Op<'_, M> {
             ..Inode::default()
         };
         inode.checksum = inode.expected_checksum(ino);
-        // The cachelet is whole before the inode names it: whoever comes by the inode's number
-        // finds this one and makes no other.
+        // The cachelet is complete before the inode names it. So an operation that looks the inode
+        // number up finds this one and creates no other.
         core.set(cachelet, field::IDENTITY, inode.identity);
         core.set(cachelet, field::OWNER, inode.owner);
         core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
@@ -198,13 +199,13 @@ impl<M: Memories> Op<'_, M> {
             core.lock_made(self, cachelet);
             inode.identity = IdentityWord(inode.identity).with_state(state).0;
         }
-        // A creation that did not get any further leaves the same.
+        // A creation that ended early leaves the same bytes.
         core.pool
             .write_fresh(sites::CREATE_INODE, at, inode.as_bytes());
         generation
     }
 
-    /// What the inode of a file says of its name's entry.
+    /// The inode's word for the location of its name's entry.
     fn place_of(&self, kind: FileKind, entry: Option<(u64, u64)>) -> u64 {
         match (self.core.geometry.namespace, kind, entry) {
             (NamespaceKind::Adaptive, FileKind::Directory, Some((slot, _))) => {
@@ -214,8 +215,9 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The cachelet of the inode that a name stands for. The caller sees to it that entry and inode
-    /// do not change. A directory is where its parent says, so no path comes back to where it was.
+    /// The cachelet of the inode that a name stands for. The caller makes sure that entry and inode
+    /// do not change. The directory's inode must name this directory as its parent, so no path
+    /// leads back to itself.
     pub(crate) fn load_named(&self, named: &Named) -> Result<Cachelet> {
         let core = self.core;
         let damaged = |what| Error::damaged(what, named.entry);
@@ -255,7 +257,7 @@ mod tests {
         target: b"",
     };
 
-    /// Half of an inode that was being written was taken for a damaged one.
+    /// A half-written inode was once taken for a damaged one.
     #[test]
     fn a_number_that_is_given_to_another_file_is_stale_all_the_time() {
         explore(2, Swaps::Plain, |stage| {

@@ -1,4 +1,4 @@
-//! Counting the names of a file: links, and what happens when the last one goes.
+//! Counts the names of a file (links), and handles the removal of the last one.
 
 use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, SLOT_BYTES};
 use vellum_media::{Memories, Memory, Persistent, Site};
@@ -9,13 +9,13 @@ use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::sites;
 
-/// The names in a `LINKS` word, with those that are not durable yet.
+/// The number of names in a `LINKS` word, including those that are not durable yet.
 fn names_in(links: u64) -> u64 {
     links / LINK_RESERVED + links % LINK_RESERVED
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Reserves one more name, unless there is none any more or there are too many.
+    /// Reserves one more name. Fails if the file has no name left or too many.
     pub(crate) fn reserve_link(&self, target: Cachelet) -> Result<()> {
         let core = self.core;
         let at = core.cachelet_at(target, field::LINKS);
@@ -36,14 +36,15 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Counts a name that was reserved: it survives from now on.
+    /// Counts a reserved name, which from now on is durable.
     pub(crate) fn count_link(&self, target: Cachelet) {
         let counted = 1u64.wrapping_sub(LINK_RESERVED);
         let at = self.core.cachelet_at(target, field::LINKS);
         self.core.arena.fetch_add(at, counted);
     }
 
-    /// One name fewer; gives how many are left. A directory has one, and loses its own `.` with it.
+    /// Subtracts one name. Returns how many are left. A directory has only one, and loses its own
+    /// `.` with it.
     pub(crate) fn lower_links(&self, target: Cachelet) -> u64 {
         let core = self.core;
         if core.kind(target) == FileKind::Directory {
@@ -53,7 +54,7 @@ impl<M: Memories> Op<'_, M> {
         let at = core.cachelet_at(target, field::LINKS);
         let before = core.arena.fetch_add(at, u64::MAX);
         if before.is_multiple_of(LINK_RESERVED) {
-            // A damaged inode told of fewer names than there are: the file stays for the others.
+            // A damaged inode recorded fewer names than there are. The file stays for the others.
             core.arena.fetch_add(at, 1);
             return names_in(before).max(1);
         }
@@ -61,16 +62,17 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Writes the link count and change time of a file to its inode. Flushed; the next fence makes
-    /// them durable, and recovery recounts links anyway. An opening after a close does not: but
-    /// this thread may come to no fence before another one closes the pool, which so has to know of
-    /// the file.
+    /// them durable. Recovery recounts links anyway, but an opening after a close does not. This
+    /// thread may reach no fence before another thread closes the pool. So the file is marked dirty
+    /// for the close.
     pub(crate) fn store_links(&self, site: Site, target: Cachelet, now: i64) {
         let core = self.core;
         let change = self.begin_change(target);
         let at = core.inode_at(target);
         let ctime = now.max(change.before.ctime);
         core.set_word(at + Inode::CTIME, ctime as u64);
-        // Counted before, looked at under the lock: whoever stores last knows of all others.
+        // Names are counted before, and the count is loaded under the lock. So the last one to
+        // store includes all others.
         let links = names_in(core.get(target, field::LINKS)) as u32;
         core.set_word(at + Inode::LINKS, LinksWord::new(links, 0).0);
         core.pool.flush(site, at, SLOT_BYTES);
@@ -80,14 +82,14 @@ impl<M: Memories> Op<'_, M> {
         change.show(None, ctime);
     }
 
-    /// A name of `victim` is gone, which held `name_refs` references, and counted out, so that
-    /// `left` are left: at zero the rest is left to the background (or, while it is open, to the
-    /// last close).
+    /// Accounts for the loss of a name of `victim` that held `name_refs` references. It was
+    /// subtracted already, so that `left` names are left. At zero the rest is done by the
+    /// background, after the last close.
     pub(crate) fn name_gone(&self, victim: Cachelet, left: u64, now: i64, name_refs: u64) {
         let core = self.core;
         if left > 0 {
             self.store_links(sites::GONE_LINKS, victim, now);
-            // Whoever took the last name away may have seen this one still counted.
+            // An operation that removed the last name may have seen this one still counted.
             if core.drop_refs(victim, name_refs) == 0 && core.has_flag(victim, flag::UNLINKED) {
                 core.queue_work(victim);
             }
@@ -102,8 +104,8 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Notes that an open file has no name left, for whoever looks at the pool after a crash.
-    /// Recovery finds out by itself, so this need not arrive.
+    /// Marks an open file without names as an orphan, for observers of the pool after a crash.
+    /// Recovery does not need the mark, so it need not become durable.
     fn make_orphan(&self, victim: Cachelet) {
         let core = self.core;
         let at = core.inode_at(victim);

@@ -1,5 +1,5 @@
-//! Listing a directory: its log in order, so that cookies ascend and every entry that exists
-//! throughout is given exactly once, whatever else happens.
+//! Lists a directory: reads its log in order, so that cookies ascend. Every entry that exists
+//! throughout is returned exactly once, whatever else happens.
 
 use vellum_layout::{LogExtentHead, LogWord};
 use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
@@ -13,17 +13,17 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::{ListEntry, ListHint, ListRange};
 use crate::sites;
 
-/// A line of a log: the unit of reading it.
+/// A line of a log, the unit of reading.
 #[derive(Clone, Copy)]
 struct Line {
     at: u64,
     words: [u64; 8],
-    /// A bit for each word whose entry was there, durably, when the line was read.
+    /// A bit for each word whose entry existed, durably, when the line was read.
     there: u8,
 }
 
 impl Line {
-    /// No line of any log.
+    /// Stands for no line.
     const NONE: Self = Self {
         at: u64::MAX,
         words: [0; 8],
@@ -36,13 +36,13 @@ impl Line {
         (at - at % LINE_BYTES == self.at).then_some(LogWord(word))
     }
 
-    /// Whether the entry was there that the word at `at` names, which is in this line.
+    /// Whether the entry existed that the word at `at`, which is in this line, names.
     fn is_there(&self, at: u64) -> bool {
         self.there >> (at % LINE_BYTES / 8) & 1 == 1
     }
 }
 
-/// An extent being read.
+/// An extent that is being read.
 struct Extent {
     slot: u64,
     head: LogExtentHead,
@@ -60,37 +60,37 @@ impl Extent {
     }
 }
 
-/// Where reading an extent ends.
+/// The point at which reading an extent ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Behind its last word.
+    /// After its last word.
     OfExtent,
     /// Before an entry beyond the range.
     OfRange,
-    /// Before an entry that was not taken.
+    /// Before an entry that the caller did not take.
     NotTaken,
 }
 
-/// A listing under way.
+/// A listing in flight.
 struct Listing {
     dir: Cachelet,
-    /// Whether entries are verified on the way.
+    /// Whether entries are verified when they are read.
     verify: bool,
     line: Line,
-    /// Cookie of the last entry given.
+    /// Cookie of the last entry returned.
     last: u64,
     range: ListRange,
-    /// Cookie of the last entry met.
+    /// Cookie of the last entry read.
     last_cookie: u64,
-    /// Extent and word right behind the last entry that was given, and no further: words beyond
-    /// that name nothing now may do so when the listing goes on.
+    /// Extent and word right behind the last entry that was returned. It goes no further, because
+    /// later words that name nothing now may do so when the listing continues.
     resume: (u64, u64),
     saw_dead: bool,
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Lists entries with cookies in `range`; stops before the entry that `each` does not take.
-    /// Gives what [`crate::namespace::Namespace::list`] does.
+    /// Lists entries with cookies in `range`. Stops before the entry that `each` does not take.
+    /// Returns the same as [`crate::namespace::Namespace::list`].
     pub(crate) fn list<B: Bodies<M>>(
         &self,
         dir: Cachelet,
@@ -100,14 +100,14 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Option<u64>> {
         let core = self.core;
         let after = range.after;
-        // A listing before this one may have seen a part of a rename.
+        // An earlier listing may have seen a part of a rename.
         self.await_moves(dir);
         let owner = core.ino(dir);
-        // Once a mount, by the first complete listing or when the index is built; where these met
-        // damage, each time.
+        // Entries are verified once a mount, by the first complete listing or when the index is
+        // built. If these met damage, each listing verifies.
         let flags = core.get(dir, field::FLAGS);
         if flags & flag::UNLINKED != 0 {
-            // It was empty when it was removed; what its log still leads to is dead.
+            // The directory was empty when it was removed, so its log leads only to dead entries.
             return self.check_names(dir).map(|()| Some(after));
         }
         let verify = flags & (flag::INDEXED | flag::VERIFIED) == 0 || flags & flag::UNSURE != 0;
@@ -151,24 +151,24 @@ impl<M: Memories> Op<'_, M> {
         if let Err(error) = self.check_media()
             && !self.is_unsure()
         {
-            // Words of the log.
+            // The lost bytes may have been words of the log.
             self.do_without_names(dir, &error);
         }
         if end != End::NotTaken {
-            // Behind the names that can be read.
+            // Reports unreadable names after the names that can be read.
             self.check_names(dir)?;
         }
         if verifies_all && end == End::OfExtent {
             core.raise_flag(dir, flag::VERIFIED);
         }
         if listing.saw_dead {
-            // Absence was reported on the strength of these words.
+            // Fence them, because this listing relied on these words to report names as absent.
             core.pool.fence(sites::LIST_DEAD_DURABLE);
         }
         Ok((end != End::NotTaken).then_some(listing.last))
     }
 
-    /// The next extent of a log; none, and the directory marked, if it cannot be read.
+    /// The next extent of a log. If it cannot be read, marks the directory and returns `None`.
     fn readable_extent_after(&self, dir: Cachelet, extent: &Extent, owner: u64) -> Option<Extent> {
         self.extent_after(extent, owner).unwrap_or_else(|error| {
             self.do_without_names(dir, &error);
@@ -184,7 +184,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Lists what the words of `extent` from `index` on name.
+    /// Lists the entries that words of `extent` from `index` on name.
     fn list_extent<B: Bodies<M>>(
         &self,
         listing: &mut Listing,
@@ -207,7 +207,7 @@ impl<M: Memories> Op<'_, M> {
                 continue;
             }
             if !listing.line.is_there(at) {
-                // Being made, or a rename's that is not seen completely.
+                // The entry is being created, or belongs to a rename that is only partly visible.
                 self.await_moves(dir);
                 if B::is_there(core, entry) {
                     listing.line = Line::NONE;
@@ -231,8 +231,8 @@ impl<M: Memories> Op<'_, M> {
                     core.pool.flush(sites::LIST_DEAD, life, 8);
                     listing.saw_dead = true;
                 }
-                // The rename that killed it wrote a word further on: this file has that name, or
-                // this name another file, and one of both has to be given.
+                // The rename that killed this entry wrote a later word: either this file has that
+                // name, or this name leads to another file. One of the two has to be returned.
                 self.await_moves(dir);
                 listing.line = Line::NONE;
             } else if body.cookie > listing.range.until {
@@ -259,7 +259,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(End::OfExtent)
     }
 
-    /// Reads the entry that a word of the log names, and notes its cookie.
+    /// Reads the entry that a word of the log names, and keeps its cookie.
     fn read_listed<B: Bodies<M>>(
         &self,
         listing: &mut Listing,
@@ -272,7 +272,7 @@ impl<M: Memories> Op<'_, M> {
             B::read(self.core, entry, owner, buffer)?
         } else {
             let body = B::read_unsealed(self.core, entry, owner, buffer)?;
-            // The name may have been lost behind its head.
+            // The name, which lies behind the head, may have been lost.
             self.check_media()?;
             body
         };
@@ -281,7 +281,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(body)
     }
 
-    /// Waits until the stores of renames in `dir` are seen completely or not at all.
+    /// Waits until the stores of renames in `dir` are visible completely or not at all.
     fn await_moves(&self, dir: Cachelet) {
         let mut tries = 0;
         while self.core.get(dir, field::MOVING) != 0 {
@@ -289,9 +289,9 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Reads the line of the log with the word at `at`. What it names, and is there, will survive:
-    /// a creation that is under way may have stored what makes its name exist without having made
-    /// it durable.
+    /// Reads the line of the log with the word at `at`. Makes durable the entries that it names and
+    /// that exist: a creation in flight may have stored the word that makes its name exist, but not
+    /// made it durable yet.
     fn durable_line<B: Bodies<M>>(&self, dir: Cachelet, at: u64, extent: &Extent) -> Line {
         let core = self.core;
         let at = at - at % LINE_BYTES;
@@ -318,7 +318,7 @@ impl<M: Memories> Op<'_, M> {
         line
     }
 
-    /// Where the listing goes on: by the hint, or by the extents' base cookies.
+    /// The point where the listing continues: by the hint, or by the base cookies of extents.
     fn list_start(
         &self,
         dir: Cachelet,
@@ -328,7 +328,8 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Option<(Extent, u64)>> {
         let core = self.core;
         let owner = core.ino(dir);
-        // A position of another directory leads to an extent of that one, which does not load.
+        // A position of another directory leads to an extent of that directory, which does not
+        // load.
         if hint.extent != 0
             && hint.generation == generation
             && hint.cookie == after

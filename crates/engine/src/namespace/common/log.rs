@@ -51,7 +51,7 @@ impl Tail {
 pub(crate) struct Claim {
     /// Pool offset.
     pub(crate) at: u64,
-    /// Cookie of the entry to be named there.
+    /// Cookie of the entry that the word will name.
     pub(crate) cookie: u64,
 }
 
@@ -96,7 +96,7 @@ impl<M: Memories> Core<M> {
         self.pool.write_through(sites::GROW_FIRST, at, &bytes);
     }
 
-    /// Writes the head of a further extent, which the caller flushes, and zeroes its words past the
+    /// Writes the head of a further extent, which the caller flushes. Zeroes its words past the
     /// cache.
     pub(crate) fn write_extent(
         &self,
@@ -127,23 +127,24 @@ pub(crate) struct Logged {
     pub(crate) cookies: Cookies,
 }
 
-/// Which cookies the entry may have that a word of a log names.
+/// The cookies that the entry named by a log word may have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cookies {
     least: u64,
-    /// Just that one.
+    /// Whether only the least cookie fits.
     is_exact: bool,
 }
 
 impl Cookies {
-    /// Those for word `index` of the extent with this sound head.
+    /// The cookies that fit word `index` of the extent with this sound head.
     pub(crate) fn of_word(head: &LogExtentHead, index: u64) -> Self {
         let is_exact = !head.is_compacted();
         let least = head.base_cookie + if is_exact { index } else { 0 };
         Self { least, is_exact }
     }
 
-    /// Fails unless the entry at metadata slot `entry` may have this cookie behind one with `last`.
+    /// Fails unless the entry at metadata slot `entry` may have this cookie, after an entry with
+    /// cookie `last`.
     pub(crate) fn check(self, entry: u64, cookie: u64, last: u64) -> Result<()> {
         let fits = cookie == self.least || cookie > self.least && !self.is_exact;
         if fits && cookie > last && cookie <= COOKIE_MAX {
@@ -155,7 +156,7 @@ impl Cookies {
     }
 }
 
-/// Calls `each` for every nonzero word of a directory's log, in order; gives the tail.
+/// Calls `each` for every nonzero word of a directory's log, in order. Returns the tail.
 pub(crate) fn scan_log<M: Memories>(
     core: &Core<M>,
     owner: u64,
@@ -290,10 +291,11 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Blocks that stay free when a log grows. Compaction leaves the last extent alone and puts one
-    /// block in the place of all others, so a log of three blocks can always grow again if one is
-    /// free: the others become two, and one of them is taken. Before it has three, one more must be
-    /// there for it to get that far.
+    /// Number of blocks that stay free when a log grows. Compaction keeps the last extent, and
+    /// replaces all others with the help of one free block. So a log of three blocks can always
+    /// grow again if one block is free: compaction uses it and frees the two others, and growth
+    /// takes one of these. Before the log has three, one more block must be free for it to get that
+    /// far.
     fn log_spare(&self, dir: Cachelet, full: Tail) -> Result<u64> {
         let core = self.core;
         let mut extent = core.get(dir, field::ROOT);
@@ -307,7 +309,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(SPARE_BLOCKS)
     }
 
-    /// Makes `next` what follows `extent` in a log, durably.
+    /// Links `next` behind `extent` in a log, durably.
     pub(crate) fn log_set_next(&self, [word, durable]: [Site; 2], extent: u64, next: u64) {
         let core = self.core;
         let link = core.geometry.slot_at(extent) + LogExtentHead::NEXT;
@@ -316,26 +318,26 @@ impl<M: Memories> Op<'_, M> {
         core.pool.fence(durable);
     }
 
-    /// The cookie that the extent after `full` starts with.
+    /// The first cookie of the extent after `full`.
     fn log_next_base<B: Bodies<M>>(&self, dir: Cachelet, full: Tail) -> Result<u64> {
         let core = self.core;
         let head = core.log_head(full.extent(), core.ino(dir))?;
         if !head.is_compacted() {
             return Ok(head.base_cookie + full.kind().words());
         }
-        // Compaction leaves no room at its end.
+        // Compaction leaves no free words at the end of an extent.
         Ok(self.last_of_extent::<B>(full.extent(), &head)? + 1)
     }
 
-    /// The cookie of the last entry that an extent's words name; its base cookie, or one less, if
-    /// they name none.
+    /// The cookie of the last entry that an extent's words name. If they name none, the base cookie
+    /// of a compacted extent, or else the one before it.
     fn last_of_extent<B: Bodies<M>>(&self, extent: u64, head: &LogExtentHead) -> Result<u64> {
         let core = self.core;
         let at = core.geometry.slot_at(extent) + head.kind().words_at();
         let words = (0..head.kind().words()).rev();
         let mut named = words.map(|index| (index, LogWord(core.word(at + 8 * index)).entry()));
         match named.find(|(_, entry)| *entry != 0) {
-            // The words are in the order of the cookies.
+            // The words are in the order of cookies.
             Some((_, entry)) if head.is_compacted() => B::cookie(core, entry),
             Some((index, _)) => Ok(head.base_cookie + index),
             None if head.is_compacted() => Ok(head.base_cookie),
@@ -343,7 +345,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The last cookie that was given in a directory; see
+    /// The last cookie that was assigned in a directory. See
     /// [`crate::namespace::Namespace::last_cookie`].
     pub(crate) fn last_cookie<B: Bodies<M>>(&self, dir: Cachelet) -> Result<u64> {
         let core = self.core;

@@ -1,5 +1,5 @@
-//! What namespaces share, whatever finds their names: inodes and their counts, what a directory
-//! knows of its names, directory logs and listings of them, eviction.
+//! Shared by all namespaces, however they find names: inodes and link counts, the state of a
+//! directory's names, directory logs and their listing, eviction.
 
 pub(crate) mod changing;
 pub(crate) mod children;
@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::core::cachelet::Cachelet;
 use crate::error::{Error, Result};
 
-/// Fails unless a name can be looked up: empty ones exist nowhere.
+/// Fails unless a name can be looked up. An empty name never exists.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {
         0 => Err(Error::NotFound),
@@ -28,8 +28,8 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// Whether any of some bytes is this one. Paths are so short that what searches from an aligned
-/// byte on has hardly begun when they end.
+/// Whether `bytes` contain `byte`. For short paths this is faster than a search that begins at an
+/// aligned byte.
 #[inline]
 pub(crate) fn has_byte(bytes: &[u8], byte: u8) -> bool {
     any_of_chunks::<16>(bytes, byte)
@@ -37,8 +37,8 @@ pub(crate) fn has_byte(bytes: &[u8], byte: u8) -> bool {
         .unwrap_or_else(|| bytes.contains(&byte))
 }
 
-/// The same, by so many at once, of which the last ones have been compared before; `None`: there
-/// are fewer.
+/// As [`has_byte`], `N` bytes at a time; the last chunk overlaps the one before. `None`: there are
+/// fewer than `N` bytes.
 #[inline]
 fn any_of_chunks<const N: usize>(bytes: &[u8], byte: u8) -> Option<bool> {
     let last = bytes.last_chunk::<N>()?;
@@ -47,34 +47,34 @@ fn any_of_chunks<const N: usize>(bytes: &[u8], byte: u8) -> Option<bool> {
     Some(bytes.as_chunks().0.iter().any(has) || has(last))
 }
 
-/// Whether a file may have this name. The length was checked.
+/// Whether a file may have this name, whose length was checked.
 pub(crate) fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// What an entry says, but for its name.
+/// The contents of an entry without its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body {
     pub(crate) target: TargetWord,
-    /// Of the inode named.
+    /// Generation of the inode.
     pub(crate) generation: u32,
     pub(crate) cookie: u64,
     pub(crate) life: LifeWord,
-    /// Metadata slots that it takes.
+    /// Number of metadata slots of the entry.
     pub(crate) slots: u64,
 }
 
 /// The entries that the words of directory logs name.
 pub(crate) trait Bodies<M: Memories>: Sync {
-    /// Room for an entry and its name.
+    /// Buffer for an entry and its name.
     type Buffer: Default;
 
-    /// Whether a word of a log, and an entry's life word, are what makes a name exist, so that
-    /// whoever goes by them has to make them durable first.
+    /// Whether a word of a log, and an entry's life word, make a name exist, so that operations
+    /// that rely on them have to make them durable first.
     const ARE_TRUTH: bool;
 
-    /// Checks that names in `dir` may be where they are, as far as something beside its log says
-    /// so.
+    /// Checks that names in `dir` may be where they are, if anything beside the directory's log
+    /// shows that.
     ///
     /// # Errors
     /// Damaged media.
@@ -82,18 +82,18 @@ pub(crate) trait Bodies<M: Memories>: Sync {
         Ok(())
     }
 
-    /// Whether there is an entry at metadata slot `entry`, which a word of a log names: where it is
-    /// not the word that makes a name exist, it may be one that is being made. Where there is none
-    /// nothing else may be asked.
+    /// Whether the entry at metadata slot `entry`, which a log word names, exists. It may not exist
+    /// if the log word is not what makes a name exist, because the entry may be in creation.
+    /// Nothing else may be called for an entry that does not exist.
     fn is_there(core: &Core<M>, entry: u64) -> bool;
 
-    /// Flushes what says so, where that is not the log's word.
+    /// Flushes the word that makes the entry exist, unless that is the log's word.
     fn flush_there(core: &Core<M>, entry: u64);
 
-    /// Reads the entry at metadata slot `entry`; fails if it is none of directory `dir`.
+    /// Reads the entry at metadata slot `entry`. Fails if it is not an entry of directory `dir`.
     fn read(core: &Core<M>, entry: u64, dir: u64, buffer: &mut Self::Buffer) -> Result<Body>;
 
-    /// The same without its checksum, which was verified before in this mount.
+    /// As [`Self::read`], without checking the checksum, which was verified before in this mount.
     fn read_unsealed(
         core: &Core<M>,
         entry: u64,

@@ -1,4 +1,4 @@
-//! What every rename does, however names are kept: the files that are moved, the directories
+//! Steps that every rename has, in any namespace: those for the moved files and the directories
 //! above them.
 
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::namespace::Rename;
 use crate::sites;
 
-/// Files that are being moved.
+/// The changes of moved files.
 pub(crate) type Moved<'a, M> = [Option<Change<'a, M>>; 2];
 
 pub(crate) type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
@@ -32,7 +32,7 @@ impl<M: Memories> Drop for RenameLock<'_, M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Checks everything POSIX asks; `false`: nothing to do.
+    /// Checks everything POSIX demands. `false`: there is nothing to do.
     pub(crate) fn check_rename(
         &self,
         rename: &Rename<'_>,
@@ -42,7 +42,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<bool> {
         let core = self.core;
         let is_dir = |cachelet| core.kind(cachelet) == FileKind::Directory;
-        // A removed directory lies nowhere: what was above it may have become something else.
+        // A removed directory has no parents: the former ones may have become something else.
         if core.has_flag(rename.to_dir, flag::UNLINKED) {
             return Err(Error::NotFound);
         }
@@ -78,8 +78,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Lets listings of `dir` know, before they can miss the old entry, that a name of it gets
-    /// another one.
+    /// Announces to listings of `dir`, before they can miss the old entry, that a name in it gets
+    /// another entry.
     fn note_replaced(&self, dir: Cachelet) {
         if !self.core.has_flag(dir, flag::REPLACED) {
             self.core.raise_flag(dir, flag::REPLACED);
@@ -99,8 +99,8 @@ impl<M: Memories> Op<'_, M> {
         RenameLock(core)
     }
 
-    /// The time of a change in both directories. The clock is asked once: it takes as long as a
-    /// lookup.
+    /// The time of a change in both directories. Reads the clock once, because that takes as long
+    /// as a lookup.
     pub(crate) fn both_times(&self, rename: &Rename<'_>) -> i64 {
         let changed = [
             self.core.changed_at(rename.from_dir),
@@ -109,14 +109,14 @@ impl<M: Memories> Op<'_, M> {
         self.time_after(changed)
     }
 
-    /// How many directories (one or none) leave a directory for another with `file`.
+    /// Number of directories (one or none) that change their parent with `file`.
     pub(crate) fn moved_directories(&self, rename: &Rename<'_>, file: Cachelet) -> i64 {
         let is_dir = self.core.kind(file) == FileKind::Directory;
         i64::from(is_dir && rename.from_dir != rename.to_dir)
     }
 
-    /// Begins the change of one or two files that are moved. Their locks come in the order of their
-    /// numbers, so that two renames cannot wait for each other; whoever has one waits for no name.
+    /// Begins the change of one or two moved files. Their locks are taken in ascending order, so
+    /// that two renames cannot wait for each other; a holder waits for no name.
     pub(crate) fn begin_moving(&self, file: Cachelet, other: Option<Cachelet>) -> Moved<'_, M> {
         let (first, second) = match other {
             Some(other) if other.0 < file.0 => (other, Some(file)),
@@ -126,7 +126,7 @@ impl<M: Memories> Op<'_, M> {
         [Some(first), second.map(|file| self.begin_change(file))]
     }
 
-    /// A directory that changes parents names the new one.
+    /// Records the new parent of a directory that changes it.
     pub(crate) fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
         let core = self.core;
         if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
@@ -137,14 +137,14 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The inode moved has changed, too; the record's next fence makes that durable.
+    /// Stores the change time of a moved inode. The record's next fence makes it durable.
     pub(crate) fn store_change_time(&self, change: &Change<'_, M>, now: i64) {
         let core = self.core;
         let at = core.inode_at(change.file);
         let ctime = now.max(change.before.ctime) as u64;
         if core.kind(change.file) == FileKind::Directory {
-            // Its modification time goes along, first: recovery takes no entry's time for one of a
-            // change that this change time covers.
+            // The modification time goes first, in the same flush: recovery ignores entry times of
+            // changes that this change time covers.
             core.set_word(at + Inode::MTIME, change.before.mtime as u64);
             core.set_word(at + Inode::CTIME, ctime);
             core.pool

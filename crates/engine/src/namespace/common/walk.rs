@@ -20,7 +20,7 @@ fn component(path: &[u8], mut at: usize) -> Option<std::ops::Range<usize>> {
     (len > 0).then_some(at..at + len)
 }
 
-/// [`crate::namespace::Namespace::walk`] by one `lookup` for each component.
+/// Implements [`crate::namespace::Namespace::walk`] by one `lookup` for each component.
 pub(crate) fn walk<M: Memories>(
     op: &Op<'_, M>,
     start: Cachelet,

@@ -19,7 +19,7 @@ impl EntryBuffer {
         Self { bytes: [0; 384] }
     }
 
-    /// Reads the entry at metadata slot `entry`; fails if it is not a sound entry of `parent`.
+    /// Reads the entry at metadata slot `entry`. Fails if it is not a sound entry of `parent`.
     pub(crate) fn read<M: Memories>(
         &mut self,
         core: &Core<M>,
@@ -51,8 +51,8 @@ impl EntryBuffer {
         Ok(head.map_err(|_| damaged())?.0)
     }
 
-    /// The same without verifying the checksum: for entries whose checksum was verified when the
-    /// directory was first read in this mount.
+    /// As [`Self::read`], without verifying the checksum: for entries whose checksum was verified
+    /// when the directory was first read in this mount.
     pub(crate) fn read_unsealed<M: Memories>(
         &mut self,
         core: &Core<M>,

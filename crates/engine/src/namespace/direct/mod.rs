@@ -1,4 +1,4 @@
-//! The namespace of DirectFS: entries with their names, which the words of directory logs make
+//! The namespace of DirectFS: entries hold their names, and the words of directory logs make them
 //! exist.
 //!
 //! Creation and removal commit with one 8-byte store each, rename with a journal record
@@ -27,7 +27,7 @@ use crate::namespace::{Ask, Mender, NO_AREAS, PathIn, Rename};
 pub(crate) struct Direct;
 
 impl<M: Memories> Entries<M> for Direct {
-    /// An entry and its log word are the operation's own.
+    /// An entry and its log word belong to the operation alone.
     type Held<'a>
         = ()
     where
@@ -60,7 +60,7 @@ impl<M: Memories> Entries<M> for Direct {
         Ok(true)
     }
 
-    /// Entries below a directory know nothing of where it is.
+    /// Entries below a directory do not depend on its location.
     fn move_whole(core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
         let op = core.op_to_change()?;
         op.rename::<Self>(rename, &mut |source, target| ask(&op, source, target))
@@ -132,8 +132,8 @@ impl<M: Memories> Entries<M> for Direct {
         core.pool.fence(durable);
     }
 
-    /// The life word is not under the entry's checksum, so it is stored as well: the slot may still
-    /// hold a dead entry that is otherwise the same.
+    /// The life word is not covered by the entry's checksum, so the record stores it, too: the slot
+    /// may still hold a dead entry that is otherwise the same.
     fn record<'a>(op: &Op<'a, M>, record: &mut Record, drafts: &[(&Draft, Cachelet)]) {
         for (draft, _) in drafts {
             let entry_at = op.core.geometry.slot_at(draft.entry);
@@ -143,7 +143,7 @@ impl<M: Memories> Entries<M> for Direct {
         }
     }
 
-    /// What no log names is nothing.
+    /// An entry that no log names does not exist.
     fn clear(_: &Op<'_, M>, _: &[(u64, u64)]) {}
 
     fn check(_: &Core<M>, _: &Named, _: &EntryBuffer) -> Result<()> {

@@ -1,14 +1,14 @@
-//! Where the words of an area's table lie.
+//! The location of words in an area's table.
 //!
-//! Level 0 is half a block of 32 lines, behind the roots of the others; level *n* from 1 on is
-//! 8^(*n* - 1) blocks of 64 lines. A block is made when the first word is put into it. A word lies
-//! in its home line of the smallest level where that had a place: there is one line of each level
-//! for a lookup to ask. Larger levels come early for that, but as names come the lines of smaller
-//! ones become full all the same. A word never moves, and who takes it away leaves a place for
-//! another one. Blocks are found by their numbers: a root leads to the only block of a level, or to
-//! a block of the slots of 512 others.
+//! Level 0 is half a block of 32 lines, behind the roots of the other levels. Level *n* from 1 on
+//! is 8^(*n* - 1) blocks of 64 lines. A block is created when the first word is put into it. A key
+//! has one home line in each level, so a lookup probes one line of each. A word lies in its home
+//! line of the smallest level that had space when it was inserted. This makes larger levels appear
+//! early, but as names are added the lines of smaller levels fill up, too. A word never moves, and
+//! its removal leaves space for another. Blocks are found by their numbers: a root leads to the
+//! only block of a level, or to a block that holds the slots of 512 others.
 //!
-//! A lookup asks a level after the other, the largest one first: most words are there.
+//! A lookup probes the levels one after the other, the largest first, because it holds most words.
 
 use std::sync::atomic::Ordering;
 
@@ -21,21 +21,21 @@ use crate::core::slots::Op;
 use crate::error::{Error, Result};
 use crate::namespace::indexed::index::Key;
 
-/// The largest level: all metadata blocks of the largest pool.
+/// The largest level: it could hold all metadata blocks of the largest pool.
 const LEVEL_MAX: u64 = 10;
-/// Offset of the roots of levels in the first block, a word each; that of level 0 means nothing.
+/// Offset of the roots of levels in the first block, a word each. That of level 0 is unused.
 const ROOTS: u64 = 64;
-/// Offset of level 0 there.
+/// Offset of level 0 in the first block.
 const FIRST: u64 = BLOCK_BYTES / 2;
 /// Lines of a block.
 const LINES: u64 = BLOCK_BYTES / LINE_BYTES;
-/// Block numbers that a block holds, as a power of two.
+/// Block numbers in a block of numbers, as a power of two.
 const NUMBER_BITS: u64 = 9;
-/// By so much a level has more blocks than the one before, as a power of two.
+/// The factor by which a level has more blocks than the one before, as a power of two.
 const LEVEL_BITS: u64 = 3;
 
-/// Where a table is: slot of its first block (bits 0..32), the largest level that has words
-/// (32..64). 0: there is none.
+/// The location of a table: slot of its first block (bits 0..32), the largest level that has words
+/// (32..64). 0: there is no table.
 #[derive(Clone, Copy)]
 struct Table(u64);
 
@@ -49,7 +49,7 @@ impl Table {
     }
 }
 
-/// Blocks of a level.
+/// Number of blocks of a level.
 fn blocks(level: u64) -> u64 {
     match level {
         0 => 0,
@@ -57,12 +57,12 @@ fn blocks(level: u64) -> u64 {
     }
 }
 
-/// Blocks of numbers that are passed on the way from a level's root to one of its blocks.
+/// Number of blocks of numbers between a level's root and one of its blocks.
 fn depth(level: u64) -> u64 {
     (LEVEL_BITS * level.saturating_sub(1)).div_ceil(NUMBER_BITS)
 }
 
-/// The home line of a key: number of the block in the level, and of the line in the block.
+/// The home line of a key: number of the block in the level, and number of the line in the block.
 fn home(key: Key, level: u64) -> (u64, u64) {
     match level {
         0 => (0, key.0 % (LINES / 2)),
@@ -80,7 +80,7 @@ impl<M: Memories> Core<M> {
         (table.0 != 0).then_some(table)
     }
 
-    /// Pool offset of the lines of a key's block in a level, if there is one.
+    /// Pool offset of the lines of a key's block in a level, if the block exists.
     fn block_lines(&self, table: Table, level: u64, block: u64) -> Option<u64> {
         let first = self.geometry.slot_at(table.first());
         if level == 0 {
@@ -94,10 +94,10 @@ impl<M: Memories> Core<M> {
         (slot != 0).then(|| self.geometry.slot_at(slot))
     }
 
-    /// The first word in a key's lines that fits, and its pool offset.
+    /// Finds the first word in a key's lines that fits, with its pool offset.
     ///
     /// # Errors
-    /// There is none; the place for one in the smallest level that has any.
+    /// If there is none, the offset of free space in the smallest level that has any.
     pub(super) fn find_word(
         &self,
         area: u32,
@@ -124,7 +124,7 @@ impl<M: Memories> Core<M> {
         Err(place)
     }
 
-    /// Pool offsets of the words of a line that are `want` in the bits of `mask`.
+    /// Pool offsets of the words of a line that equal `want` in the bits of `mask`.
     fn matches(&self, line: u64, (mask, want): (u64, u64)) -> impl Iterator<Item = u64> {
         let mut found = self.pool.match_line(line, mask, want);
         std::iter::from_fn(move || {
@@ -134,7 +134,7 @@ impl<M: Memories> Core<M> {
         })
     }
 
-    /// Asks the processor for the line that a key is most likely in.
+    /// Prefetches the line in which a key is most likely.
     pub(super) fn prefetch_word(&self, area: u32, key: Key) {
         let Some(table) = self.table(area) else {
             return;
@@ -145,7 +145,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Calls `each` with the slot of every block of a table, of those of numbers, too.
+    /// Calls `each` with the slot of every block of a table, including blocks of numbers.
     pub(super) fn for_each_of_table(&self, table: u64, each: &mut dyn FnMut(u64)) {
         let table = Table(table);
         if table.0 == 0 {
@@ -173,18 +173,18 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// Offset, in a block of numbers with `below` more of them below it, of the one on the way to a
-/// level's block.
+/// Offset of the word that leads to a level's block, in a block of numbers above `below` further
+/// ones.
 fn number_at(block: u64, below: u64) -> u64 {
     (block >> (NUMBER_BITS * below)) % (1 << NUMBER_BITS) * 8
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Puts a word into a free place of an area's table, `place` if it still is one that
-    /// [`Core::find_word`] told; gives its pool offset. Not flushed.
+    /// Puts a word into free space of an area's table: at `place`, which [`Core::find_word`]
+    /// returned, if that is still free. Returns the word's pool offset. Not flushed.
     ///
     /// # Errors
-    /// There is no free place, and no block for one.
+    /// Fails if there is no free space, and no block for more.
     pub(super) fn insert_word(
         &self,
         area: u32,
@@ -207,7 +207,7 @@ impl<M: Memories> Op<'_, M> {
         for level in 0..=LEVEL_MAX {
             let (block, line) = home(key, level);
             let line = self.make_lines(cell, level, block)? + line * LINE_BYTES;
-            // Others may take places meanwhile.
+            // Others may take the space meanwhile.
             while let Some(at) = core.matches(line, Word::none()).next() {
                 if self.take_place(at, word) {
                     return Ok(at);
@@ -217,14 +217,14 @@ impl<M: Memories> Op<'_, M> {
         Err(full())
     }
 
-    /// Puts a word at a pool offset, if nothing is there.
+    /// Puts a word at a pool offset, if it is free.
     fn take_place(&self, at: u64, word: Word) -> bool {
         let there = Word(self.core.word(at));
         let pool = &self.core.pool;
         there.is_none() && pool.compare_exchange(at, there.0, word.0).is_ok()
     }
 
-    /// Pool offset of the lines of a block of a level, which is made if it is not there.
+    /// Pool offset of the lines of a block of a level. Creates the block if necessary.
     fn make_lines(&self, cell: u64, level: u64, block: u64) -> Result<u64> {
         let core = self.core;
         let table = Table(core.arena.load(cell, Ordering::Acquire));
@@ -237,12 +237,12 @@ impl<M: Memories> Op<'_, M> {
             at = core.geometry.slot_at(self.made_block(at)?) + number_at(block, below);
         }
         let lines = core.geometry.slot_at(self.made_block(at)?);
-        // Whoever looks for what is put there looks at this level, too.
+        // Lookups of what is put there probe this level from now on.
         core.arena.fetch_max(cell, table.first() | level << 32);
         Ok(lines)
     }
 
-    /// The block whose slot is at this pool offset; it is made if there is none.
+    /// The block whose slot is at this pool offset. Creates it if there is none.
     fn made_block(&self, at: u64) -> Result<u64> {
         let core = self.core;
         match core.word(at) {
@@ -260,7 +260,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// A metadata block of zeros. Not flushed: nothing durable leads there.
+    /// Allocates a metadata block of zeros. Not flushed: nothing durable leads there.
     fn make_block(&self) -> Result<u64> {
         let core = self.core;
         let slot = self.alloc_block(core.blocks_for_logs())?;

@@ -1,27 +1,27 @@
-//! Hash tables of areas: what finds names, in the pool.
+//! Hash tables of areas, which find names, in the pool.
 //!
 //! Each area has a table of *levels* ([`levels`]), in metadata blocks that nothing on a closed pool
-//! leads to. A name has one word, which tells its entry, a tag of the name, and whether the name is
-//! readable, being removed or being renamed; beyond that it says nothing that counts, because the
-//! entry does: name and directory are compared, and the file is read there. So names hold no
-//! references, and a file that nobody uses needs nothing in DRAM.
+//! leads to. A name has one word. It holds the location of its entry, a tag of the name, and
+//! whether the name is readable, being removed or being renamed. Everything else is decided by the
+//! entry: there name and directory are compared, and the file is read. So names hold no references,
+//! and a file that nobody uses needs no DRAM.
 //!
-//! A word also tells which cachelet the file had when the word was written. That is a hint: the
-//! cachelet, which is asked for together with the entry, says itself whether it is still the file's
-//! ([`Core::is_cachelet_of`]). If it is, the inode is not read, which would be two misses of the
-//! cache, one after the other.
+//! A word also holds the cachelet that the file had when the word was written. That is a hint: the
+//! cachelet, which is prefetched together with the entry, shows itself whether it still belongs to
+//! the file ([`Core::is_cachelet_of`]). If so, the inode is not read, which would be two cache
+//! misses one after the other.
 //!
-//! Words are derived: directory logs are the truth, and each directory's names are put in when it
-//! is first asked for one that is not there, or changed. They are stored in the cache and never
-//! flushed; recovery finds their blocks free, and so does whoever opens the pool after a close.
+//! Words are derived data: directory logs are the truth, and a directory's names are inserted when
+//! one of them is first missed, or changed. Words are stored in the cache and never flushed. Their
+//! blocks are free to recovery, and to an opening after a close.
 //!
-//! Names that no block can be had for are in the index of `direct` ([`Buckets`]), in DRAM: no name
-//! is refused because of its own word. So are those that are put in while nothing of the pool may
-//! change. But blocks of tables are not given back before their area goes, or the pool is closed,
-//! and in a full pool something else may lack them.
+//! Names for which no block can be allocated are in the index of `direct` ([`Buckets`]), in DRAM,
+//! and so are names that are inserted while nothing of the pool may change. So no name is refused
+//! because of its own word. But blocks of tables are not freed before their area goes or the pool
+//! is closed, and in a full pool something else may lack them.
 //!
-//! Which area's table the names of a directory are in says its cachelet; moves change that, and
-//! carry the words along.
+//! A directory's cachelet records the area whose table holds the directory's names. Moves change
+//! that area, and carry the words along.
 
 mod levels;
 
@@ -40,38 +40,38 @@ use crate::namespace::indexed::buckets::Buckets;
 use crate::namespace::indexed::index::{EntryWord, Index, Key, Pair, ValueWord};
 use crate::namespace::indexed::{Entries, Name};
 
-/// Locks of inserters, by name; each names its holder (bits 0..32), and counts what it was taken
-/// for (32..64).
+/// Locks of inserters, by name. Each holds its holder (bits 0..32), and how often it was taken
+/// (32..64).
 const LOCKS: u64 = 1024;
-/// Of so many files one has a cachelet, if nobody uses them, ...
+/// Of this number of unused files one keeps a cachelet, ...
 const FILES_PER_CACHELET: u64 = 16;
-/// ... but not of the first ones.
+/// ... but this many keep theirs in any case.
 const CACHELETS_MIN: u64 = 1 << 16;
-/// In a pair's place: the offset is one of the pool.
+/// Flag in a pair's offset: it is an offset in the pool.
 const IN_POOL: u64 = 1 << 63;
 
-/// Areas that a pool can come to have, and one.
+/// Limit of the number of areas of a pool, plus one.
 fn areas(geometry: &Geometry) -> u64 {
     geometry.meta_slots().min(AREA_LIMIT.into())
 }
 
-/// Bytes of the arena for locks and for where tables are.
+/// Size of the locks and of the locations of tables, in bytes of the arena.
 pub(super) fn bytes(geometry: &Geometry) -> u64 {
     (LOCKS + areas(geometry)) * 8
 }
 
 /// A word of a table: slot of the entry (bits 0..32), readable, being removed, being renamed
-/// (32..35), number of the file's cachelet, or 0 (35..51), tag (51..63), 1 (63). 0: none is there.
+/// (32..35), number of the file's cachelet, or 0 (35..51), tag (51..63), 1 (63). 0: free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
 impl Word {
     const USED: u64 = 1 << 63;
     const FLAGS: u64 = 7 << 32;
-    /// Of a cachelet's number. Later ones than fit in here are not told.
+    /// Position of a cachelet's number. Numbers above the limit are not recorded.
     const CACHELET_SHIFT: u32 = 35;
     const CACHELET_MAX: u64 = 0xFFFF;
-    /// Where the tag lies: the upper half of the key's.
+    /// The tag: the upper half of the key's tag.
     const TAG: u64 = 0xFFF << 51;
     const TAG_SHIFT: u32 = 39;
 
@@ -85,7 +85,7 @@ impl Word {
         Self(Self::USED | tag | told | Self::flags(value) | entry.entry())
     }
 
-    /// The cachelet that the file had, if that is told.
+    /// The cachelet that the file had, if it is recorded.
     fn cachelet(self) -> Option<Cachelet> {
         let told = self.0 >> Self::CACHELET_SHIFT & Self::CACHELET_MAX;
         (told != 0).then_some(Cachelet(told as u32))
@@ -95,13 +95,13 @@ impl Word {
         (value.0 / ValueWord::READABLE % 8) << 32
     }
 
-    /// Mask and value of the words of names with this key, as far as they tell.
+    /// Mask and value that the words of names with this key match.
     fn of(key: Key) -> (u64, u64) {
         let tag = key.tag() << Self::TAG_SHIFT & Self::TAG;
         (Self::USED | Self::TAG, Self::USED | tag)
     }
 
-    /// Mask and value of places without a word.
+    /// Mask and value that free words match.
     fn none() -> (u64, u64) {
         (Self::USED, 0)
     }
@@ -120,7 +120,7 @@ impl Word {
         EntryWord(tag | self.0 & 0xFFFF_FFFF)
     }
 
-    /// The pair, of a word at this pool offset.
+    /// The pair of a word at this pool offset.
     fn pair(self, at: u64) -> Pair {
         let flags = (self.0 & Self::FLAGS) >> 32 << ValueWord::READABLE.trailing_zeros();
         let value = self.cachelet().map_or(ValueWord(0), ValueWord::told);
@@ -132,18 +132,18 @@ impl Word {
     }
 }
 
-/// That a name was not there.
+/// Proof that a name was absent.
 #[derive(Clone, Copy)]
 pub(crate) struct Absence {
-    /// The area whose table it was looked for in.
+    /// The area whose table was searched.
     area: u32,
-    /// What its lock had counted.
+    /// The count of the name's lock.
     count: u64,
-    /// A place for its word, if its lines had any.
+    /// Free space for the name's word, if its lines had any.
     place: Option<u64>,
 }
 
-/// Pool offset of a pair's word; none: it is in DRAM.
+/// Pool offset of a pair's word, or `None` if it is in DRAM.
 fn place(pair: Pair) -> Option<u64> {
     (pair.at & IN_POOL != 0).then_some(pair.at & !IN_POOL)
 }
@@ -153,12 +153,12 @@ impl<M: Memories> Core<M> {
         self.map.namespace + super::tables_at(&self.geometry)
     }
 
-    /// Arena offset of the lock of who inserts a name.
+    /// Arena offset of the lock for inserting a name.
     fn lock_of(&self, dir: Cachelet, name: Name<'_>) -> u64 {
         self.locks_at() + Key::new(self.ino(dir), name.hash).0 % LOCKS * 8
     }
 
-    /// Takes a lock; gives what it counts.
+    /// Takes a lock, and returns its count.
     fn take_lock(&self, lock: u64, holder: u64) -> u64 {
         let mut tries = 0;
         loop {
@@ -171,14 +171,14 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Arena offset of the word that says where an area's table is.
+    /// Arena offset of the word with the location of an area's table.
     #[inline]
     fn table_cell_of(&self, area: u32) -> Option<u64> {
         let is_one = (1..areas(&self.geometry)).contains(&area.into());
         is_one.then(|| self.locks_at() + (LOCKS + u64::from(area)) * 8)
     }
 
-    /// The area whose table the names of a directory are in; 0 where that cannot be told.
+    /// The area whose table holds the names of a directory, or 0 if that cannot be found out.
     fn area_of_names(&self, dir: Cachelet) -> u32 {
         let at = self.cachelet_at(dir, field::FLAGS);
         loop {
@@ -189,7 +189,7 @@ impl<M: Memories> Core<M> {
             let Some(area) = self.home_area(dir) else {
                 return 0;
             };
-            // Not if a move said otherwise meanwhile.
+            // Fails if a move has recorded another area meanwhile.
             let known = flag::with_area(flags, area);
             if self.arena.compare_exchange(at, flags, known).is_ok() {
                 return area;
@@ -197,7 +197,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The area that a directory's names are of, as the pool says.
+    /// The area of a directory's names, according to the pool.
     fn home_area(&self, dir: Cachelet) -> Option<u32> {
         let area = self.area_of(self.ino(dir)).ok()?;
         (1..areas(&self.geometry))
@@ -205,8 +205,8 @@ impl<M: Memories> Core<M> {
             .then_some(area)
     }
 
-    /// Makes a directory's names those of the area that they are of now; none may be in the table
-    /// of another one.
+    /// Records that a directory's names are in the table of the area that they belong to now. None
+    /// may be in the table of another area.
     pub(super) fn renew_area(&self, dir: Cachelet) {
         let at = self.cachelet_at(dir, field::FLAGS);
         let area = self.home_area(dir).unwrap_or(0);
@@ -220,8 +220,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Notes which area's table a directory's names are in, before a move changes which one they
-    /// are of.
+    /// Records which area's table holds a directory's names, before a move changes the area that
+    /// they belong to.
     pub(super) fn keep_area(&self, dir: Cachelet) {
         self.area_of_names(dir);
     }
@@ -231,10 +231,10 @@ impl<M: Memories> Core<M> {
         self.arena.load(header::NAMES_ELSEWHERE, Ordering::Acquire) != 0
     }
 
-    /// The pair of a name in the table of `area`.
+    /// Finds the pair of a name in the table of `area`.
     ///
     /// # Errors
-    /// There is none; a place for one, if there is any.
+    /// If there is none, the offset of free space for one, if there is any.
     fn find_in_table(
         &self,
         area: u32,
@@ -254,10 +254,11 @@ impl<M: Memories> Core<M> {
         found.map(|(at, word)| word.pair(at))
     }
 
-    /// The pair of a name of `dir`, whose names are in the table of `area`, wherever it is.
+    /// Finds the pair of a name of `dir`, whose names are in the table of `area`, or wherever else
+    /// it is.
     ///
     /// # Errors
-    /// There is none; a place for one in that table, if there is any.
+    /// If there is none, the offset of free space for one in that table, if there is any.
     fn find_name(
         &self,
         area: u32,
@@ -282,8 +283,8 @@ impl<M: Memories> Core<M> {
         leaving().or_else(elsewhere).ok_or(place)
     }
 
-    /// Puts the pair of a name, which is not there, into the table of `area`, at `place` if it
-    /// still is one; into DRAM if that cannot be.
+    /// Puts the pair of an absent name into the table of `area`, at `place` if that is still free.
+    /// If that is not possible, puts it into DRAM.
     fn put(
         &self,
         op: &Op<'_, M>,
@@ -354,8 +355,8 @@ impl<M: Memories> Index<M> for Tables {
         let lock = core.lock_of(dir, name);
         let count = core.take_lock(lock, op.holder());
         let area = core.area_of_names(dir);
-        // Of one lock there is one inserter at a time: what was not there is not, if there was none
-        // since.
+        // A lock has one inserter at a time. So an absent name is still absent if nobody took the
+        // lock since.
         let known = absence.filter(|absence| (absence.area, absence.count) == (area, count));
         let found = match known {
             Some(absence) => Err(absence.place),
@@ -395,7 +396,7 @@ impl<M: Memories> Index<M> for Tables {
         }
         match op.load_named(&named) {
             Ok(cachelet) => Ok(Some(cachelet)),
-            // A name is gone from here before its file is, and flagged before a directory has
+            // A name leaves this table before its file goes, and is flagged before a directory gets
             // another parent.
             Err(_) if Self::reload(op.core, pair) != Some(pair) => Ok(None),
             Err(error) => Err(error),
@@ -459,21 +460,21 @@ impl<M: Memories> Index<M> for Tables {
     }
 }
 
-/// The names of a directory on their way from one area's table into another one's, until dropped:
-/// who misses one meanwhile waits.
+/// A directory's names while they move from one area's table into another's, until dropped. A
+/// lookup that misses one meanwhile waits.
 pub(super) struct Carried<'a, M: Memories> {
     core: &'a Core<M>,
     dir: Cachelet,
     from: u32,
     to: u32,
     was_indexed: bool,
-    /// A name was not carried: the directory's are put in anew, from its log.
+    /// A name was not carried. The directory's names will be inserted again, from its log.
     is_incomplete: Cell<bool>,
 }
 
 impl<'a, M: Memories> Carried<'a, M> {
-    /// The caller keeps the directory's part of the index from being built, and its names from
-    /// being changed.
+    /// Begins carrying. The caller keeps the directory's part of the index from being built, and
+    /// its names from being changed.
     pub(super) fn begin(core: &'a Core<M>, dir: Cachelet) -> Self {
         let from = core.area_of_names(dir);
         let to = core.home_area(dir).unwrap_or(0);
@@ -496,7 +497,7 @@ impl<'a, M: Memories> Carried<'a, M> {
         }
     }
 
-    /// Makes a name's pair, if there is one, that of its copy. Lookups wait for that alone.
+    /// Makes a name's pair, if it has one, lead to the copy. Only lookups of this name wait.
     pub(super) fn carry(
         &self,
         op: &Op<'_, M>,
@@ -532,7 +533,7 @@ impl<'a, M: Memories> Carried<'a, M> {
                 self.is_incomplete.set(true);
                 Tables::release(core, flagged, pair.value);
             })?;
-            debug_assert!(put.is_ok(), "names stand still");
+            debug_assert!(put.is_ok(), "names are frozen");
             Tables::remove(op, flagged);
         }
         Ok(())
@@ -552,8 +553,8 @@ impl<M: Memories> Drop for Carried<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Frees the table of an area that no directory has names in, once those who look into it have
-    /// ended. Outside operations.
+    /// Frees the table of an area that no directory has names in, after operations that use it have
+    /// ended. Runs outside operations.
     pub(super) fn free_table(&self, area: u32) {
         let Some(cell) = self.table_cell_of(area) else {
             return;
@@ -563,7 +564,7 @@ impl<M: Memories> Core<M> {
             return;
         }
         self.arena.store(cell, 0, Ordering::Release);
-        // Directories that were removed and are still open.
+        // Removed directories that are still open may have used it.
         self.wait_for_readers();
         self.for_each_of_table(table, &mut |slot| self.free_slots(slot, SLOTS_PER_BLOCK));
     }
