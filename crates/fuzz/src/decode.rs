@@ -1,4 +1,4 @@
-//! Every decoder of the format, on bytes as they come.
+//! Runs every decoder of the format on arbitrary bytes.
 
 use vellum_layout::{
     AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, DATASET_ALIGN,
@@ -13,10 +13,10 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::sample::StructureKind;
 
-/// Decodes `bytes`, lengthened with zeros, as a structure of class `part`.
+/// Decodes `bytes`, padded with zeros, as a structure of class `part`.
 ///
 /// # Panics
-/// What was decoded says something else than the bytes.
+/// If the decoded value contradicts the bytes.
 pub fn decode(part: StructureKind, bytes: &[u8]) {
     let word = padded::<u64>(bytes);
     match part {
@@ -125,7 +125,7 @@ pub fn decode(part: StructureKind, bytes: &[u8]) {
     }
 }
 
-/// The structure that `bytes` begin with; zeros where they end.
+/// The structure at the beginning of `bytes`, padded with zeros.
 fn padded<T: FromBytes + FromZeros + IntoBytes>(bytes: &[u8]) -> T {
     let mut value = T::new_zeroed();
     let len = bytes.len().min(size_of::<T>());
@@ -137,7 +137,7 @@ fn decode_superblock(bytes: &[u8]) {
     let mut superblock: Superblock = padded(bytes);
     let _ = Superblock::unseal(bytes);
     superblock.seal();
-    // A sealed one of any content.
+    // A sealed superblock with arbitrary content.
     let sealed = Superblock::unseal(superblock.as_bytes());
     if let Ok(sealed) = Superblock::choose([sealed]) {
         let geometry = sealed.geometry();
@@ -152,7 +152,7 @@ fn decode_superblock(bytes: &[u8]) {
     }
 }
 
-/// Whatever table is readable, one part more or less leaves it so.
+/// If a table is readable, it stays readable with one dataset more or less.
 fn change_table(superblock: &Superblock) {
     let is_sound = |changed: &Superblock| {
         assert_eq!(changed.check_readable(), Ok(()));
@@ -160,7 +160,7 @@ fn change_table(superblock: &Superblock) {
         Superblock::unseal(changed.as_bytes()).is_ok()
     };
     let at = superblock.dataset_room(DATASET_ALIGN);
-    let name = "a name that nobody draws";
+    let name = "a name that is never drawn";
     if at < 1 << 60
         && let Some(more) = superblock.with_dataset(name, at, DATASET_ALIGN, [1; 16])
     {
@@ -170,7 +170,7 @@ fn change_table(superblock: &Superblock) {
     assert!(is_sound(&superblock.without_datasets()));
 }
 
-/// What tells of media, sealed with any content.
+/// The structures of media, sealed with arbitrary content.
 fn decode_medium(bytes: &[u8]) {
     let _ = MediumHead::unseal(bytes);
     let mut head: MediumHead = padded(bytes);
@@ -193,7 +193,7 @@ fn decode_medium(bytes: &[u8]) {
     }
 }
 
-/// Words of trees and of a cuckoo table, of a file and at places of all kinds.
+/// Words of trees and of a cuckoo table, decoded for a file and for all kinds of locations.
 fn decode_tree(word: u64, bytes: &[u8]) {
     for (id, first) in [(1, 0), (5, 512), (u32::MAX >> 2, u32::MAX)] {
         if let Ok(Some(target)) = TreeWord(word).decode(id, first) {

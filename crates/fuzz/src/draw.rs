@@ -1,14 +1,14 @@
-//! Inputs for a run of the tests: the same ones every time.
+//! Inputs for a run of the tests, the same ones every time.
 
-/// Names the seed of the draw.
+/// The environment variable with the seed.
 const SEED: &str = "VELLUM_FUZZ_SEED";
-/// Longest input. What a target reads of one is far less.
+/// The longest input. A target reads far less of one.
 const BYTES_MAX: u64 = 1024;
 
 /// Tries a target on `cases` inputs of any length and content, drawn by the seed in
-/// `VELLUM_FUZZ_SEED` (0 without it); says on which it panicked.
+/// `VELLUM_FUZZ_SEED` (default 0). Prints the input on which it panics.
 ///
-/// Under a fuzzer on none: it has its own.
+/// Does nothing under a fuzzer, which has its own inputs.
 pub fn draw(cases: usize, target: fn(&[u8])) {
     for bytes in drawn(cases) {
         let _shown = Shown(&bytes);
@@ -32,7 +32,7 @@ fn drawn(cases: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut numbers = Numbers(seed.unwrap_or(0));
     let cases = if cfg!(fuzzing) { 0 } else { cases };
     (0..cases).map(move |_| {
-        // Half of them short, so that few changes come together.
+        // Half of them are short, so that few changes come together.
         let most = BYTES_MAX >> (numbers.next() % 6);
         let len = numbers.next() % most;
         (0..len).map(|_| numbers.next() as u8).collect()
@@ -52,8 +52,9 @@ impl Numbers {
     }
 }
 
-/// Makes the body of a target: a function of bytes, tried on inputs that are drawn ([`draw`]) and
-/// on those kept for it (see `docs/TESTING.md`), or by the fuzzer that the test was built for.
+/// Defines the body of a target: a function of bytes. It is tried on inputs that are drawn
+/// ([`draw`]) and on those kept for it (see `docs/TESTING.md`), or by the fuzzer that the test was
+/// built for.
 #[macro_export]
 macro_rules! target {
     ($cases:expr, $target:expr) => {{

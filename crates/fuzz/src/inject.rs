@@ -1,4 +1,4 @@
-//! Changes of a pool, read from an input.
+//! Injects changes, read from an input, into a pool.
 
 use vellum_layout::{
     AREA_TABLE_LINES, AreaCounts, AreaExtentHead, AreaLife, AreaLine, AreaPhase, AreaTableHead,
@@ -14,10 +14,11 @@ use crate::input::Input;
 use crate::maps;
 use crate::sample::{Sample, Structure, StructureKind};
 
-/// Reads one change of a structure of class `part` from `input` and makes it.
+/// Reads one change of a structure of class `part` from `input`, and applies it.
 ///
-/// A byte chooses the structure, one says how its checksum is left (three in four times it is made
-/// to fit), two where the change begins, one what kind of change it is; the rest is the value's.
+/// The first byte chooses the structure. The next says what happens to its checksum, which is made
+/// to fit three times in four. Two bytes say where the change begins, and one says what kind of
+/// change it is. The rest is the value.
 pub fn change(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
     let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
@@ -32,7 +33,7 @@ pub fn change(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
             sample.set_word(word_at, value);
         }
         3 => {
-            // Half a word, which is what several numbers are.
+            // Half a word, because some fields have this size.
             let value = number(sample, input) as u32;
             let half = place.at + (at - place.at) / 4 * 4;
             sample
@@ -40,7 +41,7 @@ pub fn change(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
                 .copy_from_slice(&value.to_le_bytes());
         }
         4 => {
-            // What another structure of this class says there.
+            // The value that another structure of this class has there.
             let other = *input.pick(&sample.structures(part));
             let from = other.at + (word_at - place.at) % other.bytes;
             let value = sample.word(from / 8 * 8);
@@ -58,7 +59,7 @@ pub fn change(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
     finish(sample, part, place, seal);
 }
 
-/// Puts the input's bytes, as they are, over a structure of class `part`.
+/// Puts the input's bytes unchanged over a structure of class `part`.
 pub fn inject_raw(sample: &mut Sample, part: StructureKind, input: &mut Input<'_>) {
     let place = *input.pick(&sample.structures(part));
     let seal = input.u8() & 3;
@@ -69,12 +70,12 @@ pub fn inject_raw(sample: &mut Sample, part: StructureKind, input: &mut Input<'_
     finish(sample, part, place, seal);
 }
 
-/// Makes the checksum of a structure fit what it says.
+/// Makes the checksum of a structure fit its content.
 pub fn seal(sample: &mut Sample, part: StructureKind, place: Structure) {
     finish(sample, part, place, 0);
 }
 
-/// A number that code may trip over.
+/// A number that is likely to expose errors.
 fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
     let geometry = sample.geometry;
     let slot = |structures: Vec<Structure>, input: &mut Input<'_>| input.pick(&structures).number;
@@ -119,7 +120,7 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
     }
 }
 
-/// Leaves the checksum as it is, or makes it fit, and with it what is derived from the name.
+/// Leaves the checksum as it is, or makes it fit, together with what is derived from the name.
 fn finish(sample: &mut Sample, part: StructureKind, place: Structure, seal: u8) {
     if seal != 3 {
         match part {
@@ -215,7 +216,7 @@ fn seal_chunk(sample: &mut Sample, place: Structure) {
     sample.set_word(place.at, sealed.0);
 }
 
-/// The generation of the inode at a metadata slot; 0 where there is no such slot.
+/// The generation of the inode in a metadata slot; 0 if there is no such slot.
 fn generation_of(sample: &Sample, slot: u64) -> u32 {
     if slot >= sample.geometry.meta_slots() {
         return 0;
@@ -242,7 +243,8 @@ fn seal_entry(sample: &mut Sample, place: Structure, seal: u8) {
         .copy_from_slice(&sealed[..Entry::NAME as usize]);
 }
 
-/// An entry with a path, of the area whose line it names in the first block of the table.
+/// Seals an entry with a path for the area whose line the entry names in the first block of the
+/// table.
 fn seal_path_entry(sample: &mut Sample, place: Structure) {
     let head: PathEntryHead = sample.read(place.at);
     let len = u64::from(head.path_len).min(PATH_MAX as u64);
@@ -310,7 +312,7 @@ fn seal_area_extent(sample: &mut Sample, place: Structure) {
         .copy_from_slice(sealed.as_bytes());
 }
 
-/// A list with more entries than its place has bytes for stays unsound.
+/// A list with more entries than fit into its bytes stays unsound.
 fn seal_list(sample: &mut Sample, place: Structure) {
     let head: MoveListHead = sample.read(place.at);
     let first = place.at + size_of::<MoveListHead>() as u64;
@@ -327,7 +329,7 @@ fn seal_list(sample: &mut Sample, place: Structure) {
         .copy_from_slice(&block[..place.bytes as usize]);
 }
 
-/// Unknown flags stay, and stay unsound.
+/// Unknown flags are kept, and stay unsound.
 fn seal_extent(sample: &mut Sample, place: Structure) {
     let head: LogExtentHead = sample.read(place.at);
     let sealed = LogExtentHead::new(
@@ -349,7 +351,7 @@ fn seal_extent(sample: &mut Sample, place: Structure) {
         .copy_from_slice(bytes);
 }
 
-/// The record of a name in the log of the directory that the place's number says.
+/// Seals the record of a name in the log of the directory that the location's number identifies.
 fn seal_record(sample: &mut Sample, place: Structure, seal: u8) {
     let mut record: NameRecord = sample.read(place.at);
     let len = u64::from(record.name_len).min(place.bytes - NameRecord::NAME);
@@ -367,7 +369,7 @@ fn seal_record(sample: &mut Sample, place: Structure, seal: u8) {
         .copy_from_slice(bytes);
 }
 
-/// Unknown flags stay, and stay unsound.
+/// Unknown flags are kept, and stay unsound.
 fn seal_block_of_records(sample: &mut Sample, place: Structure) {
     let head: LogExtentHead = sample.read(place.at);
     let owner = owner_of(sample, head.owner);

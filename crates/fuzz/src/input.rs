@@ -1,4 +1,4 @@
-//! Bytes read as numbers. At the end there are zeros, so every input means something.
+//! Reads bytes as numbers. Zeros follow at the end, so every input has a meaning.
 
 /// The rest of an input.
 #[derive(Clone, Copy, Debug)]
@@ -10,17 +10,17 @@ impl<'a> Input<'a> {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Whether no bytes are left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is left.
+    /// The bytes that are left.
     pub fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Up to `len` bytes.
+    /// The next `len` bytes, or fewer at the end.
     pub fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
@@ -45,7 +45,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes(word)
     }
 
-    /// One of `choices`; which ones there are must not be nothing.
+    /// One of `choices`, which must not be empty.
     pub fn pick<'c, T>(&mut self, choices: &'c [T]) -> &'c T {
         &choices[usize::from(self.u8()) % choices.len()]
     }

@@ -1,4 +1,4 @@
-//! What checker and engine promise of any image, held to it.
+//! Tests what the checker and the engine promise of any image.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use vellum_check::survey::{self, Survey};
 use vellum_check::{Options, Report, check, inspect};
 use vellum_media::{HeapMemory, SimPool, Simulated};
 
-/// What pools of the fuzz targets lie in.
+/// The memories under the pools of the fuzz targets.
 pub type Memories = Simulated;
 
 type Volume = Arc<Fs<Memories>>;
 
-/// Nodes looked at in one walk: a damaged tree may have no end.
+/// The most nodes visited in one walk: a damaged tree may be endless.
 const NODES_MAX: usize = 300;
 
-/// Opens `image`, and settles before what was cut short of a change of the table of file systems,
-/// as openings of files do.
+/// Opens `image`. Before that, settles a change of the table of datasets that was cut short, as
+/// openings of files do.
 ///
 /// # Errors
+/// Those of the engine.
 /// The engine's.
 pub fn mount(image: Vec<u8>, read_only: bool) -> vellum::Result<(Volume, Opened)> {
     let options = MountOptions {
@@ -43,15 +44,15 @@ pub fn mount(image: Vec<u8>, read_only: bool) -> vellum::Result<(Volume, Opened)
 /// Checks `image`, opens it, uses all of it, closes it and checks it again.
 ///
 /// # Panics
-/// A promise was broken:
-/// * the checker gives the same answer twice;
-/// * what the checker calls sound opens, unless it has areas beside that of the root, can be used
-///   without meeting damage, closes in order, and is then sound with nothing left over;
-/// * an opening that is refused gives `EUCLEAN` or `EIO`, or says that the format is of another
-///   release (`EOPNOTSUPP`, `EROFS`);
-/// * a pool that was not closed in order and opens for writing is sound after closing, because
+/// If one of these promises is broken:
+/// * the checker reports the same twice;
+/// * what the checker calls sound opens (unless it has areas besides that of the root), can be used
+///   without meeting damage, closes cleanly, and is then sound without residue;
+/// * an opening that is refused returns `EUCLEAN` or `EIO`, or reports that the format belongs to
+///   another release (`EOPNOTSUPP`, `EROFS`);
+/// * a pool that was not closed cleanly and opens for writing is sound after closing, because
 ///   recovery explains everything or refuses;
-/// * names that are listed are names, ascend by their cookies, and are found or meet damage.
+/// * names that are listed are valid names, ascend by their cookies, and are found or meet damage.
 pub fn judge(image: Vec<u8>, read_only: bool) {
     let before = check_twice(&image);
     inspect_all(&image);
@@ -60,13 +61,13 @@ pub fn judge(image: Vec<u8>, read_only: bool) {
         Ok(mounted) => mounted,
         Err(error) => {
             let errno = error.errno();
-            // A reader may know a pool that a writer of this release does not, and the checker
-            // knows more than both.
+            // A read-only opening may accept a pool that a writer of this release does not, and the
+            // checker accepts more than both.
             let only_read = errno == EROFS && !read_only;
             let is_known = only_read || errno == EOPNOTSUPP && has_further_areas(&image);
             assert!(
                 !sound || is_known,
-                "{error}, but the checker calls it sound: {before}"
+                "{error}, but the checker called it sound: {before}"
             );
             let other_release = only_read || errno == EOPNOTSUPP;
             assert!(other_release || is_damage(errno), "errno {errno}: {error}");
@@ -91,7 +92,7 @@ pub fn judge(image: Vec<u8>, read_only: bool) {
     if let Err(error) = fs.close() {
         assert!(
             !sound,
-            "the checker called sound what does not close: {error}"
+            "the checker called a pool sound that does not close: {error}"
         );
         return;
     }
@@ -100,7 +101,7 @@ pub fn judge(image: Vec<u8>, read_only: bool) {
         let after = check(&fs.pool().image(), strict());
         assert!(
             after.is_sound(),
-            "closed in order, and then damaged (before: {before})\n{after}"
+            "closed cleanly, and then damaged (before: {before})\n{after}"
         );
     }
 }
@@ -112,7 +113,7 @@ fn strict() -> Options<'static> {
     }
 }
 
-/// Whether areas beside that of the root are in use, being made or being given up.
+/// Whether areas besides that of the root are in use, being made or being removed.
 fn has_further_areas(image: &[u8]) -> bool {
     let superblock = survey::superblock(&image);
     superblock.is_some_and(|superblock| Survey::of(&image, &superblock).logs.areas.list.len() > 1)
@@ -127,7 +128,7 @@ fn check_twice(image: &[u8]) -> Report {
     report
 }
 
-/// Whatever the inspector is asked, it answers.
+/// The inspector answers every request.
 fn inspect_all(image: &[u8]) {
     let _ = inspect::superblock(image);
     let _ = inspect::journals(image);
@@ -153,22 +154,22 @@ fn is_damage(errno: i32) -> bool {
 struct User<'a> {
     fs: &'a Volume,
     cred: Cred,
-    /// The checker found no damage.
+    /// Whether the checker found no damage.
     sound: bool,
-    /// Something was changed.
+    /// Whether something was changed.
     changed: bool,
-    /// Damage met.
+    /// The number of times that damage was met.
     met: u64,
 }
 
 impl User<'_> {
-    /// Whether answers must be right: until something was changed, and in a sound pool always. A
-    /// live map that is wrong under a right checksum gives slots in use away.
+    /// Whether results must be right: always in a sound pool, otherwise until something was
+    /// changed. A wrong live map under a right checksum lets slots in use be allocated.
     fn is_strict(&self) -> bool {
         self.sound || !self.changed
     }
 
-    /// What must go well in a sound pool, and else go well or meet damage.
+    /// Returns a result that must be a success in a sound pool, and otherwise a success or damage.
     fn must<T>(&mut self, what: &str, result: vellum::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -180,7 +181,7 @@ impl User<'_> {
         }
     }
 
-    /// What may fail for reasons of its own, but meets no damage in a sound pool.
+    /// Returns a result that may be an error, but in a sound pool not one about damage.
     fn may<T>(&mut self, what: &str, result: vellum::Result<T>) -> Option<T> {
         let error = match result {
             Ok(value) => return Some(value),
@@ -193,7 +194,7 @@ impl User<'_> {
         None
     }
 
-    /// Looks at everything there is.
+    /// Reads everything that is reachable.
     fn walk(&mut self) {
         let mut dirs = vec![self.fs.root()];
         let mut seen = 0;
@@ -222,7 +223,7 @@ impl User<'_> {
         }
     }
 
-    /// Lists a directory in one go and in steps; gives the names and inode numbers.
+    /// Lists a directory in one go and in steps; returns the names and inode numbers.
     fn list(&mut self, dir: &Node<Memories>) -> Vec<(Vec<u8>, u64)> {
         let whole = self.list_by(dir, usize::MAX);
         let steps = self.list_by(dir, 3);
@@ -231,7 +232,7 @@ impl User<'_> {
         }
         let mut names = whole.unwrap_or_default();
         let mut unique = HashSet::new();
-        // A listing tells what the log holds; that two entries have one name a lookup finds.
+        // A listing reports what the log holds; only a lookup finds that two entries have one name.
         names.retain(|(name, _)| {
             let first = unique.insert(name.clone());
             assert!(first || !self.sound, "a name is listed once");
@@ -313,7 +314,7 @@ impl User<'_> {
         }
     }
 
-    /// Changes something of everything.
+    /// Changes something of each kind.
     fn change_all(&mut self) {
         let top = self.fs.root();
         let mut dirs = vec![top.clone()];
@@ -367,7 +368,7 @@ impl User<'_> {
         self.may("symlink", fs.symlink(&cred, dir, b"text", &[b't'; 500]));
     }
 
-    /// Changes what was there.
+    /// Changes existing files and directories.
     fn change_in(&mut self, dir: &Node<Memories>) {
         let write = OpenOptions::new().write(true);
         for (name, _) in self.list(dir).into_iter().take(12) {
@@ -393,7 +394,7 @@ impl User<'_> {
         }
     }
 
-    /// Removes about half of what there is, and what was made.
+    /// Removes about half of the old names, and the new ones.
     fn remove_in(&mut self, dir: &Node<Memories>, round: usize) {
         for (name, ino) in self.list(dir) {
             if (ino as usize + round).is_multiple_of(2) || name == b"text" {

@@ -1,11 +1,11 @@
-//! What the fuzz targets in `tests/` have in common.
+//! Common code of the fuzz targets in `tests/`.
 //!
-//! A target is given bytes. [`decode`] hands them to the decoders as they are. An [`Input`] reads
-//! them as a few changes of a valid small pool (a [`Sample`], see [`change`]); checksums are made
+//! A target receives bytes. [`decode`] passes them unchanged to the decoders. An [`Input`] reads
+//! them as a few changes of a valid small pool (a [`Sample`], see [`change`]). Checksums are made
 //! to fit again unless the input says otherwise, so that the fuzzer gets past them. [`judge`] then
-//! holds checker and engine to what they promise of any image: an answer or an error that names a
-//! place, never a panic, never an endless loop, and no contradiction between the two. A
-//! [`Watchdog`] ends what does not end by itself.
+//! tests what the checker and the engine promise of any image: a result, or an error that names a
+//! location; no panic, no endless loop, and no contradiction between the two. A [`Watchdog`] ends
+//! cases that do not end by themselves.
 //!
 //! `docs/TESTING.md` says how to run the targets for long and what to do with what they find.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! Where a sample says which block is whose: words of a table, entries of one, words and nodes of
-//! trees; and making their checks fit.
+//! The structures of a sample that assign blocks to files: words or entries of a table, and words
+//! and nodes of trees. Also makes their checks fit.
 
 use vellum_check::survey::{TreeNode, trees};
 use vellum_layout::{
@@ -11,13 +11,13 @@ use zerocopy::IntoBytes;
 
 use crate::sample::{Sample, Structure};
 
-/// Bytes of a word, of an entry of two.
+/// Bytes of a word. An entry has two words.
 const WORD: u64 = 8;
 const ENTRY: u64 = 16;
-/// Marks the place of an inode's word among those of extent trees.
+/// Marks the location of an inode's word among those of extent trees.
 const ROOT: u64 = 1 << 63;
 
-/// What is in use, and some of what is free.
+/// Structures in use, and some that are free.
 pub(crate) fn find(sample: &Sample) -> Vec<Structure> {
     match sample.geometry.mapping {
         MappingKind::HashFs => in_table(sample),
@@ -54,9 +54,9 @@ fn in_entries(sample: &Sample) -> Vec<Structure> {
     entries.filter(chosen).collect()
 }
 
-/// A place's number says for what its words are sealed: the mapping id in the upper half, behind it
-/// the first logical block (radix), or what the inode's word is told by, or the number of a node
-/// (extents).
+/// The number of a location is what its words are sealed for. The upper half is the mapping id. The
+/// lower half is the first logical block (radix) or the number of a node (extents). For the inode's
+/// word of an extent tree, `ROOT` is set instead.
 fn in_trees(sample: &Sample) -> Vec<Structure> {
     let is_radix = sample.geometry.mapping == MappingKind::Radix;
     let mut structures = Vec::new();
@@ -115,7 +115,7 @@ fn extent_entries(sample: &Sample, node: &TreeNode, structures: &mut Vec<Structu
     }
 }
 
-/// Makes the checks of what is at `place` fit what it says.
+/// Makes the checks of the structure at `place` fit its content.
 pub(crate) fn seal(sample: &mut Sample, place: Structure) {
     let word = sample.word(place.at);
     let id = (place.number >> 32) as u32 & !(ROOT >> 32) as u32;

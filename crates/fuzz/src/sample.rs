@@ -1,4 +1,5 @@
-//! Valid pools of the smallest size with something of everything, and where it lies.
+//! Valid pools of the smallest size that contain every kind of structure, and the locations of
+//! these.
 
 use std::sync::OnceLock;
 
@@ -38,8 +39,8 @@ pub enum StructureKind {
     LogWord,
     /// The text of a symlink.
     Text,
-    /// What says which block is whose: a word or an entry of the mapping table, a word, an entry or
-    /// the head of a node of a file's tree.
+    /// A structure that assigns blocks to files: a word or an entry of the mapping table, or a
+    /// word, an entry or the head of a node of a file's tree.
     Map,
     /// A line of the area table; line 0 is the head of its block.
     Area,
@@ -47,7 +48,7 @@ pub enum StructureKind {
     AreaExtent,
     /// A word of a state-map.
     States,
-    /// A block of the list of a move that is not over.
+    /// A block of the list of an unfinished move.
     MoveList,
 }
 
@@ -56,10 +57,11 @@ pub enum StructureKind {
 pub struct Structure {
     /// Pool offset.
     pub at: u64,
-    /// Bytes.
+    /// The size in bytes.
     pub bytes: u64,
-    /// Its number among its kind: slot, chunk, block, thread slot, area; of a word of a state-map,
-    /// the first slot; of a text, a record, or a tail, its inode's; of a tree, see `maps.rs`.
+    /// Its number among its kind: slot, chunk, block, thread slot, area. For a word of a state-map
+    /// this is the first slot; for a text, a record or a tail, the inode's slot; for a tree, see
+    /// `maps.rs`.
     pub number: u64,
 }
 
@@ -68,9 +70,9 @@ pub struct Structure {
 pub struct Sample {
     /// Its bytes.
     pub image: Vec<u8>,
-    /// Where its parts lie.
+    /// The pool's geometry.
     pub geometry: Geometry,
-    /// Seed of its hashes.
+    /// The seed of its hashes.
     pub hash_seed: u64,
     pub(crate) inodes: Vec<Structure>,
     entries: Vec<Structure>,
@@ -81,9 +83,10 @@ pub struct Sample {
     lists: Vec<Structure>,
 }
 
-/// The pools to start from: closed in order; the same as if it had not been; left by a crash;
-/// closed in order, with blocks placed one by one, and with runs that lie apart; then, for each
-/// other mapping and each other namespace, closed in order and left by a crash.
+/// The pools to start from. For the default mapping and namespace: closed cleanly; the same, but
+/// marked as not closed; left by a crash; closed cleanly with blocks placed one by one; and the
+/// same with runs that lie apart. Then, for each other mapping and each other namespace: closed
+/// cleanly, and left by a crash.
 pub fn samples() -> &'static [Sample] {
     static SAMPLES: OnceLock<Vec<Sample>> = OnceLock::new();
     SAMPLES.get_or_init(|| {
@@ -127,9 +130,9 @@ pub fn samples() -> &'static [Sample] {
 }
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
-/// holes, with blocks beyond the end, links, symlinks in a slot and in a block, devices, dead
-/// entries, with areas a directory that is the root of one; left in the middle of work unless it is
-/// to be closed.
+/// holes, blocks beyond the end, links, symlinks in a slot and in a block, devices, and dead
+/// entries. With areas, one directory is the root of one. Unless `close` is set, the pool is left
+/// in the middle of work.
 fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
@@ -142,15 +145,15 @@ fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     };
     format(&pool, &options).expect("a pool is made");
     let fs = mount(pool.image(), false).expect("a new pool opens").0;
-    fill(&fs).expect("there is room for the sample");
+    fill(&fs).expect("there is space for the sample");
     if close {
         fs.close().expect("the sample closes");
     }
     fs.pool().image()
 }
 
-/// Makes such a pool with areas, cut off in the middle of moving a directory, which a list says how
-/// to finish.
+/// Makes such a pool with areas, cut off in the middle of moving a directory. A list in it says how
+/// to finish the move.
 fn make_moving(options: FormatOptions) -> Vec<u8> {
     let (fs, _) = mount(make(true, options), false).expect("the sample opens");
     let (cred, top) = (Cred::root(), fs.root());
@@ -158,7 +161,7 @@ fn make_moving(options: FormatOptions) -> Vec<u8> {
     let before = fs.pool().image();
     fs.pool().start_recording();
     fs.rename(&cred, &top, b"deep", &wide, b"here", RenameFlags::empty())
-        .expect("there is room for the copies");
+        .expect("there is space for the copies");
     let log = fs.pool().take_log();
     let mut points = CrashPoints::new(before, &log);
     while let Some(point) = points.next_point() {
@@ -171,7 +174,7 @@ fn make_moving(options: FormatOptions) -> Vec<u8> {
     panic!("the directory was moved without a list");
 }
 
-/// Whether a list says what is left to be done, and no record does.
+/// Whether a list, and no record, says what is left to be done.
 fn is_moving(image: &[u8]) -> bool {
     let sample = Sample::of(image.to_vec());
     let journals = sample.structures(StructureKind::Journal).into_iter();
@@ -276,7 +279,7 @@ impl Sample {
                     let bytes = self.entry_bytes(place.at);
                     self.entries.push(Structure { bytes, ..place });
                 }
-                // The first words that are free, too.
+                // Includes the first free words.
                 if entry != 0 || word < 12 {
                     self.log_words.push(Structure {
                         at,
@@ -289,7 +292,7 @@ impl Sample {
         }
     }
 
-    /// Bytes of the entry at `at`, its name or its path among them.
+    /// Bytes of the entry at `at`, including its name or its path.
     fn entry_bytes(&self, at: u64) -> u64 {
         match self.geometry.namespace {
             NamespaceKind::Adaptive => {
@@ -307,7 +310,7 @@ impl Sample {
         of_areas.collect()
     }
 
-    /// The words of state-maps that tell of entries, and a few others.
+    /// The words of state-maps that cover entries, and a few others.
     fn states(&self) -> Vec<Structure> {
         let plan = self.geometry.areas;
         let word = |slot| Structure {
@@ -399,8 +402,8 @@ impl Sample {
         ChunkWord(word).decode(chunk).map(|(kind, _)| kind)
     }
 
-    /// The structures of a class; of some there are none with other namespaces, or where nothing
-    /// was being moved.
+    /// The structures of a class. Some classes are empty in other namespaces, or where no move was
+    /// cut off.
     pub fn structures(&self, part: StructureKind) -> Vec<Structure> {
         let geometry = &self.geometry;
         let one = |at, bytes| {
@@ -477,7 +480,7 @@ impl Sample {
         &self.image[at as usize..(at + len) as usize]
     }
 
-    /// The same, to be changed.
+    /// The same bytes, mutable.
     pub fn bytes_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
         &mut self.image[at as usize..(at + len) as usize]
     }

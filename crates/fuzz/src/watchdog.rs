@@ -1,4 +1,4 @@
-//! Ends the process when a case does not end by itself, and says which it was.
+//! Ends the process when a case does not end by itself, and reports the case.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-/// What a case may take, on a machine that has much else to do. Cases take milliseconds.
+/// The time limit of a case, for a busy machine. Cases take milliseconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
 static RUNNING: Mutex<Option<HashMap<ThreadId, Case>>> = Mutex::new(None);
@@ -63,8 +63,8 @@ fn patrol() {
     }
 }
 
-/// There is no way to stop a thread, so the process ends; the input goes to standard error past
-/// the test harness, which would keep it.
+/// A thread cannot be stopped, so this ends the process. The input goes directly to standard error,
+/// because the test harness would keep it back.
 fn give_up(input: &[u8]) -> ! {
     let mut hex = String::new();
     for byte in input {

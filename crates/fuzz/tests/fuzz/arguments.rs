@@ -1,5 +1,5 @@
 //! Arguments that callers choose: paths, names, symlink targets, offsets, positions in listings.
-//! Whatever they are, the answer is that of the model, nothing panics, and the pool stays sound.
+//! Whatever they are, the result is that of the model, nothing panics, and the pool stays sound.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use vellum_layout::POOL_MIN_BYTES;
 use vellum_media::SimPool;
 use vellum_model::{Model, Op, Outcome, Payload, Range, apply, pattern};
 
-/// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
+/// The number of cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 type Volume = Arc<Fs<Memories>>;
@@ -44,7 +44,7 @@ fn new_volume() -> Volume {
     mount(pool.image(), false).expect("it opens").0
 }
 
-/// Closes in order; nothing may be wrong then.
+/// Closes cleanly; nothing may be wrong then.
 fn close(fs: &Volume) {
     fs.close().expect("nothing is open");
     let strict = Options {
@@ -55,7 +55,7 @@ fn close(fs: &Volume) {
     assert!(report.is_sound(), "{report}");
 }
 
-/// A name or path of pieces that matter, and of raw bytes.
+/// A name or path made of parts that matter, and of raw bytes.
 fn text(input: &mut Input<'_>) -> Vec<u8> {
     const PIECES: [&[u8]; 14] = [
         b"/",
@@ -121,7 +121,7 @@ impl Twins {
         made.expect("the tree is made");
     }
 
-    /// Whether the model says the same; what is not there is not compared.
+    /// Compares a result with the model's; attributes that the model lacks are not compared.
     fn compare(&mut self, op: &Op, user: u32, answer: vellum::Result<Payload>) {
         let cred = match user {
             0 => vellum_model::Cred::superuser(),
@@ -176,14 +176,14 @@ fn path_step(twins: &mut Twins, input: &mut Input<'_>) {
     };
     let answer = Driver::new(Arc::clone(&twins.fs)).apply(&op, &cred_of(user));
     if has_null {
-        // No system call can be given such a path.
+        // No system call accepts such a path.
         assert!(answer.is_err(), "{op}");
     } else {
         twins.compare(&op, user, answer);
     }
 }
 
-/// The entries behind a cookie, with theirs.
+/// The entries after a cookie, with their cookies.
 fn list(
     fs: &Volume,
     dir: &Node<Memories>,
@@ -264,7 +264,7 @@ fn name_step(fs: &Volume, dirs: &mut Vec<Node<Memories>>, input: &mut Input<'_>)
     }
 }
 
-/// Any cookie, with a position of this directory or of another, of now or of before.
+/// Any cookie, with a position of this or another directory, from now or from earlier.
 #[test]
 fn positions() {
     vellum_fuzz::target!(CASES, |bytes| {
@@ -300,7 +300,7 @@ fn position_step(
     match input.u8() % 4 {
         0 => {
             for _ in 0..input.u8() {
-                // When the pool is full the other steps go on.
+                // When the pool is full, the other steps continue.
                 let _ = fs.mknod(
                     &cred,
                     dir,
@@ -334,8 +334,8 @@ fn position_step(
                 let behind: Vec<_> = whole.into_iter().filter(|entry| entry.0 > after).collect();
                 assert_eq!(listed, behind, "behind {after}");
             } else {
-                // A position that no listing gave begins somewhere: with names of the directory,
-                // each once.
+                // A position that no listing returned begins somewhere: with names of the
+                // directory, each once.
                 let mut names: Vec<_> = listed.iter().map(|entry| &entry.1).collect();
                 let all: Vec<_> = whole.iter().map(|entry| &entry.1).collect();
                 assert!(
@@ -346,7 +346,7 @@ fn position_step(
                 names.dedup();
                 assert_eq!(names.len(), listed.len(), "behind {after}");
             }
-            // In two calls, the second from where the first came to.
+            // In two calls, where the second continues after the first.
             let half = listed.split_off(listed.len() / 2);
             let last = listed.last().map_or(after, |entry| entry.0);
             assert_eq!(list(fs, dir, last, position), half, "behind {last}");
@@ -381,7 +381,7 @@ fn offset(input: &mut Input<'_>) -> u64 {
     value.min(i64::MAX as u64)
 }
 
-/// `false`: the pool is full, which the model never is.
+/// Returns `false` if the pool is full, which the model never is.
 fn offset_step(twins: &mut Twins, input: &mut Input<'_>) -> bool {
     let (cred, path) = (Cred::root(), b"file".to_vec());
     let fs = Arc::clone(&twins.fs);
@@ -452,7 +452,7 @@ fn offset_step(twins: &mut Twins, input: &mut Input<'_>) -> bool {
     true
 }
 
-/// Such a position once led into the other directory's log, which was told as damage.
+/// Such a position once led into the other directory's log, which was reported as damage.
 #[test]
 fn a_position_of_another_directory() {
     let fs = new_volume();
@@ -474,7 +474,7 @@ fn a_position_of_another_directory() {
     close(&fs);
 }
 
-/// A rename once made names that no other operation makes.
+/// A rename once accepted names that no other operation accepts.
 #[test]
 fn a_rename_to_an_impossible_name() {
     let fs = new_volume();

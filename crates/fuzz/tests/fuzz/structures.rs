@@ -1,11 +1,11 @@
-//! Every structure of the media: decoded from any bytes, and planted in a pool that is then
+//! Every structure of the media: decoded from any bytes, and injected into a pool that is then
 //! checked, opened, used, closed and checked again.
 
 use vellum_fuzz::{
     Input, Sample, StructureKind, Watchdog, change, decode, inject_raw, judge, samples,
 };
 
-/// Cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
+/// The number of cases of a target in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 /// Judges a sample with the changes that `bytes` describe to structures of these classes.
@@ -56,10 +56,10 @@ targets! {
     area_table: Area;
     state_map: States, AreaExtent;
     move_list: MoveList;
-    /// What a move that was cut off leaves to be done, and what it is done to.
+    /// The unfinished work of a move that was cut off, and its objects.
     moving: MoveList, Area, Entry, LogWord, Inode;
-    /// All that names are made of, where they are in areas.
+    /// All structures of names in areas.
     names_in_areas: Area, States, Entry, LogWord, Inode, Extent;
-    /// Several at once, which single targets do not reach.
+    /// Several structures at once, which single targets do not reach.
     everything: Inode, Entry, Extent, LogWord, Map, Journal, Text, Chunk;
 }

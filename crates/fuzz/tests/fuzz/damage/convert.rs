@@ -1,5 +1,5 @@
-//! Conversions between namespaces: every pair, of pools that the engine made; power cuts at every
-//! step; what is refused.
+//! Conversions between namespaces: every pair, on pools that the engine made; power cuts at every
+//! step; refused conversions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ fn pairs() -> impl Iterator<Item = (NamespaceKind, NamespaceKind)> {
     pairs.filter(|(from, to)| from != to)
 }
 
-/// Those that a short run cuts.
+/// The pairs for which a short run tries power cuts.
 fn pairs_to_cut() -> Vec<(NamespaceKind, NamespaceKind)> {
     let source = own_source!();
     slice(3, pairs(), |(from, to)| format!("{from:?} {to:?} {source}"))
@@ -38,15 +38,15 @@ fn converted(image: &[u8], to: NamespaceKind) -> Vec<u8> {
     pool.image()
 }
 
-/// Opened and closed in order.
+/// The image after opening it and closing it cleanly.
 fn closed(image: Vec<u8>) -> Vec<u8> {
     let fs = mount(image, false).expect("it opens").0;
     fs.close().expect("it closes");
     fs.pool().image()
 }
 
-/// A pool with a directory of many names, of all lengths, some of which were removed; one of a few,
-/// far from each other; an empty one.
+/// A pool with three directories: one with many names of all lengths, some of them removed; one
+/// with a few names far from each other; and an empty one.
 fn wide(namespace: NamespaceKind, bytes: u64) -> Vec<u8> {
     let pool = SimPool::new(bytes);
     let options = FormatOptions {
@@ -99,8 +99,8 @@ fn listed(fs: &Arc<Fs<Simulated>>, dir: &Node<Simulated>, after: u64) -> Vec<Ent
     found
 }
 
-/// The names of a directory come in the same order in both, and positions that one gave lead on in
-/// the other.
+/// The names of a directory have the same order in both pools, and a position from one listing
+/// continues in the other.
 fn assert_same_listing(converted: &[u8], before: &[u8], path: &[u8]) {
     let open = |image: &[u8]| {
         let fs = mount(image.to_vec(), true).expect("it opens").0;
@@ -122,7 +122,7 @@ fn assert_same_listing(converted: &[u8], before: &[u8], path: &[u8]) {
 }
 
 #[test]
-fn every_pair_keeps_what_there_is() {
+fn every_pair_keeps_the_tree() {
     for sample in samples() {
         let image = closed(sample.image.clone());
         for (_, to) in pairs().filter(|(from, _)| *from == sample.geometry.namespace) {
@@ -164,10 +164,10 @@ fn large_directories_keep_their_order_and_positions_and_go_on() {
     }
 }
 
-/// There and back again many times: chunks of the other namespace are given back, or one side would
-/// run out of them.
+/// Converts back and forth many times: chunks of the other namespace must be freed, or one side
+/// would run out of them.
 #[test]
-fn chunks_are_given_back() {
+fn chunks_are_freed() {
     let mut image = wide(NamespaceKind::Direct, 16 << 20);
     let before = check(&image, CheckOptions::default()).summary;
     for _ in 0..6 {
@@ -184,8 +184,8 @@ fn chunks_are_given_back() {
     );
 }
 
-/// A power cut leaves the old pool, closed in order, or a conversion that can be finished, whatever
-/// cuts that short again.
+/// A power cut leaves the old pool, closed cleanly, or a conversion that can be finished, however
+/// often that is cut short in turn.
 #[test]
 fn power_cuts() {
     for (from, to) in pairs_to_cut() {
@@ -237,7 +237,7 @@ fn namespace_of(image: &[u8]) -> NamespaceKind {
     found.expect("a pool").namespace()
 }
 
-/// Opens a pool that has its data elsewhere, under another boot.
+/// Opens a pool with an external data device under another boot.
 fn split_mount(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
     let options = MountOptions {
         clock: Clock::Counter(1_000_000.into()),
@@ -248,8 +248,8 @@ fn split_mount(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
     opened.map(|(fs, _)| fs)
 }
 
-/// A pool that has its data elsewhere, with a few names, closed in order, or left with some of them
-/// not committed.
+/// A pool with an external data device and a few names, closed cleanly, or left with some of the
+/// names uncommitted.
 fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
     let disk = Arc::new(SimPool::new(5 << 19));
     let options = FormatOptions {
@@ -284,10 +284,10 @@ fn split(namespace: NamespaceKind, closes: bool) -> Arc<SimPool> {
     disk
 }
 
-/// The same where the data lie elsewhere: no version that is left, and no opening between them that
-/// is refused, changes what comes of it.
+/// The same with an external data device: neither remaining undo records nor refused openings in
+/// between change the result.
 #[test]
-fn power_cuts_where_the_data_lie_elsewhere() {
+fn power_cuts_with_an_external_data_device() {
     for (from, to) in pairs_to_cut() {
         let image = split(from, true).image();
         let sound = read_tree(&image);
@@ -327,7 +327,7 @@ fn power_cuts_where_the_data_lie_elsewhere() {
             assert!(report.is_sound(), "{report}");
         });
         assert!(decided > 50 && undecided > 50, "{decided}, {undecided}");
-        // What was converted is used, and what is not committed of it is taken back to it.
+        // The converted pool is used, and its uncommitted changes are reverted.
         let disk = Arc::new(SimPool::from_image(pool.image()));
         let fs = split_mount(&disk).expect("it opens");
         fs.mkdir(&Cred::root(), &fs.root(), b"new", 0o755)
@@ -342,9 +342,9 @@ fn power_cuts_where_the_data_lie_elsewhere() {
     }
 }
 
-/// What is not committed is taken back before a conversion is planned.
+/// Uncommitted changes are reverted before a conversion is planned.
 #[test]
-fn what_is_ahead_of_its_data_is_not_converted() {
+fn uncommitted_changes_are_not_converted() {
     let disk = split(NamespaceKind::Direct, false);
     let plan = |disk: &SimPool| plan_conversion(&disk.image(), NamespaceKind::Tree, None);
     assert!(matches!(plan(&disk), Err(ConvertError::NotClosed)));
@@ -353,7 +353,7 @@ fn what_is_ahead_of_its_data_is_not_converted() {
         .close()
         .expect("it closes");
     assert!(plan(&disk).is_ok());
-    // One version is enough, on a pool that says that it was closed.
+    // A single undo record is enough, in a pool that is marked as closed.
     let mut image = disk.image();
     let superblock = vellum_check::survey::superblock(&image).expect("a pool");
     let undo = UndoPlan::of(&superblock.geometry()).expect("an undo log");
@@ -379,7 +379,7 @@ fn word_of(image: &[u8], field: u64) -> u64 {
 }
 
 #[test]
-fn what_cannot_be_converted_is_told() {
+fn refused_conversions_are_reported() {
     let image = closed(samples()[0].image.clone());
     let tree = NamespaceKind::Tree;
     let refused =
@@ -409,7 +409,7 @@ fn what_cannot_be_converted_is_told() {
     assert!(matches!(error, ConvertError::NoRoom { .. }), "{error}");
 }
 
-/// A pool with directories of 255 bytes each in one another, and a file in the fourth.
+/// A pool with nested directories that have names of 255 bytes, and a file in the fourth.
 fn deep() -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     format(&pool, &FormatOptions::default()).expect("a pool is made");
@@ -424,7 +424,7 @@ fn deep() -> Vec<u8> {
     fs.pool().image()
 }
 
-/// Below a path of more than 848 bytes those of names in areas begin anew.
+/// Beyond 848 bytes, the paths in area entries start again.
 #[test]
 fn long_paths() {
     let image = deep();
@@ -457,7 +457,7 @@ fn full() -> Vec<u8> {
     fs.pool().image()
 }
 
-/// Nobody takes a pool between two namespaces for one of them.
+/// A pool between two namespaces is mistaken for neither of them.
 #[test]
 fn a_conversion_that_was_not_finished_is_finished_first() {
     let image = closed(samples()[0].image.clone());

@@ -1,5 +1,6 @@
-//! Pools with a log whose bytes are damaged: whatever log and home say, the checker and an opening
-//! hold out, and what the checker calls sound can be used, as can what was repaired.
+//! Pools with a log whose bytes are damaged. Whatever log and home contain, the checker and an
+//! opening do not panic. A pool that the checker calls sound can be used, and so can a repaired
+//! one.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +17,7 @@ use vellum_layout::{
 use vellum_repair::{Options as RepairOptions, apply, plan};
 use zerocopy::IntoBytes;
 
-/// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
+/// The number of cases in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 const ENOENT: i32 = 2;
@@ -35,7 +36,7 @@ fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
     attach::<SimulatedLogged>(pool, arena, options).map(|(fs, _)| fs)
 }
 
-/// Writes a file, of which the last blocks, if it is new, ride in the record of the sync behind it.
+/// Writes a file. The last blocks of a new file are journaled in the record of the following sync.
 fn write(fs: &LoggedFs, name: &[u8]) -> Result<()> {
     let options = OpenOptions::new().write(true).create(true).mode(0o644);
     let file = fs.open(&Cred::root(), &fs.root(), name, &options)?;
@@ -43,7 +44,7 @@ fn write(fs: &LoggedFs, name: &[u8]) -> Result<()> {
     fs.sync()
 }
 
-/// A pool that was left: some epochs at home, some in the log, and blocks that ride.
+/// A pool that was not closed: some epochs at home, some in the log, and journaled data.
 fn sample() -> &'static (Vec<u8>, Superblock, RedoLog) {
     static SAMPLE: OnceLock<(Vec<u8>, Superblock, RedoLog)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -74,7 +75,7 @@ fn sample() -> &'static (Vec<u8>, Superblock, RedoLog) {
     })
 }
 
-/// Writes a record behind the last one, which says that lines and blocks lie anywhere.
+/// Adds a record after the last one, whose lines and blocks have arbitrary locations.
 fn add_record(image: &mut [u8], input: &mut Input) {
     let (_, superblock, log) = sample();
     let (epoch, at) = log.end;
@@ -108,7 +109,7 @@ fn add_record(image: &mut [u8], input: &mut Input) {
     }
 }
 
-/// Writes a sound anchor that says anything.
+/// Writes an anchor with a valid checksum and arbitrary content.
 fn add_anchor(image: &mut [u8], input: &mut Input) {
     let (_, superblock, log) = sample();
     let was = log.anchor.point().expect("a sum");
@@ -134,8 +135,8 @@ fn add_anchor(image: &mut [u8], input: &mut Input) {
     image[at..at + 512].copy_from_slice(anchor.as_bytes());
 }
 
-/// Makes of the sample what the bytes say; gives it, and whether the log alone was changed, by
-/// bytes that fit no check.
+/// Applies the changes of the input to the sample. Returns the image, and whether only the log was
+/// changed, by bytes that fit no checksum.
 fn changed(mut input: Input) -> (Vec<u8>, bool) {
     let (image, superblock, _) = sample();
     let (mut image, mut is_log_alone) = (image.clone(), true);
@@ -165,12 +166,12 @@ fn changed(mut input: Input) -> (Vec<u8>, bool) {
     (image, is_log_alone)
 }
 
-/// Reads what there is, changes something, and closes.
+/// Reads the files, changes something, and closes.
 fn used(disk: &Arc<SimPool>) -> Result<()> {
     let fs = mount(disk)?;
     let read = OpenOptions::new().read(true);
     for name in NAMES {
-        // An anchor that was moved may name an earlier epoch, which had fewer files.
+        // An anchor that was moved may name an earlier epoch, with fewer files.
         match fs.open(&Cred::root(), &fs.root(), name, &read) {
             Err(error) if error.errno() == ENOENT => {}
             file => drop(file?.read_at(0, &mut [0; 9000])?),
@@ -190,7 +191,7 @@ fn judge((image, is_log_alone): (Vec<u8>, bool)) {
         return;
     }
     assert!(outcome.is_ok(), "{outcome:?}: {before}");
-    // What was put where nothing is, and is not looked at, is found out when something comes there.
+    // Damage in unused bytes is found only once they are used.
     if is_log_alone {
         let strict = Options {
             strict_clean: true,
@@ -217,7 +218,7 @@ fn hold_repaired(image: Vec<u8>) {
 }
 
 #[test]
-fn a_sample_that_nothing_happened_to_is_sound() {
+fn the_unchanged_sample_is_sound() {
     let image = &sample().0;
     assert!(check(image, Options::default()).is_sound());
     let disk = Arc::new(SimPool::from_image(image.clone()));

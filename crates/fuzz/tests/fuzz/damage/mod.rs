@@ -1,5 +1,5 @@
-//! Damage to pools that the engine made: what checker, repair and engine make of it; conversions of
-//! them; and what the targets of the fuzzer found.
+//! Damage to pools that the engine made, and how the checker, the repair and the engine handle it;
+//! conversions of such pools; and regressions that the targets found.
 
 mod convert;
 mod logged;

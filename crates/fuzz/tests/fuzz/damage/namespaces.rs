@@ -1,4 +1,4 @@
-//! What the targets found in pools with other namespaces than the default: each by itself.
+//! Regressions that the targets found in pools with other namespaces than the default.
 
 use std::mem::offset_of;
 
@@ -15,20 +15,21 @@ fn set(sample: &mut Sample, part: StructureKind, place: Structure, field: u64, v
     seal(sample, part, place);
 }
 
-/// Opening is refused as damage.
+/// The opening must report damage.
 fn assert_refused(sample: &Sample) {
     let error = mount(sample.image.clone(), false).expect_err("it is damaged");
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     judge(sample.image.clone(), false);
 }
 
-/// The two samples with this namespace: closed in order, left by a crash.
+/// The two samples with this namespace: closed cleanly, and left by a crash.
 fn samples_of(namespace: NamespaceKind) -> Vec<Sample> {
     let of = |sample: &&Sample| sample.geometry.namespace == namespace;
     samples().iter().filter(of).cloned().collect()
 }
 
-/// Recovery took a block of records whose head begins with a later cookie than the records in it.
+/// Recovery accepted a block of records whose head begins with a later cookie than the records in
+/// it.
 #[test]
 fn records_have_no_cookies_below_those_of_their_block() {
     for mut sample in samples_of(NamespaceKind::Tree) {
@@ -39,13 +40,13 @@ fn records_have_no_cookies_below_those_of_their_block() {
     }
 }
 
-/// A state in the middle of an entry stayed for good.
+/// A state in the middle of an entry was never removed.
 #[test]
 fn recovery_takes_states_of_slots_that_begin_no_entry() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
     let entries = sample.structures(StructureKind::Entry).into_iter();
     let long = entries.max_by_key(|entry| entry.bytes).expect("an entry");
-    // What lies there looks dead.
+    // The bytes there look like a dead entry.
     assert_eq!(sample.word(long.at + 128) >> 63, 0);
     let at = sample.geometry.meta_at + sample.geometry.areas.states_at(long.number);
     let word = StateMapWord(sample.word(at)).with(long.number + 1, EntryState::Cold);
@@ -53,8 +54,8 @@ fn recovery_takes_states_of_slots_that_begin_no_entry() {
     judge(sample.image, false);
 }
 
-/// Bits of a directory's place beyond those of the entry were looked at by nobody, and neither was
-/// the root's place.
+/// Bits of a directory's location beyond those of the entry were never checked, and neither was the
+/// root's location.
 #[test]
 fn places_of_directories_are_checked() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
@@ -72,7 +73,7 @@ fn places_of_directories_are_checked() {
         );
         assert_refused(&sample);
     }
-    // Counts in them, which nobody keeps.
+    // Counts in the location, where no counts are kept.
     let inode = sample.structures(StructureKind::Inode)[1];
     set(
         &mut sample,
@@ -84,7 +85,7 @@ fn places_of_directories_are_checked() {
     assert_refused(&sample);
 }
 
-/// Areas beside that of the root were looked at by nobody, and stayed as they were.
+/// Areas besides that of the root were never checked, and stayed as they were.
 #[test]
 fn further_areas_have_roots_that_say_so() {
     for mut sample in samples_of(NamespaceKind::Adaptive) {
@@ -101,15 +102,15 @@ fn further_areas_have_roots_that_say_so() {
         let error = mount(sample.image.clone(), false).expect_err("it is refused");
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
         judge(sample.image.clone(), false);
-        // One that is not sound is nobody's.
+        // An unsound area belongs to no directory.
         sample.set_word(other.at + AreaLine::ROOT, first.number);
         mount(sample.image.clone(), false).expect("it opens");
         judge(sample.image, false);
     }
 }
 
-/// The checker added to the number of a block beyond all blocks, and took blocks of any chunk for a
-/// list.
+/// The checker's arithmetic overflowed for a block beyond all blocks, and it accepted blocks of any
+/// chunk as a list.
 #[test]
 fn lists_of_moves_lie_in_blocks() {
     let sample = samples()
@@ -129,8 +130,7 @@ fn lists_of_moves_lie_in_blocks() {
     }
 }
 
-/// A log word, and an entry without one, meant nothing to the checker where the pool was not
-/// closed.
+/// The checker ignored a log word, and an entry without one, in a pool that was not closed.
 #[test]
 fn words_of_logs_lead_to_all_names_in_areas() {
     for sample in samples_of(NamespaceKind::Adaptive) {
@@ -145,7 +145,7 @@ fn words_of_logs_lead_to_all_names_in_areas() {
     }
 }
 
-/// The checker took an unsound entry for what a crash leaves if its directory had no name.
+/// The checker took an unsound entry for residue of a crash if its directory had no name.
 #[test]
 fn entries_of_directories_without_names_are_dead() {
     let mut sample = samples_of(NamespaceKind::Adaptive).remove(1);
@@ -162,7 +162,7 @@ fn entries_of_directories_without_names_are_dead() {
             DirLocation(sample.word(deep.at + Inode::DETAIL)).entry(),
         )
     };
-    // All names are gone but for an unsound one.
+    // All names are gone except an unsound one.
     let mut left = None;
     for entry in sample.structures(StructureKind::Entry) {
         if sample.word(entry.at + PathEntryHead::PARENT) == deep {

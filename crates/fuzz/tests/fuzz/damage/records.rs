@@ -1,6 +1,5 @@
 //! Damage to directory logs of records (the namespace *tree*), class by class: the checker names
-//! it, repair mends it, the engine opens what was mended, and what the damage left alone stays
-//! where it was.
+//! it, repair mends it, the engine opens the result, and everything undamaged stays where it was.
 
 use crate::support::{Content, assert_survived, read_tree, repaired, repaired_of};
 use vellum_check::Class;
@@ -24,7 +23,7 @@ fn name_in(sample: &Sample, record: Structure) -> &[u8] {
     )
 }
 
-/// The record by which `name` came.
+/// The record that added `name`.
 fn record_of(sample: &Sample, name: &[u8]) -> Structure {
     let came = |record: &&Structure| {
         let kind = sample.bytes(record.at, 1)[0];
@@ -37,12 +36,12 @@ fn record_of(sample: &Sample, name: &[u8]) -> Structure {
         .expect("a name")
 }
 
-/// The inode's slot that `name` leads to.
+/// The inode slot of `name`.
 fn target_of(sample: &Sample, name: &[u8]) -> u64 {
     TargetWord(sample.word(record_of(sample, name).at + NameRecord::TARGET)).ino()
 }
 
-/// Repairs damage of a class; the pool can be used then, and nothing else is lost.
+/// Repairs damage of a class. The pool can be used then, and nothing else is lost.
 #[track_caller]
 fn mended(class: Class, damaged: &Sample) -> Vec<u8> {
     let (plan, after) = repaired_of(class, &damaged.image);
@@ -52,7 +51,7 @@ fn mended(class: Class, damaged: &Sample) -> Vec<u8> {
     after
 }
 
-/// As [`mended`]; the file that was called `name` has it no longer, and is in lost+found.
+/// As [`mended`]; the file called `name` loses that name, and is in lost+found.
 #[track_caller]
 fn lost_its_name(class: Class, damaged: &Sample, name: &[u8]) {
     let file = target_of(&closed(), name);
@@ -63,8 +62,7 @@ fn lost_its_name(class: Class, damaged: &Sample, name: &[u8]) {
     assert!(after.contains_key(&new), "{:?}", after.keys());
 }
 
-/// Sets a word of the record by which "moved" came, which is the only name of its file, and seals
-/// it.
+/// Sets a word of the record that added "moved", the only name of its file, and seals the record.
 fn set_in_moved(field: u64, value: u64) -> Sample {
     let mut sample = closed();
     let record = record_of(&sample, b"moved");
@@ -81,7 +79,7 @@ fn a_record_that_does_not_fit_its_checksum() {
     lost_its_name(Class::EntryUnsound, &sample, b"moved");
 }
 
-/// Repair marked the name as gone, which left what was wrong with it.
+/// Repair marked the name as removed, which did not mend the damage.
 #[test]
 fn a_record_with_another_names_hash() {
     let mut sample = closed();
@@ -141,10 +139,10 @@ fn a_record_of_a_free_inode() {
     );
 }
 
-/// What a name that went led to may be anything by now: the engine refused such a pool, which the
-/// checker calls sound.
+/// The target of a removed name may have been reused for anything. The engine refused such a pool,
+/// which the checker calls sound.
 #[test]
-fn a_name_that_went_may_have_led_anywhere() {
+fn a_removed_name_may_lead_anywhere() {
     let mut sample = closed();
     let structures = sample.structures(StructureKind::Entry);
     let gone = structures
@@ -173,7 +171,7 @@ fn a_block_of_records_without_its_head() {
 }
 
 #[test]
-fn a_log_that_comes_back_to_itself() {
+fn a_cyclic_log() {
     let mut sample = closed();
     let block = sample.structures(StructureKind::Extent)[0];
     sample.set_word(block.at + LogExtentHead::NEXT, block.number);
@@ -181,7 +179,7 @@ fn a_log_that_comes_back_to_itself() {
     assert_eq!(read_tree(&after), read_tree(&closed().image));
 }
 
-/// Repair cleared the tail together with what no field may say, and with it every name.
+/// When repair cleared a reserved field, it also cleared the log's tail, and with it every name.
 #[test]
 fn a_reserved_field_of_a_directory() {
     let mut sample = closed();
@@ -210,10 +208,10 @@ fn a_tail_that_is_not_in_the_log() {
     }
 }
 
-/// Recovery took it for the directory's time, which ended at an earlier one, so that the pool was
-/// damaged when it was closed.
+/// Recovery used its time for the directory, where the maximum is earlier, so the pool was damaged
+/// when it was closed.
 #[test]
-fn a_record_later_than_directories_can_tell() {
+fn a_record_later_than_directory_times_reach() {
     let mut samples = samples().iter();
     let is_open = |sample: &&Sample| sample.geometry.namespace == NamespaceKind::Tree;
     let mut sample = samples

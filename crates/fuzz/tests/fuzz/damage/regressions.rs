@@ -1,4 +1,4 @@
-//! What the targets found: each by itself, with what must come of it.
+//! Regressions that the targets found, and the required result of each.
 
 use std::mem::offset_of;
 
@@ -9,7 +9,7 @@ use vellum_layout::{
     LifeWord, LogExtentHead, MapRoot, MapState, MapWord, PAIRS_PER_LINE, StateWord, TargetWord,
 };
 
-/// The samples: closed in order, marked as not closed, left by a crash.
+/// The samples: closed cleanly, marked as not closed, left by a crash.
 const CLOSED: usize = 0;
 const OPEN: usize = 1;
 
@@ -17,7 +17,7 @@ fn sample(which: usize) -> Sample {
     samples()[which].clone()
 }
 
-/// The inode and the first entry of `name`, wherever it is.
+/// The inode and the first entry of `name`, wherever they are.
 fn named(sample: &Sample, name: &[u8]) -> (Structure, Structure) {
     let called = |entry: &Structure| {
         let len = entry.bytes - Entry::NAME;
@@ -37,14 +37,14 @@ fn set(sample: &mut Sample, part: StructureKind, place: Structure, field: u64, v
     seal(sample, part, place);
 }
 
-/// Opening is refused as damage.
+/// The opening must report damage.
 fn assert_refused(sample: &Sample) {
     let error = mount(sample.image.clone(), false).expect_err("it is damaged");
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     judge(sample.image.clone(), false);
 }
 
-/// The pool opens, and looking a name up in a directory meets damage.
+/// The pool opens, and looking up a name in a directory meets damage.
 fn assert_met(sample: &Sample, dir: &[u8], name: &[u8]) {
     let fs = mount(sample.image.clone(), false).expect("it opens").0;
     let (cred, top) = (Cred::root(), fs.root());
@@ -78,7 +78,7 @@ fn the_root_directory_is_checked() {
     }
 }
 
-/// A stat took such a directory for one that was just being removed, and waited for the end of
+/// `stat` took such a directory for one that was just being removed, and waited for the end of
 /// that.
 #[test]
 fn a_directory_without_links_or_names_can_be_looked_at() {
@@ -102,8 +102,8 @@ fn a_directory_without_links_or_names_can_be_looked_at() {
     judge(closed.image, false);
 }
 
-/// The count fell below zero, and whoever asked for the file's attributes by another of its names
-/// waited for the end of a link.
+/// The count fell below zero, and reading the file's attributes by another of its names waited for
+/// the end of a link.
 #[test]
 fn a_file_with_more_names_than_its_inode_counts_keeps_the_others() {
     let mut closed = sample(CLOSED);
@@ -136,7 +136,7 @@ fn a_file_with_more_names_than_its_inode_counts_keeps_the_others() {
     drop(watchdog);
 }
 
-/// A tree begins in the inode that the root names: the checker called one sound that named none.
+/// A tree begins in the inode that its root names. The checker accepted a root that named none.
 #[test]
 fn a_root_of_another_inodes_tree_is_damage() {
     let with_trees = samples()
@@ -183,7 +183,7 @@ fn a_state_of_no_known_number_is_refused() {
 }
 
 #[test]
-fn preallocated_blocks_that_the_root_does_not_tell_of_are_freed() {
+fn preallocated_blocks_that_the_root_does_not_mention_are_freed() {
     let mut sample = sample(OPEN);
     let (file, _) = named(&sample, b"file");
     let mut words = sample.structures(StructureKind::Map).into_iter();
@@ -231,9 +231,9 @@ fn entries_are_checked_beyond_their_checksum() {
     };
     let target = |ino| TargetWord::new(ino, FileKind::File).0;
     let changes = [
-        // No inode at all: more than the index can hold.
+        // A slot number that is larger than the index can hold.
         (Entry::TARGET, target((1 << 47) + 5)),
-        // Not in use.
+        // A slot that is not in use.
         (Entry::TARGET, target(31)),
         (Entry::TARGET, head.target | 1 << 60),
         (Entry::COOKIE, head.cookie + 1),
@@ -285,9 +285,9 @@ fn a_directory_is_where_its_parent_says() {
     assert_met(&sample, b"/deep", b"deeper");
 }
 
-/// Every list went on for ever.
+/// Every listing was endless.
 #[test]
-fn a_log_that_comes_back_to_itself_is_damage() {
+fn a_cyclic_log_is_damage() {
     let mut sample = sample(CLOSED);
     let (wide, _) = named(&sample, b"wide");
     let extents = sample.structures(StructureKind::Extent);
@@ -313,12 +313,12 @@ fn a_log_word_that_names_nothing_is_damage() {
     assert_refused(&sample);
 }
 
-/// Recovery freed the directory and kept what is in it.
+/// Recovery freed the directory and kept its content.
 #[test]
 fn a_directory_without_a_name_that_holds_some_is_refused() {
     let mut sample = sample(OPEN);
     let (_, entry) = named(&sample, b"deep");
-    // Its entry is dead, and its log cannot be read to the end.
+    // The entry is dead, and the log cannot be read to the end.
     let life = LifeWord(sample.word(entry.at)).ns();
     sample.set_word(entry.at, LifeWord::dead(life).0);
     let (_, long) = named(&sample, &[b'l'; 255]);
@@ -352,7 +352,7 @@ fn an_entry_across_two_words_of_the_live_map() {
     judge(sample.image, false);
 }
 
-/// Its inode was made anew, and its directory's listings waited for ever.
+/// The inode was allocated again, and its directory's listings waited forever.
 #[test]
 fn a_live_map_that_calls_an_inode_free() {
     let mut sample = sample(CLOSED);
@@ -374,17 +374,17 @@ fn a_live_map_that_calls_an_inode_free() {
     }
 }
 
-/// A directory's word in memory ends earlier than an entry's time: the directory was closed with
+/// A directory's word in memory cannot hold an entry's largest time: the directory was closed with
 /// times older than those of its entries.
 #[test]
-fn an_entry_later_than_directories_can_tell() {
+fn an_entry_later_than_directory_times_reach() {
     let mut sample = sample(OPEN);
     let (_, entry) = named(&sample, b"link3");
     sample.set_word(entry.at + Entry::LIFE, LifeWord::dead(i64::MAX).0);
     judge(sample.image, false);
 }
 
-/// The word of a file's tree was taken for one where the mapping has none.
+/// The word of a file's tree was accepted in a mapping without trees.
 #[test]
 fn a_tree_where_the_mapping_has_none() {
     let mut sample = sample(OPEN);
@@ -393,7 +393,7 @@ fn a_tree_where_the_mapping_has_none() {
     assert_refused(&sample);
 }
 
-/// The pool that a crash left with this mapping, or the one that was closed.
+/// The pool with this mapping that was closed, or the one that a crash left.
 fn sample_on(mapping: MappingKind, closed: bool) -> Sample {
     let mut of = samples()
         .iter()
@@ -402,13 +402,13 @@ fn sample_on(mapping: MappingKind, closed: bool) -> Sample {
     found.expect("two pools of each mapping").clone()
 }
 
-/// A valid entry of a leaf, and the one behind it if there is any.
+/// Valid entries of leaves.
 fn extents(sample: &Sample) -> impl Iterator<Item = Structure> {
     let structures = sample.structures(StructureKind::Map).into_iter();
     structures.filter(|place| place.bytes == 16 && ExtentKey(sample.word(place.at)).is_valid())
 }
 
-/// Recovery took an entry without blocks for one, and such as lie behind the last for none.
+/// Recovery accepted an entry without blocks, and ignored entries behind the last one.
 #[test]
 fn entries_of_extent_trees_are_checked_by_recovery() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
@@ -431,7 +431,7 @@ fn entries_of_extent_trees_are_checked_by_recovery() {
     }
 }
 
-/// The checker subtracted the place of an entry from that of an earlier one.
+/// The checker's subtraction of an entry's location from that of an earlier one underflowed.
 #[test]
 fn extents_out_of_order_are_damage() {
     let mut sample = sample_on(MappingKind::Extent, true);
@@ -443,8 +443,7 @@ fn extents_out_of_order_are_damage() {
     judge(sample.image, false);
 }
 
-/// Reading counted blocks on past the last number that there is, behind an extent that begins near
-/// it.
+/// For an extent that begins near the last block number, reading counted on past that number.
 #[test]
 fn an_extent_of_blocks_outside_the_segment_is_damage() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
@@ -467,7 +466,7 @@ fn an_extent_of_blocks_outside_the_segment_is_damage() {
     }
 }
 
-/// Recovery took an entry of a level table with counts, and closed the pool with it.
+/// Recovery accepted an entry of a level table with counts, and closed the pool with it.
 #[test]
 fn an_entry_of_a_level_table_counts_nothing() {
     for bit in [30, 38] {
@@ -483,9 +482,9 @@ fn an_entry_of_a_level_table_counts_nothing() {
     }
 }
 
-/// The list of blocks given up had no end: one was on it twice.
+/// The list of freed blocks was endless, because one block was on it twice.
 #[test]
-fn a_block_of_two_files_that_both_give_up_is_freed_once() {
+fn a_block_that_two_files_free_is_freed_once() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         let mut sample = sample_on(mapping, true);
         let structures = sample.structures(StructureKind::Map);
@@ -513,8 +512,8 @@ fn a_block_of_two_files_that_both_give_up_is_freed_once() {
     }
 }
 
-/// Data that a search met on its way was a hole to one that began there: a key behind had the check
-/// of one, and belonged in front.
+/// A search passed data on its way, but a search that began there saw a hole: the check of a key
+/// behind it was right, but the key belonged in front.
 #[test]
 fn data_of_an_extent_tree_out_of_order_is_no_hole() {
     for mapping in [MappingKind::Extent, MappingKind::ExtentCached] {
@@ -524,8 +523,8 @@ fn data_of_an_extent_tree_out_of_order_is_no_hole() {
             at: last.at + 16,
             ..last
         };
-        assert_eq!(sample.word(behind.at), 0, "the leaf has room");
-        // Not valid, of logical block 1.
+        assert_eq!(sample.word(behind.at), 0, "the leaf has a free entry");
+        // An invalid entry, for logical block 1.
         set(
             &mut sample,
             StructureKind::Map,
@@ -537,7 +536,7 @@ fn data_of_an_extent_tree_out_of_order_is_no_hole() {
     }
 }
 
-/// An entry of a cuckoo table led to blocks beyond the last.
+/// An entry of a cuckoo table led to blocks beyond the last one.
 #[test]
 fn an_entry_does_not_count_past_the_segment() {
     let mut sample = sample_on(MappingKind::Cuckoo, false);
@@ -549,7 +548,7 @@ fn an_entry_does_not_count_past_the_segment() {
     assert_refused(&sample);
 }
 
-/// The entry of a file's block in a table of keys.
+/// The entry for a file's block in a table of keys.
 fn map_entry(sample: &Sample, name: &[u8], logical: u32) -> Structure {
     let key = MapWord::key(named(sample, name).0.number as u32, logical);
     let mut structures = sample.structures(StructureKind::Map).into_iter();
@@ -564,7 +563,7 @@ fn keyed_plan(sample: &Sample) -> KeyedPlan {
     KeyedPlan::read(geometry.mapping, blocks, seed, word).expect("a table of keys")
 }
 
-/// Puts an entry into a free place of a line of the table; whether there is one.
+/// Puts an entry into a free slot of a line of the table; returns whether there was one.
 fn enter(sample: &mut Sample, line: u64, word: MapWord, block: u64) -> bool {
     let mut structures = (0..PAIRS_PER_LINE).map(|place| Structure {
         at: sample.geometry.table_at + line * 64 + place * 16,
@@ -579,9 +578,10 @@ fn enter(sample: &mut Sample, line: u64, word: MapWord, block: u64) -> bool {
     free.is_some()
 }
 
-/// Whoever took a block out asked it who counts it: a block that did not know went on being read.
+/// Removing a block relied on its entry to name the entry that counts it. A block without that
+/// information could still be read.
 #[test]
-fn a_block_that_does_not_know_who_counts_it() {
+fn a_block_whose_entry_lacks_the_counting_entry() {
     for logical in 1..4 {
         let mut sample = sample_on(MappingKind::Cuckoo, false);
         let entry = map_entry(&sample, b"file", logical);
@@ -608,7 +608,7 @@ fn a_block_that_does_not_know_who_counts_it() {
     }
 }
 
-/// Recovery looked for another entry of a key only in lines that come before that of the first.
+/// Recovery looked for another entry of a key only in lines before that of the first entry.
 #[test]
 fn a_key_that_is_twice_where_nothing_moves_is_refused() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
@@ -633,17 +633,17 @@ fn a_key_that_is_twice_where_nothing_moves_is_refused() {
             }
             assert_refused(&sample);
         }
-        assert!(twice_in_line > 0, "a line has room");
+        assert!(twice_in_line > 0, "a line has a free entry");
     }
 }
 
-/// Reading the whole table met an entry that no lookup comes to, and told of data where a hole was.
+/// Reading the whole table met an entry that no lookup reaches, and reported data in a hole.
 #[test]
 fn data_that_only_reading_the_table_meets_is_a_hole() {
     for mapping in [MappingKind::Cuckoo, MappingKind::Level] {
         let mut sample = sample_on(mapping, true);
         let (inode, _) = named(&sample, b"holes");
-        // So long that it is not looked at block by block.
+        // The file is so long that it is not searched block by block.
         set(
             &mut sample,
             StructureKind::Inode,
@@ -662,7 +662,7 @@ fn data_that_only_reading_the_table_meets_is_a_hole() {
     }
 }
 
-/// Whoever only reads was refused as whoever writes is.
+/// A read-only opening was refused like one for writing.
 #[test]
 fn a_damaged_table_of_keys_can_be_read() {
     type Spoil = fn(&mut Sample);

@@ -1,5 +1,5 @@
-//! Pools that the engine made, damaged at random, repaired: the checker finds nothing, the engine
-//! opens and uses them, and what the damage left alone is there.
+//! Repairs of pools that the engine made and that were damaged at random: the checker finds nothing
+//! afterwards, the engine opens and uses them, and everything undamaged is there.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use vellum_layout::{BLOCK_BYTES, PoolState, StateWord};
 use vellum_media::{CrashPoints, SimPool};
 use vellum_testing::{own_source, slice};
 
-/// Cases in a run of the tests; `VELLUM_CASES` sets another number for a long one.
+/// The number of cases in a run of the tests; `VELLUM_CASES` sets another for a long run.
 const CASES: u64 = 400;
 
 fn cases() -> u64 {
@@ -18,7 +18,7 @@ fn cases() -> u64 {
     set.and_then(|set| set.parse().ok()).unwrap_or(CASES)
 }
 
-/// Numbers by splitmix64.
+/// Random numbers by splitmix64.
 struct Random(u64);
 
 impl Random {
@@ -40,7 +40,8 @@ impl Random {
     }
 }
 
-/// Repairs `damaged`; gives the classes of damage met. What cannot be repaired stays as it is.
+/// Repairs `damaged`; returns the classes of damage that were found. What cannot be repaired stays
+/// as it is.
 fn hold(sound: &Sample, damaged: &[u8]) -> BTreeSet<Class> {
     let plan = plan_of(damaged);
     let classes = plan
@@ -73,12 +74,12 @@ fn hold(sound: &Sample, damaged: &[u8]) -> BTreeSet<Class> {
     classes
 }
 
-/// Runs all cases, each told by its number, and says which failed.
+/// Runs all cases, each determined by its number, and reports which failed.
 fn run(name: &str, case: impl Fn(&mut Random) -> BTreeSet<Class>) -> BTreeSet<Class> {
     run_one_in(1, name, case)
 }
 
-/// Runs one in `of` of them in a short run.
+/// A short run tries one case in `of`.
 fn run_one_in(
     of: usize,
     name: &str,
@@ -101,7 +102,7 @@ fn pick(random: &mut Random) -> Sample {
     samples()[random.below(samples().len() as u64) as usize].clone()
 }
 
-/// Bits, words, lines and blocks that lost what they held.
+/// Damaged bits, words, lines and blocks.
 #[test]
 fn any_bytes() {
     run("any bytes", |random| {
@@ -125,7 +126,7 @@ fn any_bytes() {
     });
 }
 
-/// An image of which some blocks cannot be read.
+/// An image with some unreadable blocks.
 struct Holed {
     bytes: Vec<u8>,
     lost: BTreeSet<u64>,
@@ -150,7 +151,7 @@ impl vellum_check::Image for Holed {
     }
 }
 
-/// Blocks that cannot be read, some of them beside other damage.
+/// Unreadable blocks, some of them together with other damage.
 #[test]
 fn lost_blocks() {
     let met = run("lost blocks", |random| {
@@ -194,7 +195,7 @@ fn lost_blocks() {
     assert!(met.contains(&Class::Unreadable) && met.len() > 5, "{met:?}");
 }
 
-/// What holds the files; the state block, which says how the pool was left, aside.
+/// Structures that hold files, without the state block, which records how the pool was left.
 const PARTS: [StructureKind; 14] = [
     StructureKind::State,
     StructureKind::Journal,
@@ -226,7 +227,7 @@ fn change_some(damaged: &mut Sample, random: &mut Random) {
     }
 }
 
-/// Structures in use, changed in their fields, most of them with checksums that fit.
+/// Fields of structures in use are changed, most with a checksum that fits.
 #[test]
 fn structures() {
     let met = run("structures", |random| {
@@ -238,7 +239,7 @@ fn structures() {
     assert!(met.len() > 25, "{met:?}");
 }
 
-/// A power cut somewhere in a repair: another one finishes it, and what the damage left alone is
+/// A power cut somewhere in a repair: another repair finishes it, and everything undamaged is
 /// there.
 #[test]
 fn cuts() {
@@ -275,7 +276,7 @@ fn cuts() {
     });
 }
 
-/// The superblock of a stranger: whatever it says, repair says no or mends what it finds.
+/// Arbitrary superblocks: repair refuses, or mends what it finds.
 #[test]
 fn superblocks() {
     run("superblocks", |random| {
@@ -292,7 +293,7 @@ fn superblocks() {
     });
 }
 
-/// A repair that was not finished: nobody writes, everybody reads.
+/// After an unfinished repair, a pool can be read, but not opened for writing.
 #[test]
 fn a_pool_under_repair_is_for_reading() {
     for (was_clean, sample) in [(true, 0), (false, 2)] {

@@ -1,6 +1,6 @@
-//! Pools with an external data device that was added, of which what tells of it is damaged: the
-//! segment's record, the chunks of its words, the words. Whatever they say, checker, repair and an
-//! opening hold out; what the checker calls sound can be used, and what was mended is sound.
+//! Pools with an added external data device whose metadata are damaged: the segment's record, the
+//! chunks of its words, the words. Whatever they contain, the checker, the repair and an opening do
+//! not panic. A pool that the checker calls sound can be used, and a mended one is sound.
 
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::support::{plan_of, strictly, word, write};
 
-/// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
+/// The number of cases in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 const SEGMENT: AddedSegment = AddedSegment {
@@ -29,10 +29,10 @@ const SEGMENT: AddedSegment = AddedSegment {
     at: BLOCK_BYTES,
     blocks: 256,
 };
-/// Bytes of the first segment: fewer than the files have.
+/// The size of the first segment in bytes: smaller than all files together.
 const FIRST_BYTES: u64 = 256 * BLOCK_BYTES;
 const MAPPINGS: [MappingKind; 2] = [MappingKind::HashFs, MappingKind::Extent];
-/// Bytes of each file.
+/// The size of each file in bytes.
 const BYTES: usize = 400_000;
 
 fn opened(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
@@ -44,7 +44,7 @@ fn opened(disk: &Arc<SimPool>) -> Result<Arc<Fs<SimulatedLogged>>> {
     Ok(attach::<SimulatedLogged>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?.0)
 }
 
-/// Reads the files that are there and writes one more; gives the pool, closed.
+/// Reads the existing files and writes one more; returns the pool, closed.
 fn used(image: Vec<u8>, name: &[u8]) -> Result<Vec<u8>> {
     let disk = Arc::new(SimPool::from_image(image));
     let fs = opened(&disk)?;
@@ -63,7 +63,7 @@ fn used(image: Vec<u8>, name: &[u8]) -> Result<Vec<u8>> {
     Ok(disk.image())
 }
 
-/// A pool with this mapping, whose files have blocks of both segments; closed in order.
+/// A pool with this mapping whose files have blocks in both segments; closed cleanly.
 fn make(mapping: MappingKind) -> Result<Vec<u8>> {
     let options = FormatOptions {
         thread_slots: Some(2),
@@ -87,7 +87,7 @@ fn make(mapping: MappingKind) -> Result<Vec<u8>> {
     assert!(set_table_aside(&fs, 1, chunks)?);
     fs.close()?;
     let larger = superblock.with_segment(SEGMENT);
-    write_table(&*disk, &larger.expect("there is room for it"))?;
+    write_table(&*disk, &larger.expect("there is space for it"))?;
     let more = vec![0; (SEGMENT.blocks * BLOCK_BYTES) as usize];
     let mut image = [disk.image(), more].concat();
     for name in [&b"one"[..], b"two", b"three"] {
@@ -100,7 +100,7 @@ fn sample(mapping: MappingKind) -> &'static (Vec<u8>, Geometry) {
     static SAMPLES: [OnceLock<(Vec<u8>, Geometry)>; 2] = [OnceLock::new(), OnceLock::new()];
     let at = MAPPINGS.iter().position(|&of| of == mapping);
     SAMPLES[at.expect("one of them")].get_or_init(|| {
-        let image = make(mapping).expect("there is room");
+        let image = make(mapping).expect("there is space");
         let superblock = Superblock::unseal(&image).expect("a superblock");
         (image, superblock.geometry())
     })
@@ -110,8 +110,8 @@ fn set(image: &mut [u8], at: u64, value: u64) {
     image[at as usize..][..8].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Puts bytes into the records of segments, in all copies of the superblock, with a check that fits
-/// or in the first copy alone.
+/// Puts bytes into the records of segments, either in all copies of the superblock with a checksum
+/// that fits, or only in the first copy.
 fn change_segments(image: &mut [u8], input: &mut Input) {
     let (mut superblock, _) = Superblock::read_from_prefix(image).expect("it has one");
     let (at, seals) = (input.u8(), !input.u8().is_multiple_of(4));
@@ -131,7 +131,7 @@ fn change_segments(image: &mut [u8], input: &mut Input) {
     }
 }
 
-/// Makes of a sample what the bytes say.
+/// Applies the changes of the input to a sample.
 fn changed(mapping: MappingKind, input: &mut Input) -> Vec<u8> {
     let (image, geometry) = sample(mapping);
     let mut image = image.clone();
@@ -162,8 +162,8 @@ fn changed(mapping: MappingKind, input: &mut Input) -> Vec<u8> {
     image
 }
 
-/// Whether a chunk says, under a check that fits, that it has other words than it has: where they
-/// lie, nobody knows then.
+/// Whether a chunk claims, under a valid checksum, to hold other words than it does. The location
+/// of its true words is then unknown.
 fn is_misled(mapping: MappingKind, image: &[u8]) -> bool {
     let (sound, geometry) = sample(mapping);
     let parts = |image| table_parts(geometry, move |at| word(image, at));
@@ -188,7 +188,7 @@ fn judge(mapping: MappingKind, image: &[u8]) {
     let mut mended = image.to_vec();
     write(&plan, &mut mended);
     if is_misled(mapping, image) {
-        // What is left then is that.
+        // Only that damage may be left then.
         let mut left = plan.after.findings.iter();
         assert!(left.all(|found| found.class == Class::ChunkWord));
         return;

@@ -1,5 +1,5 @@
-//! Metadata whose data lie elsewhere, with an header and records that are damaged: whatever they
-//! say, the checker and an opening hold out, and what the checker calls sound can be used.
+//! Split pools whose pool header and undo records are damaged. Whatever these contain, the checker
+//! and an opening do not panic, and a pool that the checker calls sound can be used.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,12 +15,12 @@ use vellum_media::CrashPoints;
 use vellum_repair::{Plan, apply, plan};
 use zerocopy::IntoBytes;
 
-/// Cases in a run of the tests; see `docs/TESTING.md` for long runs.
+/// The number of cases in a run of the tests; see `docs/TESTING.md` for long runs.
 const CASES: usize = 300;
 
 const SEED: u64 = 5;
 
-/// Writes files, and closes the pool or leaves it as a kill does.
+/// Writes files, and closes the pool, or leaves it as a kill does.
 fn with(disk: &Arc<SimPool>, names: &[&[u8]], closes: bool) -> Result<()> {
     let options = MountOptions {
         clock: Clock::Counter(1_000_000.into()),
@@ -36,7 +36,7 @@ fn with(disk: &Arc<SimPool>, names: &[&[u8]], closes: bool) -> Result<()> {
     if closes { fs.close() } else { Ok(()) }
 }
 
-/// A pool that was left: some files are committed, and some are not.
+/// A pool that was not closed: some files are committed, and some are not.
 fn sample() -> &'static (Vec<u8>, UndoPlan) {
     static SAMPLE: OnceLock<(Vec<u8>, UndoPlan)> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -56,8 +56,8 @@ fn sample() -> &'static (Vec<u8>, UndoPlan) {
             ..FormatOptions::default()
         };
         format(&*disk, &options).expect("a pool is made");
-        with(&disk, &[b"one", b"two"], true).expect("there is room");
-        with(&disk, &[b"three", b"four"], false).expect("there is room");
+        with(&disk, &[b"one", b"two"], true).expect("there is space");
+        with(&disk, &[b"three", b"four"], false).expect("there is space");
         let image = disk.image();
         let superblock = Superblock::unseal(&image).expect("a superblock");
         let plan = UndoPlan::of(&superblock.geometry()).expect("an undo log");
@@ -65,7 +65,7 @@ fn sample() -> &'static (Vec<u8>, UndoPlan) {
     })
 }
 
-/// Writes a sound record that says anything.
+/// Writes an undo record with a valid checksum and arbitrary content.
 fn add_undo_record(image: &mut [u8], input: &mut Input) {
     let (_, plan) = sample();
     let granule = match input.u8() % 4 {
@@ -89,8 +89,8 @@ fn add_undo_record(image: &mut [u8], input: &mut Input) {
     image[at..at + 192].copy_from_slice(record.as_bytes());
 }
 
-/// Makes of the sample what the bytes say; gives it, and whether records alone were changed, by
-/// bytes that fit no check.
+/// Applies the changes of the input to the sample. Returns the image, and whether only undo records
+/// were changed, by bytes that fit no checksum.
 fn changed(mut input: Input) -> (Vec<u8>, bool) {
     let (image, plan) = sample();
     let (mut image, mut is_torn_alone) = (image.clone(), true);
@@ -111,7 +111,7 @@ fn changed(mut input: Input) -> (Vec<u8>, bool) {
                 let place = input.u64();
                 let at = match how {
                     2 => plan.at + place % 64,
-                    // Of the records that were never written.
+                    // One of the records that were never written.
                     3 => plan.undo_record_at(plan.count / 2 + place % (plan.count / 4)),
                     _ => plan.undo_record_at(place % 64) + place % 192,
                 } as usize;
@@ -139,7 +139,7 @@ fn judge((image, is_torn_alone): (Vec<u8>, bool)) {
 }
 
 #[test]
-fn a_sample_that_nothing_happened_to_is_sound() {
+fn the_unchanged_sample_is_sound() {
     judge((sample().0.clone(), true));
 }
 
@@ -151,7 +151,7 @@ fn records() {
     });
 }
 
-/// The sample, closed in order or as it was left.
+/// The sample, closed cleanly, or as it was left.
 fn left(closes: bool) -> Vec<u8> {
     let image = sample().0.clone();
     if !closes {
@@ -169,7 +169,7 @@ fn planned(image: &[u8]) -> Plan {
     plan
 }
 
-/// The bytes of files that are there.
+/// The bytes of these files, where they exist.
 fn files(image: &[u8], names: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
     let pool = SimLogged::new(Arc::new(SimPool::from_image(image.to_vec())), None);
     let options = MountOptions {
@@ -189,11 +189,11 @@ fn files(image: &[u8], names: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
     names.iter().map(read).collect()
 }
 
-/// Each file whose bytes may be missing is told, and no other; all that was committed is there.
+/// Reports every file whose bytes may be missing, and no other; all that was committed is there.
 #[test]
-fn an_undo_log_with_an_empty_header_is_made_again() {
+fn an_undo_log_with_an_empty_header_is_recreated() {
     for closes in [true, false] {
-        // What was left was taken back by the opening that came before the close.
+        // The opening before the close reverted what had been left.
         let names: &[&[u8]] = match closes {
             true => &[b"one", b"two", b"five"],
             false => &[b"one", b"two", b"three", b"four"],
@@ -233,9 +233,9 @@ fn an_undo_log_with_an_empty_header_is_made_again() {
     }
 }
 
-/// Power cuts while it is mended: another repair ends where the first would have ended.
+/// Power cuts during the repair: another repair reaches the same result as the first one.
 #[test]
-fn a_repair_of_the_pool_header_that_was_cut_is_made_again() {
+fn an_interrupted_repair_of_the_pool_header_is_repeated() {
     let mut image = left(false);
     let at = sample().1.at as usize;
     image[at..at + 64].fill(0x5A);
@@ -261,7 +261,7 @@ fn a_repair_of_the_pool_header_that_was_cut_is_made_again() {
     assert!(seen > 10, "{seen}");
 }
 
-/// A record of what cannot be is none any more, and what was not committed stays.
+/// A record for an impossible granule is dropped, and uncommitted changes stay.
 #[test]
 fn an_undo_record_of_no_granule_is_dropped() {
     let mut image = left(false);
