@@ -186,7 +186,7 @@ impl<M: Memories> Core<M> {
     ///
     /// # Errors
     /// Nothing may be changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
         let op = self.op_begin()?;
         self.check_changeable()?;

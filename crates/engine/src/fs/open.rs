@@ -334,12 +334,15 @@ impl<M: Memories> Handle<M> {
     /// Runs a write. If there is no space, does the background's work and tries once more.
     fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
         let files = self.fs().files().by(&self.cred);
-        match run(files) {
-            Err(Error::NoSpace(_)) => {
-                self.fs().reclaim_now()?;
-                run(files)
+        let mut has_reclaimed = false;
+        // `run` is called in one place, so that it is compiled in line.
+        loop {
+            let done = run(files);
+            if has_reclaimed || !matches!(done, Err(Error::NoSpace(_))) {
+                return done;
             }
-            other => other,
+            self.fs().reclaim_now()?;
+            has_reclaimed = true;
         }
     }
 
