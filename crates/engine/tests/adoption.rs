@@ -1,7 +1,7 @@
-//! Logged pools whose process is killed: what it had in shared memory is found by the next one, or
-//! it is told that it is gone.
+//! Logged pools whose process is killed: the next process adopts the image in shared memory, or
+//! reports that it is gone.
 //!
-//! A program of its own, because it is started again by its tests, which kill it.
+//! A program of its own, because its tests start it again and kill it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -12,13 +12,12 @@ use vellum::media::{MediaChoice, MediaError};
 use vellum::{CreateOptions, Error, FoundImage, ImageLocation, MappingKind, Pool, PoolOptions};
 use vellum_check::{Options, check};
 
-/// In the environment of a process that is to be killed: the pool that it works on, and where its
-/// image is to be.
+/// Environment variables of the process to be killed: its pool, and the directory of its image.
 const POOL: &str = "VELLUM_TEST_POOL";
 const IMAGE: &str = "VELLUM_TEST_IMAGE";
-/// Files that there are at once.
+/// Number of files.
 const FILES: u64 = 40;
-/// Where the version of an image is.
+/// Offset of the version in an image.
 const VERSION_AT: u64 = 8;
 
 fn making() -> CreateOptions {
@@ -34,14 +33,14 @@ fn made(dir: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// The bytes of a file in a round: small ones ride, and each round overwrites those of the one
-/// before.
+/// The contents of a file in a round. The log journals small ones, and each round overwrites those
+/// of the previous round.
 fn content(number: u64) -> Vec<u8> {
     let len = 100 + (number % 7) as usize * 3000;
     number.to_le_bytes().into_iter().cycle().take(len).collect()
 }
 
-/// Works on a pool for ever, and says what it has done.
+/// Works on a pool for ever, and prints each step that is done.
 fn work(path: &Path) -> ! {
     let place = match std::env::var_os(IMAGE) {
         None => ImageLocation::Shared,
@@ -75,7 +74,7 @@ fn work(path: &Path) -> ! {
         }
         println!("{number}");
         if number % 8 == 7 {
-            // Whoever kills says when to go on, so that nothing is left unread.
+            // The killer triggers each further batch, so that it reads all of the output.
             input.clear();
             std::io::stdin().read_line(&mut input).unwrap();
         }
@@ -83,7 +82,7 @@ fn work(path: &Path) -> ! {
     unreachable!("numbers do not end");
 }
 
-/// Not a test: what is killed. It ends at once if nobody asks for it.
+/// Not a test, but the process to be killed. Ends at once if the environment names no pool.
 #[test]
 fn the_process_that_is_killed() {
     if let Some(path) = std::env::var_os(POOL) {
@@ -95,9 +94,9 @@ fn the_process_that_is_killed() {
 struct Worker {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
-    /// What it said of its opening.
+    /// What it printed about its opening.
     opened: String,
-    /// The last number of which it said that it was done.
+    /// The last number that it printed as done.
     done: Option<u64>,
 }
 
@@ -122,7 +121,9 @@ impl Worker {
             done: None,
         };
         new.opened = loop {
-            let line = new.line().expect("it ended before the pool was open");
+            let line = new
+                .line()
+                .expect("the worker ended before the pool was open");
             if let Some((_, opened)) = line.split_once("open ") {
                 break opened.to_owned();
             }
@@ -136,7 +137,7 @@ impl Worker {
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
-    /// Waits until it has said that so many more are done.
+    /// Waits until the worker has printed `count` more steps.
     fn go_on(&mut self, count: u64) {
         let until = self.done.map_or(0, |done| done + 1) + count;
         while self.done.map_or(0, |done| done + 1) < until {
@@ -148,7 +149,7 @@ impl Worker {
         }
     }
 
-    /// Kills it where it is; gives the last number that is done.
+    /// Kills the worker at any point. Returns the last number that it printed.
     fn kill(mut self) -> u64 {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -160,7 +161,7 @@ impl Worker {
     }
 }
 
-/// The images of pools in this directory.
+/// The images in this directory.
 fn images(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -182,11 +183,11 @@ fn options(image: &Path) -> PoolOptions {
     PoolOptions::new().image(ImageLocation::In(image.into()))
 }
 
-/// Every file is as it was when `last` was done, but for that which was under way.
+/// Checks that every file is as after step `last`, except the file of the running step.
 #[track_caller]
 fn assert_done(pool: &Pool, last: u64) {
     for number in (last + 1).saturating_sub(FILES)..=last {
-        // What was under way when the kill came is the file of one more.
+        // The step that ran at the kill is the next one.
         if number % FILES == (last + 1) % FILES {
             continue;
         }
@@ -206,7 +207,7 @@ fn assert_sound(path: &Path) {
 }
 
 #[test]
-fn a_kill_loses_nothing_that_had_returned() {
+fn a_kill_loses_no_step_that_had_returned() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -231,8 +232,8 @@ fn a_kill_loses_nothing_that_had_returned() {
     assert_done(&pool, last.unwrap());
 }
 
-/// What a killed process left of a file system that is removed is of use to nobody; that of another
-/// in the same file is.
+/// After a dataset is removed, the image that a killed process left of it is useless and removed;
+/// that of another dataset in the same file stays.
 #[test]
 fn an_image_goes_with_its_dataset() {
     let dir = tempfile::tempdir().unwrap();
@@ -257,7 +258,7 @@ fn an_image_goes_with_its_dataset() {
 }
 
 #[test]
-fn who_adopts_can_be_killed() {
+fn an_adopting_process_can_be_killed() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -279,9 +280,9 @@ fn who_adopts_can_be_killed() {
     assert_sound(&path);
 }
 
-/// Who only reads sees the image, and leaves it; and the pool, for whoever comes next.
+/// A read-only opening reads the image, and leaves image and pool for the next opening.
 #[test]
-fn reading_alone_sees_what_a_kill_left() {
+fn a_read_only_opening_sees_what_a_kill_left() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -303,7 +304,7 @@ fn reading_alone_sees_what_a_kill_left() {
     assert_done(&pool, last);
 }
 
-/// Another process cannot have the pool meanwhile, and leaves its image alone.
+/// Another process cannot open the pool meanwhile, and does not touch its image.
 #[test]
 fn a_second_opener_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -319,14 +320,15 @@ fn a_second_opener_is_refused() {
     assert_done(&options(shm.path()).open(&path).unwrap(), last);
 }
 
-/// What a kill takes along is what a power cut would: the last epoch is found, and told.
+/// Without its image a killed process loses as much as in a power cut: the opening finds the last
+/// epoch, and reports that.
 #[test]
 fn without_an_image_the_last_commit_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
     let synced = |pool: &Pool| {
-        // 70 was synced.
+        // Step 70 synced.
         for number in 71 - FILES..=70 {
             let name = format!("/{}", number % FILES);
             let found = pool
@@ -359,10 +361,10 @@ fn without_an_image_the_last_commit_is_found() {
     assert_sound(&path);
 }
 
-/// An image of another life of the pool is removed; one that is not understood, or knows more than
-/// the log, is left, and the pool refused.
+/// An opening removes an image of an earlier session of the pool. It leaves an image that it does
+/// not understand, or that is newer than the log, and refuses the pool.
 #[test]
-fn foreign_images_are_told_from_ones_own() {
+fn foreign_images_are_distinguished_from_the_pools_own() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -394,7 +396,7 @@ fn foreign_images_are_told_from_ones_own() {
     refused(opened(&path), "no image of this pool");
     change(0, b"V");
 
-    // The pool's file as it was is put back, into the same file; then as it was at the kill.
+    // Restores the earlier bytes of the pool's file, and then those from the kill.
     let killed_pool = std::fs::read(&path).unwrap();
     std::fs::write(&path, &old_pool).unwrap();
     let read_only = options(shm.path()).read_only(true);
@@ -418,7 +420,7 @@ fn foreign_images_are_told_from_ones_own() {
     assert_eq!(adopted.opened().image, FoundImage::Adopted);
     assert_done(&adopted, last);
     adopted.close().unwrap();
-    // It comes back: a stranger.
+    // The image reappears after the close, as a foreign one.
     std::fs::write(&image, &kept).unwrap();
     set_private(&image);
     let pool = opened(&path).unwrap();
@@ -435,10 +437,9 @@ fn set_private(path: &Path) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Whoever gives up what is of a later time than the pool's file gets the pool as the file has it,
-/// also where the copy was taken of a closed pool, and so names no image; and where it names
-/// another one.
-/// The pool opens as of its last epoch, and nothing is left in memory.
+/// Opens the pool with the option to discard an image newer than the pool's file. The pool opens as
+/// of its file's last epoch, and no image stays in memory. Works also if the file is a copy of a
+/// closed pool, which names no image, or names another image.
 fn gives_the_image_up(path: &Path, shm: &tempfile::TempDir) {
     let forgetting = options(shm.path()).discard_image(true);
     let pool = forgetting.open(path).unwrap();
@@ -449,7 +450,7 @@ fn gives_the_image_up(path: &Path, shm: &tempfile::TempDir) {
 }
 
 #[test]
-fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
+fn a_newer_image_is_discarded_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -470,10 +471,10 @@ fn an_image_of_a_later_time_is_given_up_if_that_is_asked_for() {
     }
 }
 
-/// A copy of the file that is taken under a running process, and put back after it was killed, has
-/// not all that the image builds on.
+/// A copy of the file taken while a process ran, and restored after that was killed, lacks bytes
+/// that the image builds on.
 #[test]
-fn a_copy_that_is_put_back_is_refused() {
+fn a_restored_copy_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let shm = shared();
@@ -491,7 +492,7 @@ fn a_copy_that_is_put_back_is_refused() {
     gives_the_image_up(&path, &shm);
 }
 
-/// Everybody else's file of that name is none of ours.
+/// A file with an image's name that others may have put there is not used.
 #[test]
 fn links_and_open_files_are_not_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -518,7 +519,7 @@ fn links_and_open_files_are_not_followed() {
 }
 
 #[test]
-fn a_directory_that_will_not_do_is_told() {
+fn an_unsuitable_directory_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let gone = dir.path().join("gone");
@@ -542,14 +543,14 @@ fn images_of(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A process that is killed while it opens a pool leaves no image that stays, whatever the next one
-/// works in.
+/// If a process is killed while it opens a pool, the next opening removes its image, wherever that
+/// opening keeps its own.
 #[test]
-fn images_of_openings_that_were_killed_do_not_stay() {
+fn images_of_killed_openings_do_not_stay() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(&dir);
     let alone = PoolOptions::new().image(ImageLocation::Process);
-    // The last round looks, and leaves nothing.
+    // The last round checks that nothing is left.
     for round in 0..=30_u64 {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
@@ -571,8 +572,8 @@ fn images_of_openings_that_were_killed_do_not_stay() {
     assert_sound(&path);
 }
 
-/// An image that got its name, of which the log does not know, is nobody's: also where the next
-/// opening makes none there.
+/// The next opening removes a named image that the log does not name, even if it puts its own image
+/// elsewhere.
 #[test]
 fn an_image_that_no_log_names_is_removed() {
     let dir = tempfile::tempdir().unwrap();
@@ -588,14 +589,18 @@ fn an_image_that_no_log_names_is_removed() {
     let shm = shared();
     let readonly = PoolOptions::new().read_only(true);
     drop(readonly.open(&path).unwrap());
-    assert_eq!(images_of(&path).len(), 1, "who reads changes nothing");
+    assert_eq!(
+        images_of(&path).len(),
+        1,
+        "a read-only opening changes nothing"
+    );
     let pool = options(shm.path()).open(&path).unwrap();
     assert_eq!(pool.opened().image, FoundImage::None);
     assert_eq!(images_of(&path), [] as [PathBuf; 0]);
     pool.close().unwrap();
 }
 
-/// Whether an image says that it belongs to the pool at `path`.
+/// Whether an image names the pool at `path` as its own.
 fn names(image: &Path, path: &Path) -> bool {
     let path = path.canonicalize().unwrap();
     let path = path.as_os_str().as_encoded_bytes();

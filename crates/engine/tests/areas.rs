@@ -1,6 +1,6 @@
-//! The kernel bounds how many areas a process may have mapped: when windows have had their part of
-//! them, reading goes on by search. A program of its own, because the areas are the whole
-//! process's.
+//! The kernel bounds the number of a process's memory areas. When windows have used their share,
+//! reading continues by search. A program of its own, because the areas belong to the whole
+//! process.
 #![allow(missing_docs)]
 
 use vellum::experiments::page_table;
@@ -9,7 +9,7 @@ use vellum::{CreateOptions, File};
 
 const BLOCK: u64 = 4096;
 const PIECE: usize = 1 << 20;
-/// Areas of which windows may take three quarters, as Linux has it.
+/// The usual bound of Linux. Windows may use three quarters of it.
 const USUAL_AREAS: u64 = 65_530;
 
 fn areas() -> u64 {
@@ -18,7 +18,7 @@ fn areas() -> u64 {
     said.unwrap_or(USUAL_AREAS)
 }
 
-/// What the file holds from `at` on: each block says which one it is.
+/// The file's contents from `at` on: each block contains its number.
 fn bytes(at: u64) -> Vec<u8> {
     let blocks = at / BLOCK..(at + PIECE as u64) / BLOCK;
     blocks
@@ -35,13 +35,13 @@ fn read_through(file: &File, len: u64) {
 }
 
 #[test]
-fn where_areas_run_out_reading_goes_on_by_search() {
+fn when_areas_run_out_reading_continues_by_search() {
     let areas = areas();
     if areas > 2 * USUAL_AREAS {
         println!("skipped: {areas} areas are more than a quick test can use up");
         return;
     }
-    // No block follows its predecessor, so that nearly each is an area.
+    // No block follows its predecessor, so that nearly each needs an area of its own.
     let len = (areas * BLOCK).next_multiple_of(PIECE as u64);
     let options = CreateOptions::new((len * 2).next_multiple_of(64 << 20)).fragmentation(1000);
     let pool = options.create_in_memory().unwrap();
@@ -57,7 +57,7 @@ fn where_areas_run_out_reading_goes_on_by_search() {
     let part = table.blocks as f64 / (len / BLOCK) as f64;
     assert!((0.5..1.0).contains(&part), "{part}");
 
-    // What is not in the table is found, what changes is seen, and views of it are copies.
+    // Blocks outside the page table are found, changes are visible, and views of them are copies.
     file.write_at(&bytes(0), len - PIECE as u64).unwrap();
     let mut out = vec![0; PIECE];
     file.read_at(&mut out, len - PIECE as u64).unwrap();
@@ -66,7 +66,7 @@ fn where_areas_run_out_reading_goes_on_by_search() {
     assert!(*view == *bytes(0));
     drop(view);
 
-    // With the last close they are there for others.
+    // The last close frees the areas for other files.
     let other = pool.volume().create("/other").unwrap();
     other.write_at(&bytes(0), 0).unwrap();
     drop((file, other));

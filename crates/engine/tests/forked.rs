@@ -1,7 +1,7 @@
-//! What a child of `fork` finds of a pool that its parent has open: a refusal by name, whatever it
-//! calls, and nothing that the parent would notice.
+//! A child of `fork` with a pool that its parent has open: every call is refused with
+//! `Error::Forked`, and the parent notices nothing.
 //!
-//! A program of its own, because it forks, and takes children of children for its own.
+//! A program of its own, because it forks, and becomes the parent of its grandchildren.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -18,10 +18,10 @@ use vellum::{
 use vellum_check::{Options, check};
 
 const POOL_BYTES: u64 = 16 << 20;
-/// After so long a child that waits for somebody is killed.
+/// A child that waits longer than this is killed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Has panics of children told past all that other threads may have locked.
+/// Makes children print panics without locks that other threads may have held at the fork.
 fn tell_of_children() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -36,21 +36,21 @@ fn tell_of_children() {
     });
 }
 
-/// Runs `run` in a child, which ends without whatever else this process would do.
+/// Runs `run` in a child, which then exits without any other code of this process.
 fn fork(run: impl FnOnce()) -> Pid {
     tell_of_children();
     let child = vellum::media::fork(PATIENCE, run).unwrap();
     Pid::from_raw(child).unwrap()
 }
 
-/// The child ended, and nothing that it looked at was wrong.
+/// Checks that the child ended and no check in it failed.
 #[track_caller]
 fn assert_went_well(child: Pid) {
     let (_, status) = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
     assert_eq!(status.exit_status(), Some(0), "{status:?}");
 }
 
-/// Runs `run` in a child, to its end.
+/// Runs `run` in a child, and waits for its end.
 #[track_caller]
 fn in_child(run: impl FnOnce()) {
     assert_went_well(fork(run));
@@ -61,7 +61,7 @@ fn assert_forked<T>(result: vellum::Result<T>) {
     match result {
         Err(error @ Error::Forked) => assert_eq!(error.errno(), libc::EBUSY),
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("it was done"),
+        Ok(_) => panic!("the call succeeded"),
     }
 }
 
@@ -69,7 +69,7 @@ fn assert_forked<T>(result: vellum::Result<T>) {
 fn assert_forked_io<T>(result: std::io::Result<T>) {
     match result {
         Err(error) => assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}"),
-        Ok(_) => panic!("it was done"),
+        Ok(_) => panic!("the call succeeded"),
     }
 }
 
@@ -99,7 +99,7 @@ fn opened(pool: Pool) -> Opened {
     }
 }
 
-/// Makes every call there is, and drops everything but the pool.
+/// Makes every possible call, and drops everything but the pool.
 fn assert_all_is_refused(opened: Opened) -> Pool {
     let Opened {
         pool,
@@ -121,7 +121,7 @@ fn assert_all_is_refused(opened: Opened) -> Pool {
     assert_forked(volume.read_link("/of-parent"));
     assert_forked(volume.read_dir("/"));
     assert_forked(volume.sync());
-    assert_forked(dir.next().expect("an answer"));
+    assert_forked(dir.next().expect("a result"));
     assert_forked_io(file.read(&mut [0; 10]));
     assert_forked_io(file.write(b"x"));
     assert_forked_io(file.seek(SeekFrom::Start(0)));
@@ -157,7 +157,7 @@ fn options(media: MediaChoice) -> CreateOptions {
         .metadata_bytes(Some(2 << 20))
 }
 
-/// Goes on where a child was, ends in order, and looks at what there is.
+/// Continues where a child was, closes cleanly, and checks the pool.
 fn assert_parent_goes_on(opened: Opened, path: &Path) {
     let Opened {
         pool,
@@ -194,7 +194,7 @@ fn assert_child_is_refused(media: MediaChoice) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let mut of_parent = Some(opened(options(media).create(&path).unwrap()));
-    // One that is dropped, one that is closed, and one that is left to the end of the process.
+    // Pools that are dropped, closed, or left open until the process ends.
     let ends: [fn(Pool); 3] = [
         |pool| drop(pool),
         |pool| assert_forked(pool.close()),
@@ -204,10 +204,10 @@ fn assert_child_is_refused(media: MediaChoice) {
         },
     ];
     for end in ends {
-        // What the child takes is in memory of its own.
+        // What the child takes is in its own memory.
         in_child(|| end(assert_all_is_refused(of_parent.take().expect("a copy"))));
     }
-    assert_parent_goes_on(of_parent.expect("as it was"), &path);
+    assert_parent_goes_on(of_parent.expect("the parent's copy"), &path);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn a_child_is_refused_on_a_pool_with_a_log() {
 }
 
 #[test]
-fn a_view_that_a_child_has_is_its_parents() {
+fn a_view_in_a_child_belongs_to_its_parent() {
     let of_parent = opened(Pool::memory(POOL_BYTES).unwrap());
     let mut view = Some(of_parent.file.view(0..4096).unwrap());
     in_child(|| {
@@ -234,7 +234,7 @@ fn a_view_that_a_child_has_is_its_parents() {
         assert_eq!(*view, [1; 4096]);
         drop(view);
     });
-    // It is still lent.
+    // The parent's view still exists.
     assert!(matches!(
         of_parent.file.write_at(b"x", 0),
         Err(Error::Deadlock)
@@ -287,10 +287,11 @@ fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
     assert_eq!(pool.volume().read("/of-child").unwrap(), b"x");
 }
 
-/// As `daemon(3)` has it: who opened the pool ends, and its child is to go on.
+/// A daemon as `daemon(3)` makes it: the process that opened the pool ends, and its child should
+/// continue.
 #[test]
 fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
-    // Whose parent ends becomes a child of this process.
+    // A process whose parent ends becomes a child of this one.
     rustix::process::set_child_subreaper(Some(getpid())).unwrap();
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
@@ -310,7 +311,7 @@ fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
         assert_went_well(opener);
         assert_went_well(Pid::from_raw(i32::from_ne_bytes(daemon)).unwrap());
         let pool = Pool::open(&path).unwrap();
-        assert!(!pool.opened().was_clean, "as behind a killed process");
+        assert!(!pool.opened().was_clean, "as after a killed process");
         assert_eq!(pool.volume().read("/open").unwrap(), [1; 10_000]);
         pool.close().unwrap();
         let report = check(&std::fs::read(&path).unwrap(), Options::default());
@@ -318,7 +319,7 @@ fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
     }
 }
 
-/// Has threads stop when it is dropped.
+/// Makes threads stop when it is dropped.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -327,10 +328,10 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Whatever other threads are in the middle of when a process forks: its child waits for none of
-/// them.
+/// The child of a fork waits for no other thread of its parent, whatever that was doing at the
+/// fork.
 #[test]
-fn a_child_waits_for_no_thread_that_it_does_not_have() {
+fn a_child_waits_for_no_thread_of_its_parent() {
     const CHILDREN: u32 = 60;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
@@ -350,7 +351,7 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
     );
     let goes_on = || !stop.load(Ordering::Relaxed);
     std::thread::scope(|scope| {
-        // Also when a child is found to have failed.
+        // Also if a child failed.
         let _stops = Stops(&stop);
         scope.spawn(|| {
             while goes_on() {
@@ -384,5 +385,5 @@ fn a_child_waits_for_no_thread_that_it_does_not_have() {
         }
     });
     drop((shared, volume));
-    assert_parent_goes_on(of_parent.expect("as it was"), &path);
+    assert_parent_goes_on(of_parent.expect("the parent's copy"), &path);
 }

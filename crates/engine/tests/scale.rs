@@ -1,10 +1,9 @@
 //! Many entries, deep trees, and millions of creations and removals: nothing is lost, and nothing
 //! grows.
 //!
-//! `VELLUM_ENTRIES`, `VELLUM_DEPTH` and `VELLUM_PAIRS` set how many; the defaults are a matter of
-//! seconds.
+//! `VELLUM_ENTRIES`, `VELLUM_DEPTH` and `VELLUM_PAIRS` set the numbers; the defaults take seconds.
 //!
-//! A program of its own, because counters and the memory that is used are the process's.
+//! A program of its own, because counters and memory use belong to the process.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,7 @@ use vellum::{
     OpenOptions, Pool, RealFs, RenameFlags, attach, format,
 };
 
-/// Counters are the process's, so that tests take turns: some compare them.
+/// Some tests compare counters, which belong to the whole process, so only one test runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 const CREATE: OpenOptions = OpenOptions::new()
@@ -36,7 +35,7 @@ fn asked(variable: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect(variable))
 }
 
-/// A pool in memory where there is room for it, in a file that can be opened again.
+/// The place of a pool: in memory if there is space for it, in a file that can be opened again.
 struct Home {
     path: PathBuf,
     _dir: tempfile::TempDir,
@@ -79,8 +78,8 @@ fn create(fs: &Arc<RealFs>, dir: &Node<Real>, name: &str) {
     drop(fs.open(&root(), dir, name.as_bytes(), &CREATE).expect(name));
 }
 
-/// Waits until no background work is left. The pool's own thread may be at it, so nothing must have
-/// been found to do for a while.
+/// Waits until no background work is left. The pool's own thread may be doing some, so for a while
+/// no work must have been found.
 fn settle(fs: &RealFs) {
     let mut quiet = 0;
     let mut before = count::snapshot();
@@ -97,13 +96,13 @@ fn settle(fs: &RealFs) {
     }
 }
 
-/// Visits the numbers below `count` in an order that jumps about.
+/// The numbers below `count` in a scattered order.
 fn jumping(count: u64) -> impl Iterator<Item = u64> {
-    // A prime far from any count, so that every number comes up once.
+    // A prime far from any count, so that every number occurs once.
     (0..count).map(move |i| i * 1_000_000_007 % count)
 }
 
-/// Every name is listed once, cookies ascend, and nothing else is there.
+/// Checks that every name is listed once and nothing else, with ascending cookies.
 fn list_all(fs: &RealFs, dir: &Node<Real>, count: u64) {
     let mut seen = vec![false; count as usize];
     let (mut position, mut last) = (ListPosition::default(), 0);
@@ -138,7 +137,7 @@ fn remove_all(fs: &Arc<RealFs>, dir: &Node<Real>, count: u64) {
     settle(fs);
 }
 
-/// What was counted of `run`, for each of `operations`: probes.
+/// Probes of `run` for each of `operations`.
 fn probes_of(operations: u64, run: impl FnOnce()) -> f64 {
     let before = count::snapshot().probes;
     run();
@@ -167,7 +166,7 @@ fn a_directory_of_many_entries() {
     assert!(probes < 1.5, "{probes} probes a lookup");
     println!("listed, looked at ({probes:.3} probes each)");
 
-    // What a killed process leaves: the file as it is now. Its locks are not part of it.
+    // The state after a kill: the file as it is now. Its locks are not part of it.
     settle(&fs);
     let copy = home.path.with_extension("copy");
     std::fs::copy(&home.path, &copy).expect("copied");
@@ -178,7 +177,7 @@ fn a_directory_of_many_entries() {
         assert_eq!(pool.opened().was_clean, path == &home.path);
         let fs = pool.fs();
         let many = dir(&fs, "/many");
-        // The first lookup builds the directory's index again.
+        // The first lookup rebuilds the directory's index.
         stat_all(&fs, &many, count);
         list_all(&fs, &many, count);
         assert_eq!(fs.children(&many).expect("counted"), count);
@@ -193,12 +192,15 @@ fn a_directory_of_many_entries() {
     let many = dir(&fs, "/many");
     remove_all(&fs, &many, count);
     println!("removed");
-    // What the first time took for ever (chunks that got a kind) is there for the second time.
+    // What the first round used up for ever (chunks that got a kind) is available in the second.
     let free = fs.stat_fs().files_free;
     (0..count).for_each(|number| create(&fs, &many, &name(number)));
     remove_all(&fs, &many, count);
     let left = free.saturating_sub(fs.stat_fs().files_free);
-    assert!(left < 1000, "{left} files' metadata is not free again");
+    assert!(
+        left < 1000,
+        "the metadata of {left} files did not become free"
+    );
     drop(many);
     fs.rmdir(&root(), &fs.root(), b"many").expect("removed");
     drop(fs);
@@ -234,9 +236,9 @@ fn a_deep_tree() {
         String::from_utf8(fs.path_of(&above).expect("a path")).expect("text"),
         if expected.is_empty() { "/" } else { &expected }
     );
-    println!("made and walked {depth} levels");
+    println!("created and walked {depth} levels");
 
-    // The top cannot go below the bottom, but can go elsewhere with all that is below it.
+    // The top cannot move below the bottom, but can move elsewhere with everything below it.
     let flags = RenameFlags::empty();
     let into_itself = fs.rename(&root(), &fs.root(), b"d", &at, b"loop", flags);
     assert!(
@@ -272,16 +274,16 @@ fn a_deep_tree() {
     println!("removed");
 }
 
-/// What may not grow while files come and go.
+/// Quantities that must not grow while files come and go.
 #[derive(Clone, Copy, Debug)]
 struct Footprint {
     files_free: u64,
     blocks_free: u64,
     cachelets: u64,
     index_buckets: u64,
-    /// Probes of a lookup, a miss as often as a hit.
+    /// Probes of a lookup, averaged over hits and misses.
     probes: f64,
-    /// Lines stored by a pair, background work included.
+    /// Lines stored for each pair, background work included.
     lines: f64,
     resident_bytes: u64,
 }
@@ -299,14 +301,14 @@ fn resident_bytes() -> u64 {
 const LIVE: usize = 500;
 const THREADS: usize = 2;
 
-/// The live files of a thread: place by place, the number of the file there.
+/// The live files of a thread: the file's number at each place.
 type Live = Vec<u64>;
 
 fn churn_name(thread: usize, place: usize, number: u64) -> String {
     format!("t{thread}-{place}-{number}")
 }
 
-/// Removes `pairs` files, each from a place that jumps about, and makes another there.
+/// Removes `pairs` files at scattered places, and creates another at each.
 fn churn(fs: &Arc<RealFs>, dir: &Node<Real>, thread: usize, live: &mut Live, pairs: u64) {
     let from = live.iter().max().map_or(0, |last| last + 1);
     for number in from..from + pairs {
@@ -344,7 +346,7 @@ fn footprint(fs: &Arc<RealFs>, dir: &Node<Real>, lives: &[Live], lines: f64) -> 
 }
 
 impl Footprint {
-    /// Is no larger than `before`, but for what counters held by threads leave unsettled.
+    /// Checks that this is no larger than `before`, apart from unsettled counters of threads.
     fn assert_flat(&self, before: &Self) {
         let told = || format!("before: {before:?}\nnow: {self:?}");
         assert!(self.files_free + 2000 > before.files_free, "{}", told());
@@ -399,7 +401,7 @@ fn creations_and_removals_leave_nothing_behind() {
         println!("{} pairs: {now:?}", (leg + 1) * done);
         match &first {
             Some(first) => now.assert_flat(first),
-            // The first leg takes what the others may keep.
+            // The first leg uses up what later legs may keep.
             None => first = Some(now),
         }
     }
@@ -431,10 +433,10 @@ fn small_pool() -> Arc<Fs<Simulated>> {
     opened.expect("attached").0
 }
 
-/// Without a thread for the background's work everything is recycled when there is no room left,
-/// with all metadata in use: there must be enough to compact the directory's log.
+/// Without a background thread everything is recycled only when the metadata are full. Then there
+/// must be enough left to compact the directory's log.
 #[test]
-fn a_full_pool_makes_room_for_itself() {
+fn a_full_pool_frees_metadata_by_itself() {
     const KEPT_EVERY: u64 = 400;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let fs = small_pool();
@@ -458,8 +460,8 @@ fn a_full_pool_makes_room_for_itself() {
     fs.close().expect("closed");
 }
 
-/// Dead entries were recycled only where a directory had a hundred: in a full pool a removed name
-/// made no room for another.
+/// Even a single removed name makes room for another in a full pool, although a directory's dead
+/// entries are otherwise recycled a hundred at a time.
 #[test]
 fn one_removed_name_makes_room_for_another() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

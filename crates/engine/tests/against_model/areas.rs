@@ -1,4 +1,4 @@
-//! Areas that come and go beside everything else, which must not notice.
+//! Areas that come and go during other operations, which must not notice.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node};
 use super::fixture::Backend;
 use super::random::Random;
 
-/// Makes a directory that is met on a way down the root of an area, or none any more. Where there
-/// are no areas, no room, or the directory is removed meanwhile, nothing changes.
+/// Makes a directory on a random path the root of an area, or ends its area. Nothing changes if the
+/// namespace has no areas, if there is no room, or if the directory is removed meanwhile.
 pub(crate) fn change_one<M: Backend>(fs: &Arc<Fs<M>>, random: &mut Random) {
     let mut dir = fs.root();
     for _ in 0..=random.below(3) {

@@ -1,4 +1,4 @@
-//! Pools to test on: mapped memory as in production, and the simulated pool, behind one trait.
+//! Pools to test on, behind one trait: mapped memory as in production, and simulated pools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -14,12 +14,12 @@ use vellum::{
 use vellum_check::{Image, Options, Severity};
 use vellum_layout::Superblock;
 
-/// Where the clock of tests starts: 2026-01-01 in nanoseconds since 1970.
+/// The start of the tests' clock: 2026-01-01 in nanoseconds since 1970.
 pub(crate) const CLOCK_START: i64 = 1_767_225_600_000_000_000;
-/// The clock of tests stays below this: a time in the range was given by a clock.
+/// The tests' clock stays below this: any time in this range comes from the clock.
 pub(crate) const CLOCK_END: i64 = CLOCK_START + 1_000_000_000;
 
-/// What a pool is to be like.
+/// The shape of a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) pool_bytes: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Shape {
     pub(crate) metadata_bytes: Option<u64>,
     /// Blocks of a file that HashFS places together.
     pub(crate) run_blocks: u32,
-    /// Lines of a span; the usual ones if nothing is said.
+    /// Lines of a span; the default if `None`.
     pub(crate) span_lines: Option<u16>,
     pub(crate) mapping: MappingKind,
     pub(crate) namespace: NamespaceKind,
@@ -49,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// The same with names kept otherwise.
+    /// The same shape with another namespace.
     pub(crate) const fn with(self, namespace: NamespaceKind) -> Self {
         Self { namespace, ..self }
     }
@@ -88,7 +88,7 @@ impl Shape {
     }
 }
 
-/// Runs a test on every namespace, with so many of `count` cases: all on the usual one, a third on
+/// Runs a test on every namespace with a share of `count` cases: all on the default one, a third on
 /// each other.
 pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
     for namespace in NamespaceKind::ALL {
@@ -97,11 +97,11 @@ pub(crate) fn on_each_namespace(count: u32, test: impl Fn(NamespaceKind, u32)) {
     }
 }
 
-/// Memories that tests can make pools of.
+/// Memories that tests can create pools on.
 pub(crate) trait Backend: Memories + Sized {
-    /// A log makes the metadata durable.
+    /// Whether a log makes the metadata durable.
     const IS_LOGGED: bool = false;
-    /// The data have a disk of their own.
+    /// Whether the data have a disk of their own.
     const HAS_EXTERNAL: bool = false;
 
     /// A pool of zeros.
@@ -112,7 +112,7 @@ pub(crate) trait Backend: Memories + Sized {
 
     /// A new file system.
     fn make(shape: &Shape) -> Arc<Fs<Self>> {
-        // A log takes as much as the metadata, versions take three times as much.
+        // A log takes as much space as the metadata, an undo log three times as much.
         let times = match (Self::IS_LOGGED, Self::HAS_EXTERNAL) {
             (false, false) => 1,
             (true, _) => 2,
@@ -127,13 +127,13 @@ pub(crate) trait Backend: Memories + Sized {
         fs
     }
 
-    /// What a crash leaves of a file system if all that was done is durable.
+    /// The image that a crash leaves if everything so far is durable.
     fn image(fs: &Fs<Self>) -> Vec<u8> {
         fs.sync().expect("the medium is whole");
         fs.image()
     }
 
-    /// Opens what an image holds.
+    /// Opens the pool in an image.
     fn open(image: &[u8], shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
         let pool = Self::pool(image.len() as u64);
         pool.write(0, image);
@@ -179,14 +179,14 @@ impl Backend for SimulatedLogged {
     }
 }
 
-/// A pool whose data have a simulated disk of their own, and whose metadata have a log on another
-/// one, or else lie in simulated persistent memory.
+/// A pool with its data on a simulated disk, and its metadata either with a log on another
+/// simulated disk, or in simulated persistent memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimulatedData<const IS_LOGGED: bool>;
 
 /// With a log.
 pub(crate) type SimulatedExternal = SimulatedData<true>;
-/// In persistent memory.
+/// With its metadata in persistent memory.
 pub(crate) type SimulatedSplit = SimulatedData<false>;
 
 impl<const IS_LOGGED: bool> Memories for SimulatedData<IS_LOGGED> {
@@ -207,7 +207,7 @@ impl<const IS_LOGGED: bool> Backend for SimulatedData<IS_LOGGED> {
     }
 }
 
-/// A pool with a log in a file whose data pass the page cache.
+/// A pool with a log, in a file whose data pass the page cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Direct;
 
@@ -229,7 +229,7 @@ impl Backend for Direct {
         Real::arena(len)
     }
 
-    /// What was stored so far is in the page cache.
+    /// Everything stored so far is in the page cache.
     fn mount(pool: MappedPool, shape: &Shape) -> Result<(Arc<Fs<Self>>, Opened)> {
         let mut block = [0; 4096];
         pool.read(0, &mut block);
@@ -239,8 +239,8 @@ impl Backend for Direct {
     }
 }
 
-/// Runs `body` while another thread does `work`, which ends when it is told to stop: at the end of
-/// `body`, however that ends.
+/// Runs `body` while another thread does `work`. The flag tells `work` to end when `body` ends,
+/// even if it panics.
 pub(crate) fn beside<T>(work: impl FnOnce(&AtomicBool) + Send, body: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a AtomicBool);
     impl Drop for Stop<'_> {
@@ -259,15 +259,15 @@ pub(crate) fn beside<T>(work: impl FnOnce(&AtomicBool) + Send, body: impl FnOnce
 /// How sound an image must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Soundness {
-    /// In use: residue is fine, damage is not.
+    /// In use: residue is allowed, damage is not.
     InUse,
-    /// Just recovered: nothing but the state word tells it from one that was closed.
+    /// Just recovered: only the state word differs from that of a closed pool.
     Recovered,
-    /// Closed in order.
+    /// Closed cleanly.
     Closed,
 }
 
-/// Checks an image; gives what is wrong, a line each.
+/// Checks an image. Returns the problems, a line each.
 pub(crate) fn check(
     image: &(impl Image + ?Sized),
     soundness: Soundness,

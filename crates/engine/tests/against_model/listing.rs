@@ -1,6 +1,7 @@
-//! Listings: what exists throughout one is given exactly once, in ascending order of positions,
-//! whatever else happens in the directory, resumed from wherever and with or without hints. What
-//! came since it began is given at most once, and only where names are replaced.
+//! Listings: a name that exists throughout a listing is listed exactly once, in ascending order of
+//! positions, whatever else happens in the directory, wherever the listing is resumed, with or
+//! without hints. A name that appears after the beginning is listed at most once, and only where
+//! names are replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,14 +41,14 @@ fn rename<M: Memories>(fs: &Arc<Fs<M>>, dir: &Node<M>, from: &str, to: &str) -> 
     )
 }
 
-/// A listing under way, and what it has to give.
+/// A running listing, and the names that it must list.
 #[derive(Default)]
 struct Listing {
     after: u64,
     position: ListPosition,
-    /// Without hints, every call searches for its place.
+    /// Whether calls use hints. Without hints, every call searches for its position.
     hinted: bool,
-    /// What existed when the listing began, and still does.
+    /// Names that existed when the listing began, and still do.
     throughout: BTreeSet<String>,
     given: BTreeMap<u64, String>,
 }
@@ -61,7 +62,7 @@ impl Listing {
         }
     }
 
-    /// Takes `count` further entries; `true` at the end.
+    /// Reads `count` further entries. Returns `true` at the end.
     fn advance<M: Memories>(&mut self, fs: &Arc<Fs<M>>, dir: &Node<M>, count: usize) -> bool {
         let mut fresh = ListPosition::default();
         let position = if self.hinted {
@@ -88,13 +89,13 @@ impl Listing {
         for (cookie, name) in taken {
             assert!(
                 self.given.insert(cookie, name).is_none(),
-                "an entry was given twice"
+                "an entry was listed twice"
             );
         }
         ended
     }
 
-    /// Goes back to an entry that was given.
+    /// Goes back to an entry that was listed.
     fn rewind(&mut self, random: &mut Random) {
         let index = random.below(self.given.len() as u64 + 1) as usize;
         self.after = self.given.keys().nth(index).copied().unwrap_or(0);
@@ -114,7 +115,7 @@ impl Listing {
     }
 }
 
-/// One random change of the directory.
+/// Makes one random change of the directory.
 fn change<M: Memories>(
     fs: &Arc<Fs<M>>,
     dir: &Node<M>,
@@ -168,7 +169,7 @@ fn listed_while_it_changes(namespace: NamespaceKind, turns: u32) {
     let mut listings = Vec::new();
     let mut ended = 0;
     for turn in 0..turns {
-        // Growing and shrinking by turns leaves logs with enough dead words to be compacted.
+        // Alternating growth and shrinking leaves logs with enough dead words to be compacted.
         let grows = turn / 6000 % 2 == 0;
         change(&fs, &dir, &mut names, &mut listings, &mut random, grows);
         if random.below(1500) == 0 {
@@ -189,7 +190,7 @@ fn listed_while_it_changes(namespace: NamespaceKind, turns: u32) {
             }
         }
     }
-    assert!(ended > turns / 1200, "only {ended} listings came to an end");
+    assert!(ended > turns / 1200, "only {ended} listings ended");
     check_open(&*fs, Soundness::InUse).unwrap();
 }
 
@@ -198,7 +199,7 @@ fn what_stays_is_listed_once_however_the_directory_changes() {
     on_each_namespace(60 * case_count(1000), listed_while_it_changes);
 }
 
-/// Makes, renames and removes names of its own until told to stop.
+/// Creates, renames and removes names of its own until `stop` is set.
 fn churn(fs: &Arc<Fs<Real>>, dir: &Node<Real>, thread: u64, stop: &AtomicBool) {
     let mut random = Random::new(thread);
     let mut mine: Vec<String> = Vec::new();
@@ -236,7 +237,7 @@ fn listed_while_threads_change_it(namespace: NamespaceKind, rounds: u32) {
         .expect("there is room");
     let mut names = BTreeSet::new();
     for number in 0..400 {
-        // Between names that stay are names that go, so that compaction moves those that stay.
+        // Names that go lie between names that stay, so that compaction moves the latter.
         make(&fs, &dir, &format!("stays-{number}")).expect("there is room");
         names.insert(format!("stays-{number}"));
         for other in 0..3 {

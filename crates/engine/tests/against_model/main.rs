@@ -1,8 +1,8 @@
 //! The engine against the reference model: the same operations must have the same outcomes and
 //! leave the same tree.
 //!
-//! `VELLUM_CASES` says how many random cases each test runs, `VELLUM_SEED` (0 to 255) which;
-//! `VELLUM_LONG_CHECKS=<factor>` makes all run that many times longer.
+//! `VELLUM_CASES` sets the number of random cases for each test, and `VELLUM_SEED` (0 to 255) their
+//! seed. `VELLUM_LONG_CHECKS=<factor>` makes all run longer by this factor.
 
 mod areas;
 mod fixture;

@@ -1,5 +1,5 @@
-//! Directories that were removed while somebody held them: nothing can be made in them, and what
-//! was above them may have become something else.
+//! Directories that were removed while open: nothing can be created in them, and their former
+//! parents' inode numbers may belong to something else.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use vellum::{Cred, Error, FileKind, Fs, Node, RenameFlags};
 
 use super::fixture::{Backend, Shape, on_each_namespace};
 
-/// A removed directory, and what has the inode number of the removed directory that held it.
+/// A removed directory, and the new owner of the inode number that its removed parent had.
 fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Simulated>) {
     let (root, cred) = (fs.root(), Cred::root());
     let above = fs.mkdir(&cred, &root, b"p", 0o755).expect("there is room");
@@ -34,7 +34,7 @@ fn removed(fs: &Arc<Fs<Simulated>>, kind: FileKind) -> (Node<Simulated>, Node<Si
         remove(fs, &cred, &root, b"again").expect("it is there");
         fs.maintain().expect("nothing is damaged");
     }
-    panic!("no inode number was used again");
+    panic!("no inode number was reused");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn nothing_moves_into_a_removed_directory() {
 }
 
 #[test]
-fn a_removed_directory_is_told_before_missing_permissions() {
+fn a_removed_directory_is_reported_before_missing_permissions() {
     on_each_namespace(1, |namespace, _| {
         let fs = <Simulated as Backend>::make(&Shape::new(1 << 20, 2, 1 << 20).with(namespace));
         let (dir, _other) = removed(&fs, FileKind::File);

@@ -1,4 +1,4 @@
-//! Random sequences of operations by several users, on the engine and on the model: every outcome
+//! Random sequences of operations by several users, on the engine and on the model. Every outcome
 //! is compared, and the trees after background work, after a crash that lost nothing, and after a
 //! clean close.
 
@@ -26,11 +26,11 @@ use super::tree;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     Nothing,
-    /// The background's work.
+    /// Background work.
     Maintain,
-    /// Some directory becomes the root of an area, or is none any more.
+    /// A directory becomes the root of an area, or stops being one.
     Areas(u64),
-    /// A crash that lost nothing, with whatever was open.
+    /// A crash that lost nothing, with handles open.
     Crash,
     /// A clean close.
     Reopen,
@@ -93,7 +93,7 @@ struct Pair<M: Backend> {
     model: Model,
     subject: Driver<M>,
     now: i64,
-    /// Who opened the handles: the engine asks nobody else about them.
+    /// The users that opened the handles: later permission checks depend on nobody else.
     openers: BTreeMap<u8, Cred>,
 }
 
@@ -139,7 +139,8 @@ impl<M: Backend> Pair<M> {
         ))
     }
 
-    /// The engine had no space: its tree is what it was, but that a write drops set-id bits first.
+    /// Handles a full pool: the engine's tree is unchanged, except that a write first drops set-id
+    /// bits.
     fn nothing_changed(&mut self, step: &Step) -> Verdict {
         if is_change_of_content(&step.op) {
             self.take_over_modes();
@@ -148,7 +149,7 @@ impl<M: Backend> Pair<M> {
             .map_err(|text| format!("{step}: no space, but {text}"))
     }
 
-    /// Gives files of the model the modes that the engine's have.
+    /// Copies the modes of the engine's files to the model.
     fn take_over_modes(&mut self) {
         let root = Cred::superuser();
         let model = self.model.snapshot(false);
@@ -188,7 +189,7 @@ impl<M: Backend> Pair<M> {
         }
     }
 
-    /// Everything stored is there, nothing was closed; the tree is the same.
+    /// Crashes with every store durable and nothing closed; the tree must be the same.
     fn crash(&mut self) -> Verdict {
         let image = M::image(self.fs());
         check(&image, Soundness::InUse)?;
@@ -203,7 +204,7 @@ impl<M: Backend> Pair<M> {
         check_open(self.fs(), Soundness::Recovered)
     }
 
-    /// Closes in order and opens again; as much is free as after a crash.
+    /// Closes cleanly and opens again. As much space must be free as after a crash.
     fn reopen(&mut self) -> Verdict {
         self.model.close_all();
         self.subject.close_all();
@@ -251,18 +252,18 @@ impl<M: Backend> Pair<M> {
         self.crash()
     }
 
-    /// A crash of which this file system learns nothing; handles are open.
+    /// Recovers a copy of the pool while this file system stays open with its handles.
     fn crash_aside(&mut self) -> Verdict {
         let image = M::image(self.fs());
         check(&image, Soundness::InUse)?;
         let (fs, _) = M::open(&image, &self.shape)
-            .map_err(|error| format!("recovery beside open handles: {error:?}"))?;
-        tree::compare(&self.model, &fs).map_err(|text| format!("beside open handles: {text}"))?;
+            .map_err(|error| format!("recovery with open handles: {error:?}"))?;
+        tree::compare(&self.model, &fs).map_err(|text| format!("with open handles: {text}"))?;
         check_open(&fs, Soundness::Recovered)
     }
 }
 
-/// `chown` of nothing reaches no file system.
+/// A `chown` that changes nothing does not reach a file system.
 pub(crate) fn is_expressible(op: &Op) -> bool {
     !matches!(
         op,
@@ -274,7 +275,7 @@ pub(crate) fn is_expressible(op: &Op) -> bool {
     )
 }
 
-/// What the engine answers; `None`: the pool is full.
+/// The engine's outcome. `None` if the pool is full.
 pub(crate) fn outcome<M: Backend>(
     driver: &mut Driver<M>,
     step: &Step,
@@ -325,13 +326,13 @@ fn run<M: Backend>((shape, steps): &Case) -> Verdict {
     verdict
 }
 
-/// How many cases to run: what `VELLUM_CASES` says, or the default, `VELLUM_LONG_CHECKS` times.
+/// The number of cases to run: `VELLUM_CASES` or the default, times `VELLUM_LONG_CHECKS`.
 pub(crate) fn case_count(default: u32) -> u32 {
     let number = |name| std::env::var(name).ok()?.parse().ok();
     number("VELLUM_CASES").unwrap_or_else(|| default * number("VELLUM_LONG_CHECKS").unwrap_or(1))
 }
 
-/// The seed of all random choices: fixed, or what `VELLUM_SEED` says.
+/// The seed of all random choices: a fixed one, or `VELLUM_SEED`.
 pub(crate) fn seed() -> u8 {
     std::env::var("VELLUM_SEED")
         .ok()
@@ -339,7 +340,7 @@ pub(crate) fn seed() -> u8 {
         .unwrap_or(1)
 }
 
-/// Runs a case; a panic is a failure like any other.
+/// Runs a case. A panic counts as a failure like any other.
 fn fails<M: Backend>(case: &Case) -> Option<String> {
     let run = std::panic::AssertUnwindSafe(|| run::<M>(case));
     match std::panic::catch_unwind(run) {
@@ -361,8 +362,7 @@ fn fails<M: Backend>(case: &Case) -> Option<String> {
     }
 }
 
-/// Leaves out steps, ever fewer at a time, as long as the case goes on failing; gives the last
-/// failure.
+/// Removes steps, ever fewer at a time, as long as the case still fails. Returns the last failure.
 fn shrink<M: Backend>((shape, mut steps): Case, mut failure: String) -> String {
     let mut chunk = steps.len().div_ceil(2);
     while chunk > 0 {
@@ -389,7 +389,7 @@ fn shrink<M: Backend>((shape, mut steps): Case, mut failure: String) -> String {
     failure
 }
 
-/// Runs random cases; the first that fails is told in as few steps as still fail.
+/// Runs random cases. Reports the first failure with as few steps as still fail.
 fn explore<M: Backend>(cases_wanted: u32, longest: usize) {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed(); 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);

@@ -1,5 +1,5 @@
-//! Schedules that [`shuttle`] draws for threads on memory every access of which lets another go
-//! first.
+//! Schedules that [`shuttle`] draws for threads on memory whose every access lets another thread
+//! run first.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
@@ -13,7 +13,7 @@ use super::random::Random;
 pub(crate) use super::shuttle_memory::Shuttled;
 use super::shuttle_memory::{ShuttleMemory, arm};
 
-/// Preemptions that the scheduler of probabilistic concurrency testing chooses.
+/// Number of preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
 
 impl Backend for Shuttled {
@@ -26,12 +26,12 @@ impl Backend for Shuttled {
     }
 }
 
-/// Lets a thread go on for a while before it draws another: what goes wrong between two calls of
-/// one thread needs the others to stand still.
+/// Lets a thread run for a while before it draws another one: errors between two calls of one
+/// thread need the others to stand still.
 struct Bursts {
     seeds: Range<u64>,
     random: Random,
-    /// How many steps a thread makes on average.
+    /// Average number of steps that a thread makes.
     mean: u64,
 }
 
@@ -66,8 +66,8 @@ impl Scheduler for Bursts {
     }
 }
 
-/// Runs `scenario` with numbers that count from `seed` << 32, under `count` schedules drawn in
-/// bursts and as many that probabilistic concurrency testing chooses.
+/// Runs `scenario` with numbers that count from `seed << 32`, under `count` schedules drawn in
+/// bursts, and as many that probabilistic concurrency testing chooses.
 pub(crate) fn explore(count: u32, seed: u64, scenario: fn(u64)) {
     let first = seed << 32;
     let bursts = Bursts {
@@ -95,7 +95,7 @@ fn run(scheduler: impl Scheduler + 'static, first: u64, scenario: fn(u64)) {
     });
 }
 
-/// Runs jobs beside each other, each access to memory being a point where another may go on.
+/// Runs jobs concurrently; another thread may run at each access to memory.
 pub(crate) fn together(jobs: Vec<Box<dyn FnOnce() + Send>>) {
     arm(true);
     let threads: Vec<_> = jobs.into_iter().map(shuttle::thread::spawn).collect();

@@ -1,5 +1,5 @@
-//! Several threads, each with a directory and a model of its own: they share every structure of
-//! the engine and must not notice each other.
+//! Several threads, each with a directory and a model of its own: they share every structure of the
+//! engine and must not notice each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use super::tree;
 
 const THREADS: u64 = 4;
 
-/// Whether a step stays below the thread's directory, and is by the superuser: who opened a handle
-/// does not matter then.
+/// Whether a step stays below the thread's directory and is done by the superuser, so that it does
+/// not matter who opened a handle.
 fn stays_below(step: &Step) -> bool {
     let text = step.to_string();
     let leaves = text.contains("..") || text.contains(" /");
@@ -41,12 +41,12 @@ fn steps_of(thread: u64, round: u64) -> Vec<Step> {
     tree.current().into_iter().filter(stays_below).collect()
 }
 
-/// Runs a thread's steps in its directory; gives its model.
+/// Runs a thread's steps in its directory. Returns its model.
 fn run<M: Backend>(fs: &Arc<Fs<M>>, thread: u64, round: u64) -> Model {
     let name = format!("thread-{thread}");
     let start = fs
         .lookup(&Cred::root(), &fs.root(), name.as_bytes())
-        .expect("it was made");
+        .expect("the directory was created");
     let mut subject = Driver::below(Arc::clone(fs), start.clone());
     let mut model = Model::new(CLOCK_START);
     for (index, step) in steps_of(thread, round).iter().enumerate() {
@@ -72,8 +72,8 @@ fn make_directories<M: Backend>(fs: &Arc<Fs<M>>, prefix: &str) {
     }
 }
 
-/// Runs `round` on all threads beside background work; then everything is as each expects, still
-/// so after a crash, and sound.
+/// Runs `round` on all threads during background work. Then, and again after a crash, every tree is
+/// as its thread expects, and the pool is sound.
 fn one_round<M: Backend>(shape: &Shape, round: u64) {
     let fs = M::make(shape);
     make_directories(&fs, "thread");

@@ -1,4 +1,4 @@
-//! The whole tree of an engine as a value, to be compared with the model's.
+//! The whole tree of an engine as a value, for comparison with the model's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const READ: OpenOptions = OpenOptions::new()
     .no_atime(true)
     .mode(0);
 
-/// Names in a directory with inode number and kind, in the order of a listing.
+/// The names in a directory with inode number and kind, in listing order.
 pub(crate) fn names<M: Memories>(
     fs: &Fs<M>,
     dir: &Node<M>,
@@ -35,12 +35,12 @@ pub(crate) fn names<M: Memories>(
     Ok(names)
 }
 
-/// Everything that can be seen.
+/// The whole visible tree.
 pub(crate) fn snapshot<M: Memories>(fs: &Arc<Fs<M>>) -> Result<Snapshot> {
     snapshot_below(fs, &fs.root())
 }
 
-/// Everything that can be seen below a directory, which is called `/`.
+/// The visible tree below a directory, which is called `/`.
 fn snapshot_below<M: Memories>(fs: &Arc<Fs<M>>, start: &Node<M>) -> Result<Snapshot> {
     let mut found = BTreeMap::new();
     let attr = fs.attr(start)?;
@@ -114,7 +114,7 @@ fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<
     })
 }
 
-/// Content by what the engine says is data; files may be far larger than memory.
+/// The contents of the ranges that the engine reports as data; files may be far larger than memory.
 fn file_body<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, size: u64) -> Result<SnapshotBody> {
     let handle = fs.open_node(&Cred::root(), node, &READ)?;
     let mut extents = Vec::new();
@@ -137,14 +137,14 @@ fn file_body<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, size: u64) -> Result<
     ))
 }
 
-/// Whether a clock gave this time; else somebody set it.
+/// Whether this time comes from the clock. Otherwise an operation set it explicitly.
 fn is_of_clock(time: i64) -> bool {
     (CLOCK_START..CLOCK_END).contains(&time)
 }
 
-/// Leaves of a tree what engine and model must agree on: times only where they were set
-/// explicitly. Neither moves the access time of a directory that is listed alike, and following a
-/// link reads it in the engine only, so access times are compared for files alone.
+/// Reduces a tree to what engine and model must agree on. Times are compared only where they were
+/// set explicitly. Access times are compared only for files: the two do not update the access time
+/// of a listed directory alike, and only the engine reads a link to follow it.
 pub(crate) fn comparable(tree: Snapshot) -> Snapshot {
     let explicit = |time: i64| if is_of_clock(time) { CLOCK_START } else { time };
     let strip = |(path, mut node): (Vec<u8>, NodeSnapshot)| {
@@ -159,7 +159,7 @@ pub(crate) fn comparable(tree: Snapshot) -> Snapshot {
     tree.into_iter().map(strip).collect()
 }
 
-/// How the trees of model and engine differ.
+/// The differences between the trees of model and engine.
 pub(crate) fn compare<M: Memories>(
     model: &Model,
     fs: &Arc<Fs<M>>,
@@ -167,7 +167,7 @@ pub(crate) fn compare<M: Memories>(
     compare_below(model, fs, &fs.root())
 }
 
-/// How the trees of a model and of a directory of the engine differ.
+/// The differences between the trees of a model and of a directory of the engine.
 pub(crate) fn compare_below<M: Memories>(
     model: &Model,
     fs: &Arc<Fs<M>>,

@@ -1,4 +1,4 @@
-//! What the library gives as `std::fs` does.
+//! Behaviour that the library shares with `std::fs`.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ fn mode(volume: &Volume, path: &str) -> u32 {
 }
 
 #[test]
-fn what_is_made_gets_the_mode_that_it_gets_of_std() {
+fn created_files_get_the_same_mode_as_with_std() {
     let pool = Pool::memory(16 << 20).unwrap();
     let volume = pool.volume();
     let options = OpenOptions::new().write(true).create(true);
@@ -67,7 +67,7 @@ fn errors_of_files_have_their_errno() {
     assert_eq!(closed.raw_os_error(), Some(libc::EBADF), "{closed}");
 }
 
-/// What a volume and a directory of the kernel answer alike: paths below, sizes, modes.
+/// The paths below a volume's root with sizes and modes, as [`below_of_std`] lists them.
 fn below(volume: &Volume) -> Vec<(PathBuf, u64, u32)> {
     let found = volume.walk("/").unwrap().map(|entry| {
         let entry = entry.unwrap();
@@ -135,7 +135,7 @@ fn trees_are_walked_copied_and_removed_as_by_std() {
     assert_eq!(below(&volume), below_of_std(dir.path()));
     for path in ["/link/../b/c", "/link/c/.", "/", "//a/./d/", "/e/../../a"] {
         let of_std = match path {
-            // Above a volume's root there is nothing else.
+            // Nothing is above a volume's root.
             "/e/../../a" => PathBuf::from("/a"),
             _ => {
                 let found = dir.path().join(path.trim_start_matches('/')).canonicalize();
@@ -156,7 +156,7 @@ fn trees_are_walked_copied_and_removed_as_by_std() {
 }
 
 #[test]
-fn what_std_refuses_is_refused() {
+fn calls_that_std_refuses_are_refused() {
     let pool = Pool::memory(16 << 20).unwrap();
     let volume = pool.volume();
     volume.write("/f", [0xff, 0xfe]).unwrap();

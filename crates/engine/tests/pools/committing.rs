@@ -1,4 +1,4 @@
-//! When pools commit that nobody syncs, and what their commits have devices do.
+//! When pools commit without a sync, and whether their commits flush device caches.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use vellum::{CreateOptions, Durability, Pool, PoolOptions};
 
 use crate::fixture::{in_memory, options};
 
-/// Pools that commit, closed: with a log and all in one file, with a log and their data elsewhere,
-/// and in memory with their data elsewhere.
+/// Closed pools that commit: with a log and all in one file, with a log and external data, and in
+/// memory with external data.
 fn made(dir: &tempfile::TempDir) -> Vec<PathBuf> {
     let apart = |name: &str, media| options(dir.path().join(name)).media(media);
     let logged = CreateOptions::new(16 << 20).media(MediaChoice::Logged);
@@ -31,7 +31,7 @@ fn syncs() -> u64 {
 }
 
 #[test]
-fn commits_leave_out_the_caches_of_devices_if_told_to_until_the_pool_is_closed() {
+fn commits_skip_device_caches_if_told_to_until_the_pool_is_closed() {
     let dir = in_memory();
     for path in made(&dir) {
         for barriers in [false, true] {
@@ -56,8 +56,7 @@ fn commits_leave_out_the_caches_of_devices_if_told_to_until_the_pool_is_closed()
     }
 }
 
-/// A hundred commits would take eight minutes if they came as often as they do when nothing is
-/// said.
+/// At the default interval a hundred commits would take eight minutes.
 #[test]
 fn a_pool_commits_as_often_as_it_is_told_to() {
     const COMMITS: u64 = 100;
@@ -74,7 +73,10 @@ fn a_pool_commits_as_often_as_it_is_told_to() {
         let (first, begin) = (commits(), Instant::now());
         let mut written = 0_u64;
         while commits() - first < COMMITS {
-            assert!(begin.elapsed() < Duration::from_secs(120), "nobody commits");
+            assert!(
+                begin.elapsed() < Duration::from_secs(120),
+                "no commit happens"
+            );
             written += 1;
             pool.volume().write("/f", written.to_ne_bytes()).unwrap();
         }

@@ -1,6 +1,5 @@
-//! Pools whose data pass the page cache: with a log, with their data on another file, and in memory
-//! with their data on a disk. The directory for temporary files has to lie on a file system that
-//! has direct I/O.
+//! Pools whose data pass the page cache: with a log, with external data, and in memory with their
+//! data on a disk. The directory for temporary files must lie on a file system with direct I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use vellum_check::{Options, check};
 
 const DATA_BYTES: u64 = 16 << 20;
 
-/// Where the metadata and the data of a pool are.
+/// The locations of a pool's metadata and data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Logged,
@@ -69,7 +68,7 @@ fn open(path: &Path, direct: bool) -> Result<Pool, Error> {
     options.open(path)
 }
 
-/// Changes a file's bytes at all sorts of offsets, in the pool and in memory.
+/// Changes a file's bytes at various offsets, in the pool and in memory.
 fn change(pool: &Pool, name: &str, bytes: &mut Vec<u8>) {
     let options = OpenOptions::new().read(true).write(true);
     let file = pool.volume().open_with(name, &options).unwrap();
@@ -86,7 +85,7 @@ fn change(pool: &Pool, name: &str, bytes: &mut Vec<u8>) {
                 file.handle()
                     .allocate(Allocate::PunchHole, at as u64, (end - at) as u64)
                     .unwrap();
-                // What reaches the end takes its block, of which nothing is the file's.
+                // A hole up to the end frees the last block whole: the rest is not the file's.
                 bytes[at..end].fill(0);
             }
             4 => {
@@ -114,8 +113,8 @@ fn bytes_are_the_same_past_the_page_cache_and_through_it() {
         let dirs = Dirs::new(kind);
         dirs.make(kind);
         let mut bytes = Vec::new();
-        // What one opening left in the page cache the next one does not ask for, and the other way
-        // round.
+        // Openings with and without direct I/O alternate, so that each must ignore what the other
+        // left in the page cache.
         for round in 0..4 {
             let pool = dirs.open(round % 2 == 0);
             assert_eq!(pool.fs().is_direct(), round % 2 == 0, "{kind:?}");
@@ -155,9 +154,9 @@ fn views_are_copies() {
     }
 }
 
-/// A block that was just written would have to be read back.
+/// A journaled block would have to be read back right after it was written.
 #[test]
-fn blocks_do_not_ride() {
+fn blocks_are_not_journaled() {
     for direct in [false, true] {
         let dirs = Dirs::new(Kind::External);
         dirs.make(Kind::External);
@@ -172,8 +171,8 @@ fn blocks_do_not_ride() {
     }
 }
 
-/// A copy of the files is what a kill leaves that takes all memory along: they have what was
-/// synced.
+/// A copy of the files is what a kill leaves if all memory is lost with it. It contains everything
+/// that was synced.
 #[test]
 fn what_was_synced_survives_a_kill() {
     for kind in [Kind::Logged, Kind::External] {
@@ -210,7 +209,7 @@ fn what_was_synced_survives_a_kill() {
     }
 }
 
-/// Several write parts of the same blocks of one file, and files of their own beside it.
+/// Several threads write parts of the same blocks of one file, and files of their own.
 #[test]
 fn parts_of_a_block_that_several_write_are_all_there() {
     const WRITERS: u64 = 4;
@@ -255,7 +254,7 @@ fn populating_leaves_the_data_alone() {
 }
 
 #[test]
-fn pools_whose_data_are_reached_in_memory_have_nothing_to_pass_by() {
+fn pools_with_their_data_in_memory_have_no_page_cache_to_bypass() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::File, MediaChoice::Memory] {
         let path = dir.path().join(format!("{media:?}"));

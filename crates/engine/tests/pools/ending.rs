@@ -1,4 +1,4 @@
-//! What is left of a pool that was closed: nobody's use of it, and no lock.
+//! What remains of a closed pool: no lock, and handles that only report the close.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,13 +26,13 @@ fn assert_closed<T>(result: Result<T>) {
     match result {
         Err(error @ Error::Closed) => assert_eq!(error.errno(), libc::EBADF),
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("it was done"),
+        Ok(_) => panic!("the call succeeded"),
     }
 }
 
 #[track_caller]
 fn assert_busy(result: Result<Pool>) {
-    let error = result.expect_err("somebody has it");
+    let error = result.expect_err("the pool is in use");
     assert!(
         matches!(error, Error::Media(MediaError::Busy { .. })),
         "{error}"
@@ -40,7 +40,7 @@ fn assert_busy(result: Result<Pool>) {
 }
 
 #[test]
-fn a_closed_pool_is_free_whatever_is_still_there_of_it() {
+fn a_closed_pool_is_free_whatever_handles_remain() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::File, MediaChoice::Memory, MediaChoice::Logged] {
         let (path, pool) = made(&dir, media);
@@ -58,7 +58,7 @@ fn a_closed_pool_is_free_whatever_is_still_there_of_it() {
         assert_closed(volume.write("/f", b"late"));
         assert_closed(volume.metadata("/f"));
         assert_closed(volume.sync());
-        assert_closed(names.next().expect("an answer"));
+        assert_closed(names.next().expect("a result"));
         assert_closed(file.read_at(&mut [0; 6], 0));
         assert_closed(file.view(0..6));
         assert_closed(file.sync_all());
@@ -66,7 +66,7 @@ fn a_closed_pool_is_free_whatever_is_still_there_of_it() {
         assert_closed(fs.maintain());
         assert_closed(fs.close());
         drop((file, names, dir, volume, fs));
-        // What is dropped gives up no lock of others.
+        // Dropping the old handles releases no lock of the new opening.
         assert_busy(open(&path));
         assert_eq!(again.volume().read("/f").unwrap(), b"behind");
         again.close().unwrap();
@@ -75,7 +75,7 @@ fn a_closed_pool_is_free_whatever_is_still_there_of_it() {
 }
 
 #[test]
-fn a_pool_that_was_read_or_dropped_is_free_too() {
+fn a_pool_opened_read_only_or_dropped_is_free_too() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Logged);
     let dropped = pool.volume();
@@ -89,9 +89,9 @@ fn a_pool_that_was_read_or_dropped_is_free_too() {
     assert_closed(read.read_dir("/"));
 }
 
-/// Whatever was answered is there, and whoever comes too late is told.
+/// Every write that returned is there, and later calls report that the pool is closed.
 #[test]
-fn operations_that_run_end_before_the_pool_is_closed() {
+fn running_operations_end_before_the_pool_is_closed() {
     const THREADS: usize = 3;
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::File, MediaChoice::Logged] {
@@ -116,7 +116,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
                 std::thread::yield_now();
             }
             pool.close().unwrap();
-            // While the others still find out.
+            // While the other threads still notice the close.
             let again = open(&path).unwrap();
             assert!(again.opened().was_clean);
             again.close().unwrap();
@@ -128,7 +128,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
                     .volume()
                     .metadata(format!("/{thread}-{number}"))
                     .unwrap();
-                // The last one may have been cut, and not written any more.
+                // The last write may have truncated the file without writing it.
                 let is_last = number == done.load(Ordering::Relaxed) % 200;
                 assert!(attr.len() == 3000 || is_last, "{thread}-{number}: {attr:?}");
             }
@@ -136,7 +136,7 @@ fn operations_that_run_end_before_the_pool_is_closed() {
     }
 }
 
-/// Nobody left anything in a pool that was just made.
+/// A new pool has no traces of its creation.
 #[test]
 fn a_new_pool_was_closed_cleanly() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,7 +178,7 @@ fn a_view_keeps_the_lock_and_nothing_else() {
 }
 
 #[test]
-fn a_file_without_a_name_that_is_open_is_left_to_the_next_opening() {
+fn an_open_file_without_a_name_is_left_to_the_next_opening() {
     let dir = tempfile::tempdir().unwrap();
     for media in [MediaChoice::File, MediaChoice::Logged] {
         let (path, pool) = made(&dir, media);

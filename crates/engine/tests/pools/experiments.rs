@@ -1,5 +1,5 @@
-//! The mapping of a file by itself: what is inserted is found and is the file's, what is removed is
-//! not.
+//! The mapping of a file by itself: inserted blocks are found and belong to the file, removed ones
+//! do not.
 
 use vellum::experiments::{MappingProbe, settle};
 use vellum::media::MediaChoice;
@@ -36,7 +36,7 @@ fn blocks_come_and_go_on_every_mapping() {
         alone.insert(0, 200).unwrap();
         alone.insert(250, 1).unwrap();
         alone = alone.renew().unwrap();
-        // The second time with nothing remembered, and nothing in the caches.
+        // The second time with no translations kept, and cold caches.
         for _ in 0..2 {
             let found = [(0, 1), (199, 1), (200, 1), (250, 1)];
             let found = found.map(|(first, blocks)| alone.lookup(first, blocks).unwrap());
@@ -86,9 +86,9 @@ fn only_the_size_can_be_filled() {
     assert!(MappingProbe::new(reading.handle()).is_err());
 }
 
-/// Blocks that an insertion had claimed when nodes ran out hold whatever they held.
+/// If an insertion runs out of nodes, blocks that it had claimed would show their old contents.
 #[test]
-fn an_insertion_without_room_for_nodes_leaves_nothing() {
+fn an_insertion_without_space_for_nodes_leaves_nothing() {
     let options = CreateOptions::new(8 << 20)
         .media(MediaChoice::File)
         .mapping(MappingKind::Extent)
@@ -100,10 +100,10 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
     let file = sparse(&pool);
     file.set_len(2000 * BLOCK).unwrap();
     let mut alone = MappingProbe::new(file.handle()).unwrap();
-    // A tree with a node that has room for some.
+    // A tree with a node that has some free entries.
     (0..20).for_each(|i| alone.insert(i * 2, 1).unwrap());
     drop(alone);
-    // A long target takes a block, as a node does.
+    // A long symlink target takes a block, as a node does.
     let target = "t".repeat(4000);
     let full = (0..).find_map(|i| pool.volume().symlink(&target, format!("/{i}")).err());
     assert!(matches!(full, Some(Error::NoSpace(_))), "{full:?}");
@@ -112,7 +112,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
     let mut alone = MappingProbe::new(file.handle()).unwrap();
     let refused = alone.insert(44, 1500);
     assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}");
-    // Whole pieces of 256 blocks, and nothing of the one that failed.
+    // Whole batches of 256 blocks, and nothing of the failed one.
     let inserted = alone.search(0, 2000).unwrap() - 20;
     assert_eq!(inserted % 256, 0, "{inserted}");
     assert_eq!(
@@ -128,7 +128,7 @@ fn an_insertion_without_room_for_nodes_leaves_nothing() {
 }
 
 #[test]
-fn what_is_lent_is_not_changed() {
+fn blocks_under_a_view_are_not_changed() {
     let pool = Pool::memory(8 << 20).unwrap();
     let file = sparse(&pool);
     file.write_at(&[7; 8 * BLOCK as usize], 0).unwrap();

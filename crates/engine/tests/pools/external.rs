@@ -1,5 +1,5 @@
-//! Pools whose data lie on another file: where the bytes go, what a kill leaves, and what is said
-//! of a medium that is not the right one.
+//! Pools with external data: where the bytes go, what a kill leaves, and how a wrong device is
+//! reported.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn options(data: PathBuf) -> CreateOptions {
         .data(Some(DataOptions::new(data).size_bytes(DATA_BYTES)))
 }
 
-/// A pool in a directory, and its data beside it.
+/// A pool in a directory, and its data in another file there.
 fn made(dir: &Path) -> (PathBuf, PathBuf, Pool) {
     let (path, data) = (dir.join("pool"), dir.join("data"));
     let pool = options(data.clone()).create(&path).unwrap();
@@ -29,7 +29,7 @@ fn open(path: &Path) -> Result<Pool, Error> {
     Pool::open(path)
 }
 
-/// What a kill that takes all memory along leaves: a copy of both files.
+/// What a kill leaves if all memory is lost with it: a copy of both files.
 fn killed(dir: &Path, name: &str) -> PathBuf {
     let copy = dir.join(name);
     std::fs::create_dir(&copy).unwrap();
@@ -45,7 +45,7 @@ fn has(path: &Path, pattern: &[u8]) -> bool {
 }
 
 #[test]
-fn bytes_of_files_are_on_their_own_medium_alone() {
+fn bytes_of_files_are_on_the_data_device_only() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     let superblock = pool.superblock();
@@ -57,7 +57,7 @@ fn bytes_of_files_are_on_their_own_medium_alone() {
     volume.sync().unwrap();
     assert_eq!(volume.read("/f").unwrap(), content);
     assert!(has(&data, pattern) && !has(&path, pattern));
-    // A page table leads to the medium, too.
+    // A page table also leads to the data device.
     let file = volume.open("/f").unwrap();
     let view = file.view_by(0..content.len() as u64, Rule::Mmu).unwrap();
     assert!(&view[..] == content.as_slice());
@@ -97,7 +97,7 @@ fn what_was_synced_survives_a_kill() {
     }
 }
 
-/// What the opening of the pool says, which changes neither file.
+/// The error of opening the pool, which must change neither file.
 #[track_caller]
 fn refused(path: &Path) -> MediumError {
     let before = std::fs::read(path).unwrap();
@@ -151,10 +151,10 @@ fn another_medium_is_refused_by_name() {
     let pool = options.open(&path).unwrap();
     assert_eq!(pool.volume().read("/f").unwrap(), [7; 100_000]);
     pool.close().unwrap();
-    // Where it was found is remembered.
+    // The pool records where the device was found.
     let pool = open(&path).unwrap();
     assert_eq!(pool.fs().data_devices().next().unwrap().0, kept);
-    // Somebody else's pool with our data: they are in use, and then not theirs.
+    // Another pool with these data: first they are in use, then they belong to another pool.
     let their = PoolOptions::new().data(vec![kept]);
     let in_use = their.open(other.join("pool"));
     assert!(matches!(in_use, Err(Error::Media(MediaError::Busy { .. }))));
@@ -167,7 +167,7 @@ fn another_medium_is_refused_by_name() {
 }
 
 #[test]
-fn a_damaged_head_is_known_by_its_copy() {
+fn a_device_with_a_damaged_head_is_recognised_by_its_copy() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     let copy_at = MediumHead::of(&pool.superblock()).unwrap().copy_at();
@@ -176,7 +176,7 @@ fn a_damaged_head_is_known_by_its_copy() {
     let damage = |at| file.write_all_at(&[0xFF; 512], at).unwrap();
     for head in [0, copy_at] {
         damage(head);
-        // An opening writes both.
+        // An opening repairs both.
         open(&path).unwrap().close().unwrap();
     }
     damage(0);
@@ -185,7 +185,7 @@ fn a_damaged_head_is_known_by_its_copy() {
 }
 
 #[test]
-fn an_old_copy_of_either_is_told() {
+fn an_old_copy_of_either_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     pool.volume().write("/f", b"old").unwrap();
@@ -211,9 +211,9 @@ fn an_old_copy_of_either_is_told() {
                 Err(Error::Medium(MediumError::OtherSession { path })) if path == *medium
             ));
         }
-        assert!(before == read(pool), "something was written");
+        assert!(before == read(pool), "nothing may be written");
     }
-    // What belongs together does so still, also once it has been looked at.
+    // Files that belong together still do, also after they were opened.
     for (pool, medium) in [(&path, &data), (&old, &old_data)] {
         for read_only in [true, false, true] {
             let pool = with(medium, read_only).open(pool).unwrap();
@@ -223,7 +223,7 @@ fn an_old_copy_of_either_is_told() {
 
     Pool::force_data_device(&path, std::slice::from_ref(&old_data)).unwrap();
     let pool = with(&old_data, false).open(&path).unwrap();
-    // The bytes are those of the copy, the tree is the pool's.
+    // The bytes are those of the copy, the tree is that of the pool.
     assert_eq!(pool.volume().read("/f").unwrap(), b"old");
     assert_eq!(pool.volume().read("/g").unwrap().len(), 200_000);
     pool.close().unwrap();
@@ -235,7 +235,7 @@ fn an_old_copy_of_either_is_told() {
 }
 
 #[test]
-fn a_pool_without_the_place_of_its_data_asks_for_it() {
+fn a_pool_without_the_path_of_its_data_asks_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     let places_at = pool.superblock().media_at;
@@ -262,7 +262,7 @@ fn a_pool_with_its_own_data_takes_none() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused() {
+fn impossible_pools_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
     let mut asked = options(data);
@@ -296,7 +296,7 @@ fn what_cannot_be_made_is_refused() {
 }
 
 #[test]
-fn a_pool_that_is_there_already_is_refused_before_its_data_are_made() {
+fn an_existing_pool_is_refused_before_its_data_device_is_created() {
     let dir = tempfile::tempdir().unwrap();
     let (path, data, pool) = made(dir.path());
     pool.close().unwrap();

@@ -1,4 +1,4 @@
-//! Pools in memory whose data lie on another file.
+//! Pools in memory with external data.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(crate) fn options(data: PathBuf) -> CreateOptions {
         .data(Some(DataOptions::new(data).size_bytes(DATA_BYTES)))
 }
 
-/// A pool in a directory in memory, with its data beside it.
+/// A pool in a directory in memory, with its data in another file there.
 pub(crate) fn made(dir: &Path) -> (PathBuf, Pool) {
     let path = dir.join("pool");
     let pool = options(dir.join("data")).create(&path).unwrap();

@@ -1,5 +1,4 @@
-//! Logged pools where somebody else fills the directory in memory that their metadata are worked on
-//! in.
+//! Logged pools while another process fills the directory in memory that holds their image.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,13 +8,13 @@ use rustix::fs::{FallocateFlags, fallocate};
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Error, FoundImage, Pool};
 
-/// In the environment of a test that has a `/dev/shm` of its own.
+/// Environment variable of a test that has its own `/dev/shm`.
 const OWN: &str = "VELLUM_TEST_OWN_SHM";
-/// What a script says that was not allowed a mount of its own.
+/// Exit code of the script if it may not mount.
 const NOT_ALLOWED: i32 = 77;
 
-/// Whether this process has a `/dev/shm` of `size` for itself. If not, runs the test `name` once
-/// more in one that has.
+/// Whether this process has a `/dev/shm` of `size` for itself. If not, runs the test `name` again
+/// in a process that has.
 fn has_own_shm(name: &str, size: &str) -> bool {
     if std::env::var_os(OWN).is_some() {
         return true;
@@ -38,7 +37,7 @@ fn has_own_shm(name: &str, size: &str) -> bool {
             panic!("exit {code}: {said}")
         }
         refused => {
-            // Past the test harness, which swallows what passing tests print.
+            // Not through the test harness, which hides the output of passing tests.
             let note = format!("SKIPPED {name}: no mount namespace of its own ({refused:?})\n");
             let terminal = std::fs::OpenOptions::new().append(true).open("/dev/stderr");
             let _ = terminal.and_then(|mut to| to.write_all(note.as_bytes()));
@@ -47,17 +46,20 @@ fn has_own_shm(name: &str, size: &str) -> bool {
     false
 }
 
-/// Somebody else takes all of `/dev/shm`.
+/// Fills all of `/dev/shm`, as another process might.
 fn fill(path: &Path) {
     let mut file = std::fs::File::create(path).unwrap();
     while file.write_all(&[1; 4096]).is_ok() {}
 }
 
-/// What is told to be free when others leave no memory can be made, and one file more is refused
-/// with the reason; when they give memory back, there is more, without another opening.
+/// While others leave no memory, exactly the files reported as free can be created; the next one is
+/// refused with the reason. When they free memory, there is more, without another opening.
 #[test]
-fn what_is_told_to_be_free_has_its_memory() {
-    if !has_own_shm("full_memory::what_is_told_to_be_free_has_its_memory", "40m") {
+fn files_reported_as_free_have_their_memory() {
+    if !has_own_shm(
+        "full_memory::files_reported_as_free_have_their_memory",
+        "40m",
+    ) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -111,11 +113,11 @@ fn what_is_told_to_be_free_has_its_memory() {
     pool.close().unwrap();
 }
 
-/// Memory that the image has is taken from it, and by others: whoever stores there is told, as is
-/// the next sync, and the next opening finds what was synced before.
+/// Memory is taken away from the image, and others fill it. The operation that stores there reports
+/// an error, as does the next sync. The next opening finds what was synced before.
 #[test]
-fn memory_that_is_lost_is_no_silent_loss() {
-    if !has_own_shm("full_memory::memory_that_is_lost_is_no_silent_loss", "40m") {
+fn lost_memory_is_reported() {
+    if !has_own_shm("full_memory::lost_memory_is_reported", "40m") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

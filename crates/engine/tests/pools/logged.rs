@@ -1,5 +1,5 @@
-//! Logged pools in files: what a kill, a close and an opening leave, and what a medium that fails
-//! does.
+//! Logged pools in files: the state after a kill, a close and an opening, and the effects of a
+//! failing medium.
 
 use std::path::{Path, PathBuf};
 
@@ -20,15 +20,14 @@ fn made(dir: &tempfile::TempDir) -> (PathBuf, Pool) {
     (path, pool)
 }
 
-/// What a kill leaves: nothing of the process, all that it wrote.
+/// What a kill leaves: the file, without the process's memory.
 fn copy_of(path: &Path, name: &str) -> PathBuf {
     let copy = path.with_file_name(name);
     std::fs::copy(path, &copy).unwrap();
     copy
 }
 
-/// Empties the log, and waits for whoever takes a piece of it home meanwhile: a copy is not taken
-/// at one instant.
+/// Empties the log, and waits for any running checkpoint: a copy is not taken at one instant.
 fn rest(pool: &Pool) {
     while pool.fs().checkpoint().unwrap() > 0 {}
 }
@@ -66,7 +65,7 @@ fn what_was_synced_survives_a_kill() {
         assert_eq!(bytes, vec![number; 5000]);
     }
     let later = reopened.volume().read("/d/later");
-    assert!(matches!(later, Err(Error::NotFound)), "nobody synced it");
+    assert!(matches!(later, Err(Error::NotFound)), "this was not synced");
     reopened.close().unwrap();
     assert_sound(&copy);
 }
@@ -88,7 +87,7 @@ fn a_close_empties_the_log() {
 }
 
 #[test]
-fn reading_alone_lays_the_log_over() {
+fn a_read_only_opening_overlays_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir);
     pool.volume().write("/f", vec![7; 100_000]).unwrap();
@@ -105,8 +104,8 @@ fn reading_alone_lays_the_log_over() {
     );
 }
 
-/// The log goes round its end many times, and checkpoints make room in it, beside what is done or
-/// where an epoch finds none.
+/// The log wraps around many times. Checkpoints make room in it, in the background, or in place
+/// when an epoch finds no room.
 #[test]
 fn a_log_never_stays_full() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,7 +114,7 @@ fn a_log_never_stays_full() {
     let volume = pool.volume();
     let mut written = 0;
     for round in 0u32.. {
-        // 128 bytes of inode and entry each, and more.
+        // At least 128 bytes each for inode and entry.
         for number in 0..40 {
             let name = format!("/{round}-{number}");
             volume.write(&name, b"x").unwrap();
@@ -140,10 +139,10 @@ fn a_log_never_stays_full() {
     assert_sound(&path);
 }
 
-/// Small writes ride in the record: where their own blocks did not reach the disk, the log has
-/// them, for whoever opens the pool.
+/// Small writes are journaled in the record: if their own blocks did not reach the disk, every
+/// opening gets them from the log.
 #[test]
-fn small_writes_ride_in_the_log() {
+fn small_writes_are_journaled() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir);
     let geometry = pool.superblock().geometry();
@@ -159,7 +158,7 @@ fn small_writes_ride_in_the_log() {
 
     let copy = copy_of(&path, "copy");
     let mut bytes = std::fs::read(&copy).unwrap();
-    // Not the superblock behind them, whose identity may have such bytes.
+    // Excludes the last copy of the superblock, whose identity may have such bytes.
     let data = geometry.data_at as usize..geometry.last_copy_at as usize;
     let of_file = bytes[data].iter_mut().filter(|byte| **byte == 0xA7);
     assert_eq!(of_file.map(|byte| *byte = 0x11).count(), 9000);
@@ -184,7 +183,7 @@ fn small_writes_ride_in_the_log() {
     }
 }
 
-/// Home is what its sum says, and a pool whose home is not is told, and refused for writing.
+/// Home must match its checksum. A pool whose home does not is reported, and refused for writing.
 #[test]
 fn a_home_that_changed_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -193,7 +192,7 @@ fn a_home_that_changed_is_refused() {
     pool.volume().write("/f", b"whole").unwrap();
     pool.close().unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
-    // A free slot of a chunk in use: nothing but the sum vouches for it.
+    // A free slot of a chunk in use: only the checksum covers it.
     let free = (geometry.meta_at as usize..).step_by(64);
     let free = free
         .into_iter()
@@ -211,8 +210,7 @@ fn a_home_that_changed_is_refused() {
     assert_eq!(pool.volume().read("/f").unwrap(), b"whole");
 }
 
-/// Blocks that were given up are held until that is durable, and yet a full pool that is emptied
-/// has room.
+/// Freed blocks are held until that is durable, and yet a full pool has space once it is emptied.
 #[test]
 fn held_blocks_become_free_when_they_are_needed() {
     let dir = tempfile::tempdir().unwrap();
@@ -256,10 +254,10 @@ fn threads_commit_beside_each_other() {
     assert_eq!(names, 3 * 40);
 }
 
-/// Whoever reads on and on of a file that is not in memory is not to wait until a sample of it is
-/// there. The directory for temporary files has to lie on a disk.
+/// A sequential reader of a file that is not in memory must not wait for a sample of it. The
+/// directory for temporary files must lie on a disk.
 #[test]
-fn what_reading_costs_is_not_measured_on_a_disk() {
+fn reading_costs_are_not_measured_on_a_disk() {
     const BYTES: usize = 40 << 20;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
@@ -285,6 +283,6 @@ fn what_reading_costs_is_not_measured_on_a_disk() {
         read_much();
         pool.fs().knows_read_costs()
     };
-    // The kernel may have taken a page of a sample back.
+    // The kernel may have evicted a page of a sample.
     assert!(std::iter::repeat_with(is_known).take(10).any(|known| known));
 }

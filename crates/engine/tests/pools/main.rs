@@ -1,5 +1,5 @@
-//! The library as programs use it: pools on each medium, what a kill leaves of them, data that lie
-//! elsewhere, several file systems in one, and views of bytes.
+//! The library as programs use it: pools on each medium, the state after a kill, external data
+//! devices, several datasets in a pool, and views of bytes.
 
 mod as_std;
 mod committing;

@@ -1,4 +1,4 @@
-//! What an opening accepts, what it refuses, and why.
+//! Pools that an opening accepts, pools that it refuses, and the reasons.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Image {
         fs::write(&self.path, bytes).unwrap();
     }
 
-    /// Changes every copy of the superblock as a later release might, checksum and all.
+    /// Changes every copy of the superblock as a later release might, with a correct checksum.
     fn rewrite(&self, change: impl Fn(&mut Superblock)) {
         let mut new = superblock(&self.path);
         change(&mut new);
@@ -106,7 +106,7 @@ fn unknown_features_refuse_or_forbid_changes() {
 #[test]
 fn any_sealed_copy_opens_the_pool() {
     let image = image();
-    // The version is not believed before the checksum fits.
+    // The version is trusted only if the checksum matches.
     image.patch(|bytes| bytes[8] = 9);
     image.assert_reads(false);
     image.patch(|bytes| bytes[BLOCK..2 * BLOCK].fill(0xFF));
@@ -121,7 +121,7 @@ fn any_sealed_copy_opens_the_pool() {
 }
 
 #[test]
-fn the_latest_copy_counts_even_if_it_is_a_later_version() {
+fn the_latest_copy_is_used_even_if_it_has_a_later_version() {
     let image = image();
     image.patch(|bytes| {
         let mut newer = Superblock::unseal(&bytes[..BLOCK]).unwrap();
@@ -146,10 +146,10 @@ fn a_damaged_state_word_forbids_changes() {
     }
 }
 
-/// The disk may get the pages of a file in any order: if changes got there and the state word did
-/// not, the next opening would believe a live map that is void.
+/// The disk may get the pages of a file in any order. If changes arrived without the state word,
+/// the next opening would trust a live map that is void.
 #[test]
-fn a_file_knows_that_it_is_open_before_anything_changes() {
+fn a_file_is_marked_as_open_before_anything_changes() {
     let image = image();
     let syncs = || vellum::media::count::of_this_thread().syncs;
     let before = syncs();
@@ -223,10 +223,10 @@ fn a_damaged_pool_is_refused_for_writing_and_can_be_read() {
     image.assert_reads(false);
 }
 
-/// What nobody names keeps order through a power cut where an ordinary file does not do so by
-/// itself; what is named is made.
+/// Without a choice, the medium is one that keeps order through a power cut where an ordinary file
+/// does not do so by itself. A chosen medium is used.
 #[test]
-fn a_new_pool_lies_on_what_survives_most_there() {
+fn a_new_pool_gets_the_medium_that_survives_most_there() {
     let (on_disk, in_memory) = (
         tempfile::tempdir().unwrap(),
         tempfile::tempdir_in("/dev/shm").unwrap(),

@@ -1,5 +1,5 @@
-//! External data devices that carry a copy of the metadata: closed with it whole, taken elsewhere,
-//! and refused when it is not.
+//! External data devices with a metadata replica: exported whole at a close, imported elsewhere,
+//! and refused if it is not whole.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,7 +42,7 @@ fn fill(volume: &Volume) {
     volume.rename("/6", "/a/moved").unwrap();
 }
 
-/// All that can be told of a tree but access times, which telling it changes.
+/// Everything readable in a tree except access times, which reading changes.
 fn tree(volume: &Volume) -> BTreeMap<PathBuf, (String, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![PathBuf::from("/")];
@@ -90,7 +90,7 @@ fn assert_clean(path: &Path) {
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
-/// The head of the medium, and the copy's.
+/// The head of the data device, and that of its replica.
 fn heads(data: &Path) -> (MediumHead, Option<ReplicaHead>) {
     let bytes = std::fs::read(data).unwrap();
     let medium = MediumHead::unseal(&bytes).unwrap();
@@ -114,7 +114,7 @@ fn is_damaged<T>(result: &Result<T, Error>) -> bool {
 }
 
 #[test]
-fn a_medium_alone_is_the_file_system() {
+fn a_data_device_with_a_replica_is_the_file_system() {
     for namespace in NamespaceKind::ALL {
         for mapping in [MappingKind::Extent, MappingKind::HashFs] {
             let dir = in_memory();
@@ -126,18 +126,21 @@ fn a_medium_alone_is_the_file_system() {
             fill(&pool.volume());
             let before = tree(&pool.volume());
             let replica = export(pool);
-            assert_eq!(replica.changed, replica.blocks, "the first has everything");
+            assert_eq!(
+                replica.changed, replica.blocks,
+                "the first export copies everything"
+            );
             assert!(replica.written < replica.blocks / 2, "zeros were written");
             assert!(is_whole(&data));
             let new = dir.path().join("new");
             attach(&new, &data).unwrap();
-            assert!(is_whole(&data), "nobody has changed anything yet");
+            assert!(is_whole(&data), "nothing has changed yet");
             assert_clean(&new);
             let there = open(&new).unwrap();
             assert!(!is_whole(&data));
             assert!(there.opened().was_clean);
             assert!(tree(&there.volume()) == before, "{namespace:?} {mapping:?}");
-            // It goes on, and back.
+            // The imported pool is used further, and imported back.
             there.volume().write("/more", [9; 9000]).unwrap();
             let before = tree(&there.volume());
             let again = export(there);
@@ -151,15 +154,15 @@ fn a_medium_alone_is_the_file_system() {
 }
 
 #[test]
-fn what_was_used_since_or_was_not_closed_is_refused() {
+fn a_replica_is_refused_after_further_use_or_without_a_close() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
     fill(&pool.volume());
     pool.close().unwrap();
-    assert!(is_stale(attach(&new, &data)), "never copied");
+    assert!(is_stale(attach(&new, &data)), "never exported");
     export(open(&path).unwrap());
-    // A crash in front of the first change, and one behind some.
+    // One crash before the first change, and one after some.
     let pool = open(&path).unwrap();
     let copy = dir.path().join("copy");
     std::fs::copy(&data, &copy).unwrap();
@@ -179,7 +182,7 @@ fn what_was_used_since_or_was_not_closed_is_refused() {
     assert!(is_stale(attach(&new, &data)));
     assert!(!new.exists());
     export(open(&path).unwrap());
-    // Whoever only reads changes nothing.
+    // A read-only opening changes nothing.
     let read_only = PoolOptions::new().read_only(true);
     drop(read_only.open(&path).unwrap());
     attach(&new, &data).unwrap();
@@ -187,7 +190,7 @@ fn what_was_used_since_or_was_not_closed_is_refused() {
 }
 
 #[test]
-fn the_old_pool_knows_the_medium_no_more() {
+fn the_old_pool_rejects_the_device() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
@@ -203,13 +206,14 @@ fn the_old_pool_knows_the_medium_no_more() {
         let foreign = matches!(old, Err(Error::Medium(MediumError::Foreign { .. })));
         assert!(foreign, "{old:?}");
     }
-    // By the head's copy, too.
+    // By the copy of the head, too.
     let file = File::options().write(true).open(&data).unwrap();
     file.write_all_at(&[0; 512], 0).unwrap();
     assert!(open(&path).is_err());
     drop(open(&new).unwrap());
     assert_eq!(heads(&data).0.id, after.id);
-    // What exists is not overwritten unawares, and what is no memory not at all.
+    // An existing pool is not overwritten by accident, and a target other than persistent memory
+    // never.
     export(open(&new).unwrap());
     let exists = attach(&path, &data);
     assert!(matches!(
@@ -243,16 +247,16 @@ fn a_small_change_is_a_few_blocks() {
     assert!(few.changed <= nothing.changed + 6, "{nothing:?} {few:?}");
     assert!(nothing.changed <= 10, "{nothing:?}");
     assert_eq!((few.number, few.sums_written), (3, 1));
-    // Unless all is asked for.
+    // Unless a full copy is requested.
     let pool = open(&path).unwrap();
     let all = pool.close_and_export(true, &|_, _| {}).unwrap();
     assert_eq!(all.changed, all.blocks);
     assert!(all.written >= first.written);
 }
 
-/// Pools whose map is not about the copy that is there: all is copied, and is what there is.
+/// Pools whose map of changes belongs to another replica: everything is copied.
 #[test]
-fn a_map_of_another_copy_says_nothing() {
+fn a_map_of_another_replica_is_ignored() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let data = dir.path().join("data");
@@ -288,7 +292,7 @@ fn a_map_of_another_copy_says_nothing() {
 }
 
 #[test]
-fn a_damaged_copy_is_refused() {
+fn a_damaged_replica_is_refused() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
@@ -322,7 +326,7 @@ fn a_damaged_copy_is_refused() {
         assert!(is_stale(attach(&new, &data)), "{at}");
         file.write_all_at(&sound[at as usize..][..1], at).unwrap();
     }
-    // One that ends too early, and things that are none.
+    // A file that ends too early, and files that are no data devices.
     let short = dir.path().join("short");
     std::fs::write(&short, &sound[..plan.block_at(3) as usize]).unwrap();
     assert!(is_damaged(&attach(&new, &short)));
@@ -334,12 +338,12 @@ fn a_damaged_copy_is_refused() {
             Err(Error::Medium(MediumError::NoMedium { .. }))
         ));
     }
-    // Nothing of that has changed anything.
+    // None of this has changed anything.
     attach(&new, &data).unwrap();
 }
 
 #[test]
-fn pools_without_room_for_a_copy_say_so() {
+fn pools_without_space_for_a_replica_report_that() {
     let dir = in_memory();
     let data = dir.path().join("data");
     let none = options(data.clone()).has_replica(false);
@@ -365,9 +369,9 @@ fn pools_without_room_for_a_copy_say_so() {
     ));
 }
 
-/// Other files, whose pages are full of something.
+/// Target files whose pages already contain something.
 #[test]
-fn what_is_overwritten_is_gone() {
+fn an_overwritten_target_keeps_nothing() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let (data, new) = (dir.path().join("data"), dir.path().join("new"));
@@ -385,9 +389,9 @@ fn what_is_overwritten_is_gone() {
     assert!(tree(&open(&new).unwrap().volume()) == before);
 }
 
-/// A pool that cannot have been closed in order has no copy, either.
+/// A pool that cannot be closed cleanly has no replica either.
 #[test]
-fn what_cannot_be_closed_exports_nothing() {
+fn a_pool_that_cannot_be_closed_exports_nothing() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let volume = pool.volume();

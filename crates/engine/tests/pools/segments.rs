@@ -1,4 +1,4 @@
-//! Pools whose data lie on several media: one that they were made with, and others that were added.
+//! Pools with several data segments: those from the formatting, and others that were added.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ fn bytes_of(file: u64) -> Vec<u8> {
     (0..FILE_BYTES).map(of).collect()
 }
 
-/// Writes files until there is no room; gives how many.
+/// Writes files until there is no space. Returns their number.
 fn fill(pool: &Pool, from: u64) -> u64 {
     let volume = pool.volume();
     let mut files = from;
@@ -107,7 +107,7 @@ fn a_full_pool_has_room_again() {
             let more = fill(&pool, files);
             assert!(more >= files + added / FILE_BYTES as u64 - 1, "{mapping:?}");
             has_files(&pool, more);
-            // Whole files of one, and parts of another, become free.
+            // Whole files of one segment, and parts of files in another, become free.
             let volume = pool.volume();
             volume.remove_file("/0").unwrap();
             volume.remove_file(format!("/{}", more - 1)).unwrap();
@@ -122,9 +122,9 @@ fn a_full_pool_has_room_again() {
     }
 }
 
-/// A file that lies on both is read, written and viewed as any other.
+/// A file in two segments is read, written and viewed as any other.
 #[test]
-fn a_file_goes_from_one_medium_to_the_next() {
+fn a_file_continues_in_the_next_segment() {
     for mapping in GROWING {
         for direct in [false, true] {
             let dir = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn a_file_goes_from_one_medium_to_the_next() {
 }
 
 #[test]
-fn media_that_moved_are_named_in_any_order() {
+fn moved_devices_are_named_in_any_order() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
     add(&path, "second").unwrap();
@@ -176,7 +176,7 @@ fn media_that_moved_are_named_in_any_order() {
     );
     let [first, second] = moved;
     has_files(&named(&[second.clone(), first.clone()]).unwrap(), files);
-    // It remembers.
+    // The pool records the new paths.
     has_files(&open(&path), files);
     let other = dir.path().join("other");
     std::fs::create_dir(&other).unwrap();
@@ -189,7 +189,7 @@ fn media_that_moved_are_named_in_any_order() {
 }
 
 #[test]
-fn an_old_copy_of_any_medium_is_refused() {
+fn an_old_copy_of_any_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::Extent, MediaChoice::Logged);
     add(&path, "second").unwrap();
@@ -208,7 +208,7 @@ fn an_old_copy_of_any_medium_is_refused() {
     has_files(&open(&path), files);
 }
 
-/// The media of a file system behind another one are its own.
+/// A dataset other than the first has segments of its own.
 #[test]
 fn one_of_several_datasets_grows() {
     let dir = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ fn one_of_several_datasets_grows() {
 }
 
 #[test]
-fn what_cannot_grow_says_so() {
+fn pools_that_cannot_grow_report_that() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::Cuckoo, MediaChoice::Logged);
     let refused = |path: &Path| {
@@ -270,9 +270,9 @@ fn what_cannot_grow_says_so() {
     ));
 }
 
-/// Where the metadata have no room for the words of so many blocks, nothing changes.
+/// If the metadata have no space for the words of the new blocks, nothing changes.
 #[test]
-fn what_has_no_room_for_the_table_stays_as_it_is() {
+fn a_pool_without_space_for_the_table_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let path = made(dir.path(), MappingKind::HashFs, MediaChoice::Logged);
     let data = medium(dir.path().join("second"), 4 << 30);
@@ -294,7 +294,7 @@ fn what_has_no_room_for_the_table_stays_as_it_is() {
     fill(&open(&path), 0);
 }
 
-/// As many media as there can be; then no more.
+/// Adds as many segments as possible; then no more.
 #[test]
 fn there_are_eight_at_most() {
     let dir = tempfile::tempdir().unwrap();

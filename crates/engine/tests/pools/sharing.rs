@@ -14,7 +14,7 @@ fn pool() -> Pool {
     Pool::memory(16 << 20).unwrap()
 }
 
-/// A record that says which it is, all over.
+/// A record filled with its number.
 fn record(number: u32) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     for word in record.chunks_exact_mut(4) {
@@ -23,7 +23,7 @@ fn record(number: u32) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Has every thread make its calls; they are told their number among all calls.
+/// Makes every thread do its calls. `call` gets their numbers among all calls.
 fn by_all(file: &File, call: impl Fn(&File, u32) + Sync) {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -33,7 +33,7 @@ fn by_all(file: &File, call: impl Fn(&File, u32) + Sync) {
     });
 }
 
-/// Every record is there, once and whole.
+/// Checks that every record is there, once and whole.
 #[track_caller]
 fn assert_all_are_there(bytes: &[u8]) {
     assert_eq!(bytes.len(), ALL_BYTES);
@@ -46,7 +46,7 @@ fn assert_all_are_there(bytes: &[u8]) {
 }
 
 #[test]
-fn what_threads_write_through_one_file_is_all_there() {
+fn all_records_that_threads_write_through_one_file_are_there() {
     let pool = pool();
     let file = pool.volume().create("/f").unwrap();
     by_all(&file, |mut file, number| {
@@ -57,7 +57,7 @@ fn what_threads_write_through_one_file_is_all_there() {
 }
 
 #[test]
-fn what_threads_append_through_one_file_is_all_there() {
+fn all_records_that_threads_append_through_one_file_are_there() {
     let pool = pool();
     let options = OpenOptions::new().append(true).create(true).mode(0o600);
     let file = pool.volume().open_with("/f", &options).unwrap();
@@ -69,7 +69,7 @@ fn what_threads_append_through_one_file_is_all_there() {
 }
 
 #[test]
-fn every_byte_goes_to_one_of_the_threads_that_read_one_file() {
+fn of_threads_that_read_one_file_exactly_one_gets_each_byte() {
     let pool = pool();
     let all: Vec<u8> = (0..THREADS * CALLS).flat_map(record).collect();
     pool.volume().write("/f", &all).unwrap();
@@ -85,7 +85,7 @@ fn every_byte_goes_to_one_of_the_threads_that_read_one_file() {
 }
 
 #[test]
-fn seeks_take_their_turn_too() {
+fn seeks_are_serialized_with_reads_and_writes() {
     let pool = pool();
     let file = pool.volume().create("/f").unwrap();
     by_all(&file, |mut file, _| {

@@ -1,5 +1,4 @@
-//! Pools in memory whose data lie on another file: what a kill and a power cut leave, and what is
-//! counted.
+//! Split pools: the states after a kill and a power cut, and counts of syncs and undo records.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use vellum::media::{MediaChoice, MediaKind};
 use vellum::{Durability, Error, MediumError, Pool, PoolOptions, SetAttr};
 use vellum_layout::{ChunkKind, ChunkWord, CommittedWord, PoolHeader, Superblock, features};
 
-/// Where the entrance to the versions lies.
+/// Offset of the pool header.
 fn header(path: &Path) -> u64 {
     let bytes = std::fs::read(path).unwrap();
     Superblock::unseal(&bytes).unwrap().undo_at
@@ -30,10 +29,10 @@ fn killed(dir: &Path, name: &str) -> PathBuf {
     copy.join("pool")
 }
 
-/// What a power cut leaves if everything arrived: it was another boot that had the pool.
+/// What a power cut leaves if all stores became durable: the pool as another boot finds it.
 fn cut(dir: &Path, name: &str) -> PathBuf {
     let path = killed(dir, name);
-    // One with a log is as of its last commit in any copy.
+    // A copy of a logged pool always opens as of its last commit.
     if header(&path) != 0 {
         put(&path, header(&path) + PoolHeader::BOOT, &[7; 16]);
     }
@@ -44,7 +43,7 @@ fn content(number: u8) -> Vec<u8> {
     vec![number + 1; 700 * usize::from(number) + 1]
 }
 
-/// Files of which all but the last were synced.
+/// Writes files and syncs all but the last changes.
 fn filled(pool: &Pool) {
     let volume = pool.volume();
     for number in 0..40 {
@@ -84,7 +83,7 @@ fn assert_all(pool: &Pool, is_cut: bool) {
 }
 
 #[test]
-fn a_power_cut_takes_back_what_was_not_committed() {
+fn a_power_cut_rolls_back_uncommitted_changes() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     assert_eq!(pool.fs().media_kind(), MediaKind::Memory);
@@ -104,7 +103,7 @@ fn a_power_cut_takes_back_what_was_not_committed() {
     let again = open(&path).unwrap();
     assert!(again.opened().granules_rolled_back > 0);
     assert_all(&again, true);
-    // This time it is a kill, of what was just opened.
+    // Now a kill of the pool that was just opened.
     let path = killed(&dir.path().join("cut"), "killed");
     let killed = open(&path).unwrap();
     assert_eq!(killed.opened().granules_rolled_back, 0);
@@ -116,7 +115,7 @@ fn a_power_cut_takes_back_what_was_not_committed() {
 }
 
 #[test]
-fn a_kill_takes_nothing_back() {
+fn a_kill_rolls_nothing_back() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     filled(&pool);
@@ -133,7 +132,7 @@ fn a_kill_takes_nothing_back() {
 }
 
 #[test]
-fn what_is_ahead_of_data_that_were_lost_is_taken_back_after_a_kill_too() {
+fn metadata_ahead_of_lost_data_are_rolled_back_after_a_kill_too() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     filled(&pool);
@@ -177,7 +176,7 @@ fn a_commit_syncs_data_only_if_there_are_any() {
     assert_eq!(counts(), (commits + 1, syncs + 1));
 }
 
-/// How many chunks of metadata are free, which are zeros.
+/// Number of free chunks of metadata that are zeros.
 fn free_chunks(path: &Path) -> usize {
     let bytes = std::fs::read(path).unwrap();
     let geometry = Superblock::unseal(&bytes).unwrap().geometry();
@@ -199,9 +198,9 @@ fn free_chunks(path: &Path) -> usize {
     free.len()
 }
 
-/// A name that is made takes a version for each sixteenth word of the directory's log, and none of
-/// its entry and inode, if these lie where nothing was at the last commit. An inode that is stored
-/// to again takes one.
+/// Creating a name takes one undo record for each 16 words of the directory's log. Its entry and
+/// inode take none if their slots were free at the last commit. Storing to an inode again takes
+/// one.
 #[test]
 fn entries_and_inodes_that_were_free_take_no_undo_records() {
     const NAMES: u64 = 300;
@@ -216,7 +215,7 @@ fn entries_and_inodes_that_were_free_take_no_undo_records() {
         fs.undo_counts().unwrap().records - before
     };
     volume.create_dir("/old").unwrap();
-    // In chunks that were free, and are so again, and zeros, if this is taken back.
+    // These names need chunks that were free. After a rollback they are free again, and zeros.
     assert!(make("/old") > NAMES);
     let path = cut(dir.path(), "grown");
     drop(open(&path).unwrap());
@@ -225,7 +224,7 @@ fn entries_and_inodes_that_were_free_take_no_undo_records() {
         volume.remove_file(format!("/old/{number}")).unwrap();
     }
     volume.remove_dir("/old").unwrap();
-    // The pool's own thread may be at it.
+    // The pool's own thread may be doing some of the background work.
     for _ in 0..100 {
         fs.maintain().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -270,9 +269,10 @@ fn inodes(path: &Path) -> u64 {
     blocks.max_by_key(used).unwrap()
 }
 
-/// A page that cannot be had reads as zeros once that was met; those are never what a piece held.
+/// Once an unreadable page was met it reads as zeros. These must never become the old bytes of an
+/// undo granule.
 #[test]
-fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
+fn a_rollback_does_not_turn_lost_bytes_into_zeros() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     let volume = pool.volume();
@@ -283,7 +283,7 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
         volume.create(name).unwrap();
     }
     volume.sync().unwrap();
-    // Pieces of the page are kept, so that more of it would be kept with the next one.
+    // Some granules of the page have undo records, so that the next change would record more of it.
     for name in &names[..6] {
         volume.set_attr(name, &private).unwrap();
     }
@@ -300,10 +300,10 @@ fn what_is_lost_does_not_become_zeros_by_being_taken_back() {
     }
 }
 
-/// What is told to be durable when a call returns is there after a power cut right behind it, and
-/// what is not, is not; on a pool with a log, too.
+/// Changes that are durable when a call returns survive a power cut right after it, and others do
+/// not; also on a pool with a log.
 #[test]
-fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
+fn names_or_everything_are_durable_when_a_call_returns_on_request() {
     for media in [MediaChoice::Memory, MediaChoice::Logged] {
         for durability in [Durability::Async, Durability::Dirsync, Durability::Sync] {
             let dir = in_memory();
@@ -331,9 +331,9 @@ fn names_or_everything_are_durable_when_a_call_returns_if_that_is_asked_for() {
     }
 }
 
-/// Everything is changed again and again, over many transactions, so that versions go round.
+/// Everything changes again and again, over many transactions, so that the undo log wraps around.
 #[test]
-fn undo_records_go_round() {
+fn the_undo_log_wraps_around() {
     let dir = in_memory();
     let (_, pool) = made(dir.path());
     let superblock = pool.superblock();
@@ -378,7 +378,7 @@ fn an_ordinary_file_keeps_no_order() {
 }
 
 #[test]
-fn a_damaged_pool_header_is_refused_and_read() {
+fn a_pool_with_a_damaged_header_opens_read_only() {
     let dir = in_memory();
     let (path, pool) = made(dir.path());
     pool.volume().write("/f", b"bytes").unwrap();

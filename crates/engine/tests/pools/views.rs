@@ -1,4 +1,4 @@
-//! Views of bytes in place: what they show, what they keep others from, and what they do not.
+//! Views of bytes in place: what they show, which changes they block, and which not.
 
 use proptest::prelude::*;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,7 +16,7 @@ fn pool(mapping: MappingKind) -> Pool {
     scattered(mapping, 0)
 }
 
-/// A pool so many of whose blocks, per mille, do not follow their predecessors.
+/// A pool in which this share of blocks, per mille, does not follow its predecessor.
 fn scattered(mapping: MappingKind, fragmentation: u16) -> Pool {
     let options = CreateOptions::new(16 << 20)
         .mapping(mapping)
@@ -35,13 +35,13 @@ fn file(pool: &Pool, len: usize) -> (File, Vec<u8>) {
 }
 
 #[test]
-fn what_lies_in_one_piece_is_shown_in_place() {
+fn contiguous_bytes_are_shown_in_place() {
     MappingKind::ALL.into_iter().for_each(shows_runs_in_place);
 }
 
 fn shows_runs_in_place(mapping: MappingKind) {
-    // Where a file lies follows from the slot, which follows from the threads before: from some,
-    // three megabytes are not in one piece.
+    // The location of a file depends on the thread slot, and so on the threads before. In some
+    // slots three megabytes are not contiguous.
     prefer_thread_slot(0);
     let pool = pool(mapping);
     let (file, bytes) = file(&pool, 3 * MIB);
@@ -54,7 +54,7 @@ fn shows_runs_in_place(mapping: MappingKind) {
         (odd.place(), &*odd),
         (ViewSource::Pool, &bytes[65_537..65_640])
     );
-    // HashFS keeps 32 KiB together, and three megabytes not.
+    // HashFS keeps 32 KiB contiguous, but not three megabytes.
     let together = match mapping {
         MappingKind::HashFs => ViewSource::Copy,
         _ => ViewSource::Pool,
@@ -92,12 +92,12 @@ fn copies_holes(mapping: MappingKind) {
         (unwritten.place(), &*unwritten),
         (ViewSource::Copy, &[0; KIB][..])
     );
-    // A copy keeps nobody from writing.
+    // A view that is a copy blocks no writer.
     file.write_at(&[7; 100], 8192).unwrap();
 }
 
 #[test]
-fn the_page_table_shows_what_is_scattered() {
+fn the_page_table_shows_scattered_blocks() {
     MappingKind::ALL.into_iter().for_each(shows_by_page_table);
 }
 
@@ -110,7 +110,7 @@ fn shows_by_page_table(mapping: MappingKind) {
     let view = file.view(5..3 * MIB as u64 - 5).unwrap();
     assert_eq!(view.place(), ViewSource::PageTable);
     assert!(*view == bytes[5..3 * MIB - 5]);
-    // What is behind the view may change its mapping, and the view stays where it is.
+    // The mapping after the viewed range may change, and the view stays valid.
     file.set_len(3 * MIB as u64 - 5).unwrap();
     file.write_at(&[1; 100], 3 * MIB as u64 - 5).unwrap();
     let mut out = vec![0; 3 * MIB];
@@ -118,14 +118,14 @@ fn shows_by_page_table(mapping: MappingKind) {
     assert!(*view == bytes[5..3 * MIB - 5]);
     assert!(*view == out[5..3 * MIB - 5]);
     drop(view);
-    // The table is made anew once nobody looks.
+    // The table is rebuilt once no view uses it.
     let again = file.view(0..MIB as u64).unwrap();
     assert_eq!(again.place(), ViewSource::PageTable);
 }
 
-/// What all reads go by stays as it is.
+/// The decisions for all other reads stay as they are.
 #[test]
-fn a_page_table_is_had_by_who_asks_for_it() {
+fn a_page_table_is_used_by_the_opening_that_requests_it() {
     let pool = scattered(MappingKind::HashFs, 500);
     let fs = pool.fs();
     fs.set_read_rule(Rule::Search);
@@ -137,7 +137,7 @@ fn a_page_table_is_had_by_who_asks_for_it() {
     assert!(*asked == bytes[..]);
     assert!(fs.knows_read_costs());
     assert_eq!(fs.read_rule(), Rule::Search);
-    // Others do not use what was bought.
+    // Other openings do not use the table that was built.
     assert_eq!(file.view(0..most).unwrap().place(), ViewSource::Copy);
     fs.set_read_rule(Rule::Mmu);
     assert_eq!(file.view(0..most).unwrap().place(), ViewSource::PageTable);
@@ -145,15 +145,15 @@ fn a_page_table_is_had_by_who_asks_for_it() {
     assert_eq!(forbidden.place(), ViewSource::Copy);
 }
 
-/// The copy for a view of the longest file there can be ended the process.
+/// A view of the longest possible file must not abort the process by allocating its copy.
 #[test]
-fn a_view_of_16_tib_aborted() {
+fn a_view_of_16_tib_does_not_abort() {
     let limit = getrlimit(Resource::As);
     let most = Rlimit {
         current: Some(1 << 40),
         ..limit
     };
-    // Whatever the machine promises to have: nothing else here takes a TiB.
+    // Independent of the machine's overcommit: nothing else here takes a TiB.
     setrlimit(Resource::As, most).unwrap();
     let pool = pool(MappingKind::HashFs);
     let (file, _) = file(&pool, KIB);
@@ -165,7 +165,7 @@ fn a_view_of_16_tib_aborted() {
 }
 
 #[test]
-fn a_thread_that_would_wait_for_itself_is_told() {
+fn a_thread_that_would_wait_for_itself_gets_an_error() {
     MappingKind::ALL
         .into_iter()
         .for_each(tells_who_would_wait_for_itself);
@@ -185,7 +185,7 @@ fn tells_who_would_wait_for_itself(mapping: MappingKind) {
     refused(file.set_len(8191));
     refused(file.set_len(0));
     refused(file.handle().allocate(Allocate::PunchHole, 0, 5000));
-    // Nothing of this was done, and what touches other bytes is.
+    // None of these changes was made, and changes of other bytes are.
     assert_eq!(file.metadata().unwrap().len(), 64 << 10);
     file.write_at(&[1; 4096], 0).unwrap();
     file.write_at(&[1], 8192).unwrap();
@@ -218,7 +218,7 @@ fn outlives_names(mapping: MappingKind) {
     drop(view);
 }
 
-/// A writer waits until the last view of its bytes is gone, and no longer.
+/// A writer waits until the last view of its bytes is dropped, and no longer.
 fn waits(mapping: MappingKind, change: impl Fn(&File) + Sync) {
     let pool = pool(mapping);
     let (file, bytes) = file(&pool, 64 * KIB);
@@ -229,7 +229,7 @@ fn waits(mapping: MappingKind, change: impl Fn(&File) + Sync) {
             change(&file);
             done.store(true, Ordering::SeqCst);
         });
-        // Others are not held up: the writer waits outside operations.
+        // Others are not blocked: the writer waits outside operations.
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(5));
             pool.fs().maintain().unwrap();
@@ -260,8 +260,7 @@ fn writers_wait_for_views() {
     }
 }
 
-/// Views and writers of the same bytes, both ways round: no view ever changes while it is looked
-/// at.
+/// Views and writers of the same bytes, in either order: no view ever changes while it exists.
 #[test]
 fn no_view_changes() {
     MappingKind::ALL.into_iter().for_each(changes_no_view);
@@ -309,7 +308,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn views_show_what_reads_give(
+    fn views_show_what_reads_return(
         writes in prop::collection::vec((0..600_000_u64, 1..60_000_usize), 1..12),
         views in prop::collection::vec((0..700_000_u64, 0..200_000_u64), 1..12),
         by_table in any::<bool>(),

@@ -1,4 +1,4 @@
-//! A thread that calls at random, and writes down what it called.
+//! A thread that makes random calls, and records them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,17 +30,17 @@ enum Kind {
     Count,
 }
 
-/// What the calls of a history are like. Few names and few kinds of calls meet more often.
+/// The distribution of a history's calls. With few names and few kinds, calls conflict more often.
 #[derive(Debug)]
 pub(super) struct Style {
-    /// How many of the names are used.
+    /// Number of names in use.
     names: u64,
     kinds: Vec<Kind>,
 }
 
 impl Style {
-    /// Everything there is; listings or link counts, which agree with names, but not at once with
-    /// each other.
+    /// All kinds of calls, but either listings or link counts: each agrees with the names, but the
+    /// two may disagree with each other for a moment.
     pub(super) fn all(random: &mut Random) -> Self {
         let look = [Kind::List, Kind::Count][random.below(2) as usize];
         let kinds = vec![
@@ -62,7 +62,7 @@ impl Style {
         }
     }
 
-    /// Looking on.
+    /// Only listings or link counts.
     pub(super) fn looking(&self) -> Self {
         let is_look = |kind: &Kind| matches!(kind, Kind::List | Kind::Count);
         let look = self.kinds.iter().copied().find(is_look);
@@ -72,7 +72,7 @@ impl Style {
         }
     }
 
-    /// Some of it.
+    /// A random selection of kinds.
     pub(super) fn some(random: &mut Random) -> Self {
         let mut style = Self::all(random);
         style.names = 1 + random.below(style.names);
@@ -88,9 +88,9 @@ impl Style {
 /// One thread's view of a directory and of what it found there.
 pub(super) struct Caller<M: Backend> {
     pub(super) fs: Arc<Fs<M>>,
-    /// The shared directory first, then what was made or found in it.
+    /// The shared directory first, then objects created or found in it.
     pub(super) held: Vec<Node<M>>,
-    /// `None`: nobody else calls meanwhile.
+    /// The thread's number; `None` if no other thread makes calls meanwhile.
     pub(super) thread: Option<usize>,
     pub(super) clock: Arc<AtomicU64>,
     pub(super) events: Vec<Event>,
@@ -222,7 +222,7 @@ impl<M: Backend> Caller<M> {
         let mut found = [const { Vec::new() }; NAMES.len()];
         let mut each = |entry: vellum::ListEntry<'_>| {
             let name = NAMES.iter().position(|name| name.as_bytes() == entry.name);
-            found[name.expect("nobody makes other names")].push(entry.ino);
+            found[name.expect("no call creates other names")].push(entry.ino);
             true
         };
         let mut position = ListPosition::default();
@@ -230,7 +230,8 @@ impl<M: Backend> Caller<M> {
         listed.expect("the directory can be listed");
         let end = self.tick();
         for (name, inodes) in found.iter().enumerate() {
-            // A name is given twice, for what it was and what it is, if it was replaced meanwhile.
+            // A name is listed twice, before and after its replacement, if it was replaced
+            // meanwhile.
             if inodes.len() < 2 {
                 self.events.push(Event {
                     thread: self.thread,
@@ -245,7 +246,7 @@ impl<M: Backend> Caller<M> {
         }
     }
 
-    /// Something held that is a directory: most often the first.
+    /// An open directory: most often the first.
     fn some_dir(&self, random: &mut Random) -> usize {
         let which = random.below(2 * self.held.len() as u64) as usize;
         let held = self.held.get(which);
@@ -260,7 +261,7 @@ impl<M: Backend> Caller<M> {
         let mut spot = || (self.some_dir(random), random.below(style.names) as usize);
         let ((dir, name), mut other) = (spot(), spot());
         if style.kinds.contains(&Kind::Count) {
-            // Link counts of two directories change one after the other.
+            // The link counts of two directories change one after the other.
             other.0 = dir;
         }
         let inode = random.below(self.held.len() as u64) as usize;

@@ -1,6 +1,5 @@
-//! Linearizability of names: small histories of a few threads in one directory and what they make
-//! below it, each of which must have an order of its calls that fits what they answered and when
-//! they ran.
+//! Linearizability of names: small histories of a few threads in one directory and below it. The
+//! calls of each history must have an order that explains their results and respects their times.
 
 mod caller;
 
@@ -18,7 +17,7 @@ use super::sequences::case_count;
 use super::shuttled::{Shuttled, explore, together};
 use caller::{Caller, NAMES, Style, ident};
 
-/// A directory that some threads share, with their clock and what they called.
+/// A directory that some threads share, with their clock and their recorded calls.
 struct Shared<M: Backend> {
     fs: Arc<Fs<M>>,
     dir: Node<M>,
@@ -26,10 +25,10 @@ struct Shared<M: Backend> {
     history: Mutex<Vec<Event>>,
 }
 
-/// What the threads of a round find.
+/// The state in which the threads of a round start.
 struct Round<M: Backend> {
     style: Style,
-    /// What the first thread does, if it only looks on.
+    /// What the first thread calls, if it only lists or counts.
     looking: Option<Style>,
     held: Vec<Node<M>>,
 }
@@ -54,7 +53,7 @@ impl<M: Backend> Shared<M> {
         history.append(&mut events);
     }
 
-    /// Makes something to begin with.
+    /// Creates objects to start with.
     fn begin_round(&self, random: &mut Random) -> Round<M> {
         let style = if random.below(4) == 0 {
             Style::all(random)
@@ -75,7 +74,7 @@ impl<M: Backend> Shared<M> {
         }
     }
 
-    /// What one thread does.
+    /// Makes the calls of one thread.
     fn call(&self, round: &Round<M>, thread: usize, calls: u64, random: &mut Random) {
         let mut caller = self.caller(&round.held, Some(thread));
         let looking = round.looking.as_ref().filter(|_| thread == 0);
@@ -90,7 +89,8 @@ impl<M: Backend> Shared<M> {
         self.note(std::mem::take(&mut caller.events));
     }
 
-    /// Looks everything over once more, when nobody changes it, judges, and removes it.
+    /// Looks at everything once more while nothing changes, judges the history, and removes
+    /// everything.
     fn end_round(&self, story: &str) {
         let mut caller = self.caller(std::slice::from_ref(&self.dir), None);
         let mut seen = 0;
@@ -113,7 +113,7 @@ impl<M: Backend> Shared<M> {
         self.clear(&self.dir);
     }
 
-    /// Removes what is below `dir`; then nothing of it may be left.
+    /// Removes everything below `dir`, and checks that nothing is left.
     fn clear(&self, dir: &Node<M>) {
         let (fs, cred) = (&self.fs, Cred::root());
         for name in NAMES.map(str::as_bytes) {
@@ -125,7 +125,7 @@ impl<M: Backend> Shared<M> {
                 self.clear(&node);
             }
             let remove = if is_dir { Fs::rmdir } else { Fs::unlink };
-            remove(fs, &cred, dir, name).expect("nobody else removes it");
+            remove(fs, &cred, dir, name).expect("no other thread removes it");
         }
         let attr = fs.attr(dir).expect("nothing is damaged");
         let children = fs.children(dir).expect("a directory");
@@ -133,7 +133,8 @@ impl<M: Backend> Shared<M> {
     }
 }
 
-/// Lets threads begin at the same moment. They wait busily: waking up takes longer than a history.
+/// Starts threads at the same moment. They wait busily, because waking up takes longer than a
+/// history.
 struct Start {
     missing: AtomicU64,
 }
@@ -152,7 +153,7 @@ impl Start {
     }
 }
 
-/// Runs rounds of `threads` threads with `calls` calls each, beside background work, and judges
+/// Runs rounds of `threads` threads with `calls` calls each, during background work, and judges
 /// each round's history.
 fn rounds<M: Backend>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, seed: u64) {
     let shared = Shared::new(fs);
@@ -187,7 +188,7 @@ fn rounds<M: Backend>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, s
     });
 }
 
-/// Names elsewhere, so many that caches are always short.
+/// Creates so many names elsewhere that caches are always too small.
 fn fill<M: Backend>(fs: &Arc<Fs<M>>, count: u32) {
     let cred = Cred::root();
     let dir = fs
@@ -258,7 +259,7 @@ fn three_threads_while_names_are_evicted() {
 fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     let cache_entries = if is_crowded { 64 } else { 1 << 20 };
     let namespaces = NamespaceKind::ALL.len() as u64;
-    // The usual one half of the time, the others by turns.
+    // Half of the schedules use the default namespace, the others take turns.
     let namespace = match seed % 2 {
         0 => NamespaceKind::default(),
         _ => NamespaceKind::ALL[(seed / 2 % namespaces) as usize],
