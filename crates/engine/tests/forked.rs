@@ -244,7 +244,7 @@ fn a_view_in_a_child_belongs_to_its_parent() {
 }
 
 #[test]
-fn a_child_opens_pools_of_its_own_and_its_parents_once_that_is_closed() {
+fn a_child_opens_its_own_pools_and_its_parents_pool_after_the_close() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let parent = std::process::id();

@@ -62,7 +62,7 @@ fn committing(known: &Arc<Knowledge>) -> Stage {
 
 /// Tests a slot that was in use before, and one that was never used.
 #[test]
-fn no_operation_runs_beside_a_cut() {
+fn no_operation_runs_during_a_cut() {
     for slot in [0, 1] {
         for swaps in [Swaps::Plain, Swaps::Barriers] {
             check(5, swaps, move |known| {

@@ -335,7 +335,7 @@ fn one_of_two_names_is_inserted() {
 }
 
 #[test]
-fn a_pair_is_found_beside_others_that_come_and_go() {
+fn a_pair_is_found_while_others_come_and_go() {
     explore(2, Swaps::Plain, |stage| {
         drop((stage.make("stays").unwrap(), stage.make("goes").unwrap()));
         together!(
@@ -606,7 +606,7 @@ fn one_block_each(stage: &Stage, ids: [u32; 2]) {
 }
 
 #[test]
-fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
+fn blocks_outside_their_home_line_are_found_while_others_come_and_go() {
     explore(5, Swaps::Plain, |stage| {
         // Blocks 0 and 1 of a file are on the same chain; another is displaced from the same line.
         let [full, file, comes] = stage.neighbours();
@@ -642,7 +642,7 @@ fn blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
 }
 
 #[test]
-fn single_blocks_outside_their_home_line_are_found_beside_others_that_come_and_go() {
+fn single_blocks_outside_their_home_line_are_found_while_others_come_and_go() {
     explore_single_blocks(5, Swaps::Plain, |stage| {
         let full: [u32; 8] = stage.neighbours();
         let [stays, goes, comes] = stage.chained();
@@ -786,7 +786,7 @@ fn a_directory_written_back_twice_at_once_has_its_last_state() {
 }
 
 #[test]
-fn a_directory_written_back_beside_a_change_of_mode_keeps_both_times() {
+fn a_directory_written_back_during_a_change_of_mode_keeps_both_times() {
     explore(2, Swaps::Plain, |stage| {
         together!(stage, change_and_write_back, |stage: Stage| {
             let set = SetAttr {

@@ -7,7 +7,7 @@ use crate::fs::{Cred, RenameFlags};
 
 /// Names change below a moving directory and around it; no thread finds one missing or twice.
 #[test]
-fn a_directory_moves_with_what_is_below_beside_changes() {
+fn a_directory_moves_with_its_contents_during_changes() {
     explore(1000, |world| {
         drop((world.mkdir("/d").unwrap(), world.mkdir("/d/e").unwrap()));
         let stays = world.file("/d/e/stays").unwrap().ino();
@@ -52,7 +52,7 @@ fn a_directory_moves_with_what_is_below_beside_changes() {
 /// A file created in an empty directory while that is renamed has the path that the directory has
 /// then.
 #[test]
-fn an_empty_directory_moves_beside_creations_in_it() {
+fn an_empty_directory_moves_during_creations_in_it() {
     explore(1000, |world| {
         drop((world.mkdir("/d").unwrap(), world.mkdir("/a").unwrap()));
         world.split(&world.node("/a").unwrap());
@@ -86,7 +86,7 @@ fn an_empty_directory_moves_beside_creations_in_it() {
 /// A round of evolving makes a directory the root of an area, while the directory changes and is
 /// renamed.
 #[test]
-fn areas_evolve_beside_changes() {
+fn areas_evolve_during_changes() {
     explore(500, |world| {
         drop(world.mkdir("/d").unwrap());
         let names: Vec<String> = (0..10).map(|number| format!("{number}")).collect();
@@ -123,7 +123,7 @@ fn areas_evolve_beside_changes() {
 
 /// Two movers, one of which moves the target of the other's directory, and eviction.
 #[test]
-fn directories_with_names_move_beside_each_other() {
+fn directories_with_names_move_concurrently() {
     explore(1000, |world| {
         drop((world.mkdir("/a").unwrap(), world.file("/a/f").unwrap()));
         drop((world.mkdir("/b").unwrap(), world.file("/b/g").unwrap()));
@@ -175,7 +175,7 @@ fn a_path_is_not_found_after_a_move_of_a_directory_above() {
 /// Areas along a path come and go, and cachelets are evicted and reused, while the path is looked
 /// up: prefixes whose bytes the table holds, and longer ones.
 #[test]
-fn a_path_leads_on_beside_areas_that_come_and_go() {
+fn a_path_is_found_while_areas_come_and_go() {
     explore(500, |world| {
         let long = format!("/a/{}", "b".repeat(120));
         let (short, deep) = ("/a/s/f", format!("{long}/f"));
@@ -211,7 +211,7 @@ fn a_path_leads_on_beside_areas_that_come_and_go() {
 }
 
 #[test]
-fn a_directory_closed_beside_lookups_stays_closed() {
+fn a_directory_closed_during_lookups_stays_closed() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
@@ -232,7 +232,7 @@ fn a_directory_closed_beside_lookups_stays_closed() {
 }
 
 #[test]
-fn a_directory_recreated_beside_lookups_is_the_new_one() {
+fn a_directory_recreated_during_lookups_is_the_new_one() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
@@ -268,7 +268,7 @@ fn a_directory_recreated_beside_lookups_is_the_new_one() {
 
 /// A file is created by its whole path, which is known, in the directory that exists at that time.
 #[test]
-fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
+fn a_file_is_created_by_its_path_during_a_move_of_a_directory_above() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
@@ -296,7 +296,7 @@ fn a_file_is_made_by_its_path_beside_a_move_of_a_directory_above() {
 }
 
 #[test]
-fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
+fn a_file_is_created_by_its_path_during_a_removal_of_its_directory() {
     explore(1000, |world| {
         for dir in ["/a", "/a/b", "/a/b/c"] {
             drop(world.mkdir(dir).unwrap());
@@ -326,7 +326,7 @@ fn a_file_is_made_by_its_path_beside_a_removal_of_its_directory() {
 
 /// An area is removed during the first lookups in its directories. They find no damage.
 #[test]
-fn an_area_goes_beside_first_looks() {
+fn an_area_is_removed_during_first_lookups() {
     explore(1000, |world| {
         let paths = ["/d", "/d/0", "/d/1", "/d/2", "/d/3", "/d/4"];
         let dirs = paths.map(|path| world.mkdir(path).unwrap());
@@ -356,7 +356,7 @@ fn an_area_goes_beside_first_looks() {
 
 /// A directory that was removed while open belongs to no area. Lookups in it find no damage.
 #[test]
-fn a_removed_directory_is_looked_into_beside_the_end_of_its_area() {
+fn lookups_in_a_removed_directory_find_no_damage_while_its_area_goes() {
     explore(700, |world| {
         let above = world.mkdir("/d").unwrap();
         let removed = world.mkdir("/d/e").unwrap();
@@ -431,7 +431,7 @@ fn a_directory_moves_into_one_that_is_removed() {
 
 /// An empty directory's area is removed during lookups in it and the creation of its first name.
 #[test]
-fn an_empty_area_goes_beside_looks_and_a_creation() {
+fn an_empty_area_is_removed_during_lookups_and_a_creation() {
     explore(1000, |world| {
         let dir = world.mkdir("/d").unwrap();
         world.split(&dir);

@@ -36,7 +36,7 @@ fn a_directory_is_removed_or_filled_but_not_both() {
 }
 
 #[test]
-fn links_made_beside_the_last_unlink_keep_the_file_or_fail() {
+fn links_made_during_the_last_unlink_keep_the_file_or_fail() {
     explore(2000, |world| {
         let file = world.file("/a").unwrap();
         let done = together!(
@@ -97,7 +97,7 @@ fn eviction_hides_no_name() {
 }
 
 #[test]
-fn names_removed_beside_eviction_stay_removed() {
+fn names_removed_during_eviction_stay_removed() {
     explore(3000, |world| {
         drop((world.mkdir("/d").unwrap(), world.file("/d/f").unwrap()));
         together!(
@@ -128,7 +128,7 @@ fn names_exchanged_are_there_all_the_time() {
 }
 
 #[test]
-fn a_listing_beside_recycling_and_compaction_gives_each_name_once() {
+fn a_listing_during_recycling_and_compaction_lists_each_name_once() {
     explore(100, |world| {
         drop(world.mkdir("/d").unwrap());
         drop(world.file("/d/first").unwrap());
@@ -273,7 +273,7 @@ fn a_file_whose_old_name_is_gone_has_its_new_one() {
 }
 
 #[test]
-fn cachelets_come_and_go_beside_lookups_and_removals() {
+fn cachelets_come_and_go_during_lookups_and_removals() {
     explore(2000, |world| {
         let file = world.file("/a").unwrap();
         world.link(&file, "/b").unwrap();
@@ -296,7 +296,7 @@ fn cachelets_come_and_go_beside_lookups_and_removals() {
 /// A name may record which cachelet its file had. Both files' cachelets are evicted and swap files
 /// at the next lookups, during more evictions and the use of another file.
 #[test]
-fn a_name_whose_cachelet_became_anothers_leads_to_its_own_file() {
+fn a_name_whose_cachelet_was_reused_leads_to_its_own_file() {
     explore(1000, |world| {
         let paths = ["/a", "/b"];
         let inos = paths.map(|path| world.file(path).unwrap().ino());

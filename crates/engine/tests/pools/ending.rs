@@ -198,7 +198,7 @@ fn an_open_file_without_a_name_is_left_to_the_next_opening() {
 }
 
 #[test]
-fn the_lock_on_a_pool_goes_with_the_last_of_its_datasets() {
+fn the_lock_on_a_pool_is_released_with_its_last_dataset() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir, MediaChoice::Memory);
     pool.close().unwrap();

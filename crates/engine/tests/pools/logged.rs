@@ -227,7 +227,7 @@ fn held_blocks_become_free_when_they_are_needed() {
 }
 
 #[test]
-fn threads_commit_beside_each_other() {
+fn threads_commit_concurrently() {
     let dir = tempfile::tempdir().unwrap();
     let (path, pool) = made(&dir);
     std::thread::scope(|scope| {

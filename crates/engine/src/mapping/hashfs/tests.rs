@@ -97,8 +97,8 @@ for_each_placement! {
     every_block_can_be_used_and_comes_back,
     limbo_waits_for_operations_that_may_read,
     long_ranges_are_scanned_not_probed,
-    readers_beside_churn_find_what_stays,
-    rebuild_finds_the_same_and_frees_what_is_judged,
+    readers_find_what_stays_during_churn,
+    rebuild_finds_the_same_and_frees_what_recovery_rejects,
     saved_state_is_accepted_only_whole_and_after_its_own_close,
     saved_state_is_loaded_without_reading_the_table,
     two_entries_of_one_block_are_damage,
@@ -335,7 +335,7 @@ fn limbo_waits_for_operations_that_may_read(placement: Placement) {
 }
 
 #[test]
-fn reserve_reclaims_what_is_over() {
+fn reserve_reclaims_blocks_after_their_grace_period() {
     let h = Harness::new(MIB);
     let total = h.map.blocks;
     claim(&h, 1, 0, total as usize, MapState::Mapped);
@@ -450,7 +450,7 @@ fn two_threads_claim_and_release_without_loss(placement: Placement) {
     check_saved_state(&h);
 }
 
-fn readers_beside_churn_find_what_stays(placement: Placement) {
+fn readers_find_what_stays_during_churn(placement: Placement) {
     let h = Harness::placed(MIB, placement);
     let total = h.map.blocks as u32;
     let stay = claim(&h, 1, 0, total as usize / 4, MapState::Mapped);
@@ -478,7 +478,7 @@ fn readers_beside_churn_find_what_stays(placement: Placement) {
     });
 }
 
-fn rebuild_finds_the_same_and_frees_what_is_judged(placement: Placement) {
+fn rebuild_finds_the_same_and_frees_what_recovery_rejects(placement: Placement) {
     for pool in [4 * MIB, 400 * MIB] {
         let h = Harness::placed(pool, placement);
         let blocks = h.map.blocks * 9 / 10 / 4;
