@@ -1,9 +1,9 @@
-//! Namespaces: from names to inodes.
+//! Namespaces map names to inodes.
 //!
-//! One trait for designs that look up a component at a time (`direct`, `tree`) and for designs
-//! that resolve a whole path in one or two probes (`adaptive`). The caller (`fs::path`) deals with
-//! `.`, `..`, symlinks and limits; a namespace sees plain names. Permission is the caller's too:
-//! it is asked through `enter` before a directory is searched, so that a full-path design may ask
+//! One trait for designs that look up a component at a time (`direct`, `tree`) and for designs that
+//! resolve a whole path in one or two probes (`adaptive`). The caller (`fs::path`) handles `.`,
+//! `..`, symlinks and limits; a namespace sees plain names. The caller also checks permissions: a
+//! namespace calls `enter` before it searches a directory, so that a full-path design may call it
 //! once for a prefix that it knows to be unrestricted.
 
 pub(crate) mod adaptive;
@@ -23,28 +23,28 @@ use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
 
-/// Cookie of the first entry ever made in a directory (1 and 2 are `.` and `..`).
+/// Cookie of the first entry created in a directory (1 and 2 are `.` and `..`).
 pub(crate) const FIRST_COOKIE: u64 = 3;
-/// The highest cookie: the position of an entry in a listing may add 2^62 to it, and is signed.
+/// The highest cookie. The position of an entry in a listing may add 2^62 to it, and is signed.
 pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
 
-/// So many dead entries of a directory are worth reading its log to count what is free, if they
-/// are a hundredth of its names, too.
+/// With at least this number of dead entries, which are also a hundredth of its names, a
+/// directory's log is worth reading before free space is counted.
 const COUNTED_AT_LEAST: u64 = 100;
 
-/// How far a walk came.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walked {
-    /// What was reached.
+    /// The file that was reached.
     pub(crate) at: Cachelet,
-    /// The directory that holds it, or itself, if it is a directory that was not come by through
-    /// that one.
+    /// The directory that holds it. If `at` is a directory that was not reached through its parent,
+    /// `at` itself.
     pub(crate) parent: Cachelet,
-    /// Bytes of the path that were used, separators included.
+    /// Number of bytes of the path that were used, including separators.
     pub(crate) used: usize,
 }
 
-/// What to make.
+/// Attributes of an inode to create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewInode<'a> {
     pub(crate) kind: FileKind,
@@ -57,7 +57,7 @@ pub(crate) struct NewInode<'a> {
     pub(crate) target: &'a [u8],
 }
 
-/// What a removal is willing to remove.
+/// The kind of file that a removal may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// Anything but a directory.
@@ -66,7 +66,7 @@ pub(crate) enum Removal {
     Directory,
 }
 
-/// A change of names.
+/// A rename.
 pub(crate) struct Rename<'a> {
     pub(crate) from_dir: Cachelet,
     pub(crate) from_name: &'a [u8],
@@ -76,20 +76,19 @@ pub(crate) struct Rename<'a> {
     pub(crate) no_replace: bool,
     /// Swap the two names' targets.
     pub(crate) exchange: bool,
-    /// What was prepared for directories that are moved with what is below them.
+    /// The preparation for directories that are moved with everything below them.
     pub(crate) whole: Option<&'a Whole>,
 }
 
-/// Directories that are moved with what is below them, which is prepared for the places that they
-/// will have.
+/// Directories that are moved with everything below them, which is prepared for its new paths.
 pub(crate) struct Whole {
-    /// The directories, and where their new names will be.
+    /// The directories, and the paths of their new names.
     pub(crate) dirs: Vec<(Cachelet, PathIn)>,
-    /// Pool offset and value of a word that is to be stored along.
+    /// Pool offset and value of a word that the rename's record stores, too.
     pub(crate) store: Option<(u64, u64)>,
 }
 
-/// A path from the root of an area on.
+/// A path from the root of an area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathIn {
     /// Number of the area.
@@ -98,21 +97,21 @@ pub(crate) struct PathIn {
 }
 
 impl Whole {
-    /// Where a directory's new name will be, if it is one of those that are moved.
+    /// The path of a directory's new name, if it is one of the moved directories.
     pub(crate) fn path_of(&self, dir: Cachelet) -> Option<&PathIn> {
         let (_, path) = self.dirs.iter().find(|(moved, _)| *moved == dir)?;
         Some(path)
     }
 }
 
-/// Of namespaces without areas.
+/// The error of namespaces without areas.
 pub(crate) const NO_AREAS: Error = Error::Unsupported("areas in this pool's namespace");
 
-/// Asks whether files may be renamed, and replaced, in the operation that does so.
+/// Checks, in the operation that renames, whether a file may be renamed and another replaced.
 pub(crate) type Ask<'a, M> =
     &'a mut dyn FnMut(&Op<'_, M>, Cachelet, Option<Cachelet>) -> Result<()>;
 
-/// An entry as a listing gives it; the name is borrowed from a buffer of the listing.
+/// An entry that a listing returns. The name is borrowed from a buffer of the listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListEntry<'a> {
     /// Inode number.
@@ -125,14 +124,14 @@ pub struct ListEntry<'a> {
     pub name: &'a [u8],
 }
 
-/// Which entries a listing is to give, by their cookies.
+/// The cookies of the entries that a listing returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListRange {
-    /// Those above this one,
+    /// Above this one,
     pub(crate) after: u64,
-    /// and not above this one.
+    /// and up to this one.
     pub(crate) until: u64,
-    /// What is added to the cookies of entries that are given.
+    /// Added to the cookies of returned entries.
     pub(crate) offset: u64,
 }
 
@@ -147,29 +146,30 @@ impl ListRange {
     }
 }
 
-/// Where a listing is, so that the next call need not search. Only a hint: the cookie rules.
+/// The point that a listing has reached, so that the next call need not search. It is only a hint:
+/// the cookie decides.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ListHint {
-    /// Log generation the hint is of.
+    /// Generation of the log.
     pub(crate) generation: u64,
-    /// Log extent.
+    /// Extent of the log.
     pub(crate) extent: u64,
     /// Word within it.
     pub(crate) index: u64,
     /// Cookie after which the hint continues.
     pub(crate) cookie: u64,
-    /// Every entry before it was verified on the way.
+    /// Whether every entry before it was verified.
     pub(crate) verified: bool,
 }
 
-/// A design of namespace.
+/// A namespace design.
 pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Looks up one name.
     fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet>;
 
-    /// Walks plain components of `path` (separated by `/`, possibly several) from `start` until
-    /// its end, the first symlink (included), or a component `.` or `..` (excluded). `enter` is
-    /// asked for every directory that is searched. Empty components are skipped.
+    /// Walks plain components of `path` (separated by `/`, possibly several) from `start` until its
+    /// end, the first symlink (included), or a component `.` or `..` (excluded). Calls `enter` for
+    /// every directory that it searches. Skips empty components.
     fn walk(
         &self,
         op: &Op<'_, M>,
@@ -182,7 +182,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         })
     }
 
-    /// Makes an inode with a name.
+    /// Creates an inode with a name.
     fn create(
         &self,
         op: &Op<'_, M>,
@@ -191,10 +191,10 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         new: &NewInode<'_>,
     ) -> Result<Cachelet>;
 
-    /// Gives an inode another name.
+    /// Adds a name to an inode.
     fn link(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8], target: Cachelet) -> Result<()>;
 
-    /// Removes a name; `allow` is asked about the inode first.
+    /// Removes a name. Calls `allow` with the inode first.
     fn remove(
         &self,
         op: &Op<'_, M>,
@@ -204,8 +204,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         allow: &mut dyn FnMut(Cachelet) -> Result<()>,
     ) -> Result<()>;
 
-    /// Renames or exchanges; `allow` is asked about the inode moved and the one replaced, and
-    /// whether their kinds go together.
+    /// Renames or exchanges. Calls `allow` with the moved inode and the replaced one; it also
+    /// checks that their kinds are compatible.
     fn rename(
         &self,
         op: &Op<'_, M>,
@@ -213,38 +213,38 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         allow: &mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>,
     ) -> Result<()>;
 
-    /// The same of directories that are moved with what is below them, where [`Self::rename`] says
-    /// that this takes more than an operation ([`crate::error::First::Move`]). Called by the holder
-    /// of the background lease, outside any operation.
+    /// As [`Self::rename`], for directories that are moved with everything below them, if
+    /// [`Self::rename`] returns that this takes more than an operation
+    /// ([`crate::error::Retry::Move`]). Called by the holder of the background's lease, outside any
+    /// operation.
     fn move_whole(&self, core: &Core<M>, rename: &Rename<'_>, ask: Ask<'_, M>) -> Result<()> {
         let op = core.op_to_change()?;
         self.rename(&op, rename, &mut |source, target| ask(&op, source, target))
     }
 
-    /// Makes a directory that has a name the root of an area of its own, or one that is no root any
-    /// more; gives whether it was not so. Called by the holder of the background lease, outside any
-    /// operation.
+    /// Makes a directory with a name the root of an area, or no longer a root. Returns whether that
+    /// was a change. Called by the holder of the background's lease, outside any operation.
     ///
     /// # Errors
-    /// There are no areas.
+    /// Fails if the namespace has no areas.
     fn set_root(&self, _core: &Core<M>, _dir: Cachelet, _is_root: bool) -> Result<bool> {
         Err(NO_AREAS)
     }
 
-    /// What it does for the evolving of areas, if it has any.
+    /// The namespace's part in the evolving of areas, if it has areas.
     fn areas(&self) -> Option<&dyn Areas<M>> {
         None
     }
 
-    /// The last cookie that was given in a directory; one below the first, if none was.
+    /// The last cookie that was assigned in a directory, or the one below the first.
     ///
     /// # Errors
-    /// Damage keeps it from being known.
+    /// Fails if damage hides it.
     fn last_cookie(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<u64>;
 
-    /// Lists entries with cookies in `range`, ascending, until `each` returns false. Gives the
-    /// cookie of the last entry of the range, that before it if there is none; `None`: `each` took
-    /// no more.
+    /// Lists entries with cookies in `range`, ascending, until `each` returns false. Returns the
+    /// cookie of the last entry of the range, or `range.after` if there is none; `None` if `each`
+    /// returned false.
     fn list(
         &self,
         op: &Op<'_, M>,
@@ -271,14 +271,14 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     /// Makes sure that link count and times of a directory are known.
     fn settle(&self, op: &Op<'_, M>, dir: Cachelet) -> Result<()>;
 
-    /// Recycles dead entries of `dir` and compacts its log where that is due or, if it is `urgent`,
-    /// of any use. Called by the holder of the background lease, outside any operation.
+    /// Recycles dead entries of `dir`, and compacts its log if that is due or, when `urgent`, of
+    /// any use. Called by the holder of the background's lease, outside any operation.
     fn recycle(&self, core: &Core<M>, dir: Cachelet, urgent: bool) -> Result<()>;
 
     /// Queues the recycling of every directory that is known to have dead entries, or dead words in
-    /// its log, however few; without `all`, of those with so many that counting is worth it. Same
-    /// rules: under the lease a directory whose names are known keeps them, and its cachelet its
-    /// own; one that is being removed meanwhile is buried as if the removal had queued it.
+    /// its log. Without `all`, only of those with so many that counting is worth it. Called as
+    /// [`Self::recycle`]: under the lease a directory with known names keeps them, and its
+    /// cachelet. One that is being removed meanwhile is freed as if the removal had queued it.
     fn queue_dead(&self, core: &Core<M>, all: bool) {
         for number in 1..=core.last_cachelet() {
             let dir = Cachelet(number as u32);
@@ -287,7 +287,7 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
                 continue;
             }
             let dead = u64::from(core.get(dir, field::DEAD) as u32);
-            // Of two blocks of words one may be in the last block, and does not come free.
+            // Of two blocks of words one may be in the last block, which is not freed.
             let (least, blocks) = match all {
                 true => (1, 1),
                 false => (COUNTED_AT_LEAST.max(core.children(dir) / 100), 2),
@@ -298,45 +298,48 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         }
     }
 
-    /// Whether words of so many blocks name nothing in the log of a directory with known names.
+    /// Whether at least `blocks` blocks of words in the log of a directory with known names name
+    /// nothing.
     fn wastes_blocks(&self, _core: &Core<M>, _dir: Cachelet, _blocks: u64) -> bool {
         false
     }
 
-    /// Evicts names and cachelets that were not used lately, where they are many or it is urgent;
-    /// gives how many cachelets. Same rules.
+    /// Evicts names and cachelets that were not used lately, if they are many or it is urgent.
+    /// Returns the number of evicted cachelets. Called as [`Self::recycle`].
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64>;
 
-    /// How many cachelets may be made before those that nobody uses are taken away.
+    /// Number of cachelets that may exist before unused ones are evicted.
     fn cachelets_kept(&self, core: &Core<M>) -> u64 {
         core.map.cachelet_count
     }
 
-    /// Gives up what a removed directory has beside its inode and its names, when that inode dies.
-    /// Flushed, not fenced. Same rules.
+    /// Frees what a removed directory has beside its inode and its names, when that inode dies.
+    /// Flushed, not fenced. Called as [`Self::recycle`].
     fn give_up(&self, _core: &Core<M>, _dir: Cachelet) {}
 
-    /// Frees everything a removed directory still holds (log, dead entries). Same rules.
+    /// Frees everything that a removed directory still holds (log, dead entries). Called as
+    /// [`Self::recycle`].
     fn dissolve(&self, core: &Core<M>, dir: Cachelet) -> Result<()>;
 
-    /// Calls `each` with the first slot of every metadata block that is in use, and of no use to
-    /// whoever opens the pool after a close.
+    /// Calls `each` with the first slot of every metadata block that is in use, but of no use to an
+    /// opening after a close.
     fn scratch(&self, _core: &Core<M>, _each: &mut dyn FnMut(u64)) {}
 
-    /// Checks, when a pool is opened that was closed in order or not, what all names build on.
+    /// Checks the structures on which all names rely, when a pool is opened, whether or not it was
+    /// closed cleanly.
     fn check_pool(&self, core: &Core<M>, was_clean: bool) -> Result<()>;
 
-    /// Brings to an end, after a crash, what more than a journal record said; the caller fences
-    /// before anything else is stored.
+    /// Finishes, after a crash, changes that exceed a journal record. The caller fences before
+    /// anything else is stored.
     fn replay(&self, _core: &Core<M>) -> Result<()> {
         Ok(())
     }
 
-    /// The checksum of the entry at pool offset `entry_at`, if it is sound: journal records that
+    /// The checksum of the entry at pool offset `entry_at`, if it is sound. Journal records that
     /// name entries as their witnesses count only with these.
     fn witnessed(&self, core: &Core<M>, entry_at: u64) -> Option<u32>;
 
-    /// Surveys the names of a pool that was not closed in order, with at most `threads` threads.
+    /// Surveys the names of a pool that was not closed cleanly, with at most `threads` threads.
     /// Nothing is stored yet.
     fn survey<'a>(&self, core: &'a Core<M>, threads: usize) -> Result<Box<dyn SurveyedNames + 'a>>;
 }
@@ -344,27 +347,27 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
 /// An entry as recovery finds it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SurveyedName {
-    /// Where it lies.
+    /// Its location.
     pub(crate) entry: Location,
-    /// The inode that it names, and that one's generation; none: the name is gone.
+    /// The inode that it names, with the inode's generation. `None`: the name was removed.
     pub(crate) target: Option<(TargetWord, u32)>,
-    /// When the name came or went, nanoseconds since 1970.
+    /// When the name was added or removed, in nanoseconds since 1970.
     pub(crate) changed_ns: i64,
 }
 
-/// Who puts in order what a crash left.
+/// The part of recovery that stores what mends the residue of a crash.
 pub(crate) trait Mender {
-    /// Notes that `count` metadata slots from `slot` on are in use.
+    /// Marks `count` metadata slots from `slot` on as in use.
     fn claim(&self, slot: u64, count: u64) -> Result<()>;
 
-    /// Stores a word, and sees to its being flushed.
+    /// Stores a word, and makes sure that it is flushed.
     fn store(&self, site: Site, at: u64, value: u64);
 }
 
 /// The names of a pool after a crash.
 pub(crate) trait SurveyedNames: Sync {
-    /// Calls `each` for every entry of the directory with this inode, whether the name is gone or
-    /// not.
+    /// Calls `each` for every entry of the directory with this inode, including entries of removed
+    /// names.
     fn read(
         &self,
         dir: u64,
@@ -372,16 +375,17 @@ pub(crate) trait SurveyedNames: Sync {
         each: &mut dyn FnMut(SurveyedName) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether a directory without a name holds any, as far as it can be read.
+    /// Whether a directory without a name holds names, as far as it can be read.
     fn holds_names(&self, dir: u64, inode: &Inode) -> bool;
 
-    /// Whether everything is explicable, now that all names are read. Nothing has been stored yet.
+    /// Checks that everything can be explained, after all names were read. Nothing has been stored
+    /// yet.
     fn check(&self) -> Result<()>;
 
-    /// Settles what a directory with a name holds.
+    /// Settles the contents of a directory with a name.
     fn settle(&self, dir: u64, inode: &Inode, mender: &dyn Mender) -> Result<()>;
 
-    /// Settles what no directory holds, once all are settled.
+    /// Settles what no directory holds, after all directories.
     fn finish(&self, mender: &dyn Mender) -> Result<()>;
 }
 
@@ -394,7 +398,7 @@ pub(crate) fn new<M: Memories>(kind: NamespaceKind) -> Box<dyn Namespace<M>> {
     }
 }
 
-/// Takes what the arena knows of a directory's names away, for schedules in which that happens.
+/// Makes the arena forget a directory's names, for schedules that include this.
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
     match core.geometry.namespace {
@@ -406,12 +410,13 @@ pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
     }
 }
 
-/// Bytes of a namespace's own structures in an arena for so many names and files.
+/// Size of a namespace's own structures in an arena for so many names and files, in bytes.
 pub(crate) fn arena_bytes(geometry: &Geometry, entries: u64) -> u64 {
     match geometry.namespace {
         NamespaceKind::Direct => 0,
         NamespaceKind::Adaptive => adaptive::arena_bytes(geometry),
-        // A name takes 0.4 nodes, a directory with any at least one; half of all are names.
+        // A name takes 0.4 nodes, and a directory with names at least one. Half of `entries` are
+        // names.
         NamespaceKind::Tree => (entries / 2 + 64) * tree::NODE_BYTES,
     }
 }

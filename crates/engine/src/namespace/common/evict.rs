@@ -1,7 +1,7 @@
 //! Evicting cachelets (DirectFS III-G). A hand passes all of them in turn (first in, first out,
 //! with a second chance). It lets the namespace forget names that were not used lately, and evicts
-//! the cachelets that nothing refers to. It does so only when names or cachelets become scarce. A
-//! namespace whose names refer to no cachelets makes them scarce early
+//! the cachelets that nothing refers to. It does so only when names or cachelets become scarce. If
+//! names hold no references, cachelets count as scarce when there are only few
 //! ([`crate::namespace::Namespace::cachelets_kept`]).
 //!
 //! Runs under the background's lease, outside any operation. A cachelet is found through names that

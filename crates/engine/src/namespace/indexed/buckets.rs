@@ -116,12 +116,12 @@ impl<M: Memories> Core<M> {
         self.arena.load(at, Ordering::Acquire)
     }
 
-    /// Asks the processor for the bucket of a name.
+    /// Prefetches the bucket of a name.
     pub(crate) fn index_prefetch(&self, parent: u64, name_hash: u32) {
         self.arena.prefetch(self.home(Key::new(parent, name_hash)));
     }
 
-    /// Finds the pair of a name, in whatever state it is.
+    /// Finds the pair of a name, in any state.
     pub(crate) fn index_find<S: Entries<M>>(&self, parent: u64, name: Name<'_>) -> Option<Pair> {
         let key = Key::new(parent, name.hash);
         let mut bucket = self.home(key);
@@ -141,7 +141,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The pair at `at`, loaded consistently, if it has the tag.
+    /// Loads the pair at `at` consistently, if it has the tag.
     fn pair_of_tag(&self, at: u64, tag: u64) -> Option<Pair> {
         loop {
             let entry = EntryWord(self.arena_word(at));
@@ -155,16 +155,16 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Loads a pair again; `None` if it is another's now.
+    /// Loads a pair again. `None` if it belongs to another name now.
     pub(crate) fn index_reload(&self, pair: Pair) -> Option<Pair> {
         let value = ValueWord(self.arena_word(pair.at + 8));
         (self.arena_word(pair.at) == pair.entry.0).then_some(Pair { value, ..pair })
     }
 
-    /// Inserts a pair whose name is not there yet.
+    /// Inserts a pair for a name that does not exist yet.
     ///
     /// # Errors
-    /// `Ok(Err(pair))`: the name is there.
+    /// `Ok(Err(pair))`: the name exists already.
     pub(crate) fn index_insert<S: Entries<M>>(
         &self,
         op: &Op<'_, M>,
@@ -218,7 +218,7 @@ impl<M: Memories> Core<M> {
         Ok(Ok(pair))
     }
 
-    /// Chains an overflow bucket behind `last`; gives its first pair.
+    /// Chains an overflow bucket behind `last`. Returns the offset of its first pair.
     fn append_bucket(&self, last: u64) -> Result<u64> {
         let bucket = self
             .pop_free_bucket()
@@ -239,7 +239,7 @@ impl<M: Memories> Core<M> {
         Some(self.map.overflow_buckets + number * BUCKET_BYTES)
     }
 
-    /// Pops the free list; its head is a bucket's number plus one under a tag against ABA.
+    /// Pops the free list, whose head is a bucket's number plus one under a tag against ABA.
     fn pop_free_bucket(&self) -> Option<u64> {
         let mut head = self.arena_word(header::OVERFLOW_FREE);
         loop {
@@ -257,7 +257,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives an overflow bucket back that no chain and no reader can reach.
+    /// Frees an overflow bucket that no chain and no reader can reach.
     pub(crate) fn free_bucket(&self, bucket: u64) {
         let number = (bucket - self.map.overflow_buckets) / BUCKET_BYTES + 1;
         self.arena.fetch_add(header::OVERFLOW_USED, u64::MAX);
@@ -276,7 +276,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Takes empty overflow buckets out of all chains; they may be freed after a grace period.
+    /// Unlinks empty overflow buckets from all chains. They may be freed after a grace period.
     pub(crate) fn index_trim(&self, op: &Op<'_, M>) -> Vec<u64> {
         let mut trimmed = Vec::new();
         for number in 0..self.map.bucket_count {
@@ -312,7 +312,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Replaces the value of a pair, if both words are still as found.
+    /// Replaces the value of a pair, if neither of its words has changed since it was found.
     pub(crate) fn index_update(&self, pair: Pair, value: ValueWord) -> Option<Pair> {
         let swapped = self
             .arena
@@ -324,29 +324,29 @@ impl<M: Memories> Core<M> {
         if self.arena_word(pair.at) == pair.entry.0 {
             return Some(Pair { value, ..pair });
         }
-        // The pair was removed and given to another name whose value had the same bits: undo.
+        // The pair was removed and reused for another name whose value had the same bits: undo.
         let _ = self
             .arena
             .compare_exchange(pair.at + 8, value.0, pair.value.0);
         None
     }
 
-    /// Makes lookups wait for a pair that the caller's flag protects (or, as long as it is not
-    /// readable, its being new), before any later store of this thread can be seen.
+    /// Makes lookups wait for a pair, before any later store of this thread is visible. The pair is
+    /// protected by the caller's flag, or because it is new and not readable.
     pub(crate) fn index_hold(&self, pair: Pair) {
         self.arena.fetch_or(pair.at + 8, ValueWord::RENAMING);
     }
 
-    /// Gives a pair that the caller's flag protects another entry. `value` still has the flag:
-    /// without it the pair could be anybody's before the entry is stored.
+    /// Stores another entry in a pair that the caller's flag protects. `value` still has the flag,
+    /// because without it the pair could be reused before the entry is stored.
     pub(crate) fn index_set(&self, pair: Pair, entry: EntryWord, value: ValueWord) {
         debug_assert!(value.has(ValueWord::RENAMING));
         self.arena.store(pair.at + 8, value.0, Ordering::Release);
         self.arena.store(pair.at, entry.0, Ordering::Release);
     }
 
-    /// Gives a pair that the caller's flag protects another value, by a single store: with it the
-    /// protection ends.
+    /// Stores another value in a pair that the caller's flag protects, by a single store, which
+    /// ends the protection.
     pub(crate) fn index_release(&self, pair: Pair, value: ValueWord) {
         self.arena.store(pair.at + 8, value.0, Ordering::Release);
     }
@@ -362,7 +362,7 @@ impl<M: Memories> Op<'_, M> {
     #[cold]
     fn attach_cachelet(&self, pair: Pair) -> Result<Option<Cachelet>> {
         let core = self.core;
-        // While the flag stands nobody else changes the pair or takes it away, so the reference is
+        // While the flag is set nobody else changes or removes the pair, so the reference is
         // counted exactly once.
         let flagged = core.index_update(pair, pair.value.with(ValueWord::RENAMING));
         let Some(flagged) = flagged else {
@@ -389,7 +389,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[test]
-    fn a_free_overflow_bucket_is_taken_once() {
+    fn a_free_overflow_bucket_is_allocated_once() {
         explore(4, Swaps::Plain, |stage| {
             let core = stage.core();
             for _ in 0..3 {
@@ -397,7 +397,7 @@ mod tests {
             }
             let taken = Arc::new(Mutex::new(BTreeSet::new()));
             let keep = |taken: &Mutex<BTreeSet<u64>>, bucket: u64| {
-                assert!(taken.lock().unwrap().insert(bucket), "taken twice");
+                assert!(taken.lock().unwrap().insert(bucket), "allocated twice");
             };
             let (one, other) = (Arc::clone(&taken), Arc::clone(&taken));
             stage.together(vec![

@@ -11,7 +11,7 @@ use crate::core::slots::{Op, pause};
 use crate::error::{Error, Location, Result};
 use crate::namespace::common::log::{Logged, scan_log};
 
-/// What building the index counts of a directory.
+/// Counts of a directory that building its index collects.
 #[derive(Default)]
 struct Counts {
     children: u64,
@@ -21,7 +21,7 @@ struct Counts {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Makes sure that every entry of `dir` is in the index; one operation builds, others wait.
+    /// Makes sure that every entry of `dir` is in the index. One operation builds it, others wait.
     pub(crate) fn ensure_indexed<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         let mut tries = 0;
@@ -44,11 +44,11 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// The same for a change of `dir`: where the log ends and how many names there are is known,
-    /// too.
+    /// As [`Self::ensure_indexed`], for a change of `dir`: makes sure that the end of the log and
+    /// the number of names are known, too.
     ///
     /// # Errors
-    /// Names cannot be read, so that neither could be found out.
+    /// Fails if names cannot be read, because then neither can be found out.
     pub(crate) fn ensure_counted<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         self.ensure_indexed::<S>(dir)?;
         if self.core.has_flag(dir, flag::COUNTED) {
@@ -62,12 +62,12 @@ impl<M: Memories> Op<'_, M> {
         LifeWord(self.core.word(at)).is_alive()
     }
 
-    /// Puts every name of `dir` that can be read into the index.
+    /// Inserts every readable name of `dir` into the index.
     fn build_index<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         if core.has_flag(dir, flag::UNLINKED) {
-            // It was empty when it was removed. What its log still leads to is dead, and may be of
-            // an area that is no more.
+            // The directory was empty when it was removed. Its log leads only to dead entries,
+            // which may be of an area that no longer exists.
             return Ok(());
         }
         let again = core.has_flag(dir, flag::COUNTED);
@@ -79,7 +79,7 @@ impl<M: Memories> Op<'_, M> {
             let indexed = self.index_logged::<S>(dir, logged, &mut buffer, &mut counts, again);
             self.unless_damaged(dir, indexed)
         });
-        // With bytes lost in the middle of it nothing is known, but the next time.
+        // If bytes were lost in the middle, nothing is known until the next attempt.
         let read = self.check_media();
         if self.is_unsure() {
             return read;
@@ -98,7 +98,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Makes of damage in `dir` that the directory goes on without what is damaged.
+    /// Turns damage in `dir` into success: records it, and continues without what is damaged.
     fn unless_damaged<T: Default>(&self, dir: Cachelet, result: Result<T>) -> Result<T> {
         match result {
             Err(error @ (Error::Damaged { .. } | Error::Unreadable(_))) => {
@@ -109,7 +109,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Puts the name that a word of the log names into the index, if it is one.
+    /// Inserts the name of a log word's entry into the index, if the entry is alive.
     fn index_logged<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -121,8 +121,8 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let (owner, entry) = (core.ino(dir), logged.word.entry());
         if !S::is_there(core, entry) {
-            // Being made: its pair is in the index already, or will be, and go again, because the
-            // index was incomplete.
+            // The entry is being created. Its pair is in the index already or will be, and will be
+            // removed again because the index was incomplete.
             return Ok(());
         }
         let body = S::read(core, entry, owner, buffer)?;
@@ -151,8 +151,8 @@ impl<M: Memories> Op<'_, M> {
         self.index_entry::<S>(dir, name, entry, value, again)
     }
 
-    /// Puts the name of an entry that was alive into the index. `again`: the directory was indexed
-    /// before, so operations that began then may still be at work on its names.
+    /// Inserts the name of a live entry into the index. `again`: the directory was indexed before,
+    /// so operations that began then may still be working on its names.
     fn index_entry<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -162,8 +162,8 @@ impl<M: Memories> Op<'_, M> {
         again: bool,
     ) -> Result<()> {
         let core = self.core;
-        // A removal that had found the name before its eviction may just have ended: until it is
-        // known that none has, lookups wait.
+        // A removal that found the name before its eviction may just have ended. Lookups wait until
+        // it is known that none has.
         let first = if again {
             value.with(ValueWord::RENAMING)
         } else {
@@ -182,10 +182,10 @@ impl<M: Memories> Op<'_, M> {
                 }
                 Ok(_) => return Ok(()),
                 Err(there) if there.entry.entry() == entry => return Ok(()),
-                // Replaced, or removed and made anew.
+                // The name was replaced, or removed and created again.
                 Err(_) if again && !self.is_alive(entry) => return Ok(()),
                 Err(there) if again && !there.value.is_settled() => {
-                    // A creation that will be taken back, because the index was incomplete.
+                    // A creation that will be undone, because the index was incomplete.
                     pause(&core.arena, &mut tries);
                 }
                 Err(_) => {

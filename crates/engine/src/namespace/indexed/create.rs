@@ -25,18 +25,18 @@ pub(crate) struct Draft {
     pub(crate) slots: u64,
 }
 
-/// Where an entry will be.
+/// The slots and the log word of an entry that will be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     pub(crate) entry: u64,
     pub(crate) slots: u64,
     pub(crate) claim: Claim,
-    /// Which step writes it.
+    /// The step that writes it.
     pub(crate) site: Site,
 }
 
 impl Spot {
-    /// The entry that was written here, whose first bytes these are.
+    /// The draft of the entry that was written here and begins with these bytes.
     pub(crate) fn drafted(self, bytes: &[u8], life: LifeWord) -> Draft {
         let checksum = bytes[36..40].try_into().map_or(0, u32::from_le_bytes);
         Draft {
@@ -49,16 +49,16 @@ impl Spot {
     }
 }
 
-/// Places, `(at, len)` each, that an operation stores to once it has drafted an entry; those
-/// without length are none.
+/// Byte ranges `(offset, len)` that an operation writes after its new entry. Empty ranges are
+/// ignored.
 pub(crate) type StoredNext = [(u64, u64); 3];
 
-/// That a name is not in a directory whose part of the index is complete: the token of that, and
-/// what the index knows of it.
+/// Proof that a name is absent from a fully indexed directory: the index token, and what the index
+/// knows of the absence.
 type Absent<S, M> = (u64, Option<<<S as Entries<M>>::Index as Index<M>>::Absence>);
 
 impl<M: Memories> Op<'_, M> {
-    /// Makes an inode called `name` in `dir`.
+    /// Creates an inode with the name `name` in `dir`.
     pub(crate) fn create<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -73,7 +73,8 @@ impl<M: Memories> Op<'_, M> {
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         S::load_above(core, dir, &mut above)?;
         let ino = making.take_inode()?;
-        // Claims come before the first store to the pool: a locked instruction would wait for it.
+        // Words are claimed before the first store to the pool: a locked instruction would wait for
+        // that store.
         let slots = S::slots_for(&above, name);
         let place = self.place_entry::<S>(
             sites::CREATE_ENTRY,
@@ -89,7 +90,7 @@ impl<M: Memories> Op<'_, M> {
         let target = TargetWord::new(ino, new.kind);
         let file = (target, generation);
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)?;
-        // No name for an inode that the medium did not take.
+        // No name may lead to an inode that the medium did not take.
         self.check_media()?;
 
         let steps = [
@@ -97,10 +98,10 @@ impl<M: Memories> Op<'_, M> {
             sites::CREATE_LOG_WORD,
             sites::CREATE_LOG_WORD_DURABLE,
         ];
-        // On its way to the medium with the entry, if it may be.
+        // The log word goes to the medium together with the entry, where that is allowed.
         let is_logged = S::log_entry(self, steps[1], &draft);
         if is_logged {
-            // The log names it: it is not to be another's, whatever comes.
+            // The log names the entry, so its slots must not be reused, whatever happens.
             making.entry = None;
         }
         let value = ValueWord::of_cachelet(cachelet, new.kind);
@@ -120,8 +121,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(cachelet)
     }
 
-    /// Inserts an unreadable pair, if the name is still absent and the directory's part of the
-    /// index was complete all the time since the token that its absence comes with.
+    /// Inserts an unreadable pair, if the name is still absent, and the directory's part of the
+    /// index has been complete since the token of its absence.
     pub(crate) fn insert_new<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -139,7 +140,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(None)
     }
 
-    /// Waits until no creation or rename of `name` is under way; tells its absence.
+    /// Waits until no creation or rename of `name` is in flight. Returns the proof of its absence.
     ///
     /// # Errors
     /// [`Error::Exists`] if the name exists.
@@ -156,7 +157,7 @@ impl<M: Memories> Op<'_, M> {
             };
             match S::Index::look::<S>(core, dir, name) {
                 Err(absence) if self.index_token(dir) == Some(token) => {
-                    // A name that cannot be read may be this one.
+                    // An unreadable name may be this one.
                     self.check_media()?;
                     return self.check_names(dir).map(|()| (token, Some(absence)));
                 }
@@ -173,7 +174,8 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Claims a log word in `dir` and writes an entry for it. Past the cache, not fenced: a locked
-    /// instruction or a fence comes before others can find it. What is stored to next is `next`.
+    /// instruction or a fence follows before others can find it. The operation writes to `next`
+    /// afterwards.
     #[track_caller]
     pub(crate) fn draft_entry<S: Entries<M>>(
         &self,
@@ -189,13 +191,13 @@ impl<M: Memories> Op<'_, M> {
         let place = self.place_entry::<S>(site, dir, slots, take, next)?;
         let draft = S::write_entry(self, (dir, &mut above), name, place, file, now)
             .inspect_err(|_| self.core.free_slots(place.entry, place.slots))?;
-        // Nothing names an entry that the medium did not take.
+        // Nothing may lead to an entry that the medium did not take.
         self.check_media().inspect_err(|_| self.discard(&draft))?;
         Ok(draft)
     }
 
-    /// Takes slots for an entry, and a log word in `dir`. These are stored to next, and so is
-    /// `next`.
+    /// Allocates slots for an entry, and claims a log word in `dir`. Announces stores to these, and
+    /// to `next`.
     fn place_entry<S: Entries<M>>(
         &self,
         site: Site,
@@ -226,7 +228,7 @@ impl<M: Memories> Op<'_, M> {
         self.core.free_slots(draft.entry, draft.slots);
     }
 
-    /// Makes the name of an entry that was written exist, durably: the commit point of creation.
+    /// Makes the name of a written entry exist, durably. This is the commit point of creation.
     /// Listings may show the name before its pair is readable, so lookups of it wait already.
     fn commit_draft<S: Entries<M>>(
         &self,
@@ -236,13 +238,13 @@ impl<M: Memories> Op<'_, M> {
         is_logged: bool,
     ) {
         S::commit_entry(self, steps, draft, is_logged);
-        // Whoever looks for the name next finds it near.
+        // The entry is near for the next lookup of the name.
         let core = self.core;
         core.pool.prefetch(core.geometry.slot_at(draft.entry));
         self.leave_children(dir, MAKING_ONE);
     }
 
-    /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
+    /// Adds the name `name` in `dir` to `target`. The caller holds a reference.
     pub(crate) fn link<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -267,8 +269,8 @@ impl<M: Memories> Op<'_, M> {
             drop(making);
             return self.link::<S>(dir, name, target);
         };
-        // The name exists as soon as it is counted, which fails if all others are gone. Lookups of
-        // it wait from before that until it is there.
+        // The name exists as soon as it is counted, which fails if all other names are gone.
+        // Lookups of it wait from before that until it exists.
         S::Index::hold(core, pair);
         if let Err(error) = self.reserve_link(target) {
             S::Index::remove(self, pair);
@@ -282,7 +284,7 @@ impl<M: Memories> Op<'_, M> {
             sites::LINK_LOG_WORD_DURABLE,
         ];
         self.commit_draft::<S>(steps, dir, &draft, false);
-        // Only now it is seen in the count: the name that it counts survives.
+        // The count includes the name only now, when the name is durable.
         self.count_link(target);
         self.note_change(dir, now, 0);
         self.store_links(sites::LINK_LINKS, target, now);

@@ -1,14 +1,14 @@
-//! Evicting names (DirectFS III-G): those of directories that were not searched lately leave the
-//! index.
+//! Evicting names (DirectFS III-G): the names of directories that were not searched lately leave
+//! the index.
 //!
-//! A directory that was searched since the hand of eviction last came by is passed over once, any
-//! other loses its part of the index, so that nothing refers to the cachelets of its files.
+//! A directory that was searched since the hand of eviction last passed is spared once. Any other
+//! loses its part of the index, so that nothing refers to the cachelets of its files.
 //!
-//! Why no operation is misled:
-//! * A directory stops being *indexed*, and its generation grows, before its first pair goes. A
-//!   miss counts only between two equal tokens, and a creation's pair is taken back if the token
-//!   changed (`index_token`, `insert_new`).
-//! * Pairs that an operation has flagged, and those not readable yet, stay.
+//! This misleads no operation:
+//! * A directory stops being *indexed*, and its generation grows, before its first pair is removed.
+//!   A miss counts only between two equal tokens, and a creation's pair is removed again if the
+//!   token changed (`index_token`, `insert_new`).
+//! * Pairs that an operation has flagged, and pairs that are not readable yet, stay.
 
 use std::sync::atomic::Ordering;
 
@@ -47,11 +47,11 @@ impl<M: Memories, S: Entries<M>> Remembered<M> for Indexed<S> {
     }
 }
 
-/// Takes a directory's pairs out of the index.
+/// Removes a directory's pairs from the index.
 fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<()> {
     let core = op.core;
     if !S::Index::is_to_forget(core) && core.get(dir, field::REFS) != 0 {
-        // Its cachelet cannot go, and its names take nothing here.
+        // Its cachelet cannot be evicted, and its names use no space here.
         return Ok(());
     }
     if core.raise_flag(dir, flag::BUILDING) & flag::BUILDING != 0 {
@@ -81,13 +81,13 @@ fn unindex<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet) -> Result<
     scanned.map(drop)
 }
 
-/// Takes a directory's pairs out of the index, for schedules in which that happens.
+/// Removes a directory's pairs from the index, for schedules that include this.
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) {
     unindex::<M, S>(&core.op_begin().unwrap(), dir).unwrap();
 }
 
-/// Removes one pair, unless an operation is at work on the name.
+/// Removes one pair, unless an operation is working on the name.
 fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet, name: Name<'_>) {
     let core = op.core;
     let found = S::Index::find::<S>(core, dir, name);
@@ -98,7 +98,7 @@ fn drop_pair<M: Memories, S: Entries<M>>(op: &Op<'_, M>, dir: Cachelet, name: Na
     if !pair.value.has(ValueWord::READABLE) || pair.value.has(busy) {
         return;
     }
-    // Not as one being deleted: lookups may give such a one a cachelet.
+    // Do not mark it as being deleted: lookups may attach a cachelet to such a pair.
     let Some(flagged) = S::Index::update(core, pair, pair.value.with(ValueWord::RENAMING)) else {
         return;
     };

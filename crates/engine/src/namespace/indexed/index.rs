@@ -1,8 +1,9 @@
-//! What an index of names is: (directory, name) to (entry, file), a *pair* for each name.
+//! The interface of an index of names: (directory, name) to (entry, file), with a *pair* for each
+//! name.
 //!
-//! A name's state is in its pair: unreadable while it is being created, *deleting* and *renaming*
-//! while that is being made durable. Where pairs lie, and what a lookup costs, is the index's: see
-//! [`super::buckets`] for the one in DRAM.
+//! A pair holds the state of its name: unreadable while it is being created, *deleting* and
+//! *renaming* while that is being made durable. Each index decides where pairs lie and what a
+//! lookup costs. [`super::buckets`] is the index in DRAM.
 
 use vellum_layout::{FileKind, mix};
 use vellum_media::Memories;
@@ -13,7 +14,7 @@ use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::error::Result;
 
-/// The key of a name: where its home bucket is, and a tag of 24 bits.
+/// The key of a name, which determines its home bucket and a tag of 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) u64);
 
@@ -33,14 +34,14 @@ impl Key {
 pub(crate) struct EntryWord(pub(crate) u64);
 
 impl EntryWord {
-    /// Where the tag begins.
+    /// Position of the tag.
     pub(crate) const TAG_SHIFT: u32 = 40;
 
     pub(crate) fn new(key: Key, entry: u64) -> Self {
         Self(key.tag() << Self::TAG_SHIFT | entry)
     }
 
-    /// The same name's word, with another entry.
+    /// The word of the same name with another entry.
     pub(crate) fn with_entry(self, entry: u64) -> Self {
         Self(self.tag() << Self::TAG_SHIFT | entry)
     }
@@ -56,7 +57,7 @@ impl EntryWord {
     }
 }
 
-/// Word 1 of a pair: inode or cachelet (bits 0..40), what it is, flags, kind of file.
+/// Word 1 of a pair: inode or cachelet (bits 0..40), which of the two it is, flags, kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueWord(pub(crate) u64);
 
@@ -81,7 +82,7 @@ impl ValueWord {
         Self(u64::from(cachelet.0) | Self::CACHELET | (kind as u64) << 56)
     }
 
-    /// A name whose inode may have this cachelet; not readable.
+    /// The value of a name whose inode may have this cachelet; not readable.
     pub(crate) fn told(cachelet: Cachelet) -> Self {
         Self(u64::from(cachelet.0) | Self::CACHELET)
     }
@@ -117,40 +118,41 @@ impl ValueWord {
 /// A pair as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pair {
-    /// Where it is, as the index counts.
+    /// Its offset, as the index defines it.
     pub(crate) at: u64,
     pub(crate) entry: EntryWord,
     pub(crate) value: ValueWord,
 }
 
-/// Finds names.
+/// An index of names.
 pub(crate) trait Index<M: Memories>: Sized {
     /// References that a pair holds on the cachelet of its file.
     const NAME_REFS: u64;
 
-    /// What who found nothing knows that who inserts can use.
+    /// What a lookup without a result knows that helps an insertion.
     type Absence: Copy;
 
-    /// Asks the processor for what finding a name begins with.
+    /// Prefetches what finding a name loads first.
     fn prefetch(core: &Core<M>, dir: Cachelet, name: Name<'_>);
 
-    /// Finds the pair of a name, in whatever state it is.
+    /// Finds the pair of a name, in any state.
     fn find<S: Entries<M>>(core: &Core<M>, dir: Cachelet, name: Name<'_>) -> Option<Pair>;
 
-    /// The same for who inserts the name if it is not there.
+    /// As [`Self::find`], for a caller that inserts the name if it is absent.
     ///
     /// # Errors
-    /// It is not.
+    /// The knowledge of its absence.
     fn look<S: Entries<M>>(
         core: &Core<M>,
         dir: Cachelet,
         name: Name<'_>,
     ) -> std::result::Result<Pair, Self::Absence>;
 
-    /// Inserts a pair whose name is not there yet. `absence`: it was not, in this operation.
+    /// Inserts a pair for a name that does not exist yet. `absence`: it did not exist, in this
+    /// operation.
     ///
     /// # Errors
-    /// `Ok(Err(pair))`: the name is there.
+    /// `Ok(Err(pair))`: the name exists already.
     fn insert<S: Entries<M>>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -160,30 +162,30 @@ pub(crate) trait Index<M: Memories>: Sized {
         value: ValueWord,
     ) -> Result<std::result::Result<Pair, Pair>>;
 
-    /// Loads a pair again; `None` if it is another's now.
+    /// Loads a pair again. `None` if it belongs to another name now.
     fn reload(core: &Core<M>, pair: Pair) -> Option<Pair>;
 
-    /// The same; `None`, too, if it does not lead to `cachelet`, which [`Self::cachelet`] gave, any
-    /// more.
+    /// As [`Self::reload`]; also `None` if the pair no longer leads to `cachelet`, which
+    /// [`Self::cachelet`] returned.
     fn reload_of(core: &Core<M>, pair: Pair, cachelet: Cachelet) -> Option<Pair>;
 
-    /// The cachelet of a pair's file; loads it at the first access. `None`: the pair changed, look
-    /// again.
+    /// The cachelet of a pair's file, loaded at the first access. `None`: the pair has changed;
+    /// look it up again.
     fn cachelet(op: &Op<'_, M>, pair: Pair) -> Result<Option<Cachelet>>;
 
-    /// Replaces the flags of a pair, if it is still as found.
+    /// Replaces the flags of a pair, if it has not changed since it was found.
     fn update(core: &Core<M>, pair: Pair, value: ValueWord) -> Option<Pair>;
 
-    /// Makes lookups wait for a pair that the caller's flag protects (or, as long as it is not
-    /// readable, its being new), before any later store of this thread can be seen.
+    /// Makes lookups wait for a pair, before any later store of this thread is visible. The pair is
+    /// protected by the caller's flag, or because it is new and not readable.
     fn hold(core: &Core<M>, pair: Pair);
 
-    /// Gives a pair that the caller's flag protects another entry of the same name. `value` still
-    /// has the flag: without it the pair could be anybody's before the entry is stored.
+    /// Stores another entry of the same name in a pair that the caller's flag protects. `value`
+    /// still has the flag, because without it the pair could be reused before the entry is stored.
     fn set(core: &Core<M>, pair: Pair, entry: u64, value: ValueWord);
 
-    /// Gives a pair that the caller's flag protects another value, by a single store: with it the
-    /// protection ends.
+    /// Stores another value in a pair that the caller's flag protects, by a single store, which
+    /// ends the protection.
     fn release(core: &Core<M>, pair: Pair, value: ValueWord);
 
     /// Removes a pair that the caller's flag protects.
@@ -194,9 +196,9 @@ pub(crate) trait Index<M: Memories>: Sized {
         core.map.cachelet_count
     }
 
-    /// Whether there is anything that [`super::forget`] would take away.
+    /// Whether the index has pairs that [`super::forget`] would remove.
     fn is_to_forget(core: &Core<M>) -> bool;
 
-    /// Whether a pair is to be taken away then.
+    /// Whether [`super::forget`] would remove this pair.
     fn is_forgotten(pair: Pair) -> bool;
 }

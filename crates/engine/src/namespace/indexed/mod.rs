@@ -1,17 +1,17 @@
 //! Namespaces with an index of names over per-directory logs of entries in the pool: that of
-//! DirectFS, and as far as it is built that of ADAM.
+//! DirectFS, and that of ADAM as far as it is built.
 //!
-//! No directory is ever locked. A name's state is in its pair of the index: unreadable while it is
-//! being created, *deleting* and *renaming* while that is being made durable. How entries lie on
-//! the pool, and which store makes a name exist, is for [`Entries`] to say; where pairs are, for
-//! [`Index`].
+//! No directory is ever locked. The state of a name is in its index pair: unreadable while it is
+//! being created, *deleting* and *renaming* while that is being made durable. [`Entries`] defines
+//! how entries lie on the pool, and which store makes a name exist; [`Index`] defines where pairs
+//! are.
 //!
 //! Deviations from DirectFS, and why:
 //! * Flags are in the index pair instead of the cachelet: hard links share a cachelet, but a flag
 //!   belongs to one name.
 //! * The log word is claimed before the entry is written, because the entry carries its cookie,
 //!   which is its position in the log. A claim that is not used leaves a zero word, which readers
-//!   of logs skip anyway.
+//!   of logs skip.
 //! * The first log extent of a directory is one slot instead of 4 KiB: most directories are small.
 
 pub(crate) mod buckets;
@@ -42,30 +42,30 @@ use crate::namespace::{
 use index::{Index, Pair, ValueWord};
 
 /// How the entries of a namespace lie on the pool, and what makes their names exist. Life word,
-/// target, cookie, directory and generation are in the same places whatever the namespace.
+/// target, cookie, directory and generation have the same offsets in every namespace.
 pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
-    /// Keeps what a record names from others, as far as the names' own flags do not.
+    /// Keeps others from words that a record contains, if the flags of the names do not.
     type Held<'a>
     where
         M: 'a;
 
-    /// What finds names.
+    /// The index that finds names.
     type Index: Index<M>;
 
-    /// What entries of names in a directory take over from there.
+    /// What entries in a directory inherit from it.
     type Above: Default;
 
-    /// The chunks that entries lie in.
+    /// The kind of chunks that contain entries.
     const KIND: ChunkKind;
-    /// Entries tell where their directory is, so that moving one that is not empty may take more
-    /// than a record.
+    /// Whether entries contain the location of their directory. If so, moving a directory that is
+    /// not empty may take more than a record.
     const TELL_PATHS: bool;
 
-    /// Whether names in `dir` tell where it is.
+    /// Whether the entries of names in `dir` contain its location.
     fn tell_where(core: &Core<M>, dir: Cachelet) -> bool;
 
-    /// Whether entries of names that are gone from `dir` would be left where they do not belong if
-    /// it were moved into `to`.
+    /// Whether moving `dir` into `to` would leave entries of removed names where they do not
+    /// belong.
     ///
     /// # Errors
     /// Damaged media.
@@ -77,7 +77,7 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     /// See [`Namespace::replay`].
     fn replay(core: &Core<M>) -> Result<()>;
 
-    /// Whether the entry at metadata slot `entry` tells this path, if entries tell any.
+    /// Whether the entry at metadata slot `entry` contains this path, or entries contain none.
     fn tells(core: &Core<M>, entry: u64, path: &PathIn) -> Result<bool>;
 
     /// See [`Namespace::move_whole`].
@@ -91,17 +91,17 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
         None
     }
 
-    /// Notes that a directory was renamed.
+    /// Records that a directory was renamed.
     fn note_renamed(_core: &Core<M>, _dir: Cachelet) {}
 
     /// See [`Namespace::give_up`].
     fn give_up(core: &Core<M>, dir: Cachelet);
 
-    /// Notes that a file has another name, which is durable; if it is a directory, no names are
-    /// made in it before this returns.
+    /// Called after another name of a file is durable. If the file is a directory, no names are
+    /// created in it before this returns.
     fn moved(_core: &Core<M>, _file: Cachelet) {}
 
-    /// Frees what the index has of a removed directory, which nobody looks into any more.
+    /// Frees the index's data of a removed directory that nobody uses any more.
     fn dissolved(_core: &Core<M>, _dir: Cachelet) {}
 
     /// See [`Namespace::scratch`].
@@ -118,18 +118,18 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
         walk::walk(op, start, path, enter, lookup)
     }
 
-    /// Whether the entry at metadata slot `entry` is called `name` in `parent`.
+    /// Whether the entry at metadata slot `entry` has the name `name` in `parent`.
     fn is_called(core: &Core<M>, entry: u64, parent: u64, name: Name<'_>) -> bool;
 
-    /// Reads what entries in `dir` take over from there, if that is not what was read already. It
-    /// stays so for the operation, once a child of the operation's is counted there: until then, an
-    /// empty directory may be renamed.
+    /// Reads what entries in `dir` inherit from it, unless `above` is current. It stays valid for
+    /// the operation once a child of the operation is counted in `dir`; until then an empty
+    /// directory may be renamed.
     ///
     /// # Errors
     /// Damaged media.
     fn load_above(core: &Core<M>, dir: Cachelet, above: &mut Self::Above) -> Result<()>;
 
-    /// Slots that an entry called `name` takes.
+    /// Number of slots of an entry with the name `name`.
     fn slots_for(above: &Self::Above, name: Name<'_>) -> u64;
 
     /// Writes an entry of the file with this target word and generation. Past the cache, not
@@ -143,38 +143,37 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
         now: i64,
     ) -> Result<Draft>;
 
-    /// Stores the log word of an entry that was written, if it takes more than that for the name to
-    /// exist. Past the cache, not fenced.
+    /// Stores the log word of a written entry, if the name needs more than that to exist. Past the
+    /// cache, not fenced. Returns whether it did.
     fn log_entry(_op: &Op<'_, M>, _word: Site, _draft: &Draft) -> bool {
         false
     }
 
-    /// Makes the name of an entry that was written exist, durably. `steps`: the entry durable, its
-    /// log word unless `is_logged`, that durable.
+    /// Makes the name of a written entry exist, durably. `steps`: the entry durable; its log word,
+    /// unless `is_logged`; that durable.
     fn commit_entry(op: &Op<'_, M>, steps: [Site; 3], draft: &Draft, is_logged: bool);
 
-    /// Makes `record` what gives files the names of entries that were written, under the fence that
-    /// commits it.
+    /// Adds to `record` the stores that give files the names of written entries, under the fence
+    /// that commits it.
     fn record<'a>(
         op: &Op<'a, M>,
         record: &mut Record,
         drafts: &[(&Draft, Cachelet)],
     ) -> Self::Held<'a>;
 
-    /// Makes entries nothing that are dead and that no log names, so that their slots can be used
-    /// again.
+    /// Removes the states of dead entries that no log names, so that their slots can be reused.
     fn clear(op: &Op<'_, M>, entries: &[(u64, u64)]);
 
-    /// Checks, where nothing changes, what else an entry says of the name that was read last.
+    /// Checks, where nothing changes, the other contents of the entry that was read last.
     ///
     /// # Errors
-    /// It contradicts other structures.
+    /// Fails if they contradict other structures.
     fn check(core: &Core<M>, named: &Named, buffer: &Self::Buffer) -> Result<()>;
 
-    /// The same of entries that no log names.
+    /// As [`Self::check`], for entries that no log names.
     fn check_others(core: &Core<M>, is_named: &dyn Fn(u64) -> bool) -> Result<()>;
 
-    /// Settles what a crash left beside the entries that logs name, which are noted as in use.
+    /// Settles what a crash left beside the entries that logs name, which are claimed already.
     fn settle_others(
         core: &Core<M>,
         is_named: &dyn Fn(u64) -> bool,
@@ -185,7 +184,7 @@ pub(crate) trait Entries<M: Memories>: Bodies<M> + Send + 'static {
     fn witnessed(core: &Core<M>, entry_at: u64) -> Option<u32>;
 }
 
-/// A namespace with an index. Its state is all in pool and arena.
+/// A namespace with an index. All of its state is in pool and arena.
 pub(crate) struct Indexed<S>(std::marker::PhantomData<S>);
 
 impl<S> Indexed<S> {
@@ -209,8 +208,8 @@ impl<'a> Name<'a> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Fails where names in `dir` stand still because of a move. Whoever was let through is waited
-    /// for by the mover.
+    /// Fails if names in `dir` are frozen by a move. The mover waits for operations that passed
+    /// this check.
     fn check_change<S: Entries<M>>(&self, dir: Cachelet) -> Result<()> {
         if S::TELL_PATHS && self.core.has_flag(dir, flag::STILL) {
             return Err(Error::Retry(Retry::Wait));
@@ -218,8 +217,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Finds a name that exists, waiting out a rename of it; builds the directory's index first if
-    /// the name is not there and might be on the pool.
+    /// Finds a name that exists, after waiting for a rename of it. If the name is not found and
+    /// might be on the pool, builds the directory's index first.
     pub(crate) fn find_pair<S: Entries<M>>(
         &self,
         dir: Cachelet,
@@ -232,10 +231,10 @@ impl<M: Memories> Op<'_, M> {
             match S::Index::find::<S>(core, dir, name) {
                 Some(pair) if pair.value.has(ValueWord::RENAMING) => pause(&core.arena, &mut tries),
                 Some(pair) if pair.value.has(ValueWord::READABLE) => return Ok(Some(pair)),
-                // One that is not readable stands for a miss: it may be a creation that will be
-                // taken back, because the name exists and only its pair was evicted.
+                // A pair that is not readable counts as a miss. It may be a creation that will be
+                // undone, because the name exists and only its pair was evicted.
                 _ if token.is_some() && self.index_token(dir) == token => {
-                    // A name that cannot be read may be this one.
+                    // An unreadable name may be this one.
                     self.check_media()?;
                     return self.check_names(dir).map(|()| None);
                 }
@@ -244,7 +243,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// What the entry at metadata slot `entry` names.
+    /// The target of the entry at metadata slot `entry`.
     pub(crate) fn named(&self, entry: u64) -> Named {
         let at = self.core.geometry.slot_at(entry);
         let word = |field| self.core.word(at + field);
@@ -280,7 +279,7 @@ impl<M: Memories> Op<'_, M> {
             let Some(cachelet) = S::Index::cachelet(self, pair)? else {
                 continue;
             };
-            // Eviction may have taken the pair away, and put it back without a cachelet.
+            // Eviction may have removed the pair, and inserted it again without a cachelet.
             if let Some(pair) = S::Index::reload_of(self.core, pair, cachelet) {
                 return Ok(Some((pair, cachelet)));
             }
@@ -306,7 +305,7 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         let walked = S::walk(op, start, path, enter, |dir, name| {
             op.lookup::<S>(dir, name)
         })?;
-        // Where a directory was found by its whole path, nothing was looked up in it yet.
+        // A directory that was found by its whole path has not been searched yet.
         if S::TELL_PATHS && walked.at != walked.parent {
             op.note_read(walked.parent);
         }

@@ -1,4 +1,4 @@
-//! What recovery finds: every directory's log says which entries are its own.
+//! Recovery of names: the entries of a directory are those that its log names.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use crate::namespace::common::log::{log_extents, scan_log};
 use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 use crate::sites;
 
-/// Reads the logs.
+/// The logs of a pool after a crash.
 pub(super) struct Logs<'a, M: Memories, S> {
     core: &'a Core<M>,
-    /// Entries that logs name, a bit a slot; none where it is the log that makes an entry one.
+    /// Entries that logs name, a bit for each slot. Empty if a log word alone makes an entry exist.
     named: Vec<AtomicU64>,
     entries: PhantomData<S>,
 }

@@ -1,8 +1,8 @@
-//! Recycling dead entries, compacting logs (DirectFS III-G), and taking removed directories apart.
+//! Recycling dead entries, compacting logs (DirectFS III-G), and dissolving removed directories.
 //!
-//! Runs under the background lease, outside any operation, so it may wait for a grace period. An
-//! entry whose life word says *dead* is out of the index once the operation that buried it has
-//! ended, and nobody compares names with it one grace period later.
+//! Runs under the background's lease, outside any operation, so it may wait for a grace period. An
+//! entry whose life word says *dead* leaves the index before the operation that removed it ends,
+//! and one grace period later no lookup compares names with it.
 
 use vellum_media::{Memories, Persistent};
 
@@ -14,8 +14,8 @@ use crate::namespace::common::compact::{Clearing, compact_where_due, extents};
 use crate::namespace::common::log::{Logged, scan_log};
 use crate::sites;
 
-/// Frees the dead entries of `dir`; compacts its log where that is due, or frees a block and is
-/// urgent.
+/// Frees the dead entries of `dir`. Compacts its log if that is due, or if it is urgent and frees a
+/// block.
 pub(super) fn recycle<M: Memories, S: Entries<M>>(
     core: &Core<M>,
     dir: Cachelet,
@@ -44,7 +44,7 @@ pub(super) fn recycle<M: Memories, S: Entries<M>>(
         Ok(())
     })?;
     // The last word stays, dead or not: the next mount finds the tail behind it, so that no cookie
-    // is given twice.
+    // is assigned twice.
     if words
         .last()
         .is_some_and(|logged: &Logged| logged.at == last)
@@ -52,8 +52,9 @@ pub(super) fn recycle<M: Memories, S: Entries<M>>(
         words.pop();
         dead.pop();
     }
-    // The times that the dead entries tell must be on the pool before nothing names them any more.
-    // Those before the directory's last change were overtaken by it, or by times set on purpose.
+    // The times in the dead entries must be on the pool before nothing names these entries any
+    // more. Times before the directory's last change were superseded by it, or by times that were
+    // set explicitly.
     if latest > core.changed_at(dir) {
         op.note_change(dir, latest, 0);
     }
@@ -75,8 +76,8 @@ pub(super) fn recycle<M: Memories, S: Entries<M>>(
     compact_where_due::<M, S>(core, dir, live, urgent)
 }
 
-/// Frees all that a removed directory holds: its entries and its log. Its inode is durably free
-/// and nobody has it open.
+/// Frees everything that a removed directory holds: its entries and its log. Its inode is durably
+/// free and nobody has it open.
 pub(super) fn dissolve<M: Memories, S: Entries<M>>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let owner = core.ino(dir);
     let mut buffer = S::Buffer::default();

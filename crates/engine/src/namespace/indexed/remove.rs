@@ -1,4 +1,4 @@
-//! Removal (DirectFS III-E): delete flag, one atomic persistent write, then invalid; the rest is
+//! Removal (DirectFS III-E): delete flag, one atomic persistent write, then invalid. The rest is
 //! recycled in the background.
 
 use vellum_layout::{Entry, FileKind, LifeWord};
@@ -24,8 +24,8 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let mut tries = 0;
         if !core.has_flag(dir, flag::COUNTED) {
-            // Names may be in the index whose directory is not counted: they were being made when
-            // the others were evicted.
+            // The index may hold names of a directory that is not counted: they were being created
+            // when the others were evicted.
             self.ensure_counted::<S>(dir)?;
         }
         loop {
@@ -89,12 +89,12 @@ impl<M: Memories> Op<'_, M> {
         Ok(shown)
     }
 
-    /// Commits the removal of a flagged name, and invalidates it.
+    /// Commits the removal of a flagged name, and invalidates the name.
     fn bury<S: Entries<M>>(&self, dir: Cachelet, pair: Pair, victim: Cachelet) {
         let core = self.core;
         let now = self.change_time(dir);
         let life = core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE;
-        // From the life word on listings miss the name: lookups wait until all do.
+        // From the life word on some listings miss the name, so lookups wait until all of them do.
         S::Index::hold(core, pair);
         core.pool
             .store_through(sites::REMOVE_LIFE, life, LifeWord::dead(now).0);

@@ -1,5 +1,5 @@
-//! Rename and exchange (DirectFS III-E, III-F): the new entry is prepared without disturbing
-//! anybody; the rename flags stand only while the journal record is committed and applied.
+//! Rename and exchange (DirectFS III-E, III-F). The new entry is prepared without disturbing
+//! others; the rename flags are set only while the journal record is committed and applied.
 
 use vellum_layout::{Entry, FileKind, LifeWord, SLOT_BYTES, TargetWord};
 use vellum_media::{Memories, Memory, Persistent};
@@ -16,16 +16,16 @@ use crate::namespace::Rename;
 use crate::namespace::common::moving::{Allow, Moved};
 use crate::sites;
 
-/// The two names of a rename, found.
+/// The two names of a rename.
 struct Ends {
     from: Pair,
     source: Cachelet,
     to: Option<(Pair, Cachelet)>,
-    /// Under which `to` was looked up.
+    /// The index token under which `to` was looked up.
     token: u64,
 }
 
-/// Directories that are moved: nothing is made in them until this is dropped.
+/// Moved directories in which nothing is created until this is dropped.
 struct KeptEmpty<'o, M: Memories> {
     op: &'o Op<'o, M>,
     dirs: [Option<Cachelet>; 2],
@@ -49,13 +49,13 @@ impl<M: Memories> Op<'_, M> {
         let from = Name::new(self.core, rename.from_name)?;
         let to = match Name::new(self.core, rename.to_name) {
             Ok(to) => to,
-            // That the old name does not exist is told first.
+            // A missing old name is reported first.
             Err(error) => {
                 let found = self.find_pair::<S>(rename.from_dir, from)?;
                 return Err(found.map_or(Error::NotFound, |_| error));
             }
         };
-        // Waiting for the second bucket overlaps waiting for the first.
+        // Prefetching both overlaps the waits for the two buckets.
         let core = self.core;
         S::Index::prefetch(core, rename.from_dir, from);
         S::Index::prefetch(core, rename.to_dir, to);
@@ -70,7 +70,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// One attempt; `false`: a name changed meanwhile, look again.
+    /// Makes one attempt. `false`: a name changed meanwhile; look it up again.
     fn try_rename<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -92,8 +92,7 @@ impl<M: Memories> Op<'_, M> {
         match self.check_rename(rename, ends.source, target, allow) {
             Ok(true) if self.is_prepared::<S>(rename, ends.source, target)? => {}
             Ok(true) => return Err(Error::Retry(Retry::Move)),
-            // An answer holds for both names at once, and for the directories that they were in
-            // then.
+            // A result counts only if both names, and so their directories, are unchanged.
             _ if !self.are_there::<S>(&ends) => return Ok(false),
             answer => return answer.map(|_| true),
         }
@@ -115,9 +114,9 @@ impl<M: Memories> Op<'_, M> {
         renamed
     }
 
-    /// Whether it may be tried without anything first: directories that are moved, and whose names
-    /// tell where, are empty, as far as is known, or prepared. One that will not give way to a
-    /// directory with names is told so in any case.
+    /// Whether the rename can be tried without preparation: moved directories whose names contain
+    /// their location are empty, as far as is known, or prepared. A target directory with names
+    /// makes the rename fail in any case.
     fn is_prepared<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -192,7 +191,7 @@ impl<M: Memories> Op<'_, M> {
         S::Index::update(self.core, pair, pair.value.with(ValueWord::RENAMING))
     }
 
-    /// Flags the name of a file that is to be moved, and keeps it empty if it is a directory.
+    /// Flags the name of a moved file. If the file is a directory, keeps it empty.
     fn flag_to_move<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -206,12 +205,12 @@ impl<M: Memories> Op<'_, M> {
         Ok(Some((flagged, kept)))
     }
 
-    /// Keeps those of `files`, which are moved into the directories beside them, empty that are
-    /// directories whose names tell where they are, as if they were being removed, but for those
-    /// that are prepared.
+    /// Keeps moved directories empty, as if they were being removed, if their names contain their
+    /// location and they are not prepared. Each of `files` comes with the directory that it is
+    /// moved into.
     ///
     /// # Errors
-    /// One is not empty.
+    /// [`Error::Retry`] if one of them is not empty.
     fn keep_empty<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -264,7 +263,7 @@ impl<M: Memories> Op<'_, M> {
         (word, core.identity(cachelet).generation())
     }
 
-    /// An entry for `of`, before the names in `dying` die.
+    /// Drafts an entry for `of`, before the names in `dying` die.
     #[track_caller]
     fn draft_for<S: Entries<M>>(
         &self,
@@ -341,7 +340,7 @@ impl<M: Memories> Op<'_, M> {
         self.record_parent(&mut record, rename, ends.source);
         record_whole(&mut record, rename);
         self.journal_commit(&record);
-        // Lookups wait for both names until the old one is gone and the new one is there.
+        // Lookups wait for both names until the old one is gone and the new one exists.
         S::Index::release(core, new, value.with(ValueWord::RENAMING));
         self.carry_out(rename, &record, moved, now);
         drop(held);
@@ -418,7 +417,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(true)
     }
 
-    /// Swaps what two names stand for.
+    /// Swaps the files of two names.
     fn try_exchange<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
@@ -483,10 +482,10 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Applies and retires a committed record that moves files. Listings that begin while its
-    /// stores are under way wait, because an earlier one may have seen some of them.
+    /// stores are in flight wait, because an earlier listing may have seen some of them.
     ///
-    /// Between the locked instructions that say so lies everything that goes past the cache: each
-    /// of them would wait for what was stored so before it.
+    /// Everything that goes past the cache is stored between the locked instructions that announce
+    /// this, because each of these would wait for earlier stores past the cache.
     fn carry_out(&self, rename: &Rename<'_>, record: &Record, moved: Moved<'_, M>, now: i64) {
         let core = self.core;
         let moving = |count: u64| {
@@ -504,7 +503,8 @@ impl<M: Memories> Op<'_, M> {
         self.journal_store(record);
         moving(1u64.wrapping_neg());
         self.journal_settle();
-        // Not before it is durable; and before that, others could not store over it in order.
+        // The times are published only when they are durable. Until then the changes stay locked,
+        // because others could not store over them in order.
         moved
             .into_iter()
             .flatten()
@@ -512,7 +512,7 @@ impl<M: Memories> Op<'_, M> {
         self.journal_retire();
     }
 
-    /// Flags two names in the order of their places, so that two renames cannot wait for each
+    /// Flags two names in the order of their offsets, so that two renames cannot wait for each
     /// other.
     fn flag_both<S: Entries<M>>(&self, a: Pair, b: Pair) -> Option<(Pair, Pair)> {
         let (low, high) = if a.at < b.at { (a, b) } else { (b, a) };
@@ -528,7 +528,7 @@ impl<M: Memories> Op<'_, M> {
         })
     }
 
-    /// Where the life word of a name's entry lies.
+    /// Pool offset of the life word of a name's entry.
     fn life_at(&self, pair: Pair) -> u64 {
         self.core.geometry.slot_at(pair.entry.entry()) + Entry::LIFE
     }
@@ -537,15 +537,15 @@ impl<M: Memories> Op<'_, M> {
         record.store(self.life_at(pair), LifeWord::dead(now).0);
     }
 
-    /// Leaves a draft whose name stood in the index for a moment, so that others may be comparing
-    /// with it, to recycling: as a dead entry. It never lived, so it tells no time: the directory
-    /// has not changed.
+    /// Leaves a draft to recycling, as a dead entry. Its name was in the index for a moment, so
+    /// others may be comparing names with it. The entry never lived, so it carries no time: the
+    /// directory has not changed.
     pub(super) fn discard_later<S: Entries<M>>(&self, dir: Cachelet, draft: &Draft) {
         let core = self.core;
         let life = core.geometry.slot_at(draft.entry) + Entry::LIFE;
         core.set_word(life, LifeWord::dead(0).0);
         core.pool.flush(sites::RENAME_DISCARD_LIFE, life, 8);
-        // Whoever closes the pool takes the log word for durable.
+        // A close takes the log word to be durable.
         let steps = [
             sites::RENAME_DISCARD_LIFE_DURABLE,
             sites::RENAME_DISCARD_LOG_WORD,
@@ -560,7 +560,7 @@ impl<M: Memories> Op<'_, M> {
     }
 }
 
-/// A record of a move that was prepared leads to what is to be done behind it.
+/// Adds to the record of a prepared move the word that leads to the work after the commit.
 fn record_whole(record: &mut Record, rename: &Rename<'_>) {
     if let Some((at, value)) = rename.whole.and_then(|whole| whole.store) {
         record.store(at, value);
