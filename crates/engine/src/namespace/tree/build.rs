@@ -1,4 +1,4 @@
-//! Building a directory's radix tree at its first access in a mount, from its log.
+//! Builds a directory's radix tree from its log, at the directory's first access in a mount.
 
 use vellum_layout::{FileKind, LogPosition, NAME_MAX, RecordKind, Recorded, TargetWord, name_hash};
 use vellum_media::Memories;
@@ -12,33 +12,33 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::common::is_name;
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 
-/// A name that came.
+/// A name that was added.
 pub(super) struct Came {
     pub(super) place: LogPosition,
     pub(super) cookie: u64,
     pub(super) target: TargetWord,
-    /// Of the inode named.
+    /// Generation of the inode.
     pub(super) generation: u32,
     pub(super) hash: u32,
     pub(super) is_there: bool,
 }
 
-/// What a log tells.
+/// The contents of a log.
 #[derive(Default)]
 pub(super) struct Told {
-    /// Names that came, in the order of their cookies.
+    /// Added names, in the order of their cookies.
     pub(super) came: Vec<Came>,
-    /// Records that stand for no name that is there.
+    /// Number of records that stand for no existing name.
     pub(super) dead: u64,
-    /// The latest time that a record tells, nanoseconds since 1970.
+    /// The latest time in a record, in nanoseconds since 1970.
     pub(super) latest_ns: i64,
-    /// The cookie that comes next.
+    /// The next cookie.
     pub(super) next_cookie: u64,
 }
 
 impl Told {
-    /// Reads the log of the directory with inode number `ino`; `go_on` decides whether what cannot
-    /// be read is done without.
+    /// Reads the log of the directory with inode number `ino`. For everything that cannot be read,
+    /// `go_on` decides whether to continue without it.
     pub(super) fn read<M: Memories>(
         core: &Core<M>,
         ino: u64,
@@ -80,7 +80,8 @@ impl Told {
         Ok(told)
     }
 
-    /// Leaves out names of what is no inode. What a name that went led to may be anything by now.
+    /// Leaves out names that lead to no inode slot. The slot of a removed name may be used for
+    /// anything by now.
     fn leave_out_strangers<M: Memories>(
         &mut self,
         core: &Core<M>,
@@ -140,7 +141,7 @@ impl Told {
         Ok(())
     }
 
-    /// The names that are there.
+    /// The names that exist.
     pub(super) fn there(&self) -> impl Iterator<Item = &Came> {
         self.came.iter().filter(|came| came.is_there)
     }
@@ -160,11 +161,11 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// The same for a change of `dir`: where its log ends and how many names there are is known,
-    /// too.
+    /// As [`Self::ensure_tree`], for a change of `dir`: makes sure that the end of its log and the
+    /// number of names are known, too.
     ///
     /// # Errors
-    /// Names cannot be read, so that neither could be found out.
+    /// Fails if names cannot be read, because then neither can be found out.
     pub(super) fn ensure_tree_counted(&self, dir: Cachelet) -> Result<()> {
         self.ensure_tree(dir)?;
         if self.core.has_flag(dir, flag::COUNTED) {
@@ -173,13 +174,13 @@ impl<M: Memories> Op<'_, M> {
         self.check_names(dir)
     }
 
-    /// Puts every name of a directory that can be read into its tree.
+    /// Inserts every readable name of a directory into its tree.
     fn build(&self, names: &mut Names<'_, '_, M>) -> Result<()> {
         let (core, dir) = (self.core, names.dir);
         let told = Told::read(core, core.ino(dir), &mut |error| {
             self.go_on_without(dir, Err(error))
         });
-        // With bytes lost in the middle of it nothing is known, but the next time.
+        // If bytes were lost in the middle, nothing is known until the next attempt.
         let read = self.check_media();
         if self.is_unsure() {
             return read;
@@ -204,8 +205,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Makes a tree of the names that are there; gives its topmost node. The directory is marked
-    /// where that is damaged.
+    /// Builds a tree of the names that exist. Returns its topmost node. Marks the directory if that
+    /// meets damage.
     fn insert_all(&self, dir: Cachelet, told: &Told) -> Result<u64> {
         let core = self.core;
         let mut top = 0;
@@ -229,7 +230,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(top)
     }
 
-    /// Makes of damage in `dir` that the directory goes on without what is damaged.
+    /// Turns damage in `dir` into success: records it, and continues without what is damaged.
     fn go_on_without<T: Default>(&self, dir: Cachelet, result: Result<T>) -> Result<T> {
         match result {
             Err(error @ (Error::Damaged { .. } | Error::Unreadable(_))) => {

@@ -1,5 +1,5 @@
-//! Creation and hard links: a record is appended, and counts together with the inode that it is
-//! about.
+//! Creation and hard links: a record is appended, and committed together with the inode that it
+//! names.
 
 use vellum_layout::{Inode, InodeState, LinksWord, NameRecord, RecordKind, TargetWord};
 use vellum_media::{Memories, Persistent};
@@ -16,7 +16,7 @@ use crate::namespace::NewInode;
 use crate::namespace::common::inode::Making;
 use crate::sites;
 
-/// A name that is being made is counted as a child; taken back if it ends early.
+/// A name in creation, counted as a child. The count is undone if the creation ends early.
 pub(super) struct Coming<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
     dir: Cachelet,
@@ -28,7 +28,7 @@ impl<'o, 'a, M: Memories> Coming<'o, 'a, M> {
         Ok(Self { op, dir })
     }
 
-    /// The name is there.
+    /// The name exists now.
     pub(super) fn keep(self) {
         self.op.leave_children(self.dir, MAKING_ONE);
         std::mem::forget(self);
@@ -42,7 +42,7 @@ impl<M: Memories> Drop for Coming<'_, '_, M> {
 }
 
 impl<'a, M: Memories> Names<'_, 'a, M> {
-    /// Fails if there is such a name.
+    /// Fails if the name exists.
     fn check_absent(&self, name: Name<'_>) -> Result<()> {
         match self.find(name)? {
             Some(_) => Err(Error::Exists),
@@ -50,7 +50,7 @@ impl<'a, M: Memories> Names<'_, 'a, M> {
         }
     }
 
-    /// Prepares that a name that is not there gets a leaf for the record that is written next.
+    /// Prepares a leaf of an absent name for the record that is written next.
     pub(super) fn prepare(&self, op: &Op<'a, M>, name: Name<'_>) -> Result<Insertion> {
         let top = op.core.radix_top(self.dir);
         let leaf = Leaf::new(self.end(), name.hash).busy();
@@ -59,7 +59,7 @@ impl<'a, M: Memories> Names<'_, 'a, M> {
 }
 
 impl Tree {
-    /// Makes an inode called `name` in `dir`.
+    /// Creates an inode with the name `name` in `dir`.
     pub(super) fn make<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -78,7 +78,7 @@ impl Tree {
         making.write_text(new)?;
         let insertion = names.prepare(op, name)?;
         let now = op.change_time(dir);
-        // Free on the pool, until the record counts.
+        // The inode is free on the pool until the record is committed.
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Free)?;
         let identity = core.identity(cachelet);
         let told = Told {
@@ -108,7 +108,7 @@ impl Tree {
         Ok(cachelet)
     }
 
-    /// Gives `target` the further name `name` in `dir`. The caller holds a reference.
+    /// Adds the name `name` in `dir` to `target`. The caller holds a reference.
     pub(super) fn add_link<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -123,7 +123,7 @@ impl Tree {
             NameRecord::bytes_for(name.bytes.len()),
             core.blocks_for_logs(),
         )?;
-        // Counts of names change under this lock alone.
+        // Numbers of names change under this lock alone.
         let change = op.begin_change(target);
         let links = match core.get(target, field::LINKS) {
             0 => return Err(Error::NotFound),
@@ -155,8 +155,7 @@ impl Tree {
 }
 
 impl<'a, M: Memories> Names<'_, 'a, M> {
-    /// Lets lookups find a name that is durable, and for which they waited until all that it tells
-    /// of was known.
+    /// Lets lookups find a durable name. They waited until everything that it leads to was known.
     pub(super) fn show(&self, op: &Op<'a, M>, name: Name<'_>) {
         if let Some((at, leaf)) = op.core.radix_find(self.dir, name) {
             op.core.radix_set(at, leaf.quiet());

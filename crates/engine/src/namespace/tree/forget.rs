@@ -1,8 +1,8 @@
 //! Evicting names: directories that were not searched lately lose their trees.
 //!
-//! A directory stops being *indexed*, and its generation grows, before its tree goes. A miss counts
-//! only between two equal tokens (`index_token`), and whoever changes names holds them, and looks
-//! whether they are known.
+//! A directory stops being *indexed*, and its generation grows, before its tree is removed. A miss
+//! counts only between two equal tokens (`index_token`). An operation that changes names locks
+//! them, and checks whether they are known.
 
 use std::sync::atomic::Ordering;
 
@@ -33,7 +33,7 @@ impl<M: Memories> Remembered<M> for Tree {
     }
 }
 
-/// Takes a directory's tree away; gives its nodes.
+/// Removes a directory's tree. Returns its nodes.
 fn fell<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Vec<u64> {
     let core = op.core;
     let _names = op.lock_names(dir);
@@ -46,7 +46,7 @@ fn fell<M: Memories>(op: &Op<'_, M>, dir: Cachelet) -> Vec<u64> {
     nodes
 }
 
-/// Takes a directory's tree away, for schedules in which that happens.
+/// Removes a directory's tree, for schedules that include this.
 #[cfg(test)]
 pub(crate) fn forget_names<M: Memories>(core: &Core<M>, dir: Cachelet) {
     let nodes = fell(&core.op_begin().unwrap(), dir);

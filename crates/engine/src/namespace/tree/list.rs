@@ -1,8 +1,8 @@
-//! Listing a directory: its log in order, of which those names are given that are in the tree. So
-//! cookies ascend, and every name that is there throughout is given once.
+//! Lists a directory: reads its log in order, and returns the names that are in the tree. So
+//! cookies ascend, and every name that exists throughout is returned once.
 //!
-//! A log is copied under the listing's feet without harm: what it reads stays until it ends, and
-//! leads on to what was not copied.
+//! Copying the log during a listing does no harm: what the listing reads stays until it ends, and
+//! leads on to blocks that were not copied.
 
 use vellum_layout::{LogOwner, LogPosition, NameRecord, RecordKind, Recorded, TargetWord};
 use vellum_media::Memories;
@@ -15,29 +15,30 @@ use crate::core::slots::{Op, pause};
 use crate::error::{Error, Location, Result};
 use crate::namespace::{FIRST_COOKIE, ListEntry, ListHint, ListRange};
 
-/// Where reading a block ends.
+/// The point at which reading a block ended.
 enum End {
-    /// Behind its last record, or the tail.
+    /// After its last record, or at the tail.
     OfBlock,
     /// Before a name beyond the range.
     OfRange,
-    /// Before a name that was not taken.
+    /// Before a name that the caller did not take.
     NotTaken,
 }
 
-/// A listing under way.
+/// A listing in flight.
 struct Listing {
     dir: Cachelet,
     owner: LogOwner,
-    /// Cookie of the last name given.
+    /// Cookie of the last name returned.
     last: u64,
     range: ListRange,
-    /// Behind the last record that was looked at, and no further: a name further on may still come.
+    /// Right behind the last record that was read. It goes no further, because a later name may
+    /// still be added.
     resume: LogPosition,
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// The last cookie that was given in a directory; see
+    /// The last cookie that was assigned in a directory. See
     /// [`crate::namespace::Namespace::last_cookie`].
     pub(super) fn last_cookie_of_tree(&self, dir: Cachelet) -> Result<u64> {
         self.ensure_tree_counted(dir)?;
@@ -47,8 +48,8 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl Tree {
-    /// Lists names with cookies in `range`; stops before the one that `each` does not take. Gives
-    /// what [`crate::namespace::Namespace::list`] does.
+    /// Lists names with cookies in `range`. Stops before the one that `each` does not take. Returns
+    /// the same as [`crate::namespace::Namespace::list`].
     pub(super) fn list_names<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -92,7 +93,7 @@ impl Tree {
             op.do_without_names(dir, &error);
         }
         if goes_on {
-            // Behind the names that can be read.
+            // Reports unreadable names after the names that can be read.
             op.check_names(dir)?;
         }
         Ok(goes_on.then_some(listing.last))
@@ -100,7 +101,7 @@ impl Tree {
 }
 
 impl Listing {
-    /// Lists from where it is; `false`: `each` took no more.
+    /// Lists from the present point. `false`: `each` did not take a name.
     fn go_on<M: Memories>(
         &mut self,
         op: &Op<'_, M>,
@@ -109,7 +110,8 @@ impl Listing {
         let core = op.core;
         let mut blocks = 0;
         loop {
-            // What counts by now has been written, and the link of a block that is left.
+            // The tail is loaded first: the records before it are written, and so is the link of a
+            // full block.
             let tail = core.tail(self.dir);
             if tail == LogPosition::NONE {
                 return Ok(true);
@@ -145,7 +147,7 @@ impl Listing {
         tail: LogPosition,
         each: &mut dyn FnMut(ListEntry<'_>) -> bool,
     ) -> Result<End> {
-        // They were verified when the tree was built.
+        // The records were verified when the tree was built.
         let records = block.records(self.owner, tail).unsealed();
         for found in records.from(self.resume.byte()) {
             let found = found.map_err(|unsound| {
@@ -185,7 +187,7 @@ impl Listing {
     }
 }
 
-/// Whether the name that a record says to have come is there.
+/// Whether the name exists that a record added.
 fn is_there<M: Memories>(op: &Op<'_, M>, dir: Cachelet, found: &Recorded<'_>) -> Result<bool> {
     let core = op.core;
     let name = Name {
@@ -197,19 +199,19 @@ fn is_there<M: Memories>(op: &Op<'_, M>, dir: Cachelet, found: &Recorded<'_>) ->
         let token = op.index_token(dir);
         match core.radix_find(dir, name) {
             Some((_, leaf)) if leaf.is_busy() => pause(&core.arena, &mut tries),
-            // One that was copied has its cookie still.
+            // A copied record has the same cookie.
             Some((_, leaf)) => {
                 let cookie = || core.word(core.record_at(leaf.place()) + NameRecord::COOKIE);
                 return Ok(leaf.place() == found.place || cookie() == found.record.cookie);
             }
             None if token.is_some() && op.index_token(dir) == token => return Ok(false),
-            // Its tree was felled meanwhile.
+            // The tree was removed meanwhile.
             None => op.ensure_tree(dir)?,
         }
     }
 }
 
-/// Where a listing goes on: by the hint, or by the blocks' first cookies.
+/// The point where a listing continues: by the hint, or by the blocks' first cookies.
 fn list_start<M: Memories>(
     core: &Core<M>,
     owner: LogOwner,
@@ -218,7 +220,7 @@ fn list_start<M: Memories>(
     generation: u64,
 ) -> Result<LogPosition> {
     let hinted = LogPosition::new(hint.extent, hint.index);
-    // A position of another directory leads to a block of that one, which does not load.
+    // A position of another directory leads to a block of that directory, which does not load.
     if hint.extent != 0
         && hint.generation == generation
         && hint.cookie == after

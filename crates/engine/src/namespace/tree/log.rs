@@ -1,4 +1,4 @@
-//! Directory logs at run time: who may append, reading a block, appending, growing.
+//! Directory logs at run time: locking, reading a block, appending, growing.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ use crate::error::{Error, Location, Result};
 use crate::namespace::{COOKIE_MAX, FIRST_COOKIE};
 use crate::sites;
 
-/// Where the cachelet's word of the tail says who appends.
+/// Position of the lock's holder in the cachelet's tail word.
 const HOLDER_AT: u32 = 48;
 const PLACE: u64 = (1 << HOLDER_AT) - 1;
 
@@ -31,7 +31,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The records of a block of `owner`'s log, up to its tail, if that is in the block.
+    /// The records of a block of `owner`'s log, up to its tail if the tail is in the block.
     pub(super) fn records(&self, owner: LogOwner, tail: LogPosition) -> Records<'_> {
         let tail = Some(tail).filter(|tail| tail.slot() == self.slot);
         Records::of(&self.bytes, self.slot, owner, tail)
@@ -39,12 +39,12 @@ impl Block {
 }
 
 impl<M: Memories> Core<M> {
-    /// Pool offset of a place in a log.
+    /// Pool offset of a position in a log.
     pub(super) fn record_at(&self, place: LogPosition) -> u64 {
         self.geometry.slot_at(place.slot()) + place.byte()
     }
 
-    /// The directory with inode number `ino`, as records name it.
+    /// The directory with inode number `ino`, as its log names its owner.
     pub(super) fn log_owner(&self, ino: u64) -> LogOwner {
         let generation = self.identity_on_pool(ino).generation();
         LogOwner {
@@ -53,15 +53,15 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The word of a directory's inode that says where its log ends.
+    /// Pool offset of the word of a directory's inode that holds the tail of its log.
     pub(super) fn tail_at(&self, ino: u64) -> u64 {
         self.geometry.slot_at(ino) + Inode::DETAIL
     }
 
-    /// The tail of a log, as the directory's inode has it.
+    /// The tail of a log, from the directory's inode.
     ///
     /// # Errors
-    /// It is none.
+    /// Fails if the word is not a sound position.
     pub(super) fn tail_on_pool(&self, ino: u64) -> Result<LogPosition> {
         let tail = LogPosition(self.word(self.tail_at(ino)));
         if tail == LogPosition::NONE
@@ -105,7 +105,7 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Reads a block of a log, whose records are not verified.
+    /// Reads a block of a log, without verifying its records.
     pub(super) fn read_block(&self, slot: u64, owner: LogOwner) -> Result<Block> {
         let at = self.slot_at(slot)?;
         let mut bytes = Box::new([0; BLOCK_BYTES as usize]);
@@ -137,7 +137,7 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// The tail of a directory's log that is counted in this mount.
+    /// The tail of a directory's log, from its cachelet in this mount.
     pub(super) fn tail(&self, dir: Cachelet) -> LogPosition {
         LogPosition(self.get(dir, field::TAIL) & PLACE)
     }
@@ -157,27 +157,27 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Ties the record of a journal to this one.
+    /// Binds a journal record to this one.
     pub(super) fn witness(&self, record: &mut Record) {
         record.witness(self.at, self.checksum);
     }
 }
 
-/// What a record tells, but for name and place.
+/// The contents of a record without name and position.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) kind: RecordKind,
     pub(super) target: TargetWord,
-    /// Of the inode named.
+    /// Generation of the inode.
     pub(super) generation: u32,
     pub(super) cookie: u64,
     pub(super) hash: u32,
-    /// When, nanoseconds since 1970.
+    /// The time, in nanoseconds since 1970.
     pub(super) now: i64,
 }
 
 impl Told {
-    /// That `file` gets the name `name`.
+    /// A record that `file` gets the name `name`.
     pub(super) fn came<M: Memories>(
         core: &Core<M>,
         name: Name<'_>,
@@ -195,7 +195,7 @@ impl Told {
         }
     }
 
-    /// That the name went whose record lies at pool offset `at`.
+    /// A record that the name was removed whose record lies at pool offset `at`.
     pub(super) fn went<M: Memories>(core: &Core<M>, kind: RecordKind, at: u64, now: i64) -> Self {
         let check = core.word(at + NameRecord::NAME_WORD);
         Self {
@@ -223,21 +223,21 @@ impl Told {
     }
 }
 
-/// The names of a directory while nobody else changes them. Records are appended here, because
-/// behind the tail there is room for one writer: as NOVA holds the inode's lock.
+/// The locked names of a directory: nobody else changes them. Records are appended through this,
+/// because behind the tail there is space for one writer. NOVA holds the inode's lock for it.
 ///
-/// The lock is in the cachelet's word of the tail and names the thread slot. Whoever holds those of
-/// two directories took them in the order of their cachelets, and waits for a third only in
-/// [`crate::namespace`]'s common steps that hold none: a removal waits for creations in the
-/// directory that it removes, which wait for no names.
+/// The lock is in the cachelet's tail word and names the thread slot. The locks of two directories
+/// are taken in the order of their cachelets. A holder waits for a third directory only in the
+/// common steps of [`crate::namespace`] that hold no such lock: a removal waits for creations in
+/// the directory that it removes, and these wait for no names.
 pub(super) struct Names<'o, 'a, M: Memories> {
     pub(super) op: &'o Op<'a, M>,
     pub(super) dir: Cachelet,
     owner: LogOwner,
     tail: LogPosition,
-    /// Behind the drafts.
+    /// The position behind the drafts.
     end: LogPosition,
-    /// The cookie that comes next.
+    /// The next cookie.
     cookie: u64,
 }
 
@@ -248,7 +248,7 @@ impl<M: Memories> Drop for Names<'_, '_, M> {
 }
 
 impl<'a, M: Memories> Op<'a, M> {
-    /// Keeps all others from changing names of `dir`, whatever is known of these.
+    /// Keeps all others from changing names of `dir`, whether or not the names are known.
     pub(super) fn lock_names<'o>(&'o self, dir: Cachelet) -> Names<'o, 'a, M> {
         let core = self.core;
         let at = core.cachelet_at(dir, field::TAIL);
@@ -271,7 +271,7 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// The same with the directory's names in its tree.
+    /// As [`Self::lock_names`], with the directory's names in its tree.
     pub(super) fn names<'o>(&'o self, dir: Cachelet) -> Result<Names<'o, 'a, M>> {
         loop {
             self.ensure_tree_counted(dir)?;
@@ -284,51 +284,51 @@ impl<'a, M: Memories> Op<'a, M> {
 }
 
 impl<M: Memories> Names<'_, '_, M> {
-    /// Finds a name, and where its leaf stands.
+    /// Finds a name: the offset of its leaf, and the leaf.
     pub(super) fn find(&self, name: Name<'_>) -> Result<Option<(u64, Leaf)>> {
         let found = self.op.core.radix_find(self.dir, name);
         if found.is_none() {
-            // A name that cannot be read may be this one.
+            // An unreadable name may be this one.
             self.op.check_media()?;
             self.op.check_names(self.dir)?;
         }
         Ok(found)
     }
 
-    /// Whether all of them are in the tree.
+    /// Whether all names are in the tree.
     pub(super) fn are_known(&self) -> bool {
         self.op.core.has_flag(self.dir, flag::INDEXED)
     }
 
-    /// Sets what building the tree has found out.
+    /// Sets tail and next cookie, which building the tree has found.
     pub(super) fn begin(&mut self, tail: LogPosition, cookie: u64) {
         (self.end, self.cookie) = (tail, cookie);
         self.advance();
     }
 
-    /// The tail up to which records count.
+    /// The tail, up to which records are committed.
     pub(super) fn tail(&self) -> LogPosition {
         self.tail
     }
 
-    /// The directory as records name it.
+    /// The directory, as records name their owner.
     pub(super) fn owner(&self) -> LogOwner {
         self.owner
     }
 
-    /// Gives the next cookie.
+    /// Assigns the next cookie.
     pub(super) fn take_cookie(&mut self) -> u64 {
         self.cookie += 1;
         self.cookie - 1
     }
 
-    /// Where the next record will be.
+    /// The position of the next record.
     pub(super) fn end(&self) -> LogPosition {
         self.end
     }
 
-    /// Sees to it that `bytes` of records have room behind the tail, in one block; `spare` blocks
-    /// stay free. No draft is there yet.
+    /// Makes sure that records of `bytes` bytes have space behind the tail, in one block, and that
+    /// `spare` blocks stay free. There must be no draft yet.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -358,7 +358,7 @@ impl<M: Memories> Names<'_, '_, M> {
         Ok(())
     }
 
-    /// Begins a log.
+    /// Adds the first block of a log.
     fn grow_first(&self, spare: u64) -> Result<u64> {
         let core = self.op.core;
         let block = self.op.alloc_block(spare)?;
@@ -371,12 +371,12 @@ impl<M: Memories> Names<'_, '_, M> {
         Ok(block)
     }
 
-    /// Adds a block behind that of the tail, whose records end there from now on.
+    /// Adds a block behind that of the tail, in which records end there from now on.
     fn grow(&self, spare: u64) -> Result<u64> {
         let core = self.op.core;
         let block = self.op.alloc_block(spare)?;
         self.write_head(sites::TREE_GROW_NEXT_HEAD, block, self.cookie, 0);
-        // What lies there may be of a draft that did not come to count.
+        // There may be bytes of a draft that was never committed.
         core.pool
             .store_through(sites::TREE_GROW_END, core.record_at(self.tail), 0);
         core.pool.fence(sites::TREE_GROW_BLOCK_DURABLE);
@@ -398,8 +398,8 @@ impl<M: Memories> Names<'_, '_, M> {
             .write_through(site, core.geometry.slot_at(slot), &line);
     }
 
-    /// Writes a record behind the tail and the drafts before; there is room. Past the cache, not
-    /// fenced.
+    /// Writes a record behind the tail and earlier drafts. The caller has made space. Past the
+    /// cache, not fenced.
     pub(super) fn draft(&mut self, site: Site, told: &Told, name: &[u8]) -> Draft {
         let core = self.op.core;
         let place = self.end;
@@ -416,14 +416,14 @@ impl<M: Memories> Names<'_, '_, M> {
         }
     }
 
-    /// Lets a journal record make the drafts count.
+    /// Adds to a journal record the store that commits the drafts.
     pub(super) fn record_tail(&self, record: &mut Record) {
         if self.end != self.tail {
             record.store(self.op.core.tail_at(self.owner.slot), self.end.0);
         }
     }
 
-    /// What is drafted counts: listings come to it.
+    /// Moves the tail over the committed drafts, so that listings reach them.
     pub(super) fn advance(&mut self) {
         let core = self.op.core;
         self.tail = self.end;

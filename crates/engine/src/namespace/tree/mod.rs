@@ -1,24 +1,24 @@
-//! The namespace of NOVA (Xu and Swanson, FAST 2016), to compare others with: a log for each
-//! directory on the pool, a radix tree for each directory in DRAM.
+//! The namespace of NOVA (Xu and Swanson, FAST 2016), for comparison: a log for each directory on
+//! the pool, a radix tree for each directory in DRAM.
 //!
-//! A change appends a record to the directory's log, and counts when a journal record has moved the
-//! log's tail together with the inode that it is about ([`create`], [`remove`], [`rename`]): names
-//! and inodes never disagree. The tree finds the record of a name, the record names the inode.
-//! Trees are built at a directory's first access, from its log ([`build`]); a log of which less
-//! than half is alive is copied ([`recycle`]).
+//! A change appends a record to the directory's log. It commits when a journal record moves the
+//! log's tail and changes the inode that the record is about ([`create`], [`remove`], [`rename`]),
+//! so names and inodes never disagree. The tree finds the record of a name, and the record names
+//! the inode. A directory's tree is built from its log at the first access ([`build`]). A log of
+//! which less than half is alive is copied ([`recycle`]).
 //!
 //! Changes of a directory's names exclude each other ([`log::Names`]), as under the kernel's inode
 //! lock in NOVA: a log with one tail has one writer. Lookups and listings take no lock.
 //!
-//! Different from NOVA, and why:
-//! * One redo record of the thread slot where NOVA journals and then stores; where no inode is new
-//!   it is bound to the log's record by a witness, which saves a fence.
+//! Deviations from NOVA, and why:
+//! * One redo record of the thread slot, where NOVA journals and then stores. If no inode is new, a
+//!   witness binds it to the log's record, which saves a fence.
 //! * A radix tree of 16 ways whose leaves lie as high as they can, instead of one of 64 ways over
-//!   the whole hash: a directory of ten names would take 20 KiB. Names whose hashes are equal are
-//!   two names.
-//! * Files of names are not held in DRAM by their names; the inode leads to the cachelet.
-//! * A full pool lets names go: without room for a record, the one that the name came is changed in
-//!   place.
+//!   the whole hash, with which a directory of ten names would take 20 KiB. Names with equal hashes
+//!   are two names.
+//! * Names do not hold their files in DRAM; the inode leads to the cachelet.
+//! * A full pool can remove names: without space for a further record, the record that added the
+//!   name is changed in place.
 
 mod build;
 mod create;
@@ -49,7 +49,7 @@ use crate::namespace::{
 pub(crate) use self::forget::forget_names;
 pub(crate) use self::radix::NODE_BYTES;
 
-/// The namespace of NOVA. Its state is all in pool and arena.
+/// The namespace of NOVA. All of its state is in pool and arena.
 #[derive(Debug)]
 pub(crate) struct Tree;
 
@@ -71,8 +71,8 @@ impl<'a> Name<'a> {
 }
 
 impl Tree {
-    /// Finds the leaf of a name that is there, waiting out changes of it; builds the directory's
-    /// tree first if there is none.
+    /// Finds the leaf of a name that exists, after waiting for changes of it. Builds the
+    /// directory's tree first if there is none.
     fn find_leaf<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -86,7 +86,7 @@ impl Tree {
                 Some((_, leaf)) if leaf.is_busy() => pause(&core.arena, &mut tries),
                 Some((_, leaf)) => return Ok(Some(leaf)),
                 None if token.is_some() && op.index_token(dir) == token => {
-                    // A name that cannot be read may be this one.
+                    // An unreadable name may be this one.
                     op.check_media()?;
                     return op.check_names(dir).map(|()| None);
                 }
@@ -95,7 +95,7 @@ impl Tree {
         }
     }
 
-    /// Finds the file that has a name.
+    /// Finds the file of a name.
     fn find<M: Memories>(
         op: &Op<'_, M>,
         dir: Cachelet,
@@ -107,8 +107,8 @@ impl Tree {
             };
             match Self::load(op, dir, leaf) {
                 Ok(file) => return Ok(Some(file)),
-                // A directory may have been moved meanwhile: only with the name still there is that
-                // damage.
+                // A directory may have been moved meanwhile. So this is damage only if the name is
+                // unchanged.
                 Err(error) if op.core.radix_find(dir, name).map(|(_, leaf)| leaf) == Some(leaf) => {
                     return Err(error);
                 }
@@ -117,8 +117,7 @@ impl Tree {
         }
     }
 
-    /// The file that the record of a leaf names. While the operation lasts, its inode is not used
-    /// for another.
+    /// The file that the record of a leaf names. Its inode is not reused while the operation lasts.
     fn load<M: Memories>(op: &Op<'_, M>, dir: Cachelet, leaf: Leaf) -> Result<Cachelet> {
         let core = op.core;
         let at = core.record_at(leaf.place());

@@ -1,15 +1,15 @@
-//! The radix tree of a directory: from the hash of a name to the record that says that it came.
+//! The radix tree of a directory: from the hash of a name to the record that added the name.
 //!
-//! Nodes of 16 words lie in the arena; a word is empty, leads to a node, or is a leaf: the record's
-//! place, some bits of the hash, and whether the name is just being changed. A leaf lies as high as
-//! its hash is the only one, so names take 0.4 nodes each. The hash is used up after eight levels:
-//! the levels below go by further hashes of the name, so that names whose hashes are equal part as
-//! well.
+//! Nodes of 16 words lie in the arena. A word is empty, leads to a node, or is a leaf: the record's
+//! position, some bits of the hash, and whether the name is being changed. A leaf lies as high as
+//! no other name shares its path, so names take 0.4 nodes each. The hash is used up after eight
+//! levels. The levels below use further hashes of the name, so that names with equal hashes
+//! separate, too.
 //!
-//! Changes are made by whoever holds the directory's names ([`super::log::Names`]); readers take no
-//! lock. A change is the store of one word, behind which everything is there; nodes that nothing
-//! leads to any more are used again after a grace period. So a reader finds every name that is
-//! there all the time.
+//! Changes are made under the lock of the directory's names ([`super::log::Names`]); readers take
+//! no lock. A change is the store of one word, before which everything behind it is complete. Nodes
+//! that nothing leads to any more are reused after a grace period. So a reader finds every name
+//! that exists throughout.
 
 use std::sync::atomic::Ordering;
 
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 const WAYS: u64 = 16;
 /// Bytes of a node.
 pub(crate) const NODE_BYTES: u64 = 8 * WAYS;
-/// Levels that go by one hash of 32 bits.
+/// Levels that one hash of 32 bits serves.
 const LEVELS: u32 = 8;
 
 /// A word that stands for a name.
@@ -36,10 +36,10 @@ impl Leaf {
     const LEAF: u64 = 1 << 63;
     const BUSY: u64 = 1 << 62;
     const PLACE: u64 = (1 << 42) - 1;
-    /// Where the upper half of the hash is.
+    /// Position of the upper half of the hash.
     const TAG_AT: u32 = 42;
 
-    /// A name with this hash that the record at `place` says to have come.
+    /// The leaf of a name with this hash, which the record at `place` added.
     pub(super) fn new(place: LogPosition, hash: u32) -> Self {
         Self(Self::LEAF | place.0 & Self::PLACE | u64::from(hash >> 16) << Self::TAG_AT)
     }
@@ -48,7 +48,7 @@ impl Leaf {
         (word & Self::LEAF != 0).then_some(Self(word))
     }
 
-    /// Where the record lies.
+    /// The position of the record.
     pub(super) fn place(self) -> LogPosition {
         LogPosition(self.0 & Self::PLACE)
     }
@@ -62,32 +62,32 @@ impl Leaf {
         self.0 & Self::BUSY != 0
     }
 
-    /// The same for which lookups wait.
+    /// The same leaf, for which lookups wait.
     pub(super) fn busy(self) -> Self {
         Self(self.0 | Self::BUSY)
     }
 
-    /// The same for which they wait no longer.
+    /// The same leaf, for which lookups do not wait.
     pub(super) fn quiet(self) -> Self {
         Self(self.0 & !Self::BUSY)
     }
 }
 
-/// How far the nodes lead for a name.
+/// The end of a name's path through the nodes.
 struct Reached {
-    /// The word that they lead to, on which level; none: there is no node.
+    /// The last word on the path, and its level. `None`: there is no node.
     cell: Option<(u64, u32)>,
-    /// What stands there.
+    /// The leaf in that word.
     leaf: Option<Leaf>,
 }
 
-/// A name that is to be put into a tree: one store.
+/// An insertion of a name into a tree, which is one store.
 #[must_use]
 pub(super) struct Insertion {
-    /// The word; none: that of the topmost node.
+    /// The word to store to. `None`: that of the topmost node.
     cell: Option<u64>,
     word: u64,
-    /// Nodes that the store makes known.
+    /// Nodes that the store publishes.
     made: Vec<u64>,
 }
 
@@ -105,7 +105,7 @@ impl<M: Memories> Core<M> {
         self.get(dir, field::TOP_NODE)
     }
 
-    /// Which word of a node on `level` a name goes by.
+    /// The index of a name's word in a node on `level`.
     fn digit(&self, level: u32, name: Name<'_>) -> u64 {
         let hash = match level / LEVELS {
             0 => name.hash,
@@ -132,13 +132,13 @@ impl<M: Memories> Core<M> {
         Reached { cell, leaf: None }
     }
 
-    /// Finds the leaf of a name, busy or not, and where it stands.
+    /// Finds the leaf of a name, busy or not, and its offset.
     #[inline]
     pub(super) fn radix_find(&self, dir: Cachelet, name: Name<'_>) -> Option<(u64, Leaf)> {
         self.radix_find_under(self.radix_top(dir), name)
     }
 
-    /// The same under the topmost node `top`.
+    /// As [`Self::radix_find`], under the topmost node `top`.
     #[inline]
     pub(super) fn radix_find_under(&self, top: u64, name: Name<'_>) -> Option<(u64, Leaf)> {
         let reached = self.radix_reach(top, name);
@@ -156,15 +156,15 @@ impl<M: Memories> Core<M> {
             && self.pool.bytes_equal(at + NameRecord::NAME, name.bytes)
     }
 
-    /// Bytes of the name of the record at pool offset `at`.
+    /// Length of the name of the record at pool offset `at`, in bytes.
     fn name_len_at(&self, at: u64) -> u64 {
         self.word(at + NameRecord::HEAD) >> 16 & 0xFFFF
     }
 
-    /// Prepares that `name`, which is not there, gets a leaf in the tree under the node `top`.
+    /// Prepares a leaf of `name`, which is absent, in the tree under the node `top`.
     ///
     /// # Errors
-    /// No room for nodes in the arena.
+    /// Fails if the arena has no space for nodes.
     pub(super) fn radix_prepare(&self, top: u64, name: Name<'_>, leaf: Leaf) -> Result<Insertion> {
         let reached = self.radix_reach(top, name);
         let mut insertion = Insertion {
@@ -188,7 +188,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Puts what is inserted into a first node.
+    /// Puts the inserted word into a first node.
     fn radix_first(&self, name: Name<'_>, insertion: &mut Insertion) -> Result<()> {
         let node = self.take_node(insertion)?;
         let at = self.node_at(node) + 8 * self.digit(0, name);
@@ -197,7 +197,7 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Puts what is inserted, and the leaf in whose place it would be, into nodes from `level` on.
+    /// Puts the inserted leaf, and the leaf that has its word, into nodes from `level` on.
     fn radix_part(
         &self,
         mut level: u32,
@@ -226,7 +226,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The name that a leaf stands for.
+    /// The name of a leaf.
     pub(super) fn name_of_leaf<'b>(&self, leaf: Leaf, buffer: &'b mut [u8; NAME_MAX]) -> Name<'b> {
         let at = self.record_at(leaf.place());
         let len = (self.name_len_at(at) as usize).min(buffer.len());
@@ -237,14 +237,14 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Puts a name into the tree of a directory.
+    /// Inserts a name into the tree of a directory.
     pub(super) fn radix_publish(&self, dir: Cachelet, insertion: Insertion) {
         let top = self.cachelet_at(dir, field::TOP_NODE);
         let at = insertion.cell.unwrap_or(top);
         self.arena.store(at, insertion.word, Ordering::Release);
     }
 
-    /// Puts a name into a tree that nobody knows yet, with the topmost node `top`.
+    /// Inserts a name into an unpublished tree with the topmost node `top`.
     pub(super) fn radix_publish_unseen(&self, top: &mut u64, insertion: Insertion) {
         match insertion.cell {
             Some(at) => self.arena.store(at, insertion.word, Ordering::Relaxed),
@@ -252,7 +252,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives up what was to be put into a tree.
+    /// Frees a prepared insertion.
     pub(super) fn radix_abandon(&self, insertion: Insertion) {
         insertion
             .made
@@ -260,17 +260,17 @@ impl<M: Memories> Core<M> {
             .for_each(|node| self.free_node(node));
     }
 
-    /// Changes the leaf that stands at `at`.
+    /// Replaces the leaf at `at`.
     pub(super) fn radix_set(&self, at: u64, leaf: Leaf) {
         self.arena.store(at, leaf.0, Ordering::Release);
     }
 
-    /// Takes the leaf away that stands at `at`.
+    /// Removes the leaf at `at`.
     pub(super) fn radix_remove(&self, at: u64) {
         self.arena.store(at, 0, Ordering::Release);
     }
 
-    /// All nodes under `top`, itself included.
+    /// All nodes under `top`, including `top`.
     pub(super) fn radix_nodes(&self, top: u64) -> Vec<u64> {
         let mut nodes: Vec<u64> = Some(top).filter(|&top| top != 0).into_iter().collect();
         let mut done = 0;
@@ -282,13 +282,13 @@ impl<M: Memories> Core<M> {
         nodes
     }
 
-    /// How many names these nodes hold.
+    /// The number of names in these nodes.
     pub(super) fn radix_names(&self, nodes: &[u64]) -> i64 {
         let words = nodes.iter().flat_map(|&node| self.words_of(node));
         words.filter(|&word| Leaf::of_word(word).is_some()).count() as i64
     }
 
-    /// How many nodes there is room for.
+    /// The number of nodes that fit into the arena.
     pub(super) fn node_count(&self) -> u64 {
         self.map.namespace_bytes / NODE_BYTES
     }
@@ -298,12 +298,12 @@ impl<M: Memories> Core<M> {
         (0..WAYS).map(move |way| self.cell(at + 8 * way))
     }
 
-    /// Takes nodes out of a directory's tree that hold at most one name; gives those, which may be
-    /// used again after a grace period.
+    /// Removes nodes with at most one name from a directory's tree. Returns these nodes, which may
+    /// be reused after a grace period.
     pub(super) fn radix_prune(&self, dir: Cachelet) -> Vec<u64> {
         let top = self.radix_top(dir);
         let mut pruned = Vec::new();
-        // From below, so that a node whose nodes went goes with them.
+        // From below, so that a node is removed together with all nodes below it.
         for node in self.radix_nodes(top).into_iter().rev() {
             let at = self.node_at(node);
             for at in (at..at + NODE_BYTES).step_by(8) {
@@ -327,7 +327,7 @@ impl<M: Memories> Core<M> {
         pruned
     }
 
-    /// A node of zeros.
+    /// Allocates a node of zeros.
     fn take_node(&self, insertion: &mut Insertion) -> Result<u64> {
         let node = self.pop_free_node().or_else(|| self.fresh_node());
         let node = node.ok_or(Error::OutOfMemory("radix trees of directories"))?;
@@ -349,7 +349,7 @@ impl<M: Memories> Core<M> {
         Some(number)
     }
 
-    /// Pops the free list; its head is a node's number under a tag against ABA.
+    /// Pops the free list, whose head is a node's number under a tag against ABA.
     fn pop_free_node(&self) -> Option<u64> {
         let mut head = self.cell(header::NODE_FREE);
         loop {
@@ -363,7 +363,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives a node back that no reader can reach.
+    /// Frees a node that no reader can reach.
     pub(super) fn free_node(&self, node: u64) {
         self.arena.fetch_add(header::NODES_USED, u64::MAX);
         let mut head = self.cell(header::NODE_FREE);

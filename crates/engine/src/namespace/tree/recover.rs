@@ -1,4 +1,4 @@
-//! What recovery finds: every directory's log, up to its tail, says which names are there.
+//! Recovery of names: those that exist follow from each directory's log, up to its tail.
 
 use vellum_layout::{Inode, LogExtentHead, LogPosition, NameRecord, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory};
@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::error::{Location, Result};
 use crate::namespace::{Mender, SurveyedName, SurveyedNames};
 
-/// Reads the logs.
+/// The logs of a pool after a crash.
 pub(super) struct Logs<'a, M: Memories>(pub(super) &'a Core<M>);
 
 impl<M: Memories> SurveyedNames for Logs<'_, M> {

@@ -1,9 +1,10 @@
-//! Copying logs, and taking removed directories apart (NOVA's collection).
+//! Copying logs, and dissolving removed directories (NOVA's collection).
 //!
-//! Runs under the background lease. Of a run of blocks in front of the tail's only names that are
-//! there are copied, and records that names went which came in front of the run; one word puts the
-//! copies in the run's place. That is all of these blocks where there is room, so that nothing is
-//! left of what went, and else a run that gains a block with the blocks there are.
+//! Runs under the background's lease. It copies a run of blocks before the tail's block. Only
+//! existing names are copied, and those records of removed names whose names were added before the
+//! run. One word puts the copies in place of the run. If there is space, the run is all blocks
+//! before the tail's, so that nothing of removed names is left. Else it is a run that gains a block
+//! with the available blocks.
 
 use std::ops::Range;
 
@@ -39,17 +40,17 @@ impl Kept {
     }
 }
 
-/// A block in front of that of the tail.
+/// A block before that of the tail.
 struct Front {
     slot: u64,
     base_cookie: u64,
-    /// Names in it that are there, and what it says to have gone.
+    /// Its records of existing names, and its records of removals.
     kept: Vec<Kept>,
-    /// Records of names that are not there any more.
+    /// Number of its records of names that no longer exist.
     dead: u64,
 }
 
-/// Copies the log of `dir` without what it needs no longer, if that makes it shorter.
+/// Copies the log of `dir` without what is no longer needed, if that makes it shorter.
 pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     loop {
         let op = core.op_step();
@@ -74,7 +75,7 @@ pub(super) fn recycle<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> 
     }
 }
 
-/// Reads the blocks in front of that of the tail.
+/// Reads the blocks before that of the tail.
 fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<Vec<Front>> {
     let (mut fronts, mut slot) = (Vec::new(), core.log_root(names.owner().slot));
     while slot != 0 && slot != names.tail().slot() && names.tail() != LogPosition::NONE {
@@ -114,8 +115,8 @@ fn read_fronts<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<
     Ok(fronts)
 }
 
-/// Of names that went in place only the last one is needed, as long as no later record tells of the
-/// directory's last change.
+/// Keeps, of the names that were removed in place, only the last one, and only if no later record
+/// holds the time of the directory's last change.
 fn keep_latest_gone(fronts: &mut [Front], latest_ns: i64) {
     let gone = fronts.iter().flat_map(|front| &front.kept);
     let gone = gone.filter(|kept| kept.is_gone());
@@ -138,7 +139,7 @@ fn is_there<M: Memories>(core: &Core<M>, dir: Cachelet, found: &Recorded<'_>) ->
     leaf.is_some_and(|(_, leaf)| leaf.place() == found.place)
 }
 
-/// The latest time that a record in the tail's block tells, nanoseconds since 1970.
+/// The latest time in a record of the tail's block, in nanoseconds since 1970.
 fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> Result<i64> {
     if names.tail() == LogPosition::NONE {
         return Ok(0);
@@ -152,16 +153,16 @@ fn latest_at_the_end<M: Memories>(core: &Core<M>, names: &Names<'_, '_, M>) -> R
         .unwrap_or(0))
 }
 
-/// Records put into blocks one behind the other, as many as fit each.
+/// Records packed into blocks one behind the other, as many as fit.
 #[derive(Default)]
 struct Packing {
     blocks: usize,
-    /// Bytes left in the last one.
+    /// Bytes left in the last block.
     room: u64,
 }
 
 impl Packing {
-    /// Adds a record; whether it begins another block.
+    /// Adds a record. Returns whether it begins another block.
     fn add(&mut self, kept: &Kept) -> bool {
         let bytes = NameRecord::bytes_for(kept.name.len());
         let begins = bytes > self.room;
@@ -174,14 +175,14 @@ impl Packing {
     }
 }
 
-/// What a copy of a run of blocks that begins with `first` has to say of this one.
+/// The records of this block that a copy of a run of blocks beginning with `first` needs.
 fn to_copy<'f>(front: &'f Front, first: &Front) -> impl Iterator<Item = &'f Kept> {
     let first = first.base_cookie;
     let kept = front.kept.iter();
     kept.filter(move |kept| !kept.went() || kept.record.cookie < first)
 }
 
-/// What a copy of these blocks has to say, split into what fits a block each.
+/// The records that a copy of these blocks needs, divided into blocks.
 fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
     let (mut blocks, mut packing) = (Vec::new(), Packing::default());
     for kept in run.iter().flat_map(|front| to_copy(front, &run[0])) {
@@ -195,8 +196,8 @@ fn pack(run: &[Front]) -> Vec<Vec<&Kept>> {
     blocks
 }
 
-/// The first run of blocks that becomes shorter when `blocks` new ones are there to copy it; as
-/// long as it can be.
+/// The first run of blocks that becomes shorter if `blocks` new ones can hold its copy. The run is
+/// as long as possible.
 fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
     (0..fronts.len()).find_map(|start| {
         let run = &fronts[start..];
@@ -213,8 +214,8 @@ fn run_that_gains(fronts: &[Front], blocks: usize) -> Option<Range<usize>> {
     })
 }
 
-/// Copies all blocks in front, or as many of them as there is room for, if that frees some; gives
-/// those that are the log's no more.
+/// Copies all blocks before the tail's, or as many as there is space for, if that frees some.
+/// Returns the blocks that the log no longer contains.
 fn shorten<M: Memories>(
     op: &Op<'_, M>,
     names: &Names<'_, '_, M>,
@@ -244,7 +245,7 @@ fn shorten<M: Memories>(
     Ok(fronts[run].iter().map(|front| front.slot).collect())
 }
 
-/// Puts `blocks` with what is packed for them in the place of a run.
+/// Puts `blocks`, with the records packed for them, in place of a run.
 fn copy<M: Memories>(
     core: &Core<M>,
     names: &Names<'_, '_, M>,
@@ -314,7 +315,7 @@ fn write_block<'k, M: Memories>(
             leaves.push((Name { bytes, hash }, Leaf::new(place, hash)));
         }
     }
-    // With the word of zeros behind them.
+    // Including the word of zeros behind the records.
     core.pool.write_through(
         sites::TREE_COPY_BLOCK,
         core.geometry.slot_at(slot),
@@ -322,8 +323,8 @@ fn write_block<'k, M: Memories>(
     );
 }
 
-/// Frees all that a removed directory holds: its log and its tree. Its inode is durably free and
-/// nobody has it open.
+/// Frees everything that a removed directory holds: its log and its tree. Its inode is durably free
+/// and nobody has it open.
 pub(super) fn dissolve<M: Memories>(core: &Core<M>, dir: Cachelet) -> Result<()> {
     let owner = core.log_owner(core.ino(dir));
     let mut blocks = Vec::new();

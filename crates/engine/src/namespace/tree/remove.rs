@@ -1,5 +1,4 @@
-//! Removal: a record is appended that the name went, and counts together with what the inode says
-//! then.
+//! Removal: a record of it is appended, and committed together with the change of the inode.
 
 use vellum_layout::{
     FileKind, IdentityWord, Inode, InodeState, LinksWord, LogPosition, NAME_MAX, NameRecord,
@@ -20,23 +19,23 @@ use crate::error::{Error, Result};
 use crate::namespace::Removal;
 use crate::sites;
 
-/// Records without a living name from which a log is copied, if they are as many as its names (as
-/// NOVA's thorough collection, below half alive).
+/// Number of records without a living name from which on a log is copied, if they are as many as
+/// its names. (NOVA's thorough collection runs when less than half is alive.)
 const RECYCLE_AT_LEAST: u64 = 100;
 
-/// How a name will be said to be gone.
+/// How the removal of a name is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// By a record of its own.
     Appended,
-    /// Over the record that it came: there is no room for one more, and names can be removed all
-    /// the same.
+    /// In the record that added the name: there is no space for another record, and removals have
+    /// to work anyway.
     InPlace,
 }
 
 impl<M: Memories> Names<'_, '_, M> {
-    /// Makes room for saying that names went, in records of `bytes`; without a place for them it is
-    /// said in place, and takes no block from what copying the log needs.
+    /// Makes space for records of removals, of `bytes` bytes. Without space, removals are recorded
+    /// in place. Takes no block that copying the log needs.
     pub(super) fn make_way(&mut self, bytes: u64) -> Result<Way> {
         match self.make_room(bytes, self.op.core.blocks_for_logs()) {
             Ok(()) => Ok(Way::Appended),
@@ -45,7 +44,7 @@ impl<M: Memories> Names<'_, '_, M> {
         }
     }
 
-    /// Has a journal record say that the name with this leaf went at `now`.
+    /// Adds to a journal record the removal, at `now`, of the name with this leaf.
     pub(super) fn bury(
         &mut self,
         core: &Core<M>,
@@ -82,7 +81,7 @@ impl<M: Memories> Names<'_, '_, M> {
 pub(super) struct Victim<'a, M: Memories> {
     file: Cachelet,
     change: Change<'a, M>,
-    /// Names that it has then.
+    /// Number of names that it keeps.
     left: u64,
 }
 
@@ -96,7 +95,7 @@ impl<'a, M: Memories> Victim<'a, M> {
         Self { file, change, left }
     }
 
-    /// Has a journal record say what the inode says without the name.
+    /// Adds to a journal record the state of the inode without the name.
     pub(super) fn record(&self, core: &Core<M>, record: &mut Record) {
         let at = core.inode_at(self.file);
         if self.left > 0 {
@@ -108,15 +107,15 @@ impl<'a, M: Memories> Victim<'a, M> {
         }
     }
 
-    /// The change time; the record's next fence makes that durable. Nobody asks for that of a file
-    /// without names after a crash.
+    /// Stores the change time. The record's next fence makes it durable. After a crash nobody needs
+    /// the time of a file without names.
     pub(super) fn store_time(&self, op: &Op<'_, M>, now: i64) {
         if self.left > 0 {
             op.store_change_time(&self.change, now);
         }
     }
 
-    /// Shows count and time of a file that lost a name durably; lookups of that wait.
+    /// Publishes count and time of a file that durably lost a name, for whose lookups wait.
     pub(super) fn show(self, core: &Core<M>, now: i64) -> Gone {
         core.set(self.file, field::LINKS, self.left);
         self.change.show(None, now);
@@ -135,8 +134,7 @@ pub(super) struct Gone {
 }
 
 impl Gone {
-    /// With the last name the rest is left to the background (or, while it is open, to the last
-    /// close).
+    /// After the last name, the rest is done by the background, after the last close.
     pub(super) fn settle<M: Memories>(self, core: &Core<M>) {
         if self.left == 0 {
             core.raise_flag(self.file, flag::UNLINKED);
@@ -148,15 +146,15 @@ impl Gone {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Counts a name of `dir` out whose leaf lookups wait for, with which `records` stand for no
-    /// name any more.
+    /// Subtracts a name of `dir`, for whose leaf lookups wait. With it `records` more records stand
+    /// for no name.
     pub(super) fn name_left(&self, dir: Cachelet, records: u64) {
         self.leave_children(dir, CHILD_ONE);
         self.records_died(dir, records);
         self.count(Tally::Names, -1);
     }
 
-    /// Notes that so many more records of the log of `dir` stand for no name.
+    /// Counts further records of the log of `dir` that stand for no name.
     pub(super) fn records_died(&self, dir: Cachelet, records: u64) {
         let core = self.core;
         let at = core.cachelet_at(dir, field::DEAD);
@@ -166,8 +164,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Marks an empty directory as dying: a name that is counted and is not just being made is
-    /// there.
+    /// Marks an empty directory as dying. A name exists if it is counted and not in creation.
     pub(super) fn end_children(&self, dir: Cachelet) -> Result<()> {
         let core = self.core;
         self.begin_dying(dir, &mut || {
@@ -190,7 +187,7 @@ impl Tree {
             let victim = Self::find(op, dir, name)?.ok_or(Error::NotFound)?;
             let is_dir = op.core.kind(victim) == FileKind::Directory;
             if is_dir && removal == Removal::Directory {
-                // Before any names are held: this may hold the victim's.
+                // This comes before names are locked, because it may lock the victim's.
                 op.ensure_tree_counted(victim)?;
             }
             let mut names = op.names(dir)?;
@@ -215,7 +212,7 @@ impl Tree {
         }
     }
 
-    /// Takes a name away that can go.
+    /// Removes a name that may be removed.
     fn take_away<M: Memories>(
         op: &Op<'_, M>,
         names: &mut Names<'_, '_, M>,

@@ -1,4 +1,4 @@
-//! Rename and exchange: records in one log or two, which count together.
+//! Rename and exchange: records in one log or two, which are committed together.
 
 use vellum_layout::{FileKind, LogPosition, NameRecord};
 use vellum_media::Memories;
@@ -19,22 +19,22 @@ use crate::namespace::Rename;
 use crate::namespace::common::moving::Allow;
 use crate::sites;
 
-/// The names of one directory, or of two.
+/// The locked names of one directory, or of two.
 struct Both<'o, 'a, M: Memories> {
     from: Names<'o, 'a, M>,
-    /// None: the same.
+    /// `None`: the same directory.
     to: Option<Names<'o, 'a, M>>,
 }
 
 impl<'o, 'a, M: Memories> Both<'o, 'a, M> {
-    /// Keeps others from changing names of both directories; the lower cachelet comes first.
+    /// Keeps others from changing names of both directories. Locks the lower cachelet first.
     fn hold(op: &'o Op<'a, M>, from: Cachelet, to: Cachelet) -> Result<Self> {
         if from == to {
             let (from, to) = (op.names(from)?, None);
             return Ok(Self { from, to });
         }
         loop {
-            // Whoever holds names builds no tree: that would hold more.
+            // A holder of names builds no tree, because that would lock more names.
             op.ensure_tree_counted(from)?;
             op.ensure_tree_counted(to)?;
             let (first, second) = if from.0 < to.0 {
@@ -66,7 +66,7 @@ impl<'o, 'a, M: Memories> Both<'o, 'a, M> {
     }
 }
 
-/// A name that is there.
+/// A name that exists.
 #[derive(Clone, Copy)]
 struct There<'n> {
     name: Name<'n>,
@@ -91,7 +91,7 @@ impl Tree {
         let from = Name::new(op.core, rename.from_name)?;
         let to = match Name::new(op.core, rename.to_name) {
             Ok(to) => to,
-            // That the old name does not exist is told first.
+            // A missing old name is reported first.
             Err(error) => {
                 let found = Self::find(op, rename.from_dir, from)?;
                 return Err(found.map_or(Error::NotFound, |_| error));
@@ -101,7 +101,7 @@ impl Tree {
         Ok(())
     }
 
-    /// One attempt; `false`: a name changed meanwhile, look again.
+    /// Makes one attempt. `false`: a name changed meanwhile; look it up again.
     fn try_rename<M: Memories>(
         op: &Op<'_, M>,
         rename: &Rename<'_>,
@@ -211,7 +211,7 @@ impl Tree {
         op.note_change(rename.to_dir, now, came - replaced);
         op.note_change(rename.from_dir, now, -came);
         op.name_left(rename.from_dir, if way == Way::Appended { 2 } else { 1 });
-        // The new name first: whoever misses the old one finds it.
+        // The new name comes first, so that a lookup that misses the old one finds it.
         match insertion {
             Some(insertion) => {
                 core.radix_publish(rename.to_dir, insertion);
@@ -228,7 +228,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Swaps what two names stand for.
+    /// Swaps the files of two names.
     fn swap<M: Memories>(
         op: &Op<'_, M>,
         rename: &Rename<'_>,
@@ -279,14 +279,14 @@ impl Tree {
         op.note_change(rename.to_dir, now, came - went);
         op.records_died(rename.from_dir, 2);
         op.records_died(rename.to_dir, 2);
-        // Lookups wait for the second until it is changed, too: nobody sees one file under both
-        // names.
+        // Lookups of the second name wait until it is changed, too, so nobody sees one file under
+        // both names.
         both.to().change(core, to.name, at_to);
         both.from.change(core, from.name, at_from);
         Ok(())
     }
 
-    /// Commits and carries out a record that moves files.
+    /// Commits and applies a record that moves files.
     fn carry_out<M: Memories>(
         op: &Op<'_, M>,
         both: &mut Both<'_, '_, M>,
@@ -308,7 +308,8 @@ impl Tree {
 }
 
 impl<M: Memories> Both<'_, '_, M> {
-    /// Makes room for the records of a rename that is no exchange; gives how the old name goes.
+    /// Makes space for the records of a rename that is no exchange. Returns how the removal of the
+    /// old name is recorded.
     fn make_room(&mut self, ends: &Ends<'_>) -> Result<Way> {
         let came = NameRecord::bytes_for(ends.to.bytes.len());
         let went = NameRecord::bytes_for(0);
@@ -320,7 +321,7 @@ impl<M: Memories> Both<'_, '_, M> {
         }
     }
 
-    /// Lets lookups of both names wait.
+    /// Makes lookups of both names wait.
     fn make_busy(&mut self, core: &Core<M>, ends: &Ends<'_>) {
         self.from.make_busy(core, ends.from.name);
         if ends.target.is_some() {
@@ -330,7 +331,8 @@ impl<M: Memories> Both<'_, '_, M> {
 }
 
 impl<M: Memories> Names<'_, '_, M> {
-    /// Writes that `file` gets a name, with the journal record that makes it count; gives where.
+    /// Writes a record that `file` gets a name, and binds the journal record to it. Returns its
+    /// position.
     fn welcome(
         &mut self,
         core: &Core<M>,
@@ -345,7 +347,7 @@ impl<M: Memories> Names<'_, '_, M> {
         draft.place
     }
 
-    /// Stores a leaf in the place of that of `name`.
+    /// Replaces the leaf of `name`.
     fn set(&self, core: &Core<M>, name: Name<'_>, leaf: impl Fn(Leaf) -> Leaf) {
         if let Some((at, there)) = core.radix_find(self.dir, name) {
             core.radix_set(at, leaf(there));
@@ -360,7 +362,7 @@ impl<M: Memories> Names<'_, '_, M> {
         self.set(core, name, Leaf::quiet);
     }
 
-    /// Lets a name stand for what the record at `place` says; lookups wait no longer.
+    /// Makes a name lead to the record at `place`. Lookups no longer wait.
     fn change(&self, core: &Core<M>, name: Name<'_>, place: LogPosition) {
         self.set(core, name, |_| Leaf::new(place, name.hash));
     }
