@@ -1,5 +1,5 @@
-//! Commits of logged pools beside `fsync` of the file system that they lie on: files made, written
-//! and synced by some threads at once, and what other operations take while the log is taken home.
+//! Compares commits of logged pools with `fsync` of the underlying file system: several threads
+//! create, write and sync files. Also measures operations while the log is checkpointed.
 
 use std::fmt;
 use std::fs;
@@ -21,28 +21,28 @@ use crate::machine::{Machine, load};
 use crate::side::BLOCK;
 use crate::workloads::FileTree;
 
-/// How many operations tell what one takes while nothing goes home.
+/// The number of operations timed while nothing is checkpointed.
 const QUIET_OPS: usize = 10_000;
-/// Part of the log that is filled before it is taken home: where the pool begins with that by
-/// itself.
+/// The log is filled to this fraction before it is checkpointed: the pool starts to do so by itself
+/// at that point.
 const FILLED: u64 = 3;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommitsOptions {
-    /// Directory on the disk that is measured, for the pool and for the files beside it
+    /// Directory on the disk to measure, for the pool and for the files of the comparison
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Threads that make files, write 4 KiB into each, and sync it
+    /// Threads that create files, write 4 KiB into each, and sync it
     #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
     pub threads: Vec<usize>,
     /// Files of each thread in a round
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub files: usize,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Bytes of the pool
+    /// Size of the pool in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub pool_bytes: u64,
     /// JSON instead of a table
@@ -50,61 +50,61 @@ pub struct CommitsOptions {
     pub printing: Printing,
 }
 
-/// What so many threads came to.
+/// The results for one number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Threads at once.
+    /// The number of threads.
     pub threads: usize,
-    /// Files made, written and synced in a second, on the pool.
+    /// Files created, written and synced per second, on the pool.
     pub vellum_per_second: f64,
-    /// The same on the file system beside it.
+    /// The same on the underlying file system.
     pub peer_per_second: f64,
-    /// Calls of `fsync` that a commit answered.
+    /// Calls of `fsync` that a commit served.
     pub syncs_per_commit: f64,
-    /// Bytes of the log that a call took.
+    /// Bytes of the log per call.
     pub log_bytes_per_sync: f64,
 }
 
-/// What creations of empty files took, in nanoseconds.
+/// Latencies of creating empty files, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// How many there were.
+    /// The number of creations.
     pub count: usize,
-    /// Half of them took no longer.
+    /// The median.
     pub median_ns: u64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
-/// What was measured.
+/// The report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// By threads.
+    /// The results by number of threads.
     pub rows: Vec<Row>,
-    /// Creations while nothing goes home, nor is committed.
+    /// Creations without checkpoints and commits.
     pub quiet: Latencies,
-    /// Creations while pieces of the log go home, one behind the other.
+    /// Creations during consecutive checkpoints of parts of the log.
     pub beside_checkpoints: Latencies,
-    /// Bytes of records that went home meanwhile.
+    /// Bytes of records that were checkpointed meanwhile.
     pub bytes_home: u64,
 }
 
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// As for [`run`]; writing to the standard output.
+/// As [`run`], or writing to the standard output fails.
 pub fn main_commits(options: &CommitsOptions) -> Result<()> {
     let report = run(options)?;
     crate::report::print(options.printing.json, &report, &report)
 }
 
-/// Measures. What is made for it is gone afterwards.
+/// Measures, and removes everything that it created.
 ///
 /// # Errors
 /// An operation failed, or a signal came.
@@ -147,7 +147,7 @@ pub fn run(options: &CommitsOptions) -> Result<Report> {
     })
 }
 
-/// The sides take turns in each round; the first does not count.
+/// The sides take turns in each round; the first round does not count.
 fn row(
     options: &CommitsOptions,
     pool: &Pool,
@@ -182,7 +182,7 @@ fn row(
     })
 }
 
-/// Lets each of some threads do `work`, with its number; gives the seconds from when all were ready
+/// Runs `work`, with its number, in several threads; returns the seconds from when all were ready
 /// to when all were done.
 pub(crate) fn together(threads: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result<f64> {
     let ready = Barrier::new(threads + 1);
@@ -245,7 +245,7 @@ fn on_peer(dir: &Path, threads: usize, files: usize) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Creations without and beside checkpoints, and how many bytes of records these took home.
+/// Creations without and during checkpoints, and the bytes of records that these checkpointed.
 fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
     let (volume, fs) = (pool.volume(), pool.fs());
     volume.create_dir("/beside")?;
@@ -259,8 +259,8 @@ fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
     let quiet = (0..QUIET_OPS)
         .map(|_| create())
         .collect::<Result<Vec<_>>>()?;
-    // By small records, or the log would be more than half full, and taken home before anything is
-    // measured beside that.
+    // Fills the log with small records. Otherwise it would become more than half full, and be
+    // checkpointed before anything is measured.
     volume.settle()?;
     let counts = || fs.log_counts().unwrap_or_default();
     while counts().used_bytes < pool.superblock().log_bytes / FILLED {

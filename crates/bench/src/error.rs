@@ -1,8 +1,8 @@
-//! What can go wrong while measuring.
+//! Errors of measurements.
 
 use std::io;
 
-/// A result of this crate.
+/// The result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why a measurement has no result.
@@ -14,9 +14,9 @@ pub enum Error {
     /// The operating system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was done.
+        /// The action that failed.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A system call of a peer failed.
@@ -27,24 +27,24 @@ pub enum Error {
     Tool {
         /// The command.
         command: String,
-        /// What it wrote to its standard error.
+        /// Its standard error.
         said: String,
     },
     /// A pool could not be mounted.
     #[error(transparent)]
     Mount(#[from] vellum_fuse::Error),
-    /// An operation returned success and had another effect than it should.
+    /// An operation returned success, but had another effect than it should.
     #[error("{0}")]
     Wrong(String),
-    /// An option makes no sense.
+    /// An option has a value that makes no sense.
     #[error("{0}")]
     Option(String),
-    /// A signal ended the run; everything that was made for it is gone.
+    /// A signal ended the run; everything that the run created is removed.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Names what was done when the system failed.
+/// Adds the action to an error of the system.
 pub(crate) fn doing<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
     let what = what.into();
     move |source| Error::System {

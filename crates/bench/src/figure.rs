@@ -1,7 +1,7 @@
-//! A figure: what was measured, beside what a paper says, ready to be drawn.
+//! Figures: measured values, compared with what a paper says, ready to be drawn.
 //!
-//! Plain data, the same for every command: a horizontal axis of labels in order, a vertical one of
-//! numbers, and for each series a value with its spread at each label that it has one for.
+//! A figure is plain data, the same for every command. It has a horizontal axis of ordered labels
+//! and a vertical axis of numbers. Each series has a value with its spread at some or all labels.
 
 use serde::Serialize;
 use vellum::media::count::Counts;
@@ -9,13 +9,13 @@ use vellum::media::count::Counts;
 /// A figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it is called on the command line, and which part of it this is: `block-size-random`.
+    /// The name on the command line, and which part of that figure this is: `block-size-random`.
     pub name: String,
     /// What it shows.
     pub title: String,
-    /// What the paper says, with the place in it.
+    /// The paper's claim, with its place in the paper.
     pub claim: String,
-    /// What was found here, in sentences that name numbers of this run.
+    /// The findings, in sentences with numbers of this run.
     pub found: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
@@ -25,40 +25,40 @@ pub struct Figure {
     pub shape: Shape,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
-    /// What happened at which label, for plots to show.
+    /// Events at labels, which plots show.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<Mark>,
-    /// What a reader should know beside.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
-/// Something that happened while a figure was measured.
+/// An event while a figure was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// The label on the horizontal axis at which it happened.
+    /// The label on the horizontal axis.
     pub at: String,
-    /// What.
+    /// The event.
     pub what: String,
 }
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
-    /// What it shows.
+    /// The quantity that it shows.
     pub title: String,
-    /// In which unit; empty for labels and ratios.
+    /// The unit; empty for labels and ratios.
     pub unit: String,
-    /// How numbers lie on it.
+    /// How numbers are placed on it.
     pub scale: Scale,
 }
 
-/// How numbers lie on an axis.
+/// How numbers are placed on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// From zero, evenly.
+    /// Linear, from zero.
     Linear,
-    /// By their logarithms; every value is above zero.
+    /// Logarithmic; every value is above zero.
     Log,
 }
 
@@ -66,13 +66,13 @@ pub enum Scale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Lines through points: the horizontal axis is a quantity.
+    /// Lines through points, where the horizontal axis is a quantity.
     Lines,
-    /// Groups of bars: the horizontal axis is a list of things.
+    /// Groups of bars, where the horizontal axis is a list.
     Bars,
 }
 
-/// Values of one kind.
+/// A series of values.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
     /// The legend's text.
@@ -86,16 +86,16 @@ pub struct Series {
 pub struct Point {
     /// Its label on the horizontal axis.
     pub at: String,
-    /// The value: of several rounds, the median.
+    /// The value: the median of several rounds.
     pub value: f64,
     /// The least of the rounds.
     pub low: f64,
     /// The greatest of the rounds.
     pub high: f64,
-    /// What the value of a peer is over this one, taken in the same rounds.
+    /// The ratio of a peer's value to this one, taken in the same rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer_over: Option<f64>,
-    /// What an operation did to memory, where that was counted.
+    /// What an operation did to memory, if that was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsPerOp>,
 }
@@ -103,7 +103,7 @@ pub struct Point {
 /// What an operation did to memory, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CountsPerOp {
-    /// Lines of a structure looked at.
+    /// Lines of a structure that were accessed.
     pub probes: f64,
     /// Lines flushed.
     pub lines_flushed: f64,
@@ -111,12 +111,12 @@ pub struct CountsPerOp {
     pub fences: f64,
     /// Bytes stored into the pool.
     pub pool_bytes_written: f64,
-    /// Things allocated.
+    /// Allocations.
     pub allocations: f64,
 }
 
 impl CountsPerOp {
-    /// What each of `ops` operations did, of all that was counted.
+    /// The averages for each of `ops` operations, from the total counts.
     pub fn new(counts: Counts, ops: u64) -> Self {
         let per_op = |count: u64| count as f64 / ops.max(1) as f64;
         Self {
@@ -154,7 +154,7 @@ impl Axis {
 }
 
 impl Point {
-    /// A value that has no spread.
+    /// A value without a spread.
     pub fn exact(at: impl Into<String>, value: f64) -> Self {
         Self {
             at: at.into(),
@@ -166,7 +166,7 @@ impl Point {
         }
     }
 
-    /// A value between the least and the greatest.
+    /// A value with the least and the greatest.
     pub fn between(at: impl Into<String>, value: f64, [low, high]: [f64; 2]) -> Self {
         Self {
             low,
@@ -175,7 +175,7 @@ impl Point {
         }
     }
 
-    /// The median of rounds, with the least and the greatest; nothing for no rounds.
+    /// The median of rounds, with the least and the greatest; `None` if there are no rounds.
     pub fn of_rounds(at: impl Into<String>, rounds: &[f64]) -> Option<Self> {
         let mut sorted = rounds.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -216,8 +216,8 @@ impl Series {
     }
 }
 
-/// The middle of values; of an even number of them, the mean of the two in the middle. Zero for
-/// none.
+/// The median. For an even number of values it is the mean of the two in the middle; for none it is
+/// zero.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -240,7 +240,7 @@ pub fn bytes(bytes: u64) -> String {
     format!("{value} {}", units[unit])
 }
 
-/// A number with three digits that count, or all before the point.
+/// A number with three significant digits, or with all digits before the point.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),

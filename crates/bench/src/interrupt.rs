@@ -1,4 +1,4 @@
-//! Signals that end a run in order, so that mounts, loop devices and pools go away.
+//! Handles signals that end a run, so that mounts, loop devices and pools are removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::{Error, Result};
 
-/// Notices signals while it lives.
+/// Watches for signals while it lives.
 pub(crate) struct Interrupt {
     seen: Arc<AtomicBool>,
     hooks: Vec<SigId>,
@@ -17,7 +17,7 @@ pub(crate) struct Interrupt {
 impl Interrupt {
     pub(crate) fn watch() -> Self {
         let seen = Arc::new(AtomicBool::new(false));
-        // A signal that cannot be watched keeps its usual effect.
+        // A signal that cannot be watched keeps its default effect.
         let hooks = [SIGINT, SIGTERM, SIGHUP]
             .into_iter()
             .filter_map(|signal| signal_hook::flag::register(signal, Arc::clone(&seen)).ok())

@@ -1,4 +1,4 @@
-//! A file system of the kernel, through system calls that start at an open directory.
+//! A file system of the kernel, used through system calls that start at an open directory.
 
 use std::ffi::{CStr, OsString};
 use std::mem::MaybeUninit;
@@ -15,17 +15,17 @@ use crate::error::{Error, doing};
 use crate::mount::Server;
 use crate::side::{For, Side};
 
-/// Bytes asked for in one `getdents64`: what the C library asks for.
+/// The buffer size for `getdents64`, the same as the C library's.
 const LIST_BUFFER_BYTES: usize = 32 << 10;
 
-/// A directory of the measurement's own on some mounted file system.
+/// A directory for the measurement on some mounted file system.
 pub(crate) struct Kernel {
     root: PathBuf,
     server: Option<Arc<Server>>,
 }
 
 impl Kernel {
-    /// Measures below `root`, a directory that exists and is empty.
+    /// Measures below `root`, an existing and empty directory.
     pub(crate) fn new(root: PathBuf) -> Self {
         Self { root, server: None }
     }
@@ -42,7 +42,7 @@ impl Kernel {
         self.root.join(Path::new(path))
     }
 
-    /// Calls `each` with every name but `.` and `..`.
+    /// Calls `each` with every name except `.` and `..`.
     fn for_each_name(dir: &OwnedFd, mut each: impl FnMut(&CStr)) -> Result<()> {
         let mut buffer = [MaybeUninit::<u8>::uninit(); LIST_BUFFER_BYTES];
         rustix::fs::seek(dir, SeekFrom::Start(0))?;

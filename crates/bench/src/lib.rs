@@ -1,17 +1,17 @@
-//! The benchmark room: what operations cost, beside the same operations of other file systems in
-//! the same run.
+//! Benchmarks: what operations cost, next to the same operations of other file systems in the same
+//! run.
 //!
 //! Counts come first, because they don't depend on the machine: lines flushed, fences, bytes
-//! stored, probes. Times are medians of rounds in which the sides take turns, so that what disturbs
-//! one disturbs all; only ratios taken in one run mean anything.
+//! stored, probes. Times are medians of rounds in which the sides take turns, so that a disturbance
+//! affects all sides. Only ratios taken in one run are meaningful.
 //!
-//! * [`ops`] measures single operations and prints them beside their budgets.
-//! * [`mapping`] measures file mapping by itself, the figures of the study.
-//! * [`namespace`] measures names and directories, the figures of ADAM.
-//! * [`reading`] measures reading by search and by page table, the figures of AFPT.
-//! * [`commits`] measures `fsync` on logged pools, and checkpoints beside other operations.
-//! * [`fsmac`] measures pools with a log beside ext4 on the same disk, the figures of FSMAC.
-//! * [`workloads`] runs what whole programs do.
+//! * [`ops`] measures single operations and prints them with their budgets.
+//! * [`mapping`] measures file mapping by itself: the figures of the study.
+//! * [`namespace`] measures names and directories: the figures of ADAM.
+//! * [`reading`] measures reading by search and by page table: the figures of AFPT.
+//! * [`commits`] measures `fsync` on logged pools, and operations during checkpoints.
+//! * [`fsmac`] measures pools with a log against ext4 on the same disk: the figures of FSMAC.
+//! * [`workloads`] runs workloads of whole programs.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 

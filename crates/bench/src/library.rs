@@ -1,4 +1,4 @@
-//! Vellum, linked: a pool of the measurement's own.
+//! Vellum as a linked library, on a pool of the measurement's own.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::error::Error;
 use crate::side::{For, Side};
 use crate::{Result, error::doing};
 
-/// The background has nothing left when nothing happened in this many looks ...
+/// The background is idle when nothing happened in this many looks ...
 const QUIET_LOOKS: u32 = 5;
-/// ... with this time between them.
+/// ... with this much time between them.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// A pool in a file that goes away with it.
+/// A pool in a file that is removed together with it.
 pub(crate) struct Library {
     open: Option<Open>,
     path: PathBuf,
@@ -36,8 +36,8 @@ struct Open {
     cred: Cred,
 }
 
-/// Makes a pool; where its medium is not named, one that is worked on in place: in an ordinary file
-/// it has no log.
+/// Creates a pool. If its medium is not named, the pool is used in place: in an ordinary file it
+/// has no log.
 pub(crate) fn make_pool(path: &Path, options: &CreateOptions) -> vellum::Result<Pool> {
     let media = match options.media {
         MediaChoice::Auto if kind_at(path) == MediaKind::File => MediaChoice::File,
@@ -47,14 +47,14 @@ pub(crate) fn make_pool(path: &Path, options: &CreateOptions) -> vellum::Result<
 }
 
 impl Library {
-    /// Makes a pool of `size_bytes` at `path`, and opens it; if `populate`, with every page of pool
-    /// and arena present.
+    /// Creates a pool of `size_bytes` at `path`, and opens it; with `populate`, every page of pool
+    /// and arena is made present.
     pub(crate) fn create(path: PathBuf, size_bytes: u64, populate: bool) -> Result<Self> {
         let options = PoolOptions::new().populate(populate);
         Self::create_with(path, &CreateOptions::new(size_bytes), options)
     }
 
-    /// The same of a pool that is made with `made`, and opened with `options`.
+    /// Creates a pool with the options `made`, and opens it with `options`.
     pub(crate) fn create_with(
         path: PathBuf,
         made: &CreateOptions,
@@ -70,12 +70,12 @@ impl Library {
         Ok(library)
     }
 
-    /// Makes a pool with `options` at `path`, for somebody else to open.
+    /// Creates a pool with `options` at `path`, to be opened elsewhere.
     pub(crate) fn make(path: &Path, options: &CreateOptions) -> Result<()> {
         Ok(make_pool(path, options)?.close()?)
     }
 
-    /// Closes the pool in order.
+    /// Closes the pool cleanly.
     pub(crate) fn close(&mut self) -> Result<()> {
         if let Some(open) = self.open.take() {
             let Open {
@@ -87,7 +87,7 @@ impl Library {
         Ok(())
     }
 
-    /// Closes the pool in order, if it is open, and opens it again, with every cache empty.
+    /// Closes the pool cleanly, if it is open, and opens it again with all caches empty.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         self.close()?;
         let pool = self.options.open(&self.path)?;
@@ -119,13 +119,13 @@ impl Library {
         &self.opened().fs
     }
 
-    /// Bytes of the pool.
+    /// The size of the pool in bytes.
     pub(crate) fn size_bytes(&self) -> Result<u64> {
         let metadata = std::fs::metadata(&self.path).map_err(doing("look at the pool"))?;
         Ok(metadata.len())
     }
 
-    /// Bytes of memory that this process has to itself, and of arenas that it could share.
+    /// Bytes of private memory of this process, and of arenas.
     pub(crate) fn resident_bytes() -> Result<u64> {
         let status = std::fs::read_to_string("/proc/self/status")
             .map_err(doing("read the process's status"))?;
@@ -145,7 +145,7 @@ impl Library {
     }
 }
 
-/// The number in a line `name: number kB`.
+/// Parses a line `name: number kB`.
 fn kib(line: &str, name: &str) -> Option<u64> {
     let number = line.strip_prefix(name)?.trim().split(' ').next();
     number?.parse().ok()
@@ -158,10 +158,10 @@ impl Drop for Library {
         }) = self.open.take()
         {
             drop((fs, volume));
-            // The pool is thrown away: how it was closed matters to nobody.
+            // The pool is thrown away, so it does not matter how it is closed.
             drop(pool);
         }
-        // It may be gone already.
+        // The file may be gone already.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -313,8 +313,8 @@ impl Side for Library {
     }
 }
 
-/// Does the background's work beside the pool's own thread, which may hold the lease meanwhile:
-/// quiet is when several looks in a row find nothing to do and nothing counted.
+/// Executes background work together with the pool's own thread, which may hold the lease
+/// meanwhile. The background is idle when several looks in a row find no work and no new counts.
 pub(crate) fn settle<M: Memories>(fs: &Fs<M>) -> Result<()> {
     let mut quiet = 0;
     let mut before = count::snapshot();

@@ -1,5 +1,4 @@
-//! Less memory than the machine has, so that a file can be larger than what the kernel caches of
-//! it.
+//! Limits memory, so that a file can be larger than what the kernel can cache of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +7,11 @@ use crate::Result;
 use crate::error::doing;
 
 const GROUPS: &str = "/sys/fs/cgroup";
-/// Lists the processes of a group, and takes more.
+/// The file that lists the processes of a group; writing to it adds one.
 const MEMBERS: &str = "cgroup.procs";
 
-/// Keeps this process, and what the kernel caches for it, to so many bytes of memory while it
-/// lives: a control group of its own, in either version.
+/// While it lives, limits the memory of this process, including what the kernel caches for it: a
+/// control group of its own, in either version.
 pub(crate) struct MemoryLimit {
     group: PathBuf,
     before: PathBuf,
@@ -20,7 +19,7 @@ pub(crate) struct MemoryLimit {
 
 impl MemoryLimit {
     /// # Errors
-    /// No superuser, no such groups, what the system said.
+    /// The user is not the superuser, the groups do not exist, or a system call failed.
     pub(crate) fn new(bytes: u64) -> Result<Self> {
         let own = "/proc/self/cgroup";
         let list = fs::read_to_string(own).map_err(doing(format!("read {own}")))?;
@@ -44,7 +43,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // A group that cannot be left goes with the process that is in it.
+        // A group that cannot be left goes away with the process in it.
         if enter(&self.before).is_ok() {
             let _ = fs::remove_dir(&self.group);
         }
@@ -55,8 +54,8 @@ fn enter(group: &Path) -> std::io::Result<()> {
     fs::write(group.join(MEMBERS), std::process::id().to_string())
 }
 
-/// The group of the hierarchy with that controller, in a process's list; without one, that of
-/// version 2.
+/// The group of the hierarchy with this controller, in a process's list; without a controller, the
+/// one of version 2.
 fn group_in<'a>(list: &'a str, controller: &str) -> Option<&'a str> {
     list.lines().find_map(|line| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;

@@ -1,10 +1,10 @@
-//! What a measurement was made on.
+//! The machine on which a measurement was made.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The machine, as far as it matters to times.
+/// The properties of the machine that affect times.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the processor.
@@ -15,27 +15,27 @@ pub struct Machine {
     pub kernel: String,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Processes that wanted to run in the last minute, on average, before the run.
+    /// The load average of the last minute before the run.
     pub load_before: f64,
-    /// The same after the run.
+    /// The load average after the run.
     pub load_after: f64,
     /// Seconds since 1970 at the start.
     pub started_unix_seconds: u64,
     /// Version of this program.
     pub version: String,
-    /// Where the pool was.
+    /// The path of the pool.
     pub pool: String,
-    /// Bytes of the pool.
+    /// The size of the pool in bytes.
     pub pool_bytes: u64,
-    /// What the pool lay on.
+    /// The medium of the pool.
     pub media: String,
-    /// Instructions used for flushing and for moving data.
+    /// The instructions used for flushing and for moving data.
     pub instructions: String,
     /// Files in a directory.
     pub files: usize,
     /// Rounds that count.
     pub rounds: usize,
-    /// In which order things were visited.
+    /// The order of visits.
     pub order: String,
 }
 
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// Processes that wanted to run in the last minute.
+/// The load average of the last minute.
 pub(crate) fn load() -> f64 {
     std::fs::read_to_string("/proc/loadavg")
         .ok()

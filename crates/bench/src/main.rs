@@ -1,4 +1,4 @@
-//! `vellum-bench`, which `vellum bench` runs: measures Vellum beside other file systems.
+//! `vellum-bench`, which `vellum bench` runs: compares Vellum with other file systems.
 #![forbid(unsafe_code)]
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
@@ -15,7 +15,7 @@ use vellum_terminal::manual::Manual;
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome};
 
-/// Measure Vellum beside other file systems.
+/// Compare Vellum with other file systems.
 #[derive(Debug, Parser)]
 #[command(name = "vellum-bench", bin_name = "vellum bench", version)]
 struct Cli {
@@ -26,17 +26,17 @@ struct Cli {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// Single operations: counts and times beside their budgets
+    /// Single operations: counts, times and budgets
     Ops(OpsOptions),
-    /// File mapping by itself, every mapping beside the others (HashFS)
+    /// File mapping by itself, for every mapping (HashFS)
     Mapping(MappingOptions),
-    /// Names and directories, every namespace beside the others (ADAM)
+    /// Names and directories, for every namespace (ADAM)
     Namespace(NamespaceOptions),
     /// Reading by search and by page table (AFPT)
     Reading(ReadingOptions),
-    /// Metadata in memory, data on a disk: pools with a log beside ext4 (FSMAC)
+    /// Metadata in memory, data on a disk: pools with a log against ext4 (FSMAC)
     Fsmac(FsmacOptions),
-    /// Commits of logged pools, beside fsync of the file system under them
+    /// Commits of logged pools against fsync of the underlying file system
     Commits(CommitsOptions),
     #[command(flatten)]
     Manual(Manual),

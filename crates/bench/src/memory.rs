@@ -1,13 +1,13 @@
-//! Measuring memory in use.
+//! Measures memory in use.
 
 use crate::Result;
 use crate::error::doing;
 
-/// Large pages are off in this process while it lives.
+/// Disables large pages in this process while it lives.
 pub(crate) struct SmallPages;
 
 impl SmallPages {
-    /// Turns them off.
+    /// Disables them.
     pub(crate) fn only() -> Result<Self> {
         rustix::thread::disable_transparent_huge_pages(true)
             .map_err(doing("turn large pages off"))?;
@@ -17,7 +17,7 @@ impl SmallPages {
 
 impl Drop for SmallPages {
     fn drop(&mut self) {
-        // Turned off a moment ago, they can be turned on.
+        // They were disabled a moment ago, so they can be enabled again.
         let _ = rustix::thread::disable_transparent_huge_pages(false);
     }
 }

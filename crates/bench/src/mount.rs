@@ -1,6 +1,6 @@
-//! The measuring side of mounts: a child process serves, this process makes system calls.
+//! The measuring side of mounts: a child process serves, and this process makes system calls.
 //!
-//! The child serves until its standard input ends, so that no mount outlives the measurement,
+//! The child serves until its standard input ends, so a mount never outlives the measurement,
 //! however that ends.
 
 use std::fs::File;
@@ -17,20 +17,20 @@ use crate::error::{Error, doing};
 use crate::kernel::Kernel;
 use crate::serve::{ASK_COUNTS, NULL_FS, READY, counts_of};
 
-/// The commands that mount.
+/// The commands that use mounts.
 const MEASUREMENTS: [&str; 2] = ["ops", "namespace"];
-/// What a mount is served through.
+/// The device through which mounts are served.
 const DEVICE: &str = "/dev/fuse";
 
-/// A mounted file system; unmounted when it is dropped.
+/// A mounted file system, which is unmounted when it is dropped.
 pub(crate) struct Mount {
     pub(crate) kernel: Kernel,
-    // Order matters: the server unmounts before the directory goes.
+    // Field order: the server unmounts before the directory is removed.
     _server: Arc<Server>,
     dir: TempDir,
 }
 
-/// Why nothing can be mounted here; nothing if it can.
+/// Why nothing can be mounted here; `None` if mounting is possible.
 pub(crate) fn missing() -> Option<String> {
     let device = File::options().read(true).write(true).open(DEVICE);
     device.err().map(|error| format!("{DEVICE}: {error}"))
@@ -42,12 +42,12 @@ impl Mount {
         Self::start(&pool.display().to_string(), 0)
     }
 
-    /// Mounts a file system that does nothing; listings give `files` names.
+    /// Mounts a file system that does nothing; its listings have `files` names.
     pub(crate) fn null_fs(files: usize) -> Result<Self> {
         Self::start(NULL_FS, files)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
@@ -81,7 +81,7 @@ struct Pipes {
 }
 
 impl Server {
-    /// This program once more, called as it was called up to the name of the measurement.
+    /// Starts this program again, with its own arguments up to the name of the measurement.
     fn start(what: &str, dir: &Path, files: usize) -> Result<Self> {
         let program = std::env::current_exe().map_err(doing("find this program"))?;
         let words = std::env::args_os().skip(1);
@@ -130,7 +130,7 @@ impl Server {
         })
     }
 
-    /// Lets the server finish its background's work, and learns what it counted.
+    /// Lets the server finish its background work, and gets its counts.
     pub(crate) fn settle(&self) -> Result<()> {
         self.with_pipes(|pipes| writeln!(pipes.input, "{ASK_COUNTS}"))?;
         let line = self.line()?;
@@ -142,7 +142,7 @@ impl Server {
         })
     }
 
-    /// What was counted until the last settling.
+    /// The counts of the server at the last call of `settle`.
     pub(crate) fn counts(&self) -> Counts {
         self.with_pipes(|pipes| Ok(pipes.last)).unwrap_or_default()
     }
@@ -154,7 +154,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The end of its input is what the server waits for.
+        // The server waits for the end of its input.
         *self.pipes.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         match child.wait() {

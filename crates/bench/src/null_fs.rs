@@ -1,9 +1,9 @@
-//! A FUSE file system that does nothing: what is left of an operation's time when the file system
-//! behind a mount costs nothing.
+//! The null file system: a FUSE file system that does nothing. It shows what an operation costs
+//! when the file system behind a mount costs nothing.
 //!
-//! It agrees to every change and keeps only each file's kind and size, without which the kernel
-//! would read nothing. Names live in the kernel's cache, which the mount lets it keep, as Vellum's
-//! mount does. Directories that are called [`LISTED`] have a fixed number of entries.
+//! It accepts every change and keeps only each file's kind and size, without which the kernel would
+//! not read. Names live in the kernel's cache, which the mount permits, as Vellum's mount does.
+//! Directories called [`LISTED`] have a fixed number of entries.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,9 +24,9 @@ const TTL: Duration = Duration::from_secs(86_400);
 const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// Inode numbers of directories have this bit.
 const DIRECTORY: u64 = 1 << 40;
-/// Files whose sizes are kept; numbers beyond use the places of old ones.
+/// The number of files whose sizes are kept; further files replace old ones.
 const SIZES: usize = 1 << 22;
-/// What Vellum's mount asks for.
+/// The capabilities that Vellum's mount requests.
 const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -37,7 +37,7 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_NO_OPENDIR_SUPPORT,
 ];
 
-/// The file system that does nothing.
+/// The null file system.
 pub(crate) struct NullFs {
     entries: Vec<String>,
     next: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct NullFs {
 }
 
 impl NullFs {
-    /// Listings of [`LISTED`] give `entries` names.
+    /// Listings of [`LISTED`] have `entries` names.
     pub(crate) fn new(entries: usize) -> Self {
         Self {
             entries: (0..entries).map(|n| format!("file-{n:05}")).collect(),
@@ -62,7 +62,7 @@ impl NullFs {
         &self.sizes[(ino % SIZES as u64) as usize]
     }
 
-    /// A new file or directory.
+    /// The attributes of a new file or directory.
     fn made(&self, kind: FileType) -> FileAttr {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.size(number).store(0, Ordering::Relaxed);
@@ -113,7 +113,7 @@ impl NullFs {
 impl fuser::Filesystem for NullFs {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in WANTED {
-            // What this kernel doesn't have, it doesn't have for Vellum either.
+            // A capability that this kernel lacks is missing for Vellum too.
             let _ = config.add_capabilities(flag);
         }
         if let Err(possible) = config.set_max_write(REQUEST_MAX_BYTES) {
@@ -122,7 +122,7 @@ impl fuser::Filesystem for NullFs {
         Ok(())
     }
 
-    /// What the kernel doesn't know isn't there; it may remember that.
+    /// A name that is not in the kernel's cache does not exist, and the kernel may cache that.
     fn lookup(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEntry) {
         reply.entry(&TTL, &self.attr(0), Generation(0));
     }

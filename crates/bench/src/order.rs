@@ -1,8 +1,8 @@
-//! In which order files are visited: always the same, whatever is measured.
+//! The order in which files are visited: always the same, whatever is measured.
 
 use std::ffi::CString;
 
-/// What the orders come from.
+/// The seed of all orders.
 pub(crate) const SEED: u64 = 0x5EED_0F7E_1106;
 
 /// The directory whose listing is measured.
@@ -41,13 +41,13 @@ pub(crate) fn shuffled(count: usize, salt: u64) -> Vec<usize> {
     order
 }
 
-/// `count` names that start with `prefix`, ascending.
+/// `count` names with the prefix `prefix`, ascending.
 pub(crate) fn names(prefix: &str, count: usize) -> Vec<CString> {
     (0..count).map(|number| name(prefix, number)).collect()
 }
 
-/// The same names as [`names`] gives, in a shuffled order; stored in that order too, so that
-/// reading the names costs as little as can be.
+/// The names of [`names`] in a shuffled order. They are also stored in that order, so that reading
+/// them costs as little as possible.
 pub(crate) fn shuffled_names(prefix: &str, count: usize, salt: u64) -> Vec<CString> {
     let order = shuffled(count, salt);
     order

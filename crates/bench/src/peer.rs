@@ -1,4 +1,4 @@
-//! Peers: directories of other file systems, and an ext4 in memory that is made for the run.
+//! Peers: directories of other file systems, and ext4 file systems created for the run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use crate::error::{Error, doing};
 use crate::kernel::Kernel;
 use crate::ops::Label;
 
-/// Names the ext4 in memory among the peers' directories.
+/// Stands for an ext4 in memory in the list of peers.
 pub(crate) const EXT4_RAM: &str = "ext4-ram";
-/// Names, in front of a directory, an ext4 on a loop device over a file in it.
+/// The prefix of a directory that stands for an ext4 on a loop device over a file there.
 const EXT4_ON: &str = "ext4-on:";
 
-/// Where the ext4 in memory keeps its bytes.
+/// Where the ext4 in memory keeps its image.
 pub(crate) const MEMORY_DIR: &str = "/dev/shm";
 
-/// The name of an ext4 on a loop device over a file in `dir`, among the peers' directories.
+/// The name of an ext4 on a loop device over a file in `dir`, for the list of peers.
 pub(crate) fn ext4_on(dir: &Path) -> String {
     format!("{EXT4_ON}{}", dir.display())
 }
 
-/// What an ext4 on a loop device is called.
+/// The kind of an ext4 on a loop device.
 pub(crate) const EXT4_LOOP: &str = "ext4 on loop";
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -34,30 +34,30 @@ const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const OVERLAY_MAGIC: u64 = 0x794C_7630;
 const FUSE_MAGIC: u64 = 0x6573_5546;
-/// Device number of loop devices.
+/// The device number of loop devices.
 const LOOP_MAJOR: u32 = 7;
 
 /// A file system to compare with.
 pub(crate) struct Peer {
-    /// As the user named it.
+    /// The name that the user gave.
     pub(crate) name: String,
-    /// Type of file system; `ext4 on loop` is told from `ext4`.
+    /// The type of file system; `ext4 on loop` differs from `ext4`.
     pub(crate) kind: &'static str,
     pub(crate) kernel: Kernel,
-    // Order matters: the directory goes before the file system that holds it.
+    // Field order: the directory is removed before the file system that holds it.
     dir: TempDir,
     _ext4: Option<Ext4Loop>,
 }
 
 impl Peer {
-    /// Makes a directory of its own in the directory `name`, or in an ext4 of `image_bytes` that it
-    /// makes in memory or where the name says.
+    /// Creates a directory in the directory `name`, or in a new ext4 of `image_bytes`, in memory or
+    /// where the name says.
     pub(crate) fn new(name: &str, image_bytes: u64) -> Result<Self> {
         Self::mounted(name, image_bytes, Mounting::default())
     }
 
-    /// The same, with an ext4 that it makes mounted so. A directory is taken as somebody mounted
-    /// it.
+    /// The same, where a new ext4 is mounted with `how`. An existing directory is used as it is
+    /// mounted.
     pub(crate) fn mounted(name: &str, image_bytes: u64, how: Mounting<'_>) -> Result<Self> {
         let image_dir = match name {
             EXT4_RAM => Some(MEMORY_DIR),
@@ -83,12 +83,12 @@ impl Peer {
 }
 
 impl Peer {
-    /// The directory of the measurement's own.
+    /// The directory for the measurement.
     pub(crate) fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// What rows call it.
+    /// The label of rows.
     pub(crate) fn label(&self) -> Label {
         Label {
             name: self.name.clone(),
@@ -113,15 +113,15 @@ fn kind_of(dir: &Path) -> Result<&'static str> {
     })
 }
 
-/// How an ext4 is mounted that is made for the run.
+/// How a new ext4 is created and mounted.
 #[derive(Clone, Copy)]
 pub(crate) struct Mounting<'o> {
     /// Options of mount(8).
     pub(crate) options: &'o str,
-    /// Its loop device passes the cache of the file that it is over: what ext4 itself caches is all
-    /// that there is in memory.
+    /// Whether the loop device bypasses the cache of the underlying file, so that only the cache of
+    /// ext4 itself is in memory.
     pub(crate) is_cached_once: bool,
-    /// Inodes that it is made with, if not as many as usual for its size.
+    /// The number of inodes, if not the default for the size.
     pub(crate) inodes: Option<usize>,
 }
 
@@ -135,8 +135,8 @@ impl Default for Mounting<'_> {
     }
 }
 
-/// An ext4 on a loop device over a file. Each step is undone when it is dropped, however
-/// far it came.
+/// An ext4 on a loop device over a file. When it is dropped, every step of its setup that was done
+/// is undone.
 pub(crate) struct Ext4Loop {
     image: PathBuf,
     device: Option<String>,
@@ -152,7 +152,7 @@ impl Ext4Loop {
         Ok(ext4)
     }
 
-    /// Nothing yet, that is to be called so.
+    /// An ext4 of this name, before its setup.
     fn of(dir: &Path, name: &str) -> Self {
         let mount = dir.join(format!("vellum-bench-{name}-{}", std::process::id()));
         Self {
@@ -166,7 +166,7 @@ impl Ext4Loop {
     fn make(&self, image_bytes: u64, inodes: Option<usize>) -> Result<()> {
         let image = self.image.display().to_string();
         let file = File::create_new(&self.image).map_err(doing(format!("make {image}")))?;
-        // Every page is there before anything is timed.
+        // Makes every page present before anything is timed.
         let flags = rustix::fs::FallocateFlags::empty();
         rustix::fs::fallocate(&file, flags, 0, image_bytes)
             .map_err(doing(format!("allocate {image_bytes} bytes for {image}")))?;
@@ -179,7 +179,7 @@ impl Ext4Loop {
         tool("mkfs.ext4", &options).map(drop)
     }
 
-    /// Mounts what the image has; gives the time that this took, without that for the loop device.
+    /// Mounts the image; returns the time of mounting, without that of the loop device.
     fn attach(&mut self, how: Mounting<'_>) -> Result<Duration> {
         let image = self.image.display().to_string();
         let passing = if how.is_cached_once { "on" } else { "off" };
@@ -195,7 +195,7 @@ impl Ext4Loop {
         Ok(time)
     }
 
-    /// Undoes what was attached.
+    /// Unmounts, and detaches the loop device.
     fn detach(&mut self) -> Result<()> {
         if self.is_mounted {
             tool("umount", &[&self.mount.display().to_string()])?;
@@ -212,7 +212,7 @@ impl Ext4Loop {
         &self.mount
     }
 
-    /// Unmounts, does something to the image, and mounts again; gives the time that mounting took.
+    /// Unmounts, changes the image, and mounts again; returns the time of mounting.
     pub(crate) fn remount(
         &mut self,
         between: impl FnOnce(&Path) -> Result<()>,
@@ -222,8 +222,8 @@ impl Ext4Loop {
         self.attach(Mounting::default())
     }
 
-    /// The time that mounting takes of what a power cut would leave now, which is what the image
-    /// has, once something was done to that.
+    /// The time of mounting what a power cut would leave now: the current image, once `change` was
+    /// applied to it.
     pub(crate) fn mount_as_cut(
         &self,
         before: impl FnOnce(&Path) -> Result<()>,
@@ -244,12 +244,12 @@ impl Drop for Ext4Loop {
         {
             crate::report::note(error);
         }
-        // What was never made cannot be removed.
+        // A file that was never created cannot be removed.
         let _ = std::fs::remove_file(&self.image);
     }
 }
 
-/// Runs a program of the system; gives what it said, trimmed.
+/// Runs a program of the system; returns its trimmed output.
 fn tool(program: &str, arguments: &[&str]) -> Result<String> {
     let command = || format!("{program} {}", arguments.join(" "));
     let path = std::env::var("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The serving side of mounts: what the child process does.
+//! The serving side of mounts: the child process.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -14,19 +14,19 @@ use crate::interrupt::Interrupt;
 use crate::library::settle;
 use crate::null_fs::NullFs;
 
-/// Stands for the file system that does nothing, in place of a pool.
+/// Stands for the null file system in place of a pool.
 pub(crate) const NULL_FS: &str = "do-nothing";
-/// Its type of file system, as rows call it.
+/// The file system type in rows.
 pub(crate) const NULL_FS_KIND: &str = "fuse";
-/// What the server says when it is mounted.
+/// The server's message after it has mounted.
 pub(crate) const READY: &str = "ready";
-/// What the server is asked for its counts by.
+/// The request for the server's counts.
 pub(crate) const ASK_COUNTS: &str = "counts";
 
-/// Mounts `what` on `dir`, says so, answers questions, and unmounts at the end of its input.
-/// Before it is mounted, it says what is in the way.
+/// Mounts `what` on `dir`, reports that, answers requests, and unmounts at the end of its input.
+/// Reports why it cannot mount.
 pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
-    // The process that asked decides when it is over: an interrupt from the terminal reaches both.
+    // The parent process decides when to end: an interrupt from the terminal reaches both.
     let _ignored = Interrupt::watch();
     if what == Path::new(NULL_FS) {
         let session = fuser::spawn_mount(NullFs::new(files), dir, &session_config())
@@ -51,12 +51,12 @@ pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
     Ok(())
 }
 
-/// Says what went wrong to the process that waits for [`READY`].
+/// Reports an error to the process that waits for [`READY`].
 fn told<T>(result: Result<T>) -> Result<T> {
     result.inspect_err(|error| println!("{error}"))
 }
 
-/// The same options as a mounted pool has.
+/// The options of a mounted pool.
 fn session_config() -> Config {
     let defaults = MountConfig::default();
     let mut config = Config::default();
@@ -102,7 +102,7 @@ fn line_of(counts: Counts) -> String {
     )
 }
 
-/// The counts in an answer.
+/// Parses the counts in a reply.
 pub(crate) fn counts_of(line: &str) -> Option<Counts> {
     let numbers: Vec<u64> = line
         .split(' ')

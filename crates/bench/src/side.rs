@@ -1,4 +1,4 @@
-//! What is measured on every side: the same operations through the library and through system
+//! The interface of every measured side: the same operations through the library and through system
 //! calls.
 
 use std::ffi::CStr;
@@ -11,7 +11,7 @@ use crate::error::expect;
 /// Bytes of a block, of a read and of an append.
 pub(crate) const BLOCK: usize = 4096;
 
-/// For what a file is opened.
+/// The purpose of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
@@ -19,8 +19,8 @@ pub(crate) enum For {
     Appending,
 }
 
-/// One file system, reached one way. Names and paths start at a directory that was opened before,
-/// so that no side walks more components than the other.
+/// One file system, accessed in one way. Names and paths start at a directory that was opened
+/// before, so that every side walks the same number of components.
 pub(crate) trait Side: Sync {
     /// An open directory.
     type Dir: Send + Sync;
@@ -30,59 +30,59 @@ pub(crate) trait Side: Sync {
     /// Opens a directory by its path below the root of the measurement; an empty path is that root.
     fn dir(&self, path: &str) -> Result<Self::Dir>;
 
-    /// Makes a directory by its path below the root of the measurement.
+    /// Creates a directory by its path below the root of the measurement.
     fn make_dir(&self, path: &str) -> Result<()>;
 
-    /// `stat`; gives the inode number.
+    /// Calls `stat`; returns the inode number.
     fn stat(&self, at: &Self::Dir, path: &CStr) -> Result<u64>;
 
-    /// `stat`; gives the size in bytes.
+    /// Calls `stat`; returns the size in bytes.
     fn size(&self, at: &Self::Dir, path: &CStr) -> Result<u64>;
 
     /// Opens an existing file for reading and closes it.
     fn open_close(&self, at: &Self::Dir, path: &CStr) -> Result<()>;
 
-    /// Makes a file that must not exist and closes it.
+    /// Creates a file that must not exist, and closes it.
     fn create(&self, at: &Self::Dir, name: &CStr) -> Result<()>;
 
-    /// Makes a file that must not exist, writes to it, makes that durable and closes it.
+    /// Creates a file that must not exist, writes to it, syncs it, and closes it.
     fn create_write_sync(&self, at: &Self::Dir, name: &CStr, data: &[u8]) -> Result<()>;
 
     /// Removes a file's name.
     fn unlink(&self, at: &Self::Dir, name: &CStr) -> Result<()>;
 
-    /// Makes a directory.
+    /// Creates a directory.
     fn mkdir(&self, at: &Self::Dir, name: &CStr) -> Result<()>;
 
     /// Removes an empty directory.
     fn rmdir(&self, at: &Self::Dir, name: &CStr) -> Result<()>;
 
-    /// Renames.
+    /// Renames a file.
     fn rename(&self, from: &Self::Dir, old: &CStr, to: &Self::Dir, new: &CStr) -> Result<()>;
 
-    /// Lists a whole directory with names borrowed from the listing's buffer; gives how many
-    /// entries there are beside `.` and `..`.
+    /// Lists a whole directory with names borrowed from the listing's buffer; returns the number of
+    /// entries without `.` and `..`.
     fn list(&self, dir: &Self::Dir) -> Result<u64>;
 
-    /// Lists a whole directory, each name copied into memory of its own.
+    /// Lists a whole directory, with a copy of each name.
     fn list_owned(&self, dir: &Self::Dir) -> Result<u64>;
 
     /// Opens a file.
     fn open(&self, at: &Self::Dir, path: &CStr, purpose: For) -> Result<Self::File>;
 
-    /// Reads at an offset; gives how many bytes.
+    /// Reads at an offset; returns the number of bytes.
     fn read_at(&self, file: &Self::File, offset: u64, out: &mut [u8]) -> Result<usize>;
 
-    /// Writes to the end; gives how many bytes.
+    /// Writes to the end; returns the number of bytes.
     fn append(&self, file: &Self::File, data: &[u8]) -> Result<usize>;
 
-    /// Waits until no work is left over from operations that returned.
+    /// Waits until no work is left from operations that returned.
     fn settle(&self) -> Result<()>;
 
-    /// What was counted so far; nothing where nothing is counted.
+    /// The counts so far; zero where nothing is counted.
     fn counts(&self) -> Counts;
 
-    /// Whether it keeps nothing, so that what it did cannot be checked.
+    /// Whether it is the null file system, whose results cannot be checked.
     fn is_null_fs(&self) -> bool {
         false
     }

@@ -1,9 +1,8 @@
-//! A pool whose flushes take longer: memory on which making a line durable costs what the
-//! experimenter says.
+//! A pool whose flushes take longer: making a line durable has a cost that the experiment sets.
 //!
-//! Everything else is the mapped pool's. The wait is where the line is flushed or written past the
-//! cache, once for each line, so that lines of one operation add up, as on a medium with one write
-//! at a time.
+//! Everything else behaves like the mapped pool. The thread waits where a line is flushed or
+//! written past the cache, once for each line. So the lines of an operation add up, as on a medium
+//! with one write at a time.
 
 use std::io;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ impl Memories for Slowed {
     type Arena = MappedArena;
 }
 
-/// What each flushed line takes more; whoever has it can change it at any time.
+/// The additional time of each flushed line; any holder can change it at any time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latency(Arc<AtomicU64>);
 
 impl Latency {
-    /// From now on every line takes so many nanoseconds more.
+    /// Adds `ns` nanoseconds to every line from now on.
     pub(crate) fn set_ns(&self, ns: u64) {
         self.0.store(ns, Ordering::Relaxed);
     }
@@ -46,7 +45,7 @@ impl Latency {
     }
 }
 
-/// How many lines `[at, at + len)` touches.
+/// The number of lines that `[at, at + len)` touches.
 fn lines(at: u64, len: u64) -> u64 {
     let first = at / LINE_BYTES;
     (at + len).div_ceil(LINE_BYTES).saturating_sub(first) * u64::from(len > 0)

@@ -1,16 +1,16 @@
-//! Time that a thread took, without the time it waited for a processor that others had.
+//! Measures a thread's time without the time that it waited for a processor that others used.
 //!
-//! On a shared machine that wait is most of the noise: a loop of some milliseconds is either put
-//! aside or not. Waiting for anything else (a disk, a lock, a device) counts.
+//! On a shared machine that wait is most of the noise: a loop of some milliseconds is either
+//! preempted or not. Waiting for anything else (a disk, a lock, a device) counts.
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds run, nanoseconds waited, times scheduled: of the calling thread.
+/// The calling thread's statistics: nanoseconds run, nanoseconds waited, times scheduled.
 const SCHEDULER: &str = "/proc/thread-self/schedstat";
 
-/// More than reading it takes, if nothing comes between.
+/// An upper bound for reading the statistics without a preemption.
 const READING: Duration = Duration::from_micros(50);
-/// Starts given up because something came between.
+/// The number of starts that are repeated because of a preemption.
 const TRIES: u32 = 100;
 
 /// A running clock of the calling thread.
@@ -26,14 +26,15 @@ impl Stopwatch {
             let before = Instant::now();
             let (waited, start) = (waited(), Instant::now());
             tries += 1;
-            // A wait behind what was read would be taken off a time that it isn't part of.
+            // A wait after the statistics were read would be subtracted from a time that it isn't
+            // part of.
             if start - before < READING || tries == TRIES {
                 return Self { waited, start };
             }
         }
     }
 
-    /// Time since the start. To be asked by the thread that started it.
+    /// The time since the start. Must be called by the thread that started it.
     pub(crate) fn elapsed(&self) -> Duration {
         let before = self.start.elapsed();
         let waited = waited().saturating_sub(self.waited);
@@ -43,7 +44,7 @@ impl Stopwatch {
             true => before,
             false => behind,
         };
-        // A short wait that is all of a short time was not part of it.
+        // A short wait as long as the whole time was not part of it.
         elapsed
             .checked_sub(waited)
             .filter(|time| !time.is_zero())
@@ -51,7 +52,7 @@ impl Stopwatch {
     }
 }
 
-/// How long this thread has waited for a processor; zero where the kernel doesn't tell.
+/// How long this thread has waited for a processor; zero if the kernel doesn't report it.
 fn waited() -> Duration {
     let text = std::fs::read_to_string(SCHEDULER).unwrap_or_default();
     let ns = text.split(' ').nth(1).and_then(|ns| ns.parse().ok());
@@ -62,7 +63,7 @@ fn waited() -> Duration {
 mod tests {
     use super::*;
 
-    /// Threads that are put aside in the middle of a look at the clock, too.
+    /// Includes threads that are preempted in the middle of a look at the clock.
     #[test]
     fn no_time_is_nothing() {
         std::thread::scope(|scope| {

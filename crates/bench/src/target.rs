@@ -1,4 +1,4 @@
-//! What was to be reached, beside what was.
+//! Targets, and whether they were met.
 
 use std::fmt;
 
@@ -6,23 +6,23 @@ use serde::Serialize;
 
 use crate::figure::number;
 
-/// Something that was to be reached, and what it came to.
+/// A target and the value that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
-    /// What.
+    /// The quantity.
     pub what: String,
-    /// What it came to.
+    /// The measured value.
     pub value: f64,
-    /// What was asked.
+    /// The bound.
     pub bound: f64,
-    /// Whether `value` is to be at least `bound`; else at most.
+    /// Whether the target is `value >= bound`; otherwise it is `value <= bound`.
     pub at_least: bool,
-    /// Whether it is.
+    /// Whether the target was met.
     pub met: bool,
 }
 
 impl Target {
-    /// `value` is to be at least `bound`.
+    /// The target that `value` is at least `bound`.
     pub(crate) fn at_least(what: impl Into<String>, value: f64, bound: f64) -> Self {
         Self {
             what: what.into(),
@@ -33,7 +33,7 @@ impl Target {
         }
     }
 
-    /// `value` is to be at most `bound`.
+    /// The target that `value` is at most `bound`.
     pub(crate) fn at_most(what: impl Into<String>, value: f64, bound: f64) -> Self {
         Self {
             what: what.into(),

@@ -1,10 +1,10 @@
-//! What a pool is made with, where that is what is compared.
+//! Kinds of pools, where these are compared.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use vellum::{CreateOptions, MappingKind};
 
-/// Layout score of a pool that fragments nothing on purpose.
+/// The layout score of a pool without deliberate fragmentation.
 const WHOLE: u16 = 1000;
 
 /// A kind of pool.
@@ -12,17 +12,18 @@ const WHOLE: u16 = 1000;
 pub struct Variant {
     /// File mapping.
     pub mapping: MappingKind,
-    /// Layout score that was asked for, per mille.
+    /// The requested layout score, per mille.
     pub layout_score: u16,
 }
 
-/// Which kinds of pools to measure, as options of a command.
+/// The kinds of pools to measure, as options of a command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Variants {
     /// File mappings of the pools
     #[arg(long, value_name = "MAPPING", num_args = 1.., value_delimiter = ',', value_parser = parser())]
     pub mapping: Vec<Choice>,
-    /// Layout scores of the pools, 0 to 1: how many of a file's blocks follow their predecessors
+    /// Layout scores of the pools, 0 to 1: the share of a file's blocks that follow their
+    /// predecessors
     #[arg(long, value_name = "SCORE", num_args = 1.., value_delimiter = ',', value_parser = parse_score, default_value = "1")]
     pub layout_score: Vec<u16>,
 }
@@ -30,13 +31,13 @@ pub struct Variants {
 /// A mapping, or all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Every mapping that there is.
+    /// Every mapping.
     All,
-    /// One.
+    /// One mapping.
     One(MappingKind),
 }
 
-/// Reads `all` or the name of a mapping.
+/// Parses `all` or the name of a mapping.
 fn parser() -> impl TypedValueParser<Value = Choice> {
     let names = MappingKind::ALL.into_iter().map(MappingKind::name);
     PossibleValuesParser::new(names.chain(["all"])).map(|name| {
@@ -46,7 +47,7 @@ fn parser() -> impl TypedValueParser<Value = Choice> {
     })
 }
 
-/// Reads a layout score, 0 to 1; gives it per mille.
+/// Parses a layout score, 0 to 1; returns it per mille.
 fn parse_score(text: &str) -> Result<u16, String> {
     match text.parse::<f64>() {
         Ok(score) if (0.0..=1.0).contains(&score) => Ok((score * f64::from(WHOLE)).round() as u16),
@@ -55,7 +56,7 @@ fn parse_score(text: &str) -> Result<u16, String> {
 }
 
 impl Variants {
-    /// Every mapping with every score, each once; `default` where no mapping is named.
+    /// Every mapping with every score, each once; `default` if no mapping is named.
     pub fn list(&self, default: &[MappingKind]) -> Vec<Variant> {
         let mut mappings: Vec<MappingKind> = Vec::new();
         for choice in &self.mapping {
@@ -85,7 +86,7 @@ impl Variants {
 }
 
 impl Variant {
-    /// What a pool of this kind is made with.
+    /// The options for creating a pool of this kind.
     pub(crate) fn create(self, size_bytes: u64) -> CreateOptions {
         CreateOptions::new(size_bytes)
             .mapping(self.mapping)
@@ -97,7 +98,7 @@ impl Variant {
         f64::from(self.layout_score) / f64::from(WHOLE)
     }
 
-    /// What legends call it: the mapping, and the score if it is not 1.
+    /// The label in legends: the mapping, and the score if it is not 1.
     pub fn label(self) -> String {
         match self.layout_score {
             WHOLE => self.mapping.name().into(),
