@@ -43,7 +43,7 @@ for change in 'touch new' 'rm dir/file-1' 'mv dir/file-1 moved' 'mkdir new' 'tru
     fi
     grep -q 'Read-only file system' "$WORK/why" || die "$change: $(cat "$WORK/why")"
 done
-vellum info "$POOL" | grep -q 'damaged: nothing more is written' || die "$(vellum info "$POOL")"
+vellum info "$POOL" | grep -q 'damaged: it no longer writes' || die "$(vellum info "$POOL")"
 cd /
 vellum umount "$MNT"
 grep -Eq 'data block [0-9]+ cannot be read from the medium' "$WORK/log" || die "the log names no place: $(cat "$WORK/log")"

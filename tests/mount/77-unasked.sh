@@ -55,7 +55,7 @@ use() {
     printf 'not synced\n' >"$MNT/later"
     kill_server
     forget_image
-    said 'is gone: the pool is as of its last commit' "$(vellum check "$POOL")"
+    said 'is gone: the pool is in the state of its last commit' "$(vellum check "$POOL")"
     serve
     verify
     [[ ! -e "$MNT/later" ]] || die "what nobody synced is there"

@@ -36,16 +36,16 @@ info() { vellum info "$POOL"; }
 
 mkdir "$SHARED"
 begin_killing 32M
-said 'a killed process: every operation that returned: the metadata are in /dev/shm' "$(info)"
+said 'a killed process: every operation that returned; the metadata are in /dev/shm' "$(info)"
 work_and_kill
-said 'what it left in memory' "$(vellum check "$POOL")"
-said 'had in memory was there' "$(info)"
+said 'image that it left in memory' "$(vellum check "$POOL")"
+said 'image of a killed process was adopted' "$(info)"
 [[ "$(vellum cat "$POOL:/d1/file")" == 'number 1' ]] || die "vellum cat does not see it"
 serve
 verify
 work_and_kill
 if vellum repair --dry-run "$POOL" >"$WORK/said" 2>&1; then die "a repair looked at half of the pool"; fi
-said 'a process was killed' "$(cat "$WORK/said")"
+said 'a killed process left changes in memory' "$(cat "$WORK/said")"
 vellum repair --yes --quiet "$POOL" || die "no repair"
 [[ -z "$(images)" ]] || die "left in memory: $(images)"
 serve
@@ -72,8 +72,8 @@ verify
 sync "$MNT/d1/file"
 work_and_kill
 rm "$(images)"
-said 'is gone: the pool is as of its last commit' "$(vellum check "$POOL")"
-said 'had in memory is gone' "$(info)"
+said 'is gone: the pool is in the state of its last commit' "$(vellum check "$POOL")"
+said 'image of a killed process is lost' "$(info)"
 COUNT=$((COUNT - 1))
 serve
 verify
@@ -114,7 +114,7 @@ vellum umount "$MNT"
 wait "$SERVER"
 MOUNT_OPTIONS=(--image none)
 serve
-said 'in memory of the process' "$(info)"
+said 'in the memory of the process' "$(info)"
 sync "$MNT/d1/file"
 work_and_kill
 COUNT=$((COUNT - 1))

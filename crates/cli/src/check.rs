@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         Left::Alive(lines) => &lines[..],
         Left::Nothing | Left::Gone => &[],
     };
-    // A further dataset has none behind it.
+    // Only the first dataset has an image file behind it.
     let is_dataset = PoolPath::of(&args.pool).name.is_some();
     let killed = vellum_check::Left {
         file: (!is_dataset).then_some(image.file() as &dyn Image),
@@ -54,13 +54,13 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
         let missing = report.of(Class::Dataset).count() as u64;
         if missing > 0 {
             warn_line!(
-                "`vellum dataset remove --force {pool} NAME` takes a dataset that is missing out \
-                 of the table"
+                "`vellum dataset remove --force {pool} NAME` removes a missing dataset from the \
+                 table"
             );
         }
         if report.damage > missing {
             match report.complete {
-                true => warn_line!("`vellum repair {pool}` mends it; with --dry-run it says how"),
+                true => warn_line!("`vellum repair {pool}` repairs it; --dry-run shows how"),
                 false => warn_line!("{}", location::advice_for_incomplete(&args.pool)),
             }
         }
@@ -70,22 +70,22 @@ pub(crate) fn run(args: &Check) -> Outcome<ExitCode> {
     ))
 }
 
-/// Says what the process that had the pool before did not leave in its file.
+/// Reports what a killed process left in memory.
 fn tell_left(left: &Left) {
     match left {
         Left::Nothing => {}
         Left::Gone => say!(
-            "a process was killed, and what it had in memory is gone: the pool is as of its last \
-             commit"
+            "a process was killed and its image in memory is gone: the pool is in the state of its \
+             last commit"
         ),
         Left::Alive(_) => say!(
-            "a process was killed; what it left in memory, which the next opening takes, is looked \
-             at, too"
+            "a process was killed; the check includes the image that it left in memory, which the \
+             next opening adopts"
         ),
     }
 }
 
-/// Shows how far `work` is, which tells how many words, blocks or lines it has written.
+/// Runs `work` with a progress bar. It reports how many words, blocks or lines it has written.
 pub(crate) fn writing<T>(hidden: bool, work: impl FnOnce(Written<'_>) -> T) -> T {
     let bar = progress(hidden);
     bar.set_message("writing");
@@ -97,12 +97,12 @@ pub(crate) fn writing<T>(hidden: bool, work: impl FnOnce(Written<'_>) -> T) -> T
     done
 }
 
-/// A bar on standard error, if that is a terminal.
+/// A progress bar on standard error, if that is a terminal.
 pub(crate) fn progress(hidden: bool) -> ProgressBar {
     progress::ticking_bar(hidden, "{msg:12} {wide_bar} {human_pos}/{human_len}")
 }
 
-/// Shows how far a check is.
+/// Shows the progress of a check.
 pub(crate) fn show(bar: &ProgressBar, stage: Stage, done: u64, of: u64) {
     bar.set_message(match stage {
         Stage::Inodes => "inodes",

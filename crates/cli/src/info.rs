@@ -1,4 +1,4 @@
-//! `vellum info`: what a pool is, what it holds, and what survives what.
+//! `vellum info`: the layout and contents of a pool, and what survives a crash.
 
 mod commits;
 mod promise;
@@ -24,16 +24,16 @@ use crate::umount;
 use commits::{LogPart, UndoInfo};
 use promise::{Image, Promise, Survives};
 
-/// Names that are looked at for a file to measure by.
+/// The number of names among which a file for measurements is searched.
 const SAMPLE_NAMES: usize = 1000;
 
-/// First bytes of a pool.
+/// The first bytes of a pool.
 pub(crate) const MAGIC: &[u8] = b"VELLUMFS";
 
-/// First bytes of a medium with the data of a pool.
+/// The first bytes of an external data device.
 pub(crate) const DATA_MAGIC: &[u8] = b"VELDATA1";
 
-/// Everything `info` tells. The names are those of the JSON.
+/// Everything that `info` shows. The names are those of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Information {
     pub(crate) pool: PoolPart,
@@ -41,20 +41,19 @@ pub(crate) struct Information {
     pub(crate) space: SpacePart,
     pub(crate) cache: CachePart,
     pub(crate) counters: CountersPart,
-    /// What was done with the log since the opening, if there is one and it is written to.
+    /// Counters of the log since the opening, if the pool has a log and is open for writing.
     #[serde(default)]
     pub(crate) log: Option<LogPart>,
-    /// What was done with versions of metadata since the opening, if there are any and they are
-    /// written to.
+    /// Counters of the undo log since the opening, if the pool has one and is open for writing.
     #[serde(default)]
     pub(crate) undo_log: Option<UndoInfo>,
-    /// What reading costs on this machine, if it was measured.
+    /// The costs of reading on this machine, if they were measured.
     #[serde(default)]
     pub(crate) reading: Option<ReadingPart>,
-    /// All datasets of the pool, if this is the one that it was made with and there are others.
+    /// All datasets of the pool, if this is the first one and there are others.
     #[serde(default)]
     pub(crate) datasets: Vec<dataset::Line>,
-    /// How the pool was found when it was opened.
+    /// The state in which the opening found the pool.
     pub(crate) opened: Option<OpenedPart>,
     /// The mount that answered.
     pub(crate) mount: Option<MountPart>,
@@ -84,47 +83,47 @@ pub(crate) struct MediaPart {
     pub(crate) kind: String,
     pub(crate) flush: String,
     pub(crate) survives: Survives,
-    /// Where the metadata of a pool with a log are worked on, if they outlive a kill there.
+    /// The directory with the metadata image of a logged pool, if the image survives a kill.
     #[serde(default)]
     pub(crate) image_dir: Option<PathBuf>,
-    /// Where the data are, if they have a medium of their own.
+    /// The first external data device, if the pool has one.
     #[serde(default)]
     pub(crate) data: Option<DataPart>,
-    /// The media that were added since.
+    /// The external data devices that were added later.
     #[serde(default)]
     pub(crate) added_data: Vec<DataPart>,
-    /// The data pass the kernel's page cache.
+    /// Data are read and written past the kernel's page cache.
     #[serde(default)]
     pub(crate) direct: bool,
-    /// Commits do not have the caches of the devices flushed.
+    /// Commits do not flush the caches of the devices.
     #[serde(default)]
     pub(crate) no_barrier: bool,
     /// What is durable when an operation returns, as mount(8) calls it.
     #[serde(default)]
     pub(crate) durability: String,
-    /// Seconds between commits that nobody asks for, where there are any.
+    /// Seconds between automatic commits, if the pool has them.
     #[serde(default)]
     pub(crate) commit_every_s: Option<f64>,
-    /// Bytes of memory that the metadata of a pool with a log are worked on in.
+    /// The size of the metadata image of a logged pool.
     #[serde(default)]
     pub(crate) image_bytes: Option<u64>,
 }
 
-/// A file or device with the data of a pool.
+/// An external data device of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DataPart {
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
-    /// Its identity, which the pool knows it by.
+    /// The UUID by which the pool identifies it.
     pub(crate) id: String,
-    /// Whether it alone has everything, by the copy of the metadata that it carries; nothing, if it
-    /// carries none.
+    /// Whether its metadata replica is current, so that the device alone has everything. `None` if
+    /// it has no replica.
     #[serde(default)]
     pub(crate) has_all: Option<bool>,
 }
 
 impl DataPart {
-    /// All of them, in the order of their blocks.
+    /// All external data devices, in the order of their blocks.
     fn all(fs: &RealFs) -> Vec<Self> {
         let geometry = fs.superblock().geometry();
         let first = geometry.external.map(|external| external.id);
@@ -156,7 +155,7 @@ pub(crate) struct CachePart {
     pub(crate) arena_bytes: u64,
 }
 
-/// Counted by the process that has the pool open, since it started.
+/// Counters of the process that has the pool open, since it started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CountersPart {
     pub(crate) lines_flushed: u64,
@@ -170,49 +169,49 @@ pub(crate) struct CountersPart {
 /// Reading by search and by page table (AFPT).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReadingPart {
-    /// By which rule reads choose between them.
+    /// The rule by which reads choose between them.
     pub(crate) rule: String,
-    /// How many times as much as the best that rule pays of what can be avoided, at most; none: it
-    /// has no such bound.
+    /// The bound of the rule: the most that it pays of the avoidable cost, as a multiple of the
+    /// best choice. `None`: the rule has no bound.
     #[serde(default)]
     pub(crate) avoidable_bound: Option<f64>,
-    /// These costs were measured by a file that was read for long, and reads choose by them; or, of
-    /// a pool that is not mounted, by the file `measured_by`. Else they were measured now with
-    /// searches that find nothing, and reads search until they know better.
+    /// True if a file that was read for long measured these costs, and reads choose by them. Of a
+    /// pool that is not mounted, the file `measured_by` measured them. Otherwise they were measured
+    /// just now with searches that find nothing, and reads use searches until a file has measured.
     #[serde(default)]
     pub(crate) decides: bool,
-    /// The file that was found to measure by.
+    /// The file that the measurement used.
     #[serde(default)]
     pub(crate) measured_by: Option<PathBuf>,
-    /// C_sw: a page by search, with its copy.
+    /// C_sw: reading a page by search, with the copy.
     pub(crate) search_page_ns: f64,
-    /// C_mmu: a page through a page table, with its copy.
+    /// C_mmu: reading a page through a page table, with the copy.
     pub(crate) mmu_page_ns: f64,
-    /// C_bt: a page table entry.
+    /// C_bt: building a page table entry.
     pub(crate) table_entry_ns: f64,
-    /// T: pages by search before the paper's rule builds a page table.
+    /// T: pages read by search before the paper's rule builds a page table.
     pub(crate) threshold_pages: u64,
-    /// What the paper's rule pays beside the paper's optimum, at worst.
+    /// The worst-case cost of the paper's rule, relative to the paper's optimum.
     pub(crate) paper_ratio: f64,
-    /// What the paper's rule pays beside the best that can be done, at worst.
+    /// The worst-case cost of the paper's rule, relative to the best possible choice.
     pub(crate) worst_ratio: f64,
 }
 
 impl ReadingPart {
-    /// What is measured, what decides, and what the paper's rule would do.
+    /// Three lines: the measured costs, the rule in use, and the paper's rule.
     fn lines(&self) -> [String; 3] {
         let how = match &self.measured_by {
             Some(path) => format!(" (by {})", path.display()),
             None if self.decides => String::new(),
-            None => " (searching in vain: no file was read for long)".into(),
+            None => " (by searches in vain: no file was read for long)".into(),
         };
         let bound = match self.avoidable_bound {
-            Some(bound) => format!("at most {bound} times the avoidable cost of the best"),
+            Some(bound) => format!("at most {bound} times the avoidable cost of the best choice"),
             None => "without a bound".into(),
         };
         [
             format!(
-                "a page by search {:.0} ns, by page table {:.0} ns; an entry of one {:.0} ns{how}",
+                "a page by search {:.0} ns, by page table {:.0} ns; a table entry {:.0} ns{how}",
                 self.search_page_ns, self.mmu_page_ns, self.table_entry_ns
             ),
             format!("decided by the rule {}, which pays {bound}", self.rule),
@@ -229,12 +228,12 @@ pub(crate) struct OpenedPart {
     pub(crate) was_clean: bool,
     pub(crate) journal_records_applied: u64,
     pub(crate) orphans_freed: u64,
-    /// What became of what a killed process had in memory: `none` (there was nothing), `adopted` or
-    /// `lost`.
+    /// What the opening did with the image of a killed process: `none` (there was no image),
+    /// `adopted` or `lost`.
     #[serde(default)]
     pub(crate) image: String,
-    /// Pieces of 128 bytes of metadata that were taken back, because what changed them had not been
-    /// committed with its data.
+    /// Undo granules (128 bytes of metadata each) that the opening rolled back, because their
+    /// transaction was not committed.
     #[serde(default)]
     pub(crate) granules_rolled_back: u64,
 }
@@ -244,13 +243,13 @@ pub(crate) struct MountPart {
     pub(crate) dir: PathBuf,
     pub(crate) pid: u32,
     pub(crate) read_only: bool,
-    /// Damage was found since the opening, and nothing is written any more.
+    /// Damage was found since the opening, so the mount no longer writes.
     #[serde(default)]
     pub(crate) damaged: bool,
 }
 
 impl Information {
-    /// What is known of an open file system.
+    /// The information of an open file system.
     pub(crate) fn of(fs: &RealFs, pool: &Path) -> Self {
         let superblock = fs.superblock();
         let geometry = superblock.geometry();
@@ -317,7 +316,8 @@ impl Information {
             undo_log: UndoInfo::of(fs),
             reading: None,
             datasets: match superblock.has_datasets() {
-                // What cannot be listed now is left out: it was listed by what was opened.
+                // An error here is ignored: opening the pool has already read the table of
+                // datasets.
                 true => dataset::lines(pool).unwrap_or_default(),
                 false => Vec::new(),
             },
@@ -326,7 +326,7 @@ impl Information {
         }
     }
 
-    /// With what reading costs; measures it if that was not done before.
+    /// Adds the costs of reading; measures them if no file has done so.
     pub(crate) fn measured(mut self, fs: &RealFs) -> Self {
         let ns = |ps: u64| ps as f64 / 1000.0;
         let (rule, decides) = (fs.read_rule(), fs.knows_read_costs());
@@ -345,8 +345,7 @@ impl Information {
         self
     }
 
-    /// With what reading costs, measured by a file of the pool, if there is one that is long
-    /// enough.
+    /// Adds the costs of reading, measured with a file of the pool if one is long enough.
     fn measured_by_a_file(self, volume: &Volume) -> Self {
         let by = sample(volume).filter(|(_, file)| file.handle().read_costs().is_some());
         let mut information = self.measured(volume.fs());
@@ -356,7 +355,7 @@ impl Information {
         information
     }
 
-    /// With how the pool was found.
+    /// Adds the state in which the opening found the pool.
     pub(crate) fn opened(mut self, opened: vellum::Opened) -> Self {
         self.opened = Some(OpenedPart {
             was_clean: opened.was_clean,
@@ -374,7 +373,7 @@ impl Information {
     }
 }
 
-/// A file of a pool to measure reading by: the largest of the first that a walk meets.
+/// The file for measurements of reading: the largest among the first `SAMPLE_NAMES` names.
 fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
     let mut directories = VecDeque::from([PathBuf::from("/")]);
     let mut largest: Option<(u64, PathBuf)> = None;
@@ -404,7 +403,7 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
     Some((path, file))
 }
 
-/// Shows a pool; asks its mount if it has one.
+/// Shows a pool. The mount of a mounted pool answers.
 pub(crate) fn run(args: &Info) -> Outcome {
     let pool = match &args.pool {
         pool if args.images => return images::list(pool.as_deref(), args.printing.json),
@@ -422,7 +421,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
     }
 }
 
-/// The mount at a directory, or of a pool; one that is dead only if there is no other.
+/// The mount on a directory, or of a pool. A live mount is preferred to a dead one.
 pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     let place = PoolPath::of(pool).resolved();
     let at = umount::resolved(pool)
@@ -436,15 +435,15 @@ pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     in_use.map_or_else(|| mounted.last().cloned(), |at| mounted.get(at).cloned())
 }
 
-/// The pool that is meant, where the directory of a mount is named whose process has ended; says
-/// so.
+/// Returns the pool behind `named`, which may be the directory of a mount whose process has ended.
+/// Warns about such a mount.
 pub(crate) fn pool_of(named: &Path) -> PathBuf {
     let Some(mounted) = mount_of(named).filter(mounts::Mounted::is_dead) else {
         return named.to_owned();
     };
     warn_line!(
         "vellum: {}: the process that had it mounted on {} has ended; `vellum umount {}` clears \
-         the directory, and so does mounting there",
+         the directory, and so does a new mount there",
         mounted.pool.display(),
         mounted.dir.display(),
         quoted(&mounted.dir)
@@ -452,7 +451,7 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
     mounted.pool
 }
 
-/// What a mount tells, which does not know where it has been moved.
+/// The information that a mount returns. Its directory is corrected: the mount may have been moved.
 fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
     let mut information: Information = ask(&mounted, ControlRequest::Information)?;
     if let Some(mount) = &mut information.mount {
@@ -461,18 +460,21 @@ fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
     Ok(information)
 }
 
-/// Asks a mount.
+/// Sends a request to a mount over its control channel.
 pub(crate) fn ask<T: DeserializeOwned>(
     mounted: &mounts::Mounted,
     request: ControlRequest,
 ) -> Outcome<T> {
     let dir = mounted.dir.display();
-    let other_release = "the mount is served by another release of vellum";
+    let other_release = "the mount runs another release of vellum";
     let failed = |error: std::io::Error| {
-        let failure = Failure::io(format_args!("{dir}: asking the mount"), &error);
+        let failure = Failure::io(
+            format_args!("{dir}: sending a request to the mount"),
+            &error,
+        );
         match Errno::from_io_error(&error) {
             Some(Errno::NOTTY) => failure.advise(other_release),
-            Some(Errno::PERM) => failure.advise("ask as the user who mounted it"),
+            Some(Errno::PERM) => failure.advise("run this as the user who mounted it"),
             _ => umount::in_the_way(failure, &error),
         }
     };
@@ -481,17 +483,15 @@ pub(crate) fn ask<T: DeserializeOwned>(
         .and_then(|root| vellum_fuse::ask(&root, request));
     let text = asked.map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
-        Failure::new(format!(
-            "{dir}: the mount's answer is not understood ({error})"
-        ))
-        .advise(other_release)
+        Failure::new(format!("{dir}: cannot parse the mount's answer ({error})"))
+            .advise(other_release)
     })
 }
 
 fn look(pool: &Path, args: &Info) -> Outcome<Information> {
     let open = |read_only| args.opening.options(read_only).open(pool);
     let opened = match open(true) {
-        // Such a node cannot be mapped for reading only.
+        // A device-DAX node cannot be mapped read-only.
         Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
         opened => opened,
     };
@@ -507,9 +507,9 @@ fn look(pool: &Path, args: &Info) -> Outcome<Information> {
 mod tests {
     use super::*;
 
-    /// The ratios are the paper's rule's, which does not decide unless it is told to.
+    /// The ratios belong to the paper's rule, which decides only if it is chosen.
     #[test]
-    fn reading_tells_which_rule_decides_and_what_it_promises() {
+    fn reading_shows_which_rule_decides_and_its_bound() {
         let mut reading = ReadingPart {
             rule: "layout".into(),
             avoidable_bound: vellum::reading::Rule::Layout.avoidable_bound(),

@@ -156,8 +156,8 @@ pub(crate) fn close(pool: Pool, path: &Path) -> Outcome {
 }
 
 /// Advice for machines without persistent memory.
-pub(crate) const TRY_IN_MEMORY: &str = "to try it without persistent memory, use --medium memory; a power cut may then lose \
-     everything";
+pub(crate) const TRY_IN_MEMORY: &str =
+    "to try it without persistent memory: --medium memory (a power cut may lose everything)";
 
 /// The failure for a pool that could not be opened: the reason, and what to do.
 pub(crate) fn refused(pool: &Path, error: &vellum::Error) -> Failure {

@@ -1,9 +1,9 @@
-//! `vellum mount`: in the foreground, or in a process of its own that reports when the directory
+//! `vellum mount`: in the foreground, or in a background process that reports when the directory
 //! can be used.
 //!
-//! The background process is this program started anew, with `--foreground --background-child`: a
-//! fork of a running program is nothing the compiler can prove. It says a line on its standard
-//! output, which is a pipe to the command, and then lets go of its standard streams.
+//! The background process is this program, started again with `--foreground --background-child`. It
+//! is not a fork, because a fork of a running program needs unsafe code. The process writes a line
+//! to its standard output, which is a pipe to the command, and then closes its standard streams.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -33,20 +33,20 @@ use crate::served;
 use crate::umount;
 
 const READY: &str = "ready";
-/// The option that has data pass the page cache.
+/// The option for reading and writing data past the page cache.
 const DIRECT: &str = "direct";
-/// The option that has a mount whose process was killed go from its directory.
+/// The option that removes the mount when its process is killed.
 const AUTO_UNMOUNT: &str = "auto_unmount";
-/// The option that says how often a pool commits, before its seconds.
+/// The option for the interval of commits, without the seconds.
 const COMMIT: &str = "commit=";
 
-/// What is durable when an operation of a mount returns.
+/// Which changes are durable when an operation of a mount returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Returning {
-    /// What was synced
+    /// Synced changes only
     #[default]
     Async,
-    /// What was synced, and what was created, linked, removed or renamed
+    /// Synced changes, and names that were created, linked, removed or renamed
     Dirsync,
     /// Every change
     Sync,
@@ -55,23 +55,24 @@ pub(crate) enum Returning {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command returns once the directory can be used; the mount goes on in the background. SIGTERM \
-and SIGINT end it in order, as `vellum umount DIR` does, wherever it has been moved: it goes from \
-the tree of names, and whoever uses it still is cut off after ten seconds, or by a second signal. \
-While something else is mounted below it, it stays where it is. A mount on DIR whose process was \
-killed is cleared first, if nothing is mounted below it.
+and SIGINT end it cleanly, as `vellum umount DIR` does, wherever it has been moved: it is \
+detached, and requests of remaining users fail after ten seconds or after a second signal. It \
+stays while something else is mounted below it. A mount on DIR whose process was killed is cleared \
+first, if nothing is mounted below it.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
 nolazytime, nosymfollow, symfollow, open_requests, async, dirsync, sync, direct, barrier, \
-nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group. What else fstab and libfuse \
-have (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so on) is passed over. With \
-dirsync what is created, linked, removed or renamed is durable when the call returns, with sync \
-every change, on all media that can promise it; with async, the default, see `vellum info`. \
-sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
-directory in it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync are what \
---direct, --no-barrier, --commit-every SECONDS and --durability are. Set-id bits and device files do not count unless asked for. The kernel \
-always checks permission bits; root's mounts are open to everybody whom these let in, other users' \
-to themselves unless allow_other.
+nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group. Other options of fstab and \
+libfuse (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so on) are ignored. With \
+dirsync, a call that creates, links, removes or renames a name is durable when it returns; with \
+sync, every change is, on all media that can promise it. For async, the default, see `vellum \
+info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
+directory in it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync mean the same as \
+--direct, --no-barrier, --commit-every SECONDS and --durability. Set-id bits and device files have \
+no effect without suid and dev. The kernel always checks permission bits. Mounts of root are open \
+to everybody whom these bits admit, mounts of other users only to the user, unless allow_other is \
+given.
 
 Examples:
   vellum mount pool.img /mnt
@@ -84,15 +85,15 @@ pub(crate) struct Mount {
     pub(crate) pool: PathBuf,
     /// The directory
     pub(crate) dir: PathBuf,
-    /// Mount every dataset of the pool, each on a directory of its name below DIR, which is
-    /// made if there is none. One process has a pool open for writing at a time, so that this is
-    /// how several are used at once
+    /// Mount every dataset of the pool, each on a directory with its name below DIR; missing
+    /// directories are created. Only one process can write to a pool, so this is the way to use
+    /// several datasets at once
     #[arg(long, conflicts_with = "data")]
     pub(crate) all: bool,
-    /// Options, see below
+    /// Options; see below
     #[arg(short = 'o', value_delimiter = ',', value_name = "OPTION")]
     pub(crate) options: Vec<String>,
-    /// Change nothing (-o ro)
+    /// Mount read-only (-o ro)
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Stay in the foreground until unmounted
@@ -104,51 +105,51 @@ pub(crate) struct Mount {
     /// Threads that serve requests [default: one a CPU, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) threads: Option<u16>,
-    /// Touch every page of the pool first, so that no operation pays for it
+    /// Touch every page of the pool first, so that operations cause no page faults
     #[arg(long)]
     pub(crate) populate: bool,
-    /// Seconds between the rounds in which areas come and go, where names are kept in areas; 0:
-    /// they stay as they are
+    /// Seconds between the rounds that split and merge areas (namespace adaptive); 0: never
     #[arg(long, default_value_t = 5, value_name = "SECONDS")]
     pub(crate) evolve_every: u32,
-    /// Append messages of the background process to a file
+    /// Append the messages of the background process to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
-    /// Where the metadata of a pool with a log are worked on: in this directory, which has to be in
-    /// memory and outlives a kill, or `none`: in memory of the process [default: /dev/shm, or none]
+    /// Where the metadata of a pool with a log are kept while it is open: an image in this
+    /// directory, which must be in memory (the image survives a kill), or `none`: the memory of the
+    /// process [default: /dev/shm, or none if that has no space]
     #[arg(long, value_name = "DIR")]
     pub(crate) image: Option<PathBuf>,
-    /// Discard what a killed process left in memory and had not synced: the pool is as of its last
-    /// commit (pools with a log)
+    /// Discard the changes that a killed process left in memory unsynced; the pool goes back to its
+    /// last commit (pools with a log)
     #[arg(long)]
     pub(crate) discard_image: bool,
-    /// Read and write the data past the kernel's page cache of the file or device that they lie on
-    /// (-o direct): of pools with a log, and of those that have their data apart
+    /// Read and write data past the kernel's page cache (-o direct); for pools with a log or an
+    /// external data device
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Seconds after which what nobody synced is committed (-o commit=SECONDS), of pools that
-    /// survive power cuts by committing; so much may be lost
+    /// Seconds between automatic commits (-o commit=SECONDS), for pools with a log or an external
+    /// data device; a power cut may lose that much
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) commit_every: u32,
-    /// Do not have devices flush their caches where fsync and commits promise it (-o nobarrier):
-    /// for pools and data right on devices whose caches survive a power cut. Elsewhere, in files
-    /// too, one may take anything that was written since mounting, and the pool with it; unmounting
-    /// flushes
+    /// Do not flush the caches of devices on fsync and commits (-o nobarrier). Use it only for
+    /// pools and data directly on devices whose caches survive a power cut. On other devices, and
+    /// in files, a power cut may destroy everything written since mounting, and the pool with it.
+    /// Unmounting flushes the caches
     #[arg(long)]
     pub(crate) no_barrier: bool,
-    /// What is durable when an operation returns (-o async, dirsync, sync)
+    /// Which changes are durable when an operation returns (-o async, dirsync, sync)
     #[arg(long, value_enum, default_value_t)]
     pub(crate) durability: Returning,
     #[command(flatten)]
     pub(crate) opening: Opening,
-    /// Pass over options for -o that are not known, as mount(8) -s
+    /// Ignore unknown options for -o, as mount(8) -s
     #[arg(long, hide = true)]
     pub(crate) sloppy: bool,
-    /// Look at the options and do nothing else, as mount(8) -f
+    /// Check the options and do nothing else, as mount(8) -f
     #[arg(long, hide = true)]
     pub(crate) fake: bool,
-    /// This is the process that waits for the end of the mount's, which has the other end of its
-    /// standard input, and then takes away what is left of the mounts with these device numbers
+    /// This is the process that waits for the end of the mount's process, which holds the other end
+    /// of its standard input, and then removes the dead mounts with these device numbers
     #[arg(long, hide = true, value_name = "MAJOR:MINOR", value_delimiter = ',')]
     pub(crate) watch: Vec<Device>,
     /// This is the background process: report to the command through standard output
@@ -156,7 +157,7 @@ pub(crate) struct Mount {
     pub(crate) background_child: bool,
 }
 
-/// Mounts.
+/// Runs `vellum mount`.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     let config = config(args)?;
     if args.fake {
@@ -178,24 +179,24 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Closes what was inherited, but for the standard streams and what was given on purpose: a mount
-/// goes on for long, and a lock or the end of a pipe that it held unknowingly would as well.
+/// Closes inherited file descriptors, except the standard streams and `given`. A mount is
+/// long-lived; an inherited lock or pipe end would stay open as long.
 fn close_inherited(given: Option<u32>) {
-    // Before anything is opened here, so that all of these are others'.
+    // Nothing has been opened here yet, so all of these are inherited.
     let names = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
     let numbers = names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let inherited: Vec<i32> = numbers.collect();
     for number in inherited {
         if number > 2 && given.map(i64::from) != Some(number.into()) {
-            // That of the listing is closed by now.
+            // The descriptor of the listing is closed already; that error is ignored.
             let _ = nix::unistd::close(number);
         }
     }
 }
 
-/// What mount(8), fstab and libfuse add and what makes no difference here: it is so in any case, is
-/// for whoever reads fstab, or is of what there is none. The source that is shown stays the pool,
-/// by which its mounts are found.
+/// Whether an option of mount(8), fstab or libfuse has no effect here: it states the default, is
+/// meant for readers of fstab, or concerns a feature that Vellum lacks. `fsname=` is among them:
+/// the shown source of a mount must stay the pool, because mounts are found by it.
 fn says_nothing(option: &str) -> bool {
     const WORDS: [&str; 18] = [
         "",
@@ -221,8 +222,8 @@ fn says_nothing(option: &str) -> bool {
     WORDS.contains(&option) || BEGINNINGS.iter().any(|begins| option.starts_with(begins))
 }
 
-/// What mount(8) does where somebody else than root may mount: no set-id bits, no device files, and
-/// perhaps no programs.
+/// Restricts a mount as mount(8) does if users other than root may mount: no set-id bits, no device
+/// files, and no programs if `no_exec`.
 fn restrict(flags: &mut MountFlags, no_exec: bool) {
     flags.suid = false;
     flags.dev = false;
@@ -258,20 +259,19 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "nosymfollow" => config.flags.no_symlinks = true,
             "symfollow" => config.flags.no_symlinks = false,
             "open_requests" => config.open_requests = true,
-            // Who may mount it; as in mount(8) that says more, unless what follows says otherwise.
+            // Who may mount it. As in mount(8), these imply other options, which later ones
+            // override.
             "user" | "users" => restrict(&mut config.flags, true),
             "owner" | "group" => restrict(&mut config.flags, false),
             user if user.starts_with("user=") => restrict(&mut config.flags, true),
             AUTO_UNMOUNT => {}
-            // What the pool is told, not the mount.
+            // Options of the pool, not of the mount.
             "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT => {}
             commit if commit.starts_with(COMMIT) => {}
             other if says_nothing(other) || args.sloppy => {}
             other => {
-                return Err(
-                    Failure::usage(format!("mount option `{other}` is not known"))
-                        .advise("`vellum mount --help` lists the options"),
-                );
+                return Err(Failure::usage(format!("unknown mount option `{other}`"))
+                    .advise("`vellum mount --help` lists the options"));
             }
         }
     }
@@ -281,12 +281,12 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
     Ok(config)
 }
 
-/// What the options say of something; the last one that says it counts.
+/// Returns the value of the last option for which `says` returns one.
 fn last<T>(args: &Mount, says: impl Fn(&str) -> Option<T>) -> Option<T> {
     args.options.iter().rev().find_map(|option| says(option))
 }
 
-/// What is durable when an operation returns.
+/// Which changes are durable when an operation returns.
 fn durability(args: &Mount) -> Durability {
     let said = last(args, |option| match option {
         "async" => Some(Durability::Async),
@@ -301,7 +301,7 @@ fn durability(args: &Mount) -> Durability {
     })
 }
 
-/// Whether commits have devices flush their caches.
+/// Whether commits flush the caches of devices.
 fn barriers(args: &Mount) -> bool {
     let said = last(args, |option| match option {
         "barrier" => Some(true),
@@ -311,7 +311,7 @@ fn barriers(args: &Mount) -> bool {
     said.unwrap_or(!args.no_barrier)
 }
 
-/// How often a pool commits that does; as elsewhere, `commit=0` says nothing.
+/// The interval of automatic commits. As with other file systems, `commit=0` means the default.
 fn commit_every(args: &Mount) -> Outcome<Duration> {
     let said = last(args, |option| {
         option.strip_prefix(COMMIT).map(str::to_owned)
@@ -321,7 +321,7 @@ fn commit_every(args: &Mount) -> Outcome<Duration> {
         Some(said) => {
             let number = said.parse().map_err(|_| {
                 Failure::usage(format!(
-                    "mount option `{COMMIT}{said}`: not a number of seconds"
+                    "mount option `{COMMIT}{said}`: write a number of seconds"
                 ))
             })?;
             if number == 0 {
@@ -334,17 +334,17 @@ fn commit_every(args: &Mount) -> Outcome<Duration> {
     Ok(Duration::from_secs(seconds.into()))
 }
 
-/// A dataset that is mounted.
+/// A mounted dataset.
 struct Served {
     path: PathBuf,
     pool: Pool,
     session: Session,
 }
 
-/// Mounts, reports, and serves until all that was mounted has ended.
+/// Mounts, reports, and serves until all mounts have ended.
 fn serve(args: &Mount, config: MountConfig) -> Outcome {
     let log = args.log.as_deref().map(open_log).transpose()?;
-    // Before there is a mount, so that no signal can leave one behind.
+    // Before mounting, so that no signal can leave a mount behind.
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
     let mut served = Vec::new();
@@ -352,9 +352,9 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     for (path, dir, pool) in open(args, &config)? {
         if !pool.fs().has_barriers() {
             warn_line!(
-                "vellum: warning: {}: the caches of its devices are not flushed (--no-barrier): a \
-                 power cut may take anything that is written before it is unmounted, and the pool \
-                 with it",
+                "vellum: warning: {}: commits do not flush the caches of its devices \
+                 (--no-barrier): a power cut before unmounting may destroy anything written since \
+                 mounting, and the pool with it",
                 path.display()
             );
         }
@@ -366,7 +366,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
             Ok(mounted) => served.push(mounted),
             Err(failure) => {
                 stop(&served);
-                // What came first is what is told.
+                // The first failure is reported.
                 let _ = end(served);
                 made.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
                 return Err(failure);
@@ -383,12 +383,12 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
     }
     if let Err(error) = report_ready(args, log) {
         stop(&served);
-        tracing::error!(%error, "nobody could be told that the mount is ready");
+        tracing::error!(%error, "cannot report that the mount is ready");
     }
     end(served)
 }
 
-/// Opens what is to be mounted: with the path of each dataset, and the directory for it.
+/// Opens the datasets to mount. Returns the path, the directory and the pool of each.
 fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Pool)>> {
     let place = PoolPath::of(&args.pool).resolved();
     let path = place.path();
@@ -417,7 +417,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
     if let Some(name) = &place.name {
         let pool = place.pool.display();
         return Err(Failure::usage(format!(
-            "--all mounts every dataset of a pool, and {pool}:{name} is one"
+            "--all mounts every dataset of a pool, but {pool}:{name} is only one"
         ))
         .advise(format!(
             "vellum mount {} --all {}",
@@ -435,7 +435,7 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
     opened.into_iter().map(below).collect()
 }
 
-/// Makes a directory to mount on, if there is none, and notes it among those that were made.
+/// Creates the directory for a mount if it is missing, and adds it to `made`.
 fn make_directory(dir: &Path, made: &mut Vec<PathBuf>) -> Outcome {
     match std::fs::create_dir(dir) {
         Ok(()) => made.push(dir.to_owned()),
@@ -464,13 +464,13 @@ fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outc
     }
 }
 
-/// Asks each to end.
+/// Stops all mounts.
 fn stop(served: &[Served]) {
     served.iter().for_each(|of| of.session.stopper().stop());
 }
 
-/// Waits until each has ended, and closes it then, whatever becomes of the others; gives the first
-/// failure.
+/// Waits for the end of each mount and closes its pool, independently of the others. Returns the
+/// first failure.
 fn end(served: Vec<Served>) -> Outcome {
     let end_one = |served: Served| {
         let ended = served.session.wait();
@@ -488,7 +488,7 @@ fn end(served: Vec<Served>) -> Outcome {
         let ends: Vec<Outcome> = threads
             .into_iter()
             .map(|thread| {
-                let failed = |_| Err(Failure::new("a thread that served a mount had failed"));
+                let failed = |_| Err(Failure::new("a thread of a mount panicked"));
                 thread.join().unwrap_or_else(failed)
             })
             .collect();
@@ -519,9 +519,9 @@ fn open_log(path: &Path) -> Outcome<File> {
     opened.map_err(|e| Failure::io(path.display(), &e))
 }
 
-/// What the mount answers about itself.
+/// The answers of the mount on its control channel.
 fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_fuse::Answers> {
-    // Weak: the answers must not keep the file system from being closed.
+    // Weak, so that the answers do not keep the file system open.
     let fs = Arc::downgrade(&pool.fs());
     let opened = pool.opened();
     let path = path.to_owned();
@@ -567,11 +567,11 @@ fn stop_on_signals(mut signals: Signals, served: &[Served]) {
         .name(served::ENDS_ON_SIGNALS.into())
         .spawn(watch)
     {
-        tracing::warn!(%error, "signals are not watched: end the mount with `vellum umount`");
+        tracing::warn!(%error, "cannot watch signals: end the mount with `vellum umount`");
     }
 }
 
-/// Tells whoever waits that the directory can be used.
+/// Reports to the waiting process that the directory can be used.
 fn report_ready(args: &Mount, log: Option<File>) -> io::Result<()> {
     if args.background_child {
         writeln!(io::stdout(), "{READY}")?;
@@ -600,7 +600,8 @@ fn write_ready_fd(args: &Mount) -> io::Result<()> {
     }
 }
 
-/// Starts the background process and waits until it reports, or fails with what it said.
+/// Starts the background process and waits until it reports. Fails with its exit status if it ends
+/// first.
 fn start_background(args: &Mount) -> Outcome<ExitCode> {
     let failed = |e: io::Error| Failure::io("starting the background process", &e);
     let mut given: Vec<OsString> = helper::arguments().words.into_iter().skip(1).collect();
@@ -623,7 +624,7 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
         write_ready_fd(args).map_err(|e| Failure::io("--ready-fd", &e))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // It has said why on standard error, which it shares with us.
+    // It has written the reason to standard error, which it shares with this process.
     let ended = child.wait().map_err(failed)?;
     match ended.code() {
         Some(0) | None => Err(Failure::new(format!(
@@ -633,11 +634,10 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Starts the process that takes dead mounts away when this one has ended, however it does; it ends
-/// when what this gives is dropped.
+/// Starts the process that removes dead mounts when this process has ended, in whatever way. The
+/// watcher ends when the returned input is dropped.
 fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
-    let failed =
-        |e: io::Error| Failure::io("-o auto_unmount: starting the process that watches", &e);
+    let failed = |e: io::Error| Failure::io("-o auto_unmount: starting the watching process", &e);
     let devices: Vec<String> = served
         .iter()
         .map(|of| of.session.device().to_string())
@@ -656,11 +656,11 @@ fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(failed)?;
-    let lost = || Failure::new("-o auto_unmount: the process that watches has no input");
+    let lost = || Failure::new("-o auto_unmount: the watching process has no input");
     child.stdin.take().ok_or_else(lost)
 }
 
-/// Waits for the end of standard input, and takes away then what is left dead of mounts.
+/// Waits for the end of standard input, then removes the dead mounts.
 fn watch(devices: &[Device]) -> Outcome<ExitCode> {
     detach();
     io::copy(&mut io::stdin(), &mut io::sink()).map_err(|e| Failure::io("standard input", &e))?;
@@ -670,7 +670,7 @@ fn watch(devices: &[Device]) -> Outcome<ExitCode> {
         .rev()
         .filter(|mounted| devices.contains(&mounted.device))
     {
-        // A number may be another dataset's by now, which is in use.
+        // The device number may belong to a newer mount by now, which is in use.
         if mounted.is_dead() {
             mounts::detach(mounted).map_err(|e| Failure::io(mounted.dir.display(), &e))?;
         }
@@ -678,9 +678,9 @@ fn watch(devices: &[Device]) -> Outcome<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes this process one of its own: no terminal, no directory held.
+/// Detaches this process from its terminal and its current directory.
 fn detach() {
-    // It fails where we lead a session already, which is as good.
+    // It fails if this process leads a session already, which is as good.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
 }

@@ -22,7 +22,7 @@ use crate::killed::{self, Left};
 use crate::location;
 use crate::units;
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Answer<'a> {
     pool: String,
@@ -32,13 +32,13 @@ struct Answer<'a> {
     refused: Option<&'a str>,
     actions: &'a [Action],
     undo: Option<String>,
-    /// Bytes of files that stay lost.
+    /// Bytes of files that remain lost.
     lost: &'a [LostBytes],
     before: &'a Report,
     after: &'a Report,
 }
 
-/// What `--restore --json` writes.
+/// The output of `--restore --json`.
 #[derive(Serialize)]
 struct Restored {
     pool: String,
@@ -61,16 +61,17 @@ pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     })
 }
 
-/// Says what would be done.
+/// Reports what a repair would do.
 fn dry_run(args: &Repair) -> Outcome<ExitCode> {
     let image = Bytes::open(&args.pool, &args.opening.data)?;
     if let Left::Alive(_) = killed::left(&image, &args.pool)? {
         let pool = args.pool.display();
         return Err(Failure::new(format!(
-            "{pool}: a process was killed, and left in memory what the pool's file does not have"
+            "{pool}: a killed process left changes in memory that the pool's file does not have"
         ))
         .advise(format!(
-            "`vellum check {}` looks at it; a repair takes it into the pool first",
+            "`vellum check {}` checks them too; a repair without --dry-run writes them to the pool \
+             first",
             quoted(&args.pool)
         )));
     }
@@ -128,7 +129,7 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
         let failure = Failure::new(format!("{}: {error}", args.pool.display()));
         match &saved {
             Some(file) => failure.advise(format!(
-                "what was there before can be put back with `vellum repair {} --restore {}`",
+                "`vellum repair {} --restore {}` puts the old contents back",
                 quoted(&args.pool),
                 quoted(file)
             )),
@@ -138,16 +139,16 @@ fn repair(args: &Repair) -> Outcome<ExitCode> {
     finish(args, &made, saved.as_deref())
 }
 
-/// Asks about each class of damage; gives those that are left alone.
+/// Asks about each class of damage. Returns the declined classes.
 fn ask(args: &Repair, made: &Plan) -> Outcome<BTreeSet<Class>> {
     if args.printing.json || !std::io::stdin().is_terminal() {
-        return Err(usage("there is nobody to ask what to mend")
-            .advise("say --yes to mend everything, or --dry-run to see what would be done"));
+        return Err(usage("cannot ask what to repair: no terminal")
+            .advise("use --yes to repair everything, or --dry-run to see what would be done"));
     }
     Ok(asked(made, &mut std::io::stdin().lock().lines()))
 }
 
-/// Asks, and reads the answers. Their end leaves alone what was not answered.
+/// Asks, and reads the answers. Classes without an answer at the end of input are declined.
 fn asked(
     made: &Plan,
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
@@ -155,7 +156,7 @@ fn asked(
     let mut declined = BTreeSet::new();
     let mut ended = false;
     for (class, count) in made.classes() {
-        // What recovery would do too needs no leave, nor what follows from what was agreed to.
+        // No question about repairs that recovery would do too, or that follow from accepted ones.
         let damage = |found: &vellum_check::Finding| found.severity == Severity::Damage;
         if !made.before.of(class).any(damage) {
             continue;
@@ -197,14 +198,14 @@ enum Answered {
     All,
 }
 
-/// What somebody says to it; nothing at the end of what is said.
+/// The answer for a class; `None` at the end of input.
 fn answer(
     lines: &mut impl Iterator<Item = std::io::Result<String>>,
     class: Class,
 ) -> Option<Answered> {
     loop {
-        // Nowhere to say that the terminal is gone; the next read says it.
-        let _ = print(format!("Mend this ({class})? [y]es, [n]o, [a]ll: "));
+        // An error here is ignored: if the terminal is gone, the next read fails.
+        let _ = print(format!("Repair this ({class})? [y]es, [n]o, [a]ll: "));
         let line = lines.next()?.ok()?;
         match line.trim() {
             "y" | "yes" => return Some(Answered::Yes),
@@ -219,7 +220,7 @@ fn usage(message: &str) -> Failure {
     Failure::new(message).with_status(status::CHECK_USAGE)
 }
 
-/// Saves what the plan overwrites; gives where.
+/// Saves the bytes that the plan overwrites. Returns the file.
 fn save(args: &Repair, made: &Plan, image: &dyn Image) -> Outcome<Option<PathBuf>> {
     if args.no_undo {
         return Ok(None);
@@ -230,7 +231,7 @@ fn save(args: &Repair, made: &Plan, image: &dyn Image) -> Outcome<Option<PathBuf
     };
     undo::write(&file, made, image).map_err(|error| {
         Failure::io(file.display(), &error)
-            .advise("nothing was changed; give another file with --undo, or say --no-undo")
+            .advise("nothing was changed; give another file with --undo, or use --no-undo")
     })?;
     Ok(Some(file))
 }
@@ -240,8 +241,8 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
     let file = PoolPath::of(pool).pool;
     if !std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
         return Err(
-            usage("what is overwritten on a device must be saved elsewhere")
-                .advise("give a file with --undo, or say --no-undo"),
+            usage("the repair of a device needs a place to save the overwritten bytes")
+                .advise("give a file with --undo, or use --no-undo"),
         );
     }
     let date: String = units::time(now_ns())
@@ -256,13 +257,13 @@ fn beside(pool: &Path) -> Outcome<PathBuf> {
         name.push(format!("-{number}"));
         name
     });
-    // Of the same second there may be one already.
+    // There may be a file of the same second already.
     let mut names = std::iter::once(name.clone()).chain(numbered);
     let is_free = |name: &OsString| Path::new(name).symlink_metadata().is_err();
     Ok(names.find(is_free).unwrap_or(name).into())
 }
 
-/// Says what was done, or would be.
+/// Reports what was done, or would be done.
 fn finish(args: &Repair, made: &Plan, saved: Option<&Path>) -> Outcome<ExitCode> {
     let code = made.exit_code();
     let changed = args.force_data_device || args.discard_image || !args.dry_run && !made.is_empty();
@@ -315,33 +316,39 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     match (made.is_empty(), args.dry_run) {
         (true, _) if made.mends_all() => {
             let done = match (args.force_data_device, args.discard_image) {
-                (true, true) => "its data were taken as they are, at its last commit",
-                (true, false) => "its data were taken as they are",
-                (false, true) => "it is as of its last commit",
+                (true, true) => {
+                    "its data device was accepted as it is, in the state of its last \
+                                 commit"
+                }
+                (true, false) => "its data device was accepted as it is",
+                (false, true) => "it is in the state of its last commit",
                 (false, false) => "nothing was changed",
             };
             say!("{pool} is sound; {done}");
             if made.before.residue > 0 {
                 let left = counted(made.before.residue, "leftover");
-                say!("the next opening mends {left} of a crash");
+                say!("the next opening removes {left} of a crash");
             }
         }
         (true, _) => say!("{pool} is damaged; nothing was changed"),
         (false, true) => {
             let repairs = counted(count as u64, "repair");
-            say!("{pool}: {repairs} would be made, {given_up} of them of what cannot be read")
+            say!(
+                "{pool}: {repairs} would be made, {given_up} of them with a loss of unreadable \
+                  data"
+            )
         }
         (false, false) => {
             let repairs = counted(count as u64, "repair");
-            say!("{pool}: {repairs} made, {given_up} of them of what could not be read")
+            say!("{pool}: {repairs} made, {given_up} of them with a loss of unreadable data")
         }
     }
     if !made.is_empty() && !made.mends_all() {
-        say!("{pool} is still damaged: it can be mounted for reading only");
+        say!("{pool} is still damaged: it can be mounted read-only");
     }
     if let Some(file) = saved {
         say!(
-            "what was overwritten is in {}; `vellum repair {} --restore {}` puts it back",
+            "the overwritten bytes are in {}; `vellum repair {} --restore {}` puts them back",
             file.display(),
             quoted(&args.pool),
             quoted(file)
@@ -349,7 +356,7 @@ fn tell(args: &Repair, made: &Plan, saved: Option<&Path>) {
     }
 }
 
-/// Puts back what a repair overwrote.
+/// Puts back the bytes that a repair overwrote.
 fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     let failed = |error| Failure::new(format!("{}: {error}", file.display()));
     let undo = Undo::read(file).map_err(failed)?;
@@ -362,7 +369,7 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
     if args.printing.json {
         print_json(&Restored { pool, bytes })?;
     } else if args.printing.has_summary() {
-        say!("{pool}: {bytes} bytes put back, as they were before the repair");
+        say!("{pool}: {bytes} bytes restored to their state before the repair");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -371,7 +378,7 @@ fn restore(args: &Repair, file: &Path) -> Outcome<ExitCode> {
 mod tests {
     use super::*;
 
-    /// A plan that does something about damage of these classes.
+    /// A plan with one action for each of these classes.
     fn plan_about(classes: &[Class]) -> Plan {
         let mut made = plan(&vec![0; 10], Options::default());
         let actions = classes.iter().map(|&class| Action {
@@ -409,7 +416,8 @@ mod tests {
         let mut all = classes.to_vec();
         all.sort_unstable();
         assert_eq!(answers(&made, &[]), all);
-        // What follows from what was agreed to, and what recovery would do, needs no leave.
+        // There is no question about repairs that follow from accepted ones, or that recovery would
+        // do.
         made.before.findings.remove(0);
         made.before.findings[0].severity = Severity::Residue;
         assert_eq!(answers(&made, &["n"]), [Class::MapTwice]);

@@ -21,21 +21,21 @@ use crate::served;
 use crate::sync::sync;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// How long a mount may be busy before that is said: users that are just ending take a moment.
+/// How long a mount may stay busy before the command fails: ending users need a moment.
 const BUSY_FOR: Duration = Duration::from_millis(500);
-/// How long a pool may take to be closed before it is looked whether other mount namespaces have it
-/// mounted.
+/// How long closing may take before the command looks for mounts of the pool in other mount
+/// namespaces.
 const LOOK_ELSEWHERE: Duration = Duration::from_millis(300);
-/// How long a mount that is to be ended by force may take to write back what was stored to mapped
-/// files, and to answer.
+/// How long a mount may take to write back changes to mapped files and to answer, before it is
+/// ended by force.
 const ANSWERED: Duration = Duration::from_secs(10);
 
-/// A mount that is to be ended.
+/// A mount to end.
 #[derive(Clone)]
 enum Target {
     /// In this mount namespace.
     Here(Mounted),
-    /// In another one.
+    /// In another mount namespace.
     Elsewhere(Elsewhere),
 }
 
@@ -47,7 +47,7 @@ impl Target {
         }
     }
 
-    /// Where it is found from here.
+    /// A path to its root that works in this mount namespace.
     fn root(&self) -> PathBuf {
         match self {
             Self::Here(mounted) => mounted.dir.clone(),
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// Whether it has gone with another one that was ended: both were of one dataset.
+    /// Whether it has ended together with another mount of the same dataset.
     fn has_gone(&self) -> bool {
         match self {
             Self::Here(mounted) => mounts::is_there(mounted).is_ok_and(|is_there| !is_there),
@@ -71,16 +71,16 @@ impl Target {
     }
 }
 
-/// Unmounts.
+/// Runs `vellum umount`.
 pub(crate) fn run(args: &Umount) -> Outcome {
     let found = match targets(args) {
         Ok(found) => found,
         Err(failure) => return end_unseen(args, failure),
     };
-    // Whatever becomes of one, the others go on; the first failure is given.
+    // A failure does not stop the others; the first one is returned.
     let mut outcome = Ok(());
     let mut ended = Vec::new();
-    // The latest first: it may be below another one.
+    // The latest first: it may be mounted below another one.
     for target in found.iter().rev() {
         if target.has_gone() {
             continue;
@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Umount) -> Outcome {
     outcome
 }
 
-/// What is meant; with --force what is mounted in other mount namespaces alone, too.
+/// The mounts to end; with --force also those that exist in other mount namespaces only.
 fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     let here = named(&args.dir);
     if !args.force || here.is_ok() {
@@ -139,7 +139,7 @@ fn targets(args: &Umount) -> Outcome<Vec<Target>> {
     }
 }
 
-/// One mount of each dataset that is meant, of those in other mount namespaces.
+/// The mounts in other mount namespaces for which `is_meant` holds, one for each dataset.
 fn elsewhere(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Elsewhere> {
     let mut found: Vec<Elsewhere> = Vec::new();
     for other in mounts::elsewhere().unwrap_or_default() {
@@ -154,7 +154,7 @@ fn elsewhere(is_meant: impl Fn(&Mounted) -> bool) -> Vec<Elsewhere> {
     found
 }
 
-/// Different datasets are mounted at a directory, and none of them here: which is meant?
+/// The failure for a directory on which other mount namespaces have different datasets mounted.
 fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
     let one = |other: &Elsewhere| {
         format!(
@@ -165,20 +165,21 @@ fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
     };
     let all: Vec<String> = found.iter().map(one).collect();
     Failure::new(format!(
-        "nothing of Vellum is mounted on {}, and in other mount namespaces {} different ones are: \
-         {}",
+        "no Vellum pool is mounted on {} here, and other mount namespaces have {} different ones \
+         there: {}",
         dir.display(),
         found.len(),
         all.join(", ")
     ))
     .with_status(status::BUSY)
     .advise(format!(
-        "name the one that is meant: vellum umount --force {}",
+        "name one of them: vellum umount --force {}",
         quoted(&found[0].mounted.pool)
     ))
 }
 
-/// Ends what no mount namespace shows, if that is asked for and it is served; else that failed.
+/// With --force, ends a mount that no mount namespace shows but whose process still serves it.
+/// Without, or if there is none, returns `failure`.
 fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
     let servers = match args.force {
         true => served::servers(&args.dir),
@@ -199,7 +200,7 @@ fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
 }
 
 impl Umount {
-    /// How the pool is opened to export its replica.
+    /// The options for opening the pool to export its replica.
     fn opening(&self) -> Opening {
         Opening {
             medium: self.medium,
@@ -208,14 +209,14 @@ impl Umount {
     }
 }
 
-/// Completes the metadata replica. A pool that has none is passed over, unless it is the only one.
+/// Exports the metadata replica. A pool without one is skipped, unless it is the only one.
 fn export(pool: &Path, opening: &Opening, is_only: bool) -> Outcome {
     match replica::make_whole(pool, opening, false, false)? {
         Some(replica) => replica::tell(pool, &replica),
         None if is_only => return Err(replica::carries_none(pool)),
         None => warn_line!(
-            "vellum: {}: nothing exported: it has no external data device with a replica of its \
-             metadata",
+            "vellum: {}: nothing exported: it has no external data device with space for a \
+             metadata replica",
             pool.display()
         ),
     }
@@ -236,7 +237,7 @@ fn unmount(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Has a mount end, whoever uses it; what they stored to mapped files is written back first.
+/// Ends a mount even if it is in use. Changes to mapped files are written back first.
 fn force(target: &Target) -> io::Result<()> {
     let mounted = target.mounted();
     if matches!(target, Target::Here(_)) {
@@ -244,7 +245,8 @@ fn force(target: &Target) -> io::Result<()> {
     }
     let (answered, wait) = channel();
     let of = target.clone();
-    // Whoever asks a mount whose process hangs does so, too, until it is cut off.
+    // In a thread of its own: a request to a mount whose process hangs would hang too, until the
+    // mount is aborted.
     std::thread::spawn(move || {
         let (written, stopped) = match of.open() {
             Ok(root) => (sync(&root), vellum_fuse::stop(&root)),
@@ -260,16 +262,17 @@ fn force(target: &Target) -> io::Result<()> {
         && !is_dead_error(error)
     {
         warn_line!(
-            "vellum: {}: what was stored to mapped files may not be written back: {}",
+            "vellum: {}: changes to mapped files may not be written back: {}",
             target.root().display(),
             plain(error)
         );
     }
     let detach_all = || mounts::detach_all(mounted.device, &mounted.pool);
     match stopped {
-        // Its process takes it from the tree of names, too, perhaps at this moment.
+        // Its process detaches it too, perhaps at this moment.
         Ok(()) => detach_all().or_else(|_| detach_all()),
-        // The kernel cuts off who gives no answer, who ends by that. Only root may ask it to.
+        // Without an answer, the kernel aborts the connection, which ends the process. Only root
+        // may request that.
         Err(_) if matches!(target, Target::Here(_)) => {
             mounts::abort(mounted).or_else(|_| mounts::detach(mounted))
         }
@@ -281,10 +284,10 @@ fn is_dead_error(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotConnected
 }
 
-/// That a dataset goes on which is unmounted here, and why.
+/// The failure for a dataset that was unmounted here but is still in use, and why.
 fn still_in_use(pool: &Path, why: &str) -> Failure {
     let told = format!(
-        "{} is unmounted here and still in use: {why}",
+        "{} is unmounted here but still in use: {why}",
         pool.display()
     );
     Failure::new(told)
@@ -299,16 +302,16 @@ fn cannot(dir: &Path, error: &io::Error) -> Failure {
     }
     match error.kind() {
         io::ErrorKind::ResourceBusy => failure.with_status(status::BUSY).advise(format!(
-            "files there are in use, or it is somebody's directory: `fuser -vm {0}` shows by \
-             whom; `vellum umount --lazy {0}` lets them finish, `--force` cuts them off",
+            "its files are in use, or it is the current directory of a process: `fuser -vm {0}` \
+             lists the processes; `vellum umount --lazy {0}` lets them finish, `--force` does not",
             quoted(dir)
         )),
         _ => failure,
     }
 }
 
-/// A failure at a mount, with the commands that take off what is mounted over it or below it, if
-/// that is why.
+/// Adds to the failure of a mount the commands that unmount what is mounted over it or below it, if
+/// that is the cause.
 pub(crate) fn in_the_way(failure: Failure, error: &io::Error) -> Failure {
     let Some(others) = Others::of(error) else {
         return failure;
@@ -317,10 +320,10 @@ pub(crate) fn in_the_way(failure: Failure, error: &io::Error) -> Failure {
     let commands: Vec<_> = others.commands().map(command).collect();
     failure
         .with_status(status::BUSY)
-        .advise(format!("take that off first: {}", commands.join(", ")))
+        .advise(format!("unmount that first: {}", commands.join(", ")))
 }
 
-/// What is mounted at a directory, or of a pool or dataset; at least one.
+/// The mounts on a directory, or of a pool or dataset. Fails if there is none.
 pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
     let found = find(dir).map_err(|e| Failure::io(dir.display(), &e))?;
     if found.is_empty() {
@@ -334,11 +337,12 @@ pub(crate) fn named(dir: &Path) -> Outcome<Vec<Mounted>> {
     Ok(found)
 }
 
-/// That nothing is mounted on a directory here, and who has something there elsewhere.
+/// The failure for a directory without a mount here, naming a process that has a mount there in
+/// another mount namespace.
 fn nothing_on(dir: &Path, elsewhere: Option<&Elsewhere>) -> Failure {
-    let nothing = format!("nothing of Vellum is mounted on {}", dir.display());
+    let nothing = format!("no Vellum pool is mounted on {}", dir.display());
     let Some(other) = elsewhere else {
-        return Failure::new(nothing).advise("`mount -t fuse.vellum` lists what is mounted");
+        return Failure::new(nothing).advise("`mount -t fuse.vellum` lists the mounts");
     };
     let pool = &other.mounted.pool;
     Failure::new(format!(
@@ -347,14 +351,14 @@ fn nothing_on(dir: &Path, elsewhere: Option<&Elsewhere>) -> Failure {
         pool.display()
     ))
     .advise(format!(
-        "`vellum umount --force {}` ends it for all",
+        "`vellum umount --force {}` ends it in all mount namespaces",
         quoted(pool)
     ))
 }
 
-/// The mount at a directory, or of a dataset; those of all datasets of a pool, or of
-/// several below a directory. The directory itself is not looked at: a mount whose process died
-/// cannot be.
+/// The mount on a directory, or of a dataset; or the mounts of all datasets of a pool, or of
+/// several datasets below a directory. The directory itself is not examined, because that fails on
+/// a mount whose process died.
 fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     let resolved = resolved(dir)?;
     if let Some(mounted) = mounts::at(&resolved)? {
@@ -380,8 +384,8 @@ fn find(dir: &Path) -> io::Result<Vec<Mounted>> {
     })
 }
 
-/// Whether mounts are of one pool that has several datasets. Another may have been mounted by
-/// itself on a directory that is called as it is, and has to be named.
+/// Whether all mounts belong to one pool with several datasets. A mount of another pool may happen
+/// to be on a directory with the name of its dataset; the user has to name such a mount.
 fn are_of_one(mounts: &[Mounted]) -> bool {
     let mut pools = mounts
         .iter()
@@ -393,12 +397,12 @@ fn are_of_one(mounts: &[Mounted]) -> bool {
     has_several && pools.all(|pool| pool == first)
 }
 
-/// The path of a directory in full, without looking at what is mounted on it.
+/// The absolute path of a directory, without accessing the file system that is mounted on it.
 pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
     let Some(name) = dir.file_name() else {
         return dir.canonicalize();
     };
-    // Not by its attributes, for which a mount would be asked whose process may hang.
+    // Reads the link only: `stat` would send a request to a mount whose process may hang.
     if std::fs::read_link(dir).is_ok() {
         return dir.canonicalize();
     }
@@ -406,16 +410,16 @@ pub(crate) fn resolved(dir: &Path) -> io::Result<PathBuf> {
     Ok(above.unwrap_or(Path::new(".")).canonicalize()?.join(name))
 }
 
-/// A dataset that is unmounted, and closed then.
+/// A dataset that was unmounted and is being closed.
 struct Closing<'p> {
     path: &'p Path,
     device: Device,
-    /// Whether whoever uses it is cut off.
+    /// Whether it is ended by force.
     is_forced: bool,
     place: PoolPath,
-    /// The pool's file, if it can be opened here.
+    /// The pool's file, if this process can open it.
     file: Option<File>,
-    /// Whether its process, before it was unmounted, told that it has it open.
+    /// Whether the dataset was marked as open before it was unmounted.
     is_held: bool,
 }
 
@@ -435,8 +439,8 @@ impl<'p> Closing<'p> {
         }
     }
 
-    /// Waits until its process has closed it; for the last one of a pool also until nobody holds
-    /// the pool's lock, which is that of all before.
+    /// Waits until its process has closed it. For the last dataset of a pool, also waits until the
+    /// pool's lock is free; all datasets share that lock.
     fn wait(&self, limit: Duration) -> Outcome {
         let began = Instant::now();
         let Some(file) = &self.file else {
@@ -446,8 +450,8 @@ impl<'p> Closing<'p> {
         let others = mounts::of_file(&self.place.pool).unwrap_or_default();
         let is_used = |other: &Mounted| other.pool == self.path && !other.is_dead();
         if others.iter().any(is_used) {
-            // It is mounted on another directory, too, by the same process or another one, and goes
-            // on being used there.
+            // It is mounted on another directory too, by the same process or another one, and stays
+            // in use there.
             return Ok(());
         }
         let name = self.place.dataset();
@@ -461,7 +465,7 @@ impl<'p> Closing<'p> {
         }
         let is_locked = || {
             let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockShared);
-            // What comes next locks it by itself.
+            // The next user of the pool takes the lock itself.
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
             matches!(locked, Err(Errno::WOULDBLOCK | Errno::INTR))
         };
@@ -489,9 +493,11 @@ impl<'p> Closing<'p> {
                 .with_status(status::BUSY)
                 .advise(match lock_holders(&self.place.pool).first() {
                     Some(&pid) => served::while_it_lasts(pid),
-                    None => "it is being written back, somebody else has opened it since, or who \
-                             uses it cannot be seen from here"
-                        .into(),
+                    None => {
+                        "it is being written back, another process has opened it since, or its \
+                             user is invisible here"
+                            .into()
+                    }
                 }));
             }
             std::thread::sleep(LOOK_AGAIN);
@@ -501,7 +507,7 @@ impl<'p> Closing<'p> {
 
     fn tell_not_waited(&self) {
         warn_line!(
-            "vellum: {}: not waited for: nothing tells here when it is closed",
+            "vellum: {}: not waited for, because this process cannot see when it is closed",
             self.path.display()
         );
     }

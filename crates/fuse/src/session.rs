@@ -249,7 +249,7 @@ fn is_needed(dir: &Path) -> bool {
         || ["/proc", "/sys"].into_iter().any(is_all_of)
 }
 
-/// Makes sure that nothing of Vellum is mounted on a directory; what is dead there is taken away.
+/// Makes sure that no Vellum pool is mounted on a directory; what is dead there is taken away.
 fn clear(dir: &Path) -> Result<(), Error> {
     while let Ok(Some(mounted)) = mounts::at(dir) {
         let pool = mounted.pool.clone();

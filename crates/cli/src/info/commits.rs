@@ -1,4 +1,4 @@
-//! What `vellum info` tells of commits.
+//! The counters of commits in `vellum info`.
 
 use serde::{Deserialize, Serialize};
 use vellum::RealFs;
@@ -10,16 +10,17 @@ use crate::units::{percent, size};
 pub(crate) struct LogPart {
     pub(crate) bytes: u64,
     pub(crate) used_bytes: u64,
-    /// Epochs that were written to the log.
+    /// Epochs written to the log.
     pub(crate) commits: u64,
-    /// Calls of fsync and the like that these answered.
+    /// Calls such as fsync that these commits answered.
     pub(crate) syncs_answered: u64,
     pub(crate) lines_logged: u64,
     pub(crate) bytes_logged: u64,
-    /// Blocks of files that were logged, and not waited for.
+    /// Blocks of file data that were written to the log, so that the commit did not wait for them
+    /// at their home.
     #[serde(default)]
     pub(crate) blocks_logged: u64,
-    /// Pieces of the log that were taken home.
+    /// Checkpoints, each of which wrote a part of the log home.
     pub(crate) checkpoints: u64,
 }
 
@@ -47,7 +48,7 @@ impl LogPart {
                 self.checkpoints
             ),
             format!(
-                "{} commits for {} calls of fsync and the like: {} lines, {} blocks, {}",
+                "{} commits for {} calls such as fsync: {} lines, {} blocks, {}",
                 self.commits,
                 self.syncs_answered,
                 self.lines_logged,
@@ -58,16 +59,16 @@ impl LogPart {
     }
 }
 
-/// Commits of metadata in persistent memory whose data lie elsewhere.
+/// Commits of a split pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct UndoInfo {
     pub(crate) bytes: u64,
     pub(crate) commits: u64,
-    /// Calls of fsync and the like that these answered.
+    /// Calls such as fsync that these commits answered.
     pub(crate) syncs_answered: u64,
     /// Commits that had to wait for the data.
     pub(crate) data_syncs: u64,
-    /// Undo records that were written.
+    /// Undo records written.
     pub(crate) records: u64,
 }
 
@@ -85,8 +86,7 @@ impl UndoInfo {
 
     pub(super) fn line(&self) -> String {
         format!(
-            "{}; {} commits, {} of them with data, for {} calls of fsync and the like: {} \
-             undo records",
+            "{}; {} commits, {} of them with data, for {} calls such as fsync: {} undo records",
             size(self.bytes),
             self.commits,
             self.data_syncs,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_tells_what_was_committed() {
+    fn the_log_shows_what_was_committed() {
         let log = LogPart {
             bytes: 64 << 20,
             used_bytes: 16 << 20,

@@ -1,4 +1,4 @@
-//! What `vellum info` says of what survives what.
+//! The part of `vellum info` that says what survives a crash.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use vellum::media::MediaKind;
 use vellum::{Durability, RealFs};
 
-/// What is left after what, in words.
+/// What survives each kind of crash, in words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Survives {
     pub(crate) killed_process: String,
@@ -15,12 +15,12 @@ pub(crate) struct Survives {
     pub(crate) power_cut: String,
 }
 
-/// Where the metadata of a pool with a log are worked on.
+/// Where the metadata image of a logged pool is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Image<'a> {
-    /// Nobody works on them now.
+    /// There is none, because nobody has the pool open for writing.
     NotYet,
-    /// In memory of the process.
+    /// In the memory of the process.
     OfProcess,
     /// In this directory.
     In(&'a Path),
@@ -36,21 +36,21 @@ impl<'a> Image<'a> {
     }
 }
 
-/// What is left of a pool whose commits do not wait for the caches of devices.
-const WITHOUT_BARRIERS: &str = "what the devices, and the file systems below, had written of what \
-                                was in their caches, whatever fsync said (--no-barrier): files may \
-                                have other bytes than were written to them, and the pool may be as \
-                                it was before, or be refused as damaged";
+/// What survives of a pool whose commits do not flush the caches of devices.
+const WITHOUT_BARRIERS: &str = "only what the devices and the file systems below had already \
+                                written from their caches, whatever fsync said (--no-barrier): \
+                                files may have wrong contents, and the pool may be in an older \
+                                state or be refused as damaged";
 
-/// What makes durable what was done before, when it has returned: of a mount, of the commands, and
-/// of the library.
+/// The calls that make everything before them durable: in a mount, in the commands, and in the
+/// library.
 const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, \
                       unmounting, or Volume::sync, File::sync_all or Pool::close of the library";
 
-/// What a pool was told to promise.
+/// The options of a pool that decide what it promises.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
-    /// Its data lie elsewhere, and it has no log.
+    /// It is a split pool: it has an external data device and no log.
     is_split: bool,
     durability: Durability,
     commit_every: Duration,
@@ -67,7 +67,7 @@ impl Promise {
         }
     }
 
-    /// What a commit promises.
+    /// The promise of a commit.
     fn committed(self) -> String {
         let (after, without) = match self.durability {
             Durability::Async => (SYNCED.to_owned(), true),
@@ -78,21 +78,21 @@ impl Promise {
             Durability::Sync => ("a call that changes something".to_owned(), false),
         };
         let mut words =
-            format!("after {after} returned: everything that any thread had done before; ");
+            format!("once {after} has returned: everything that any thread did before it; ");
         if without {
             let last = match self.commit_every.as_secs_f64() {
                 1.0 => "second".to_owned(),
                 seconds => format!("{seconds} seconds"),
             };
             words += &format!(
-                "without them: all but the last {last} and what a commit takes (sync(2) and \
+                "otherwise all but the last {last} plus the time of a commit (sync(2) and \
                  syncfs(2) do not reach a mount); "
             );
         }
-        words + "the tree is always one of an instant between operations"
+        words + "the tree is always that of one instant between operations"
     }
 
-    /// What a commit promises if the machine fails.
+    /// The promise of a commit if the machine fails.
     fn kept(self) -> String {
         match self.has_barriers {
             true => self.committed(),
@@ -100,7 +100,7 @@ impl Promise {
         }
     }
 
-    /// What the medium promises, and nothing more.
+    /// The promise of a medium.
     pub(super) fn survives(self, media: MediaKind, image: Image<'_>) -> Survives {
         let words = |killed: &str, crash: &str, cut: &str| Survives {
             killed_process: killed.into(),
@@ -113,24 +113,24 @@ impl Promise {
             MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),
             MediaKind::File => {
                 let written_back = format!(
-                    "what {SYNCED} wrote back, and perhaps newer changes in no promised order \
-                     (sync(2) and syncfs(2) do not reach a mount); the pool is checked as a whole \
-                     before it is opened for writing, and refused if damaged"
+                    "what {SYNCED} wrote back, and perhaps newer changes in any order (sync(2) and \
+                     syncfs(2) do not reach a mount); the next opening for writing checks the \
+                     whole pool, and refuses it if it is damaged"
                 );
                 words(nothing_lost, &written_back, &written_back)
             }
             MediaKind::Logged => {
                 let killed = match image {
                     Image::NotYet => format!(
-                        "{nothing_lost}, if /dev/shm has room for the metadata when the pool is \
+                        "{nothing_lost}, if /dev/shm has space for the metadata when the pool is \
                          opened"
                     ),
                     Image::In(dir) => {
-                        format!("{nothing_lost}: the metadata are in {}", dir.display())
+                        format!("{nothing_lost}; the metadata are in {}", dir.display())
                     }
                     Image::OfProcess => {
                         let committed = self.committed();
-                        format!("{committed}: the metadata are in memory of the process")
+                        format!("{committed}; the metadata are in the memory of the process")
                     }
                 };
                 words(&killed, &self.kept(), &self.kept())
@@ -160,7 +160,7 @@ mod tests {
     };
 
     #[test]
-    fn nothing_promises_more_than_its_medium_holds() {
+    fn no_promise_exceeds_that_of_the_medium() {
         let told = |media, is_split| {
             let promise = Promise {
                 is_split,
@@ -188,9 +188,10 @@ mod tests {
         assert_eq!(whole.power_cut, whole.killed_process);
     }
 
-    /// What is promised of a way in is what holds for it: `sync(2)` does not reach a mount.
+    /// The promise names the calls of the mount and of the library, and says that `sync(2)` does
+    /// not reach a mount.
     #[test]
-    fn each_way_in_is_promised_what_it_has() {
+    fn the_promise_names_the_calls_that_make_changes_durable() {
         let logged = PROMISE.survives(MediaKind::Logged, Image::NotYet);
         let file = PROMISE.survives(MediaKind::File, Image::NotYet);
         for promised in [logged.power_cut, logged.kernel_crash, file.power_cut] {
@@ -204,16 +205,16 @@ mod tests {
         }
     }
 
-    /// What a commit promises is what it was told to.
+    /// The promise of a commit depends on the options of the pool.
     #[test]
-    fn a_promise_follows_its_options() {
+    fn the_promise_follows_the_options() {
         let cut = |promise: Promise| promise.survives(MediaKind::Logged, Image::NotYet).power_cut;
         let every = |seconds| Promise {
             commit_every: Duration::from_secs(seconds),
             ..PROMISE
         };
         assert!(cut(PROMISE).contains("all but the last 5 seconds"));
-        assert!(cut(every(1)).contains("all but the last second and"));
+        assert!(cut(every(1)).contains("all but the last second plus"));
         let durable = |durability| {
             cut(Promise {
                 durability,

@@ -1,11 +1,11 @@
-//! What `vellum info` prints for people.
+//! The text that `vellum info` prints for people.
 
 use crate::dataset;
 use crate::units::{percent, size, time};
 
 use super::{Information, MediaPart, MountPart, OpenedPart, PoolPart, SpacePart};
 
-/// Lines, each with a key or under the one above it.
+/// Lines of text. Each has a key, or continues the line above it.
 #[derive(Default)]
 struct Lines(String);
 
@@ -22,7 +22,7 @@ impl Lines {
     }
 }
 
-/// All of it.
+/// The whole text.
 pub(super) fn of(information: &Information) -> String {
     let Information {
         pool, media, space, ..
@@ -91,18 +91,19 @@ impl Lines {
         );
         for data in media.data.iter().chain(&media.added_data) {
             let (path, bytes) = (data.path.display(), size(data.bytes));
-            self.add("", format_args!("in {path} ({bytes}), medium {}", data.id));
+            self.add("", format_args!("in {path} ({bytes}), UUID {}", data.id));
             self.add(
                 "",
                 match data.has_all {
                     Some(true) => {
-                        "which alone has everything: `vellum replica import` makes a pool of it \
-                         elsewhere"
+                        "has a current metadata replica: `vellum replica import` makes a pool from \
+                         it on another machine"
                     }
                     Some(false) => {
-                        "which alone is nothing: `vellum replica export` writes the metadata to it"
+                        "unusable without the pool: its metadata replica is out of date; `vellum \
+                         replica export` updates it"
                     }
-                    None => "which alone is nothing",
+                    None => "unusable without the pool: it has no metadata replica",
                 },
             );
         }
@@ -112,7 +113,7 @@ impl Lines {
         if media.no_barrier {
             self.add(
                 "",
-                "WARNING: the caches of the devices are not flushed (--no-barrier)",
+                "WARNING: commits do not flush the caches of the devices (--no-barrier)",
             );
         }
     }
@@ -122,7 +123,7 @@ impl Lines {
         let (files, free) = (space.files, space.files_free);
         self.add(
             "metadata",
-            format_args!("{bytes}, {files} files, room for {free}"),
+            format_args!("{bytes}, {files} files, space for {free} more"),
         );
         self.add(
             "slots",
@@ -148,7 +149,7 @@ impl Lines {
         }
     }
 
-    /// What was done since the opening, and what reading costs.
+    /// Adds the counters since the opening, and the costs of reading.
     fn work(&mut self, information: &Information) {
         let Information {
             log,
@@ -179,28 +180,28 @@ impl Lines {
     }
 }
 
-/// How the opening found the pool.
+/// How the pool was closed before this opening.
 fn last_close(opened: &OpenedPart) -> String {
     let found = match opened.was_clean {
         true => "closed cleanly",
         false => "not closed cleanly",
     };
     let image = match opened.image.as_str() {
-        "adopted" => "; what a killed process had in memory was there",
-        "lost" => "; what a killed process had in memory is gone",
+        "adopted" => "; the image of a killed process was adopted",
+        "lost" => "; the image of a killed process is lost",
         _ => "",
     };
     let taken_back = match opened.granules_rolled_back {
         0 => String::new(),
-        granules => format!("; {granules} undo granules, not committed, were rolled back"),
+        granules => format!("; {granules} uncommitted undo granules were rolled back"),
     };
     format!("{found}{image}{taken_back}")
 }
 
-/// Where the mount is that answered, and how it writes.
+/// The mount that answered, and how it writes.
 fn mounted(mount: &MountPart, media: &MediaPart) -> String {
     let only = match mount {
-        MountPart { damaged: true, .. } => ", damaged: nothing more is written",
+        MountPart { damaged: true, .. } => ", damaged: it no longer writes",
         MountPart {
             read_only: true, ..
         } => ", read-only",

@@ -26,7 +26,7 @@ fn advised(did: &Did) -> Vec<String> {
         match &*text {
             "vellum check" => "vellum check p.img".into(),
             "vellum mount -o ro" => "vellum mount -o ro p.img mnt".into(),
-            // There is nobody to ask; what it overwrites need not be kept here.
+            // There is no terminal; what it overwrites need not be kept here.
             "vellum repair" => "vellum repair --yes --no-undo p.img".into(),
             _ => match text.strip_prefix("vellum repair ") {
                 Some(rest) if !rest.contains("--dry-run") => {
@@ -389,7 +389,7 @@ fn an_old_data_device_is_taken_as_it_is() {
     ];
     let did = bench.run(&accept).ok();
     assert!(
-        did.out.contains("its data were taken as they are"),
+        did.out.contains("its data device was accepted as it is"),
         "{}",
         did.out
     );

@@ -161,7 +161,7 @@ fn without_a_terminal_it_says_what_to_do() {
         let mut command = vellum();
         command.args(["repair", "p.img"]).current_dir(bench.path());
         let output = command.stdin(input).output().expect("vellum runs");
-        done(output).failed(16, &["nobody to ask", "--yes", "--dry-run"]);
+        done(output).failed(16, &["no terminal", "--yes", "--dry-run"]);
         assert!(pool(&bench) == before && is_alone(&bench));
     }
 }

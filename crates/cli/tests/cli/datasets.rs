@@ -698,7 +698,7 @@ fn a_mount_that_nobody_named_stays() {
     bench.run(&["mount", "q.img", "mnt/main"]).ok();
     bench
         .run(&["umount", "mnt"])
-        .failed(1, &["nothing of Vellum is mounted"]);
+        .failed(1, &["no Vellum pool is mounted"]);
     bench.run(&["umount", "mnt/main"]).ok();
 }
 

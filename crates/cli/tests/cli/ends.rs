@@ -346,7 +346,7 @@ fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
     assert!(ended.contains(&cut_off.kind()), "{cut_off}");
     mounted.bench.sound();
     assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");
-    run(&["umount", "--force", "p.img"]).failed(1, &["nothing of Vellum is mounted"]);
+    run(&["umount", "--force", "p.img"]).failed(1, &["no Vellum pool is mounted"]);
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
     let pid = format!("process {} (sleep) has it mounted on", other.0.id());
     run(&["umount", "mnt"]).failed(3, &["unmounted here", &pid]);
     let by_dir = format!("process {} (sleep) has ", other.0.id());
-    run(&["umount", "mnt"]).failed(1, &["nothing of Vellum is mounted", &by_dir, &force]);
+    run(&["umount", "mnt"]).failed(1, &["no Vellum pool is mounted", &by_dir, &force]);
     all_say(&["(vellum) serves a mount of it", &pid, &force]);
     run(&["umount", "--force", "p.img"]).ok();
     drop(other);
@@ -451,7 +451,7 @@ fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
     run(&["umount", "--force", "p.img"]).ok();
     mounted.bench.sound();
     assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "keptmore\n");
-    run(&["umount", "--force", "p.img"]).failed(1, &["nothing of Vellum is mounted"]);
+    run(&["umount", "--force", "p.img"]).failed(1, &["no Vellum pool is mounted"]);
 }
 
 #[test]
@@ -488,11 +488,11 @@ fn a_path_in_a_mount_is_enough_to_sync_it() {
     mounted
         .bench
         .run(&["sync", "."])
-        .failed(1, &["nothing of Vellum"]);
+        .failed(1, &["no Vellum pool"]);
     mounted
         .bench
         .run(&["umount", "mnt/sub"])
-        .failed(1, &["nothing of Vellum"]);
+        .failed(1, &["no Vellum pool"]);
     mounted.umount();
 }
 
@@ -507,5 +507,5 @@ fn who_inherited_the_lock_on_a_pool_is_named() {
     bench.run(&["info", "p.img"]).failed(3, &[&named]);
     bench
         .run(&["umount", "p.img"])
-        .failed(1, &["nothing of Vellum"]);
+        .failed(1, &["no Vellum pool"]);
 }

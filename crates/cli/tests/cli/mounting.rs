@@ -312,7 +312,7 @@ fn a_mounted_pool_answers_and_refuses() {
     mounted
         .bench
         .run(&["umount", "mnt"])
-        .failed(1, &["nothing of Vellum is mounted"]);
+        .failed(1, &["no Vellum pool is mounted"]);
     mounted
         .bench
         .run(&["mount", "p.img", "none"])
@@ -551,9 +551,9 @@ fn what_a_mount_promises_is_as_it_was_told() {
     assert!(warned.err.contains("warning: ") && warned.err.contains("power cut"));
     mounted.umount();
     for (bad, told) in [
-        ("commit=", "not a number of seconds"),
-        ("commit=-1", "not a number of seconds"),
-        ("barrier=2", "not known"),
+        ("commit=", "write a number of seconds"),
+        ("commit=-1", "write a number of seconds"),
+        ("barrier=2", "unknown"),
     ] {
         run(&["mount", "-o", bad, "p.img", "mnt"]).failed(2, &[bad, told]);
     }
@@ -604,5 +604,5 @@ fn what_is_promised_to_make_durable_does() {
     mounted
         .bench
         .run(&["sync", "mnt"])
-        .failed(1, &["nothing of Vellum is mounted"]);
+        .failed(1, &["no Vellum pool is mounted"]);
 }

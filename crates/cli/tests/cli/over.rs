@@ -260,7 +260,7 @@ fn a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it() {
     run(&["mkfs", "p.img", "--size", "8M", "--quiet"]).ok();
     let told = run(&["info", "p.img"]).ok().out;
     assert!(!told.contains("mnt by"), "{told}");
-    let nothing = &["nothing of Vellum is mounted"];
+    let nothing = &["no Vellum pool is mounted"];
     for how in [
         &["sync", "p.img"][..],
         &["umount", "p.img"],

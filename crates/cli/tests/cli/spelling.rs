@@ -33,7 +33,7 @@ fn former_spellings_do_what_the_new_ones_do() {
         &["repair", "p.img", "--last-epoch"],
         "--discard-image",
     );
-    assert!(said.contains("as of its last commit"), "{said}");
+    assert!(said.contains("in the state of its last commit"), "{said}");
     bench.sound();
 }
 
