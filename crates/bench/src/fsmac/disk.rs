@@ -1,4 +1,4 @@
-//! What a disk was asked for, as the kernel counts it for each block device.
+//! Requests to a disk, as the kernel counts them for each block device.
 
 use std::ops::{AddAssign, Sub};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::error::doing;
 
-/// Bytes of a sector, whatever the disk's own are.
+/// Bytes of a sector in the counters, whatever the disk's own sector size is.
 const SECTOR_BYTES: u64 = 512;
-/// Places in the line of a device's counters.
+/// Positions in the line of a device's counters.
 const READS: usize = 0;
 const SECTORS_READ: usize = 2;
 const WRITES: usize = 4;
@@ -22,7 +22,7 @@ pub(super) struct Disk {
     name: String,
 }
 
-/// What it was asked for.
+/// Counters of a block device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Requests {
     /// Reads and writes.
@@ -34,8 +34,8 @@ pub(super) struct Requests {
 }
 
 impl Disk {
-    /// The device of the file system that `dir` lies on; none where that has no device, or one that
-    /// counts nothing.
+    /// The device of the file system that contains `dir`; `None` if it has no device, or one
+    /// without counters.
     pub(super) fn of(dir: &Path) -> Result<Option<Self>> {
         let stat = rustix::fs::stat(dir).map_err(doing(format!("look at {}", dir.display())))?;
         let (major, minor) = (
@@ -56,7 +56,7 @@ impl Disk {
         &self.name
     }
 
-    /// What it was asked for since the machine was started.
+    /// The requests since the machine was started.
     pub(super) fn requests(&self) -> Option<Requests> {
         parse(&std::fs::read_to_string(&self.counters).ok()?)
     }

@@ -9,8 +9,8 @@ use crate::workloads::FileTree;
 
 const ROOT: &str = "ffsb";
 const LABELS: [&str; 1] = ["operation"];
-/// As in the paper: directories, bytes of a request, and, in Table 4, KiB of files with their
-/// weights in percent.
+/// Values of the paper: directories, bytes of a request, and, from Table 4, file sizes in KiB with
+/// their weights in percent.
 const DIRS: u64 = 100;
 const REQUEST: u64 = 4 << 10;
 const SIZES: [(u64, u64); 10] = [
@@ -27,8 +27,8 @@ const SIZES: [(u64, u64); 10] = [
 ];
 /// Kinds of operations, of equal weight.
 const KINDS: u64 = 10;
-/// Part of the pool that files may take: beyond that none are made, and what would be appended is
-/// written over.
+/// The fraction of the pool that files may take. Beyond that no files are created, and requests
+/// overwrite instead of appending.
 const FILLED: u64 = 2;
 
 struct Ffsb {
@@ -110,7 +110,7 @@ impl Ffsb {
     }
 }
 
-/// Bytes of a file, by a number of percent.
+/// The size of a file in bytes, drawn by a percentage.
 fn drawn(percent: u64) -> u64 {
     let mut sum = 0;
     let size = SIZES.iter().find(|(_, weight)| {

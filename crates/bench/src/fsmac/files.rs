@@ -1,4 +1,4 @@
-//! Files that come, are used and go at random, the same on every side.
+//! Files that are created, used and removed at random, the same on every side.
 
 use std::ffi::CString;
 
@@ -7,12 +7,12 @@ use crate::error::expect;
 use crate::order::Numbers;
 use crate::workloads::{FileTree, Opened, Purpose};
 
-/// Files below some directories, as one round makes and removes them.
+/// The files below some directories that one round creates and removes.
 pub(super) struct Files<'p, P> {
     tree: &'p P,
     root: &'static str,
     dirs: u64,
-    /// What chooses.
+    /// The source of random numbers.
     pub(super) numbers: Numbers,
     alive: Vec<(CString, u64)>,
     named: usize,
@@ -21,15 +21,15 @@ pub(super) struct Files<'p, P> {
 }
 
 impl<'p, P: FileTree> Files<'p, P> {
-    /// Makes the directories, below `root`.
+    /// Creates the directories below `root`.
     pub(super) fn fill(tree: &P, root: &str, dirs: u64) -> Result<()> {
         let name = |text: String| CString::new(text).unwrap_or_default();
         tree.make_dir(&name(root.into()))?;
         (0..dirs).try_for_each(|dir| tree.make_dir(&name(format!("{root}/{dir}"))))
     }
 
-    /// An empty set of files in the directories that [`Self::fill`] made. Requests have `request`
-    /// bytes.
+    /// An empty set of files in the directories that [`Self::fill`] creates. Requests have
+    /// `request` bytes.
     pub(super) fn new(tree: &'p P, root: &'static str, dirs: u64, request: usize) -> Self {
         Self {
             tree,
@@ -43,22 +43,22 @@ impl<'p, P: FileTree> Files<'p, P> {
         }
     }
 
-    /// How many there are.
+    /// The number of files.
     pub(super) fn count(&self) -> usize {
         self.alive.len()
     }
 
-    /// Bytes of all of them.
+    /// The size of all files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of one.
+    /// The size of a file in bytes.
     pub(super) fn bytes_of(&self, file: usize) -> u64 {
         self.alive[file].1
     }
 
-    /// One of them; none if there are none.
+    /// A random file; `None` if there are none.
     pub(super) fn pick(&mut self) -> Option<usize> {
         let count = self.alive.len() as u64;
         (count > 0).then(|| self.numbers.below(count) as usize)
@@ -116,7 +116,7 @@ impl<'p, P: FileTree> Files<'p, P> {
         Ok(())
     }
 
-    /// Removes one of them, if there are any.
+    /// Removes a random file, if there are any.
     pub(super) fn remove(&mut self) -> Result<()> {
         let Some(file) = self.pick() else {
             return Ok(());
@@ -126,7 +126,7 @@ impl<'p, P: FileTree> Files<'p, P> {
         self.tree.remove(&name)
     }
 
-    /// Offsets and lengths of the requests that bytes are read and written by.
+    /// Offsets and lengths of the requests that read or write a range of bytes.
     fn requests(&self, from: u64, bytes: u64) -> impl Iterator<Item = (u64, usize)> + use<P> {
         let (request, end) = (self.buffer.len(), from + bytes);
         let offsets = (from..end).step_by(request);

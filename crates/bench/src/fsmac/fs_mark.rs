@@ -1,4 +1,4 @@
-//! Fig 10: files made, written and synced, by one thread and by more.
+//! Fig 10: files created, written and synced, by one thread and by several.
 
 use std::ffi::CString;
 
@@ -11,7 +11,7 @@ use crate::report::Outcome;
 use crate::side::BLOCK;
 use crate::workloads::{FileTree, Opened, Purpose};
 
-/// Threads of the labels that have some.
+/// The numbers of threads of the labels that have some.
 const THREADS: [usize; 3] = [1, 2, 4];
 const LABELS: [&str; 5] = [
     "not synced",
@@ -20,13 +20,13 @@ const LABELS: [&str; 5] = [
     "synced, 4 threads",
     "append, synced",
 ];
-/// Places of the labels with threads, and of the last one.
+/// Positions of the labels with threads, and of the last one.
 const BY_THREADS: usize = 1;
 const APPEND: usize = 4;
-/// Files that are synced, for each that other figures sync: what syncs leave to the background is
-/// to be done while they go on.
+/// Files that are synced, for each file that other figures sync. There are more here, so that the
+/// work that syncs leave to the background is done during the measurement.
 const SYNCED: usize = 4;
-/// What is asked: as fast as ext4, times; two threads as fast as one, times.
+/// The targets: how many times as fast as ext4, and how many times as fast two threads are as one.
 const FILES_ASKED: f64 = 3.0;
 const APPENDS_ASKED: f64 = 2.5;
 const TWO_ASKED: f64 = 1.5;

@@ -1,4 +1,4 @@
-//! Fig 12: appends, of which every N-th is synced.
+//! Fig 12: appends, where every N-th is synced.
 
 use super::meter::{Meter, Sheet};
 use super::subjects::{Setting, Work};
@@ -9,11 +9,11 @@ use crate::workloads::{FileTree, Opened, Purpose};
 
 /// Appends from one `fsync` to the next.
 const INTERVALS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// What an append costs that is synced, over one of which few are, at most.
+/// The most that a synced append may cost over one in a series with few syncs.
 const FLAT_ASKED: f64 = 1.2;
 /// Bytes of an append.
 const BYTES: usize = 8 << 10;
-/// Appends at least, so that the longest interval is there often enough.
+/// The least number of appends, so that the longest interval occurs often enough.
 const LEAST: usize = 2 * INTERVALS[INTERVALS.len() - 1];
 
 struct Intervals {
@@ -46,7 +46,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What syncs cost a split pool where the data are in memory as well.
+/// The costs of syncs on a split pool whose data are in memory as well.
 fn metadata_part(setting: &Setting<'_>, sheet: Sheet, work: &Intervals) -> Result<Outcome> {
     let sheet = Sheet {
         name: "fsync-interval-metadata",

@@ -1,4 +1,4 @@
-//! Times of operations, and what the disk was asked for by them.
+//! Times of operations, and the disk requests that they cause.
 
 use std::time::Instant;
 
@@ -9,14 +9,14 @@ use crate::mapping::{Grid, Sample};
 use crate::target::Target;
 use crate::workloads::FileTree;
 
-/// What is counted: names, titles, units.
+/// The counters: names, titles, units.
 const REQUESTS: [(&str, &str, &str); 3] = [
     ("requests", "requests to the disk", "requests"),
     ("bytes", "bytes read and written by the disk", "KiB"),
     ("flushes", "flushes of the disk's cache", "flushes"),
 ];
 
-/// A figure of times with those of requests beside it.
+/// A figure of times, together with those of requests.
 pub(super) struct Grids {
     times: Grid,
     requests: Vec<Grid>,
@@ -32,19 +32,20 @@ pub(super) struct Meter<'m> {
     pub(super) side: usize,
 }
 
-/// What a figure is called, what it shows, and what its horizontal axis is.
+/// A figure's name, title and horizontal axis.
 pub(super) struct Sheet {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) claim: &'static str,
     pub(super) note: String,
-    /// A quantity, or things that stand side by side.
+    /// A quantity, or things that are compared.
     pub(super) x: Option<Axis>,
     pub(super) labels: Vec<String>,
 }
 
 impl Sheet {
-    /// Of sides with these names, of which sentences are about the first; ratios are to `peer`.
+    /// A grid of sides with these names: sentences are about the first one, and ratios compare with
+    /// `peer`.
     fn grid(&self, name: &str, title: &str, sides: &[&'static str], peer: &'static str) -> Grid {
         let labels: Vec<&str> = self.labels.iter().map(String::as_str).collect();
         let grid = match &self.x {
@@ -57,7 +58,7 @@ impl Sheet {
 }
 
 impl Grids {
-    /// Times, and what the disk was asked for if there is one that counts.
+    /// Grids for times, and for requests to the disk if it has counters.
     pub(super) fn new(
         sheet: &Sheet,
         sides: &[&'static str],
@@ -92,7 +93,7 @@ impl Grids {
         }
     }
 
-    /// That the peer takes so many times as long as what the figure is about.
+    /// The target that the peer takes at least `asked` times as long as our side.
     pub(super) fn faster(&self, label: &str, asked: f64) -> Option<Target> {
         let what = format!("{} over {}, {label}", self.peer, self.own);
         let ratio = self.times.over(self.peer, self.own, label)?;
@@ -127,7 +128,7 @@ impl Grids {
 }
 
 impl Meter<'_> {
-    /// Notes what `ops` operations at a label took.
+    /// Measures `ops` operations at a label.
     pub(super) fn timed<P: FileTree>(
         &mut self,
         tree: &P,
@@ -135,7 +136,7 @@ impl Meter<'_> {
         ops: usize,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        // What was done before is in nobody's way.
+        // Earlier work must not disturb the measurement.
         tree.settle()?;
         let before = self.requests();
         let begin = Instant::now();

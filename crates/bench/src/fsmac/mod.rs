@@ -1,10 +1,10 @@
-//! Metadata in memory, data on a disk: the figures of FSMAC, for pools with a log, and for those
-//! with metadata in persistent memory, beside ext4 on the same disk.
+//! Metadata in memory, data on a disk: the figures of FSMAC. They compare pools with a log, and
+//! pools with metadata in persistent memory, with ext4 on the same disk.
 //!
-//! A pool is a file on that disk; ext4 lies on a loop device over another one. Each round lets
-//! every side do the same, one after the other; the first round is not counted. Ratios are of
-//! values taken in one round. Beside the times stands what the disk was asked for, until all that
-//! had been done was durable.
+//! A pool is a file on that disk; ext4 lies on a loop device over another file. In each round every
+//! side does the same, one after the other; the first round does not count. Ratios compare values
+//! of the same round. In addition to times, the requests to the disk are counted until all changes
+//! were durable.
 
 mod disk;
 mod ffsb;
@@ -37,25 +37,25 @@ use subjects::Setting;
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
-    /// Making, renaming and removing files and directories, without `fsync`
+    /// Creating, renaming and removing files and directories, without `fsync`
     Operations,
     /// Filebench's personalities (Fig 6)
     Personalities,
-    /// Small files made, then read, appended to, made and removed at random (Fig 8)
+    /// Small files created, then read, appended to, created and removed at random (Fig 8)
     Postmark,
     /// Ten kinds of operations on files of many sizes (Fig 9)
     Ffsb,
-    /// Files made, written and synced by one thread and by more (Fig 10)
+    /// Files created, written and synced by one thread and by several (Fig 10)
     FsMark,
     /// Names with mount's options `async`, `dirsync` and `sync` (Fig 11)
     MountModes,
-    /// `fsync` behind each of N appends (Fig 12)
+    /// `fsync` after each of N appends (Fig 12)
     FsyncInterval,
-    /// Pools with a log beside pools without, and pools with versions beside pools without (Fig 14)
+    /// Pools with and without a log, and pools with and without an undo log (Fig 14)
     Overhead,
-    /// A file larger than memory, written and read from one end to the other (superuser)
+    /// A file larger than memory, written and read sequentially (superuser)
     Streaming,
-    /// Opening a pool of many files, as it was left by closing, by a kill and by a power cut
+    /// Opening a pool of many files after a clean close, a kill, and a power cut
     Opening,
 }
 
@@ -76,64 +76,63 @@ impl Figure {
     }
 }
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FsmacOptions {
-    /// The figures; all of them if none is named
+    /// Figures to measure [default: all]
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
-    /// Directory on the disk that is measured, for the pools and for the file under ext4
+    /// Directory on the disk to measure, for the pools and for the image of ext4
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub disk: PathBuf,
     /// Directory in memory, or on persistent memory, for the metadata of pools that have only their
     /// data on the disk
     #[arg(long, value_name = "DIR", default_value = crate::peer::MEMORY_DIR)]
     pub metadata: PathBuf,
-    /// Directory of a file system to compare with, or `ext4-ram`; if not said, an ext4 is made on a
-    /// loop device over a file on the disk (superuser)
+    /// Directory of a file system to compare with, or `ext4-ram` [default: an ext4 on a loop device
+    /// over a file on the disk (superuser)]
     #[arg(long, value_name = "DIR")]
     pub peer: Option<String>,
-    /// How the report is given
+    /// The form of the report
     #[command(flatten)]
     pub output: Output,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Files that are made without `fsync` in a round; a tenth of them with it
+    /// Files created without `fsync` in a round; a tenth as many are synced
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub files: usize,
-    /// Files of the pool that is opened
+    /// Files of the pool whose opening is measured
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub tree_files: usize,
-    /// Leave this pool, which has such files, as a kill does
+    /// Open this pool with such files, and end as if killed
     #[arg(long, hide = true)]
     pub leave: Option<PathBuf>,
-    /// With its log full of what was synced
+    /// With its log full of synced records
     #[arg(long, hide = true, requires = "leave")]
     pub synced: bool,
-    /// Bytes of a pool, and of the file under ext4
+    /// Size of a pool, and of the image of ext4, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub pool_bytes: u64,
-    /// Personalities, how many threads run them and how often; their sets of files are `--names`
-    /// large
+    /// Personalities, the number of threads, and the number of loops; their sets of files are as
+    /// large as `--names`
     #[command(flatten)]
     pub personalities: PersonalityOptions,
 }
 
-/// How personalities run.
+/// Options of personalities.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PersonalityOptions {
-    /// Personalities: fileserver, webproxy, webserver, varmail, or files; all of these if none is
-    /// named
+    /// Personalities: fileserver, webproxy, webserver, varmail, or files [default: these four]
     #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
     pub workload: Vec<String>,
-    /// Threads of personalities; as many as there are processors if not said
+    /// Threads of personalities [default: one a processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Times that each thread does a personality's steps in a round
+    /// Times that each thread executes a personality's steps in a round
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub loops: u64,
-    /// Names in a personality's set of files, instead of what it says
+    /// Names in a personality's set of files, instead of its own number
     #[arg(long, value_name = "N")]
     pub names: Option<u32>,
 }
@@ -157,11 +156,11 @@ const ABOUT: About = About {
     baseline: "the peer",
 };
 
-/// Files of a round, for which there is room in the least pool.
+/// The most files of a round, which fit into the smallest pool.
 const FILES_MAX: usize = 100_000;
-/// Files of the pool that is opened.
+/// The most files of the pool that is opened.
 const TREE_FILES_MAX: usize = 10_000_000;
-/// The least pool.
+/// The size of the smallest pool.
 const POOL_MIN_BYTES: u64 = 256 << 20;
 
 impl FsmacOptions {
@@ -184,7 +183,7 @@ impl FsmacOptions {
         workloads.check_named(true, false)
     }
 
-    /// Files of a round that are synced one by one.
+    /// The number of files of a round that are synced one by one.
     fn synced(&self) -> usize {
         self.files / 10
     }
@@ -193,7 +192,8 @@ impl FsmacOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// Options that make no sense, no room, no superuser, a signal.
+/// An option makes no sense, there is not enough space, the user is not the superuser, or a signal
+/// came.
 pub fn main_fsmac(options: &FsmacOptions) -> Result<()> {
     if let Some(pool) = &options.leave {
         return opening::leave(pool, options.tree_files, options.synced);

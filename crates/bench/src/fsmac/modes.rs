@@ -1,4 +1,4 @@
-//! Fig 11: names, as mount's options `async`, `dirsync` and `sync` have them made durable.
+//! Fig 11: names made durable as by mount's options `async`, `dirsync` and `sync`.
 
 use vellum::Durability;
 
@@ -11,12 +11,12 @@ use crate::side::BLOCK;
 use crate::workloads::{FileTree, Opened, Purpose};
 
 const LABELS: [&str; 5] = ["create", "rename", "unlink", "mkdir", "create, write 4 KiB"];
-/// Of these labels, those that change names only.
+/// The number of labels that change only names.
 const NAMES: usize = 4;
-/// How many times as fast as ext4 with the same option, names only.
+/// The target, for names only: this many times as fast as ext4 with the same option.
 const ASKED: f64 = 50.0;
 
-/// A figure: its name, what is durable when an operation returns, the option, what is asked.
+/// A figure: its name, what is durable when an operation returns, the option, and the target.
 struct Mode {
     name: &'static str,
     title: &'static str,
@@ -49,7 +49,7 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-/// The names, and files of a block each.
+/// The names, and files of one block each.
 struct Files(Names);
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {

@@ -1,9 +1,9 @@
-//! How long a pool with a log takes to be opened: as closing leaves it, as a kill does, and as a
-//! power cut does.
+//! The time that opening a pool with a log takes after a clean close, after a kill, and after a
+//! power cut.
 //!
-//! What is killed is a process of its own, which renames files and ends without closing anything.
-//! Of what it leaves in memory the next opening makes use; one that is told to give that up finds
-//! what a power cut leaves, the log.
+//! The killed process is a separate one, which renames files and ends without closing anything. The
+//! next opening uses what that process left in memory. An opening with the option to discard it
+//! finds what a power cut would leave: the log.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader, Write};
@@ -27,31 +27,32 @@ use crate::report::Outcome;
 use crate::target::Target;
 use crate::workloads::{FileTree, KernelDir, Purpose};
 
-/// What is opened.
+/// The states in which the pool is opened.
 const LABELS: [&str; 4] = ["power cut", "closed", "closed, not cached", "killed"];
-/// Milliseconds that opening may take, at most, of each.
+/// The target for each state: the most milliseconds that an opening may take.
 const ASKED: [f64; 4] = [1000.0, 2000.0, 2000.0, 2000.0];
 /// Files of a directory.
 const DIR_FILES: usize = 1000;
-/// Bytes of metadata that a file takes at most, and those for directories and in the least pool.
+/// Upper bounds for the metadata of a file, in bytes, and for those of directories and the smallest
+/// pool.
 const METADATA_OF_FILE: u64 = 320;
 const METADATA_LEAST: u64 = 8 << 20;
-/// Room for the log, and for a few bytes of files.
+/// Space for the log, and for a few bytes of files.
 const REST_BYTES: u64 = 256 << 20;
-/// Bytes of the log that are to be full, and those that a rename takes of it, about.
+/// The bytes of the log to fill, and about the bytes of it that a rename takes.
 const LOG_BYTES: usize = 64 << 20;
 const LOG_OF_RENAME: usize = 140;
-/// Rather than this nobody commits by himself.
+/// An interval that is never reached, so that nothing is committed automatically.
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// A pool whose process is to leave it.
+/// A pool that a process opens and leaves.
 #[derive(Debug)]
 struct Left {
     path: PathBuf,
     files: usize,
 }
 
-/// What opening took, by what was opened, as far as a side can leave it so.
+/// The time of opening by state, for the states that a side can be left in.
 type Times = [Option<Duration>; LABELS.len()];
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
@@ -63,7 +64,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         files,
     };
     pool.make(setting.interrupt)?;
-    // A directory of somebody's file system cannot be opened anew.
+    // A directory that already exists is mounted, and cannot be opened again.
     let peer = options.peer.is_none().then(|| Peer::make(setting, files));
     let mut peer = peer.transpose()?;
     let mut names = vec![LOGGED];
@@ -119,7 +120,7 @@ fn note(grid: &mut Grid, (round, side): (usize, usize), times: Times) {
 }
 
 impl Left {
-    /// Makes the pool and its files.
+    /// Creates the pool and its files.
     fn make(&self, interrupt: &Interrupt) -> Result<()> {
         let (metadata, bytes) = bytes_of(self.files);
         let options = CreateOptions::new(bytes)
@@ -131,8 +132,8 @@ impl Left {
         Ok(pool.close()?)
     }
 
-    /// Has another process open the pool, rename files, and be killed; gives the bytes in the log
-    /// then.
+    /// Lets another process open the pool, rename files, and be killed; returns the bytes in the
+    /// log at that time.
     fn leave(&self, is_synced: bool) -> Result<u64> {
         let program = std::env::current_exe().map_err(doing("find this program"))?;
         let words = std::env::args_os().skip(1);
@@ -154,7 +155,7 @@ impl Left {
         bytes.map_err(|_| Error::Wrong("a process was to leave a pool open, and did not".into()))
     }
 
-    /// What opening takes; the pool was left with what is synced in its log.
+    /// The times of opening the pool. Its log was left full of synced records.
     fn times(&self) -> Result<Times> {
         forget(&self.path)?;
         let cut = self.open(Some(FoundImage::None))?;
@@ -166,15 +167,15 @@ impl Left {
         Ok([cut, closed, not_cached, killed].map(Some))
     }
 
-    /// Opens the pool, which was closed, or left so that this comes of it, looks whether all is
-    /// there, and closes it; gives the time that opening took.
+    /// Opens the pool in the state that `left` says (`None` after a close), checks that everything
+    /// is there, and closes it. Returns the time of the opening.
     fn open(&self, left: Option<FoundImage>) -> Result<Duration> {
         let options = PoolOptions::new().discard_image(left == Some(FoundImage::None));
         let begin = Instant::now();
         let pool = options.open(&self.path)?;
         let time = begin.elapsed();
         let opened = pool.opened();
-        expect("closed in order", opened.was_clean, left.is_none())?;
+        expect("closed cleanly", opened.was_clean, left.is_none())?;
         expect("what was left", opened.image, left.unwrap_or_default())?;
         pool.volume().stat(&name("old", self.files - 1))?;
         pool.close()?;
@@ -182,7 +183,7 @@ impl Left {
     }
 }
 
-/// The peer: an ext4 with as many files.
+/// The peer: an ext4 with the same number of files.
 struct Peer {
     ext4: Ext4Loop,
     files: usize,
@@ -199,12 +200,12 @@ impl Peer {
         Ok(Self { ext4, files })
     }
 
-    /// What mounting takes; there is nothing that a kill could leave.
+    /// The times of mounting. A kill leaves nothing behind.
     fn times(&mut self) -> Result<Times> {
         let tree = KernelDir::open(self.ext4.dir())?;
         rename(&tree, self.files)?;
         tree.sync()?;
-        // It would keep the file system mounted.
+        // The open tree would keep the file system mounted.
         drop(tree);
         let cut = self.ext4.mount_as_cut(forget)?;
         let closed = self.ext4.remount(|_| Ok(()))?;
@@ -213,7 +214,7 @@ impl Peer {
     }
 }
 
-/// Has the kernel drop what it has cached of a file.
+/// Drops the kernel's cached pages of a file.
 fn forget(path: &Path) -> Result<()> {
     let drop = |file: std::fs::File| {
         file.sync_all()?;
@@ -224,13 +225,13 @@ fn forget(path: &Path) -> Result<()> {
     opened.and_then(drop).map_err(doing("drop a file's pages"))
 }
 
-/// Bytes of metadata for so many files, and of a pool with them.
+/// The bytes of metadata for this many files, and of a pool with them.
 fn bytes_of(files: usize) -> (u64, u64) {
     let metadata = files as u64 * METADATA_OF_FILE + METADATA_LEAST;
     (metadata, 2 * metadata + REST_BYTES)
 }
 
-/// Makes the files.
+/// Creates the files.
 fn fill(tree: &impl FileTree, files: usize, interrupt: &Interrupt) -> Result<()> {
     for file in 0..files {
         if file % DIR_FILES == 0 {
@@ -242,8 +243,8 @@ fn fill(tree: &impl FileTree, files: usize, interrupt: &Interrupt) -> Result<()>
     Ok(())
 }
 
-/// Renames as many files as fill a log, of no more than half of them, or gives them their names
-/// back.
+/// Renames the number of files that fills a log, at most half of all files, or gives them their old
+/// names back.
 fn rename(tree: &impl FileTree, files: usize) -> Result<()> {
     let [from, to] = match tree.stat(&name("old", 0)) {
         Ok(_) => ["old", "new"],
@@ -253,11 +254,11 @@ fn rename(tree: &impl FileTree, files: usize) -> Result<()> {
     renames.try_for_each(|file| tree.rename(&name(from, file), &name(to, file)))
 }
 
-/// What a killed process left in memory goes with the pool.
+/// The memory that a killed process left is removed together with the pool.
 impl Drop for Left {
     fn drop(&mut self) {
         let options = PoolOptions::new().discard_image(true);
-        // A pool that was closed, or never made, has left nothing.
+        // A pool that was closed or never created has left nothing.
         let _ = Pool::settle_image(&self.path, &options);
     }
 }
@@ -274,11 +275,11 @@ fn text(name: String) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
-/// What the process does that is to be killed: opens the pool, renames as many files as fill the
-/// log, says how many bytes are in it, and is gone.
+/// The process that is killed: opens the pool, renames the number of files that fills the log,
+/// prints the bytes in the log, and ends.
 ///
 /// # Errors
-/// The pool is not one that [`Left::make`] made, or the medium failed.
+/// The pool was not created by [`Left::make`], or the medium failed.
 pub(super) fn leave(path: &Path, files: usize, is_synced: bool) -> Result<()> {
     let options = PoolOptions::new().commit_every(NEVER);
     let pool = options.open(path)?;

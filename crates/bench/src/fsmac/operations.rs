@@ -1,4 +1,4 @@
-//! Making, renaming and removing names, of which nothing is synced.
+//! Creating, renaming and removing names, without any sync.
 
 use std::ffi::CString;
 
@@ -10,10 +10,10 @@ use crate::report::Outcome;
 use crate::workloads::{FileTree, Purpose};
 
 const LABELS: [&str; 4] = ["create", "rename", "unlink", "mkdir"];
-/// How many times as fast as ext4, but for mkdir, of which nothing is asked.
+/// The target: this many times as fast as ext4. There is none for mkdir.
 const ASKED: f64 = 8.0;
 
-/// Names in one directory, made as files, renamed, removed in another order, and made as
+/// Names in one directory: created as files, renamed, removed in another order, and created as
 /// directories.
 pub(super) struct Names {
     made: Vec<CString>,
@@ -30,13 +30,13 @@ impl Names {
         }
     }
 
-    /// What can be made again once a round is over.
+    /// The names that can be created again after a round.
     pub(super) fn made(&self) -> &[CString] {
         &self.made
     }
 }
 
-/// What the figure is called, and what is done.
+/// The name of the figure, and a description of the work.
 pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'_>) -> Sheet {
     let files = setting.options.files;
     Sheet {

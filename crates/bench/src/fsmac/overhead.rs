@@ -1,11 +1,11 @@
-//! Fig 14: what it costs to survive a power cut.
+//! Fig 14: the cost of surviving a power cut.
 
 use super::operations::{self, Names};
 use super::subjects::{Setting, Subject};
 use crate::Result;
 use crate::report::Outcome;
 
-/// A pool with a log, or with versions, over one without, at most.
+/// The most that a pool with a log, or with an undo log, may take over one without.
 const ASKED: f64 = 1.1;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {

@@ -1,4 +1,5 @@
-//! Fig 8: PostMark, the life of many small files, by one thread and without `fsync`.
+//! Fig 8: PostMark, which creates, uses and removes many small files, by one thread and without
+//! `fsync`.
 
 use super::files::Files;
 use super::meter::{Meter, Sheet};
@@ -9,7 +10,7 @@ use crate::workloads::FileTree;
 
 const ROOT: &str = "postmark";
 const LABELS: [&str; 3] = ["create", "transaction", "remove"];
-/// As in the paper's Table 3: subdirectories, sizes, transactions for each four files.
+/// Values of the paper's Table 3: subdirectories, sizes, and transactions for each four files.
 const DIRS: u64 = 50;
 const BYTES_MIN: u64 = 1 << 10;
 const BYTES_MAX: u64 = 10 << 10;

@@ -1,4 +1,4 @@
-//! A file larger than what the kernel may cache of it, written and read from one end to the other.
+//! A file larger than what the kernel may cache of it, written and read sequentially.
 
 use super::meter::{Meter, Sheet};
 use super::subjects::{Setting, Work};
@@ -9,19 +9,19 @@ use crate::order::Numbers;
 use crate::report::Outcome;
 use crate::workloads::{FileTree, Opened, Purpose};
 
-/// What is done; of the first two it is said how fast they have to be.
+/// The operations. The first two have a target.
 const LABELS: [&str; 4] = ["write", "read", "read 4 KiB", "random 4 KiB"];
 const ASKED_LABELS: usize = 2;
 /// Bytes of a read and of a write.
 const REQUEST: usize = 1 << 20;
-/// The same of a small read, and how many are made at random places.
+/// The size of a small read, and the number of random ones.
 const SMALL: usize = 4 << 10;
 const RANDOM_READS: usize = 1000;
-/// How fast, beside ext4.
+/// The target: the speed over that of ext4.
 const ASKED: f64 = 0.95;
-/// Part of the pool that the file takes.
+/// The fraction of the pool that the file takes.
 const FILLED: u64 = 2;
-/// Part of the file that memory has room for, and what the process needs at least.
+/// The fraction of the file that fits into memory, and the least memory that the process needs.
 const CACHED: u64 = 4;
 const MEMORY_MIN: u64 = 96 << 20;
 

@@ -1,4 +1,5 @@
-//! What takes part: pools on the disk, and a peer, ext4 on a loop device over a file there.
+//! The file systems to measure: pools on the disk, and a peer, ext4 on a loop device over a file
+//! there.
 
 use std::path::Path;
 
@@ -17,26 +18,26 @@ use crate::workloads::{FileTree, KernelDir};
 
 /// The pool with a log.
 pub(super) const LOGGED: &str = "logged";
-/// The same, whose data pass the cache of the disk's file system.
+/// The same, but data bypass the cache of the disk's file system.
 const DIRECT: &str = "logged, direct";
-/// The same two, with files that lie block by block in as many places.
+/// The same two, with files whose blocks are scattered one by one.
 const SCATTERED: &str = "logged, scattered";
 const SCATTERED_DIRECT: &str = "logged, direct, scattered";
-/// A pool without a log: nothing is promised after a power cut.
+/// A pool without a log, which promises nothing after a power cut.
 const PLAIN: &str = "no log";
 /// The pool with its metadata in memory and its data on the disk.
 pub(super) const SPLIT: &str = "split";
-/// The pool with all of it in memory, which keeps no versions.
-const MEMORY: &str = "no versions";
+/// The pool with everything in memory, which keeps no undo log.
+const MEMORY: &str = "no undo log";
 
-/// What a run of this command has to go by.
+/// The options and tools of a run.
 pub(super) struct Setting<'a> {
     pub(super) options: &'a FsmacOptions,
     pub(super) interrupt: &'a Interrupt,
     disk: Option<Disk>,
 }
 
-/// A file system that takes part.
+/// A file system to measure.
 pub(super) struct Subject {
     name: &'static str,
     by: By,
@@ -52,7 +53,7 @@ enum By {
 
 struct Pooled {
     volume: Volume,
-    // Order matters: the pool goes before its directories.
+    // Field order: the pool is closed before its directories are removed.
     _pool: Pool,
     _dirs: Vec<TempDir>,
 }
@@ -71,7 +72,7 @@ impl Subject {
     }
 }
 
-/// Makes a pool, and opens it.
+/// Creates a pool, and opens it.
 fn create_as(path: &Path, options: &CreateOptions, opened: PoolOptions) -> Result<Pool> {
     let pool = options.create(path)?;
     pool.close()?;
@@ -79,7 +80,7 @@ fn create_as(path: &Path, options: &CreateOptions, opened: PoolOptions) -> Resul
     Ok(opened.open(path)?)
 }
 
-/// With operations that are as durable.
+/// Options for this durability of operations.
 fn durable(durability: Durability) -> PoolOptions {
     PoolOptions::new().durability(durability)
 }
@@ -91,14 +92,14 @@ pub(super) fn dir_in(parent: &Path) -> Result<TempDir> {
         .map_err(doing(format!("make a directory in {}", parent.display())))
 }
 
-/// Something that every side does.
+/// Work that every side does.
 pub(super) trait Work {
-    /// Done once, not timed.
+    /// Runs once, untimed.
     fn fill<P: FileTree>(&self, _place: &P) -> Result<()> {
         Ok(())
     }
 
-    /// A round.
+    /// Runs a round.
     fn round<P: FileTree>(&self, tree: &P, meter: &mut Meter<'_>) -> Result<()>;
 }
 
@@ -130,7 +131,8 @@ impl<'a> Setting<'a> {
         ])
     }
 
-    /// Metadata in memory with versions, and all of it in memory without.
+    /// A pool with its metadata in memory and an undo log, and one with everything in memory and
+    /// none.
     pub(super) fn split_and_memory(&self) -> Result<Vec<Subject>> {
         let dirs = vec![dir_in(&self.options.metadata)?];
         let path = dirs[0].path().join("pool");
@@ -140,8 +142,7 @@ impl<'a> Setting<'a> {
         Ok(vec![self.split(disk, Durability::default())?, memory])
     }
 
-    /// The split pool with its data in memory, too, so that syncing them costs a call and nothing
-    /// else.
+    /// The split pool with its data in memory as well, so that syncing them costs only a call.
     pub(super) fn split_in_memory(&self) -> Result<Vec<Subject>> {
         let memory = &self.options.metadata;
         Ok(vec![self.split(memory, Durability::default())?])
@@ -156,7 +157,7 @@ impl<'a> Setting<'a> {
         ])
     }
 
-    /// Pools with a log, and the peer, none of which has bytes of files in memory twice.
+    /// Pools with a log, and the peer; none of them has bytes of files in memory twice.
     pub(super) fn cached_once(&self) -> Result<Vec<Subject>> {
         let whole = self.create_options(MediaChoice::Logged);
         let scattered = whole.clone().fragmentation(1000);
@@ -221,7 +222,7 @@ impl<'a> Setting<'a> {
             .mapping(vellum::MappingKind::Extent)
     }
 
-    /// What the peer is called among peers' directories.
+    /// The peer's name in the list of peers.
     pub(super) fn peer_name(&self) -> String {
         let named = self.options.peer.clone();
         named.unwrap_or_else(|| ext4_on(&self.options.disk))
@@ -247,8 +248,8 @@ impl<'a> Setting<'a> {
         })
     }
 
-    /// Lets every subject do `work`, round by round. Sentences are about the first of them, ratios
-    /// are to the last.
+    /// Lets every subject do `work`, round by round. Sentences are about the first subject, and
+    /// ratios compare with the last one.
     pub(super) fn measure(
         &self,
         sheet: &Sheet,

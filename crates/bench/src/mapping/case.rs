@@ -1,4 +1,4 @@
-//! Files whose blocks are looked up, and that get more of them.
+//! Files whose blocks are looked up, and that get more blocks.
 
 use vellum::File;
 
@@ -11,35 +11,35 @@ use crate::order::{Numbers, shuffled};
 /// What operations find in the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caches {
-    /// Nothing: lines were flushed.
+    /// Nothing, because lines were flushed.
     Cold,
-    /// Nothing: other bytes were read.
+    /// Nothing, because other bytes were read.
     Swept,
-    /// What the operations before left.
+    /// What the previous operations left.
     Hot,
 }
 
-/// Which blocks operations ask for.
+/// The blocks that operations ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Sequential,
     Random,
 }
 
-/// Operations of a round.
+/// The operations of a round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     pub(super) caches: Caches,
     pub(super) order: Order,
-    /// How many operations.
+    /// The number of operations.
     pub(super) ops: usize,
-    /// Blocks of each.
+    /// The number of blocks in each.
     pub(super) blocks: u64,
     pub(super) round: usize,
 }
 
 impl Access {
-    /// As many operations on single blocks as the options say.
+    /// The number of single-block operations that the options request.
     pub(super) fn new(setting: &Setting<'_>, caches: Caches, order: Order, round: usize) -> Self {
         let options = setting.options;
         let ops = match caches {
@@ -56,12 +56,12 @@ impl Access {
         }
     }
 
-    /// The same, each of so many blocks.
+    /// The same, with this many blocks each.
     pub(super) fn of_blocks(self, blocks: u64) -> Self {
         Self { blocks, ..self }
     }
 
-    /// The same, so many of them.
+    /// The same, with this many operations.
     pub(super) fn with_ops(self, ops: usize) -> Self {
         Self {
             ops: ops.max(1),
@@ -69,13 +69,13 @@ impl Access {
         }
     }
 
-    /// The same, so many of them at most.
+    /// The same, with at most this many operations.
     pub(super) fn with_ops_at_most(self, ops: usize) -> Self {
         self.with_ops(self.ops.min(ops))
     }
 
-    /// First blocks of `ops` requests below `blocks`, each within it; one twice only if there are
-    /// fewer places.
+    /// The first blocks of `ops` requests below `blocks`, each completely within that. A block
+    /// occurs twice only if there are fewer locations than requests.
     fn places(&self, blocks: u64, ops: usize) -> Vec<u64> {
         let places = (blocks / self.blocks).max(1);
         let salt = self.round as u64;
@@ -115,19 +115,19 @@ impl Access {
     }
 }
 
-/// Operations that a sweep of all caches is worth.
+/// The number of operations for which a sweep of all caches is acceptable.
 pub(super) const SWEPT_OPS: usize = 8;
-/// Files of a case have this many blocks together at least, so that chance in the placement of one
-/// block does not make the result.
+/// The least number of blocks in all files of a case together, so that the random placement of one
+/// block does not determine the result.
 const BLOCKS_MIN: u64 = 64;
-/// Blocks that find room behind those that a file has, at least.
+/// The least number of free blocks behind those that a file has.
 const ROOM_MIN: u64 = 64;
 
-/// Files of a size, all their blocks there, with room for more.
+/// Files of one size with all their blocks, and with space for more.
 pub(super) struct Case<'s> {
     subject: &'s Subject,
     files: Vec<File>,
-    /// Of each file.
+    /// The blocks of each file.
     blocks: u64,
 }
 
@@ -145,7 +145,7 @@ impl<'s> Case<'s> {
         })
     }
 
-    /// The same for each subject.
+    /// A case for each subject.
     pub(super) fn all(subjects: &'s [Subject], blocks: u64) -> Result<Vec<Self>> {
         subjects
             .iter()
@@ -153,7 +153,7 @@ impl<'s> Case<'s> {
             .collect()
     }
 
-    /// A file that is there already, with all its blocks.
+    /// A case with an existing file that has all its blocks.
     pub(super) fn over(subject: &'s Subject, file: File, blocks: u64) -> Self {
         Self {
             subject,
@@ -166,7 +166,8 @@ impl<'s> Case<'s> {
         &self.files
     }
 
-    /// Blocks that the files of a case of `blocks` have, with those that are inserted.
+    /// The number of blocks of a case with files of `blocks` blocks, including those that are
+    /// inserted.
     pub(super) fn blocks_with_room(blocks: u64) -> u64 {
         (blocks + room(blocks)) * BLOCKS_MIN.div_ceil(blocks)
     }
@@ -175,7 +176,7 @@ impl<'s> Case<'s> {
         access.ops.div_ceil(self.files.len())
     }
 
-    /// Looks up blocks that are there.
+    /// Looks up existing blocks.
     pub(super) fn lookup(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
         let blocks = access.blocks as usize;
         self.ask_each(access, sweep, |probe, at| {
@@ -183,7 +184,7 @@ impl<'s> Case<'s> {
         })
     }
 
-    /// Asks for blocks that are there.
+    /// Asks for existing blocks.
     pub(super) fn ask_each(
         &self,
         access: &Access,
@@ -198,7 +199,7 @@ impl<'s> Case<'s> {
         Ok(times.sample())
     }
 
-    /// Reads at each place, which is what is timed.
+    /// Reads at each location; this is what is timed.
     pub(super) fn read_each(
         &self,
         access: &Access,
@@ -212,11 +213,10 @@ impl<'s> Case<'s> {
         Ok(Sample::mean(&samples.collect::<Result<Vec<_>>>()?))
     }
 
-    /// Inserts blocks behind those that are there, from the first on or at random, and takes them
-    /// away again.
+    /// Inserts blocks behind the existing ones, sequentially or at random, and removes them again.
     pub(super) fn insert(&self, access: &Access, sweep: &mut Sweep) -> Result<Sample> {
         let (room, blocks) = (room(self.blocks), access.blocks as usize);
-        // Half of the room at most, so that there are holes left between them.
+        // At most half of the space, so that holes are left in between.
         let most = (room / 2 / access.blocks).max(1) as usize;
         let ops = self.ops_of_file(access).min(most);
         let places = access.places(room, ops);
@@ -238,7 +238,7 @@ impl<'s> Case<'s> {
     }
 }
 
-/// Blocks that a file of `blocks` has room for behind them.
+/// The number of blocks that fit behind those of a file of `blocks`.
 fn room(blocks: u64) -> u64 {
     blocks.max(ROOM_MIN)
 }

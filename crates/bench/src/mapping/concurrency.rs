@@ -1,4 +1,4 @@
-//! Fig 10: threads on files of their own and on one.
+//! Fig 10: threads on files of their own, and on one file.
 
 use std::sync::Barrier;
 
@@ -13,21 +13,22 @@ use crate::figure::{Axis, Scale};
 use crate::order::Numbers;
 use crate::report::Outcome;
 
-/// Threads; the paper has up to 8, on more processors.
+/// The numbers of threads; the paper has up to 8, on more processors.
 const THREADS: [usize; 2] = [1, 2];
 
-/// Blocks of each file, as a part of `--file-bytes`, and operations of each thread, of `--hot-ops`.
+/// The blocks of each file, as a fraction of `--file-bytes`, and the operations of each thread, as
+/// a fraction of `--hot-ops`.
 const FILE_PART: u64 = 16;
 const OPS_PART: u64 = 4;
 
-/// What each thread does.
+/// The work of each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Work {
     /// Looks blocks up at random.
     Lookup,
     /// Appends blocks.
     Insert,
-    /// Looks one up, then appends one: the paper's.
+    /// Looks one up, then appends one, as in the paper.
     Both,
 }
 
@@ -37,13 +38,13 @@ const WORKS: [(Work, &str, &str); 3] = [
     (Work::Both, "both", "lookups and appends by turns"),
 ];
 
-/// The files of a pool: one for each thread; together they use the first.
+/// The files of a pool, one for each thread; for shared work all threads use the first.
 struct Files<'s> {
     subject: &'s Subject,
     files: Vec<File>,
-    /// Blocks that each has from the beginning.
+    /// The blocks that each file has at first.
     blocks: u64,
-    /// Blocks that each thread may append.
+    /// The blocks that each thread may append.
     room: u64,
 }
 
@@ -110,7 +111,7 @@ impl<'s> Files<'s> {
         })
     }
 
-    /// Lets threads work at the same time; gives the mean of their times.
+    /// Runs threads at the same time; returns the mean of their times.
     fn run(
         &self,
         work: Work,
@@ -148,8 +149,8 @@ impl<'s> Files<'s> {
         Ok(Sample::mean(&samples))
     }
 
-    /// What one thread does. Blocks of a file that threads share are each thread's by turns, as
-    /// those get them that append together.
+    /// The work of one thread. Threads that share a file insert its blocks in turns, as concurrent
+    /// appends do.
     fn work(
         &self,
         work: Work,

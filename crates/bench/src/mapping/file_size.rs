@@ -1,4 +1,4 @@
-//! Fig 7: files from one block to more than memory is.
+//! Fig 7: files from one block to more than the size of memory.
 
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;
@@ -8,12 +8,12 @@ use crate::Result;
 use crate::figure::{Axis, Scale};
 use crate::report::Outcome;
 
-/// Blocks of the files, as parts of 4 GiB. The paper has 4 KiB, 4 MiB and 4 GiB.
+/// Blocks of the files, up to 4 GiB. The paper has 4 KiB, 4 MiB and 4 GiB.
 const BLOCKS: [u64; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 18, 1 << 20];
-/// The largest is so many times `--file-bytes` at most.
+/// The largest file has at most this many times `--file-bytes`.
 const LARGEST: u64 = 4;
-/// The pool's blocks, as a multiple of those that files may have: how full it is makes a difference
-/// of its own.
+/// The pool's blocks, as a multiple of those that files may have: the utilisation of the pool has
+/// an effect of its own.
 const ROOM: u64 = 2;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {

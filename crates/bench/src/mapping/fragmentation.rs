@@ -1,4 +1,4 @@
-//! Fig 6: the same blocks in files that are more and more fragmented.
+//! Fig 6: the same blocks in increasingly fragmented files.
 
 use super::case::{Access, Caches, Case, Order};
 use super::grid::Grid;

@@ -1,4 +1,4 @@
-//! Rounds of every mapping at every place of a figure, and the figure that comes of them.
+//! Rounds of every mapping at every label of a figure, and the resulting figure.
 
 use vellum::media::count::Counts;
 
@@ -7,29 +7,30 @@ use super::setting::{HASHFS, PEER, Subject};
 use crate::figure::{Axis, CountsPerOp, Figure, Point, Scale, Series, Shape, median, number};
 use crate::target::Target;
 
-/// The dearest over the cheapest place of a figure, at most, where mapping does not depend on it.
+/// The target where mapping does not depend on what is varied: the most that the most expensive
+/// label may take over the cheapest.
 const FLAT: f64 = 1.1;
 
 /// A figure that is being measured.
 pub(crate) struct Grid {
     figure: Figure,
-    /// The side that sentences are about, and the one that ratios are taken to.
+    /// The side that sentences are about, and the one that ratios compare with.
     own: &'static str,
     peer: &'static str,
     sides: Vec<String>,
     labels: Vec<String>,
-    /// By side and label, a sample for each round.
+    /// For each side and label, a sample for each round.
     samples: Vec<Vec<Vec<Sample>>>,
 }
 
 impl Grid {
-    /// Nanoseconds of an operation by things that stand side by side.
+    /// Nanoseconds of an operation for things that are compared.
     pub(crate) fn bars(name: &str, title: &str, x: &str, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|&label| label.to_owned()).collect();
         Self::new(name, title, Axis::labels(x), Shape::Bars, labels)
     }
 
-    /// Nanoseconds of an operation by a quantity.
+    /// Nanoseconds of an operation against a quantity.
     pub(crate) fn lines(name: &str, title: &str, x: Axis, labels: Vec<String>) -> Self {
         Self::new(name, title, x, Shape::Lines, labels)
     }
@@ -56,28 +57,28 @@ impl Grid {
         }
     }
 
-    /// What the paper says, with the place in it.
+    /// Sets the paper's claim, with its place in the paper.
     #[must_use]
     pub(crate) fn claim(mut self, claim: &str) -> Self {
         self.figure.claim = claim.into();
         self
     }
 
-    /// What a reader should know beside.
+    /// Adds a note for the reader.
     #[must_use]
     pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
         self.figure.notes.push(note.into());
         self
     }
 
-    /// Measures something else than the time of an operation.
+    /// Sets a vertical axis other than the time of an operation.
     #[must_use]
     pub(crate) fn of(mut self, y: Axis) -> Self {
         self.figure.y = y;
         self
     }
 
-    /// Lets these take part.
+    /// Sets the subjects as sides.
     #[must_use]
     pub(super) fn sides(mut self, subjects: &[Subject]) -> Self {
         let names = subjects
@@ -88,7 +89,7 @@ impl Grid {
         self.named(names.collect(), HASHFS, PEER)
     }
 
-    /// Lets sides of these names take part; sentences are about `own`, ratios are to `peer`.
+    /// Sets sides with these names; sentences are about `own`, and ratios compare with `peer`.
     #[must_use]
     pub(crate) fn named(
         mut self,
@@ -101,7 +102,7 @@ impl Grid {
         self
     }
 
-    /// Notes what a side came to at a label in a round; round 0 warms up.
+    /// Adds the result of a side at a label in a round; round 0 warms up.
     pub(crate) fn add(&mut self, round: usize, side: usize, label: usize, sample: Sample) {
         if round > 0 {
             self.samples[side][label].push(sample);
@@ -113,9 +114,9 @@ impl Grid {
         Some(&self.samples[side])
     }
 
-    /// How much a side depends on what is varied: its greatest value over its least. Each is taken
-    /// as a ratio to that at the first label in the same round, of which the median counts, so that
-    /// what differs between rounds does not matter.
+    /// How much a side depends on what is varied: its greatest value over its least. Each value is
+    /// the median over the rounds of its ratio to the first label in the same round, so that
+    /// differences between rounds do not matter.
     pub(crate) fn dependence(&self, side: &str) -> Option<f64> {
         let samples = self.samples_of(side)?;
         let first = samples.first()?;
@@ -128,33 +129,33 @@ impl Grid {
         Some(most / least)
     }
 
-    /// What a side takes at a label over what another one takes there, in the same round.
+    /// The ratio of a side to another one at a label, in the same round.
     pub(crate) fn over(&self, side: &str, other: &str, label: &str) -> Option<f64> {
         let at = self.labels.iter().position(|known| known == label)?;
         let (side, other) = (self.samples_of(side)?, self.samples_of(other)?);
         ratio(&side[at], &other[at])
     }
 
-    /// What a side takes at a label over what it takes at another one, in the same round.
+    /// The ratio of a side's values at two labels, in the same round.
     pub(crate) fn over_labels(&self, side: &str, label: &str, other: &str) -> Option<f64> {
         let place = |label| self.labels.iter().position(|known| known == label);
         let samples = self.samples_of(side)?;
         ratio(&samples[place(label)?], &samples[place(other)?])
     }
 
-    /// What a side takes at a label over what it takes at the first one, in the same round.
+    /// The ratio of a side's values at a label and at the first one, in the same round.
     pub(crate) fn over_first(&self, side: &str, label: &str) -> Option<f64> {
         let at = self.labels.iter().position(|known| known == label)?;
         let samples = self.samples_of(side)?;
         ratio(&samples[at], samples.first()?)
     }
 
-    /// The same at the last label.
+    /// The same for the last label.
     pub(crate) fn last_over_first(&self, side: &str) -> Option<f64> {
         self.over_first(side, self.labels.last()?)
     }
 
-    /// What a side takes at a label: the median over the rounds.
+    /// The value of a side at a label: the median over the rounds.
     pub(crate) fn middle(&self, side: &str, label: &str) -> Option<f64> {
         let at = self.labels.iter().position(|known| known == label)?;
         let samples = self.samples_of(side)?[at].iter();
@@ -162,7 +163,7 @@ impl Grid {
         (!values.is_empty()).then(|| median(&values))
     }
 
-    /// How much more a side takes at the last label than at the first one: the median over the
+    /// The difference between a side's values at the last and the first label: the median over the
     /// rounds.
     pub(crate) fn last_less_first(&self, side: &str) -> Option<f64> {
         let samples = self.samples_of(side)?;
@@ -173,21 +174,21 @@ impl Grid {
         (!more.is_empty()).then(|| median(&more))
     }
 
-    /// That a side is not to depend on what is varied, with its probes, which no disturbance
-    /// changes.
+    /// The target that a side does not depend on what is varied. It names the probes, which no
+    /// disturbance changes.
     pub(crate) fn flat(&self, side: &str, varied: &str, what: &str) -> Option<Target> {
         let probes = self.probes(side)?;
         let what = format!("{side}, dearest over cheapest {varied}, {what} ({probes} probes)");
         Some(Target::at_most(what, self.dependence(side)?, FLAT))
     }
 
-    /// The least and the most probes of an operation of a side.
+    /// The least and the most probes of a side's operations.
     pub(crate) fn probes(&self, side: &str) -> Option<String> {
         let samples = self.samples_of(side)?.iter();
         range(samples.filter_map(|samples| Some(counts_of(samples)?.probes)))
     }
 
-    /// The figure, and what it shows in sentences.
+    /// The figure, with its findings in sentences.
     pub(crate) fn figure(mut self) -> Figure {
         let peer = self.samples_of(self.peer).unwrap_or_default();
         let series = self.sides.iter().zip(&self.samples).map(|(name, samples)| {
@@ -214,7 +215,7 @@ impl Grid {
     }
 }
 
-/// The median over the rounds of these values over those of the same round.
+/// The median over the rounds of the ratios of these values to those of the same round.
 fn ratio(samples: &[Sample], over: &[Sample]) -> Option<f64> {
     let ratios = samples.iter().zip(over);
     let ratios: Vec<f64> = ratios
@@ -223,7 +224,7 @@ fn ratio(samples: &[Sample], over: &[Sample]) -> Option<f64> {
     (!ratios.is_empty()).then(|| median(&ratios))
 }
 
-/// What an operation did, where that was counted.
+/// The counts of an operation, if there are any.
 fn counts_of(samples: &[Sample]) -> Option<CountsPerOp> {
     let mut counts = Counts::default();
     samples.iter().for_each(|sample| counts += sample.counts);
@@ -245,9 +246,9 @@ pub(crate) fn at<'f>(figure: &'f Figure, series: &str, label: &str) -> Option<&'
     figure.series(series)?.at(label)
 }
 
-/// What a figure shows, in sentences that name its numbers: the values of the series `own`, what
-/// those of others are over them, and probes. `over` gives a series' value at a label over that of
-/// `own`.
+/// Describes a figure in sentences with numbers: the values of the series `own`, the ratios of
+/// other series to it, and probes. `over` returns the ratio of a series' value at a label to that
+/// of `own`.
 pub(crate) fn told(
     figure: &Figure,
     own: &str,
@@ -291,7 +292,7 @@ pub(crate) fn told(
     told
 }
 
-/// The least and the greatest value; one number where they are the same.
+/// The least and the greatest value; only one number if they are equal.
 fn range(values: impl Iterator<Item = f64>) -> Option<String> {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
@@ -334,8 +335,7 @@ mod tests {
         grid
     }
 
-    /// Rounds that are slow as a whole do not make a side depend on anything; the first does not
-    /// count.
+    /// Rounds that are slow as a whole do not show as a dependence; the first round does not count.
     #[test]
     fn dependence_is_of_values_of_the_same_round() {
         let flat = grid([
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_tells_what_it_shows() {
+    fn a_figure_is_described_in_sentences() {
         let figure = grid([&[1.0, 10.0], &[1.0, 40.0], &[1.0, 20.0]]).figure();
         assert_eq!(
             figure.found,

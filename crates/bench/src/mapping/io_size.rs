@@ -1,5 +1,5 @@
-//! Fig 8: requests of one block and of many, what each block costs, and which part of a read that
-//! is.
+//! Fig 8: requests of one block and of many. Measures the cost of each block, and its share of a
+//! read.
 
 use vellum::reading::Rule;
 
@@ -15,22 +15,22 @@ use crate::target::Target;
 
 /// Blocks of a request. The paper has 1, 16 and 256.
 const REQUESTS: [u64; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// Blocks that [`TOGETHER`] are about.
+/// The number of blocks in the requests of [`TOGETHER`].
 const SIXTEEN: u64 = 16;
-/// Sixteen blocks, asked for in these ways, a pair of labels each: cold, hot.
+/// Ways to ask for sixteen blocks, with a pair of labels each: cold, hot.
 const TOGETHER: [&str; 3] = ["one request", "16 requests of the mapping", "16 reads"];
-/// By how much a block of a request of 16 is to be cheaper than one asked for by itself.
+/// The target: how many times cheaper a block in a request of 16 is than one requested by itself.
 const TOGETHER_RATIO: f64 = 3.0;
-/// Part of `--file-bytes` that is written and read, and at most so much.
+/// The fraction of `--file-bytes` that is written and read, and its maximum.
 const BYTES_PART: u64 = 16;
 const BYTES_MAX: u64 = 32 << 20;
 
-/// What the paper says.
+/// The paper's claim.
 const CLAIM: &str = "Fig 8: mapping takes a smaller part of larger requests (3 % of reading 1 MB \
                      with a radix tree). HashFS is cheaper than cuckoo hashing for all sizes, and \
                      has the lowest insertion time.";
 
-/// A figure for each caches: what sixteen blocks cost.
+/// A figure for each state of the caches: the cost of sixteen blocks.
 struct Sixteen {
     caches: Caches,
     grid: Grid,
@@ -102,7 +102,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(Outcome::new(figures, targets))
 }
 
-/// Which part of reading bytes is finding them, in percent.
+/// The share of finding bytes in reading them, in percent.
 fn share_of_mapping(case: &Case<'_>, access: &Access) -> Result<Sample> {
     let bytes = (access.blocks * BLOCK_BYTES) as usize;
     let mut out = vec![0; bytes];
@@ -117,7 +117,7 @@ fn share_of_mapping(case: &Case<'_>, access: &Access) -> Result<Sample> {
     })
 }
 
-/// What sixteen blocks cost, asked for together and one by one.
+/// The cost of sixteen blocks, requested together and one by one.
 fn sixteen(
     setting: &Setting<'_>,
     subjects: &[Subject],
@@ -161,7 +161,7 @@ fn sixteen(
     Ok(all.map(|sixteen| sixteen.grid.figure()).into())
 }
 
-/// A way to ask for sixteen blocks; gives how many there are.
+/// A way to ask for sixteen blocks; returns their number.
 type Ask = fn(&mut Probe<'_>, u64) -> Result<usize>;
 
 fn one_by_one(first: u64, mut ask: impl FnMut(u64) -> Result<usize>) -> Result<usize> {

@@ -1,4 +1,4 @@
-//! Fig 5: single blocks, cold and hot, one after the other and at random.
+//! Fig 5: single blocks, cold and hot, sequentially and at random.
 
 use super::case::{Access, Caches, Case, Order, SWEPT_OPS};
 use super::grid::{Grid, at};
@@ -23,7 +23,7 @@ const MANNERS: [(Caches, Order); 5] = [
     (Caches::Hot, Order::Sequential),
     (Caches::Hot, Order::Random),
 ];
-/// By how much HashFS is to be faster.
+/// The target: how many times faster HashFS is.
 const LOOKUP_RATIO: f64 = 3.0;
 const INSERT_RATIO: f64 = 4.0;
 

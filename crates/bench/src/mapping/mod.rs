@@ -1,14 +1,13 @@
-//! File mapping by itself: the figures of the study, each by one command, for every mapping there
-//! is.
+//! File mapping by itself: the figures of the study, each by one command, for every mapping.
 //!
-//! What is timed is what operations on files ask of the mapping ([`MappingProbe`]), without
-//! entering and leaving operations and without the bytes. Each round lets every mapping do the
-//! same, one after the other; the first round is not counted. Ratios are of values taken in one
+//! What is timed is the part of file operations that the mapping executes ([`MappingProbe`]),
+//! without entering and leaving operations and without the bytes. In each round every mapping does
+//! the same, one after the other; the first round does not count. Ratios compare values of the same
 //! round.
 //!
-//! *Cold* means that the structure's lines were flushed out of the processor's caches before every
-//! single operation, and that cursors, translations and page caches were emptied; *hot* that
-//! operations follow each other.
+//! *Cold* means that before every single operation the structure's lines were flushed out of the
+//! processor's caches, and that cursors, translations and page caches were emptied. *Hot* means
+//! that operations follow each other directly.
 //!
 //! [`MappingProbe`]: vellum::experiments::MappingProbe
 
@@ -45,7 +44,7 @@ use setting::Setting;
 /// A figure of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
-    /// Lookups and inserts, cold and hot, one after the other and at random (Fig 5)
+    /// Lookups and inserts, cold and hot, sequential and random (Fig 5)
     Locality,
     /// Lookups and appends against the layout score of files (Fig 6)
     Fragmentation,
@@ -53,7 +52,7 @@ pub enum Figure {
     FileSize,
     /// Lookups and appends of many blocks, and their share of reads (Fig 8)
     IoSize,
-    /// Lookups, inserts and probes in full pools, and in those that were full often (Fig 9)
+    /// Lookups, inserts and probes in full pools, and in pools that were full often (Fig 9)
     Utilisation,
     /// Threads on one file and on files of their own (Fig 10)
     Concurrency,
@@ -84,42 +83,42 @@ impl Figure {
     }
 }
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MappingOptions {
-    /// The figures; all of them if none is named
+    /// Figures to measure [default: all]
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
-    /// How the report is given
+    /// The form of the report
     #[command(flatten)]
     pub output: Output,
-    /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` makes an
+    /// Directories of file systems that `filebench` and `ycsb` compare with; `ext4-ram` creates an
     /// ext4 in memory for the run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
     pub peer: Vec<String>,
-    /// What `filebench` runs
+    /// Options of `filebench`
     #[command(flatten)]
     pub workloads: WorkloadOptions,
-    /// What `ycsb` runs
+    /// Options of `ycsb`
     #[command(flatten)]
     pub ycsb: YcsbOptions,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Bytes of the file that is looked into
+    /// Size of the file whose blocks are looked up, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub file_bytes: u64,
-    /// Operations of a round, each of which finds cold caches
+    /// Operations of a round with cold caches
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub cold_ops: usize,
-    /// Operations of a round that follow each other
+    /// Operations of a round that follow each other directly
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub hot_ops: usize,
-    /// Part of a file's blocks that follow their predecessors, from 0 to 1
+    /// Share of a file's blocks that follow their predecessors, from 0 to 1
     #[arg(long, value_name = "SCORE", default_value_t = 0.85)]
     pub layout_score: f64,
-    /// Directory for pools whose bytes are read; the others are in memory of this process, and only
-    /// their metadata takes any
+    /// Directory for pools whose bytes are read; the others are in memory of this process, where
+    /// only their metadata takes space
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
 }
@@ -132,7 +131,7 @@ const ABOUT: About = About {
     baseline: "the extent tree",
 };
 
-/// Smallest file that figures are about.
+/// The smallest file that figures use.
 const FILE_MIN_BYTES: u64 = 1 << 20;
 
 impl MappingOptions {
@@ -161,7 +160,7 @@ impl MappingOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// Options that make no sense, no room, a signal.
+/// An option makes no sense, there is not enough space, or a signal came.
 pub fn main_mapping(options: &MappingOptions) -> Result<()> {
     measure(options)?.publish(&options.output)
 }

@@ -1,4 +1,5 @@
-//! Fig 11: whether a page cache of the structure pays, and how fast bytes are read when all is hot.
+//! Fig 11: whether a page cache of the structure pays, and the speed of reads when everything is
+//! hot.
 
 use vellum::File;
 use vellum::reading::Rule;
@@ -13,19 +14,19 @@ use crate::figure::{Axis, Figure, Scale, bytes};
 use crate::report::Outcome;
 use crate::target::Target;
 
-/// Operations since everything was cold, as parts of `--hot-ops`.
+/// The number of operations since everything was cold, as fractions of `--hot-ops`.
 const PARTS: [usize; 5] = [10_000, 1000, 100, 10, 1];
-/// Files that are read, as parts of `--file-bytes`: one that fits a core's caches and one that does
-/// not.
+/// The files that are read, as fractions of `--file-bytes`: one fits into a core's caches, and one
+/// does not.
 const READ_PARTS: [u64; 2] = [256, 16];
-/// How large a pool is whose files are read, as a multiple of these.
+/// The size of a pool whose files are read, as a multiple of these files.
 const WHOLE_ROOM: u64 = 2;
-/// Layout score of files in one piece.
+/// The layout score of unfragmented files.
 const WHOLE: f64 = 1.0;
-/// How often a file is read through, and by which requests, for its page table to be there.
+/// The number of readings, and the size of requests, after which a file's page table is complete.
 const SETTLE_READINGS: u32 = 24;
 const SETTLE_BYTES: u64 = 64 << 10;
-/// Bytes read in a round at least.
+/// The least number of bytes read in a round.
 const READ_BYTES: u64 = 16 << 20;
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
@@ -71,8 +72,8 @@ impl Reading {
     }
 }
 
-/// Search alone, which is what the mappings differ by, of fragmented and of whole files; and what a
-/// user of either has, whose files are read through page tables once these pay.
+/// The ways of reading: by search alone, where the mappings differ, of fragmented and of
+/// unfragmented files; and by the default rule, which uses page tables once these pay.
 fn readings(layout_score: f64) -> [Reading; 3] {
     let reading = |name, rule, layout_score| Reading {
         name,
@@ -86,7 +87,8 @@ fn readings(layout_score: f64) -> [Reading; 3] {
     ]
 }
 
-/// What an operation costs on average when so many were made since everything was cold.
+/// The average cost of an operation, after different numbers of operations since everything was
+/// cold.
 fn since_cold(setting: &Setting<'_>, subjects: &[Subject], blocks: u64) -> Result<Vec<Figure>> {
     let cases = Case::all(subjects, blocks)?;
     let mut counts: Vec<usize> = PARTS
@@ -122,7 +124,7 @@ fn since_cold(setting: &Setting<'_>, subjects: &[Subject], blocks: u64) -> Resul
     Ok(vec![lookups.figure(), inserts.figure()])
 }
 
-/// Reading files again and again by blocks, from the first to the last.
+/// Reads files repeatedly by blocks, sequentially.
 fn hot_reads(
     setting: &Setting<'_>,
     reading: &Reading,
@@ -143,7 +145,8 @@ fn hot_reads(
             let write = |&size: &u64| {
                 let file = subject.written(&size.to_string(), size)?;
                 if reading.rule != Rule::Search {
-                    // Measured by the file at once, then read until its page table is there.
+                    // The costs are measured with this file at once; then it is read until its page
+                    // table is complete.
                     let _ = file.handle().read_costs();
                     (0..SETTLE_READINGS).try_for_each(|_| settle(&file, size))?;
                 }
@@ -164,7 +167,7 @@ fn hot_reads(
     Ok(grid.figure())
 }
 
-/// Reads a file through by requests for which a page table pays.
+/// Reads a file by requests for which a page table pays.
 fn settle(file: &File, size: u64) -> Result<()> {
     let mut out = vec![0; SETTLE_BYTES as usize];
     (0..size).step_by(SETTLE_BYTES as usize).try_for_each(|at| {
@@ -173,7 +176,7 @@ fn settle(file: &File, size: u64) -> Result<()> {
     })
 }
 
-/// Reads a file by blocks, once to warm up, and then for as long as is measured.
+/// Reads a file by blocks, once to warm up, and then for the measured time.
 fn read_through(file: &File, size: u64) -> Result<Sample> {
     let offsets: Vec<u64> = (0..size).step_by(BLOCK_BYTES as usize).collect();
     let times = (READ_BYTES / size).max(1) as usize;

@@ -1,4 +1,4 @@
-//! Timing operations on a mapping: one by one with cold caches, or many in a row.
+//! Times operations on a mapping: one by one with cold caches, or many in a row.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -16,19 +16,19 @@ use crate::figure::median;
 /// A file's mapping.
 pub(super) type Probe<'a> = MappingProbe<'a, Real>;
 
-/// What operations of a round came to.
+/// The result of the operations of a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// What is plotted: mostly nanoseconds an operation.
+    /// The plotted value: mostly nanoseconds per operation.
     pub(crate) value: f64,
-    /// Operations.
+    /// The number of operations.
     pub(crate) ops: u64,
-    /// What all of them did.
+    /// The total counts.
     pub(crate) counts: Counts,
 }
 
 impl Sample {
-    /// The same for each of the `parts` that every operation has.
+    /// The value per part, where every operation has `parts` of them.
     pub(super) fn per(self, parts: u64) -> Self {
         Self {
             value: self.value / parts as f64,
@@ -45,7 +45,7 @@ impl Sample {
         }
     }
 
-    /// The mean of samples; what was counted is of all together.
+    /// The mean of samples, with the sum of their counts.
     pub(super) fn mean(samples: &[Self]) -> Self {
         let mut counts = Counts::default();
         samples.iter().for_each(|sample| counts += sample.counts);
@@ -58,23 +58,23 @@ impl Sample {
     }
 }
 
-/// Times that the clock is asked to find out what asking costs.
+/// The number of clock readings for measuring the cost of one.
 const CLOCK_TRIES: usize = 1001;
 
-/// Nanoseconds between two looks at the clock that follow each other.
+/// Nanoseconds between two consecutive clock readings.
 pub(super) fn clock_ns() -> f64 {
     let looks = [(); CLOCK_TRIES].map(|()| Instant::now().elapsed().as_nanos() as f64);
     median(&looks)
 }
 
-/// Nanoseconds that this thread has had a processor for. Operations on a mapping wait for nothing
-/// else, so that this is their time on a machine that does nothing beside.
+/// Nanoseconds of processor time of this thread. Operations on a mapping wait for nothing else, so
+/// this is their time on an otherwise idle machine.
 fn running_ns() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
 }
 
-/// What asking for [`running_ns`] takes.
+/// The cost of calling [`running_ns`].
 fn running_clock_ns() -> f64 {
     static COST: OnceLock<f64> = OnceLock::new();
     *COST.get_or_init(|| {
@@ -83,7 +83,7 @@ fn running_clock_ns() -> f64 {
     })
 }
 
-/// Runs, and gives how long: without what this thread waited for a processor.
+/// Runs `run`; returns its time without waits for a processor.
 fn timed(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     let clock = running_clock_ns();
     let start = running_ns();
@@ -91,13 +91,13 @@ fn timed(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok((running_ns() - start - clock).max(0.0))
 }
 
-/// How the caches are made cold.
+/// A way to make the caches cold.
 pub(super) trait Chill {
-    /// Makes everything cold that the next operation could find warm.
+    /// Makes everything cold that could be warm for the next operation.
     fn chill(&mut self, probe: &mut Probe<'_>);
 }
 
-/// By flushing the structure's lines.
+/// Flushes the structure's lines.
 pub(super) struct Evict;
 
 impl Chill for Evict {
@@ -107,17 +107,17 @@ impl Chill for Evict {
     }
 }
 
-/// Bytes that push everything else out of the caches.
+/// The bytes to read in order to replace everything in the caches.
 const SWEEP_BYTES: usize = 128 << 20;
 const LINE_BYTES: usize = 64;
 
-/// By reading more than the caches hold.
+/// Reads more than the caches hold.
 #[derive(Default)]
 pub(super) struct Sweep(Vec<u8>);
 
 impl Chill for Sweep {
     fn chill(&mut self, probe: &mut Probe<'_>) {
-        // Not zeros, whose pages could all be one.
+        // The bytes are not zeros, whose pages could all be one.
         self.0.resize(SWEEP_BYTES, 1);
         probe.forget();
         let lines = self.0.iter().step_by(LINE_BYTES);
@@ -125,22 +125,23 @@ impl Chill for Sweep {
     }
 }
 
-/// Operations on a mapping after which others are let go on: what was given up becomes free.
+/// The number of operations after which the probe's operation is renewed, so that freed blocks
+/// become available.
 const RENEW_OPS: usize = 64;
 
-/// Times of operations that are being measured.
+/// Times of measured operations.
 #[derive(Default)]
 pub(super) struct Times {
-    /// Of single operations, in nanoseconds.
+    /// The times of single operations, in nanoseconds.
     single: Vec<f64>,
-    /// Of operations that followed each other, together.
+    /// The total time of consecutive operations.
     together_ns: f64,
     ops: u64,
     counts: Counts,
 }
 
 impl Times {
-    /// Asks at each place with cold caches.
+    /// Asks at each location with cold caches.
     pub(super) fn cold(
         &mut self,
         mut probe: Probe<'_>,
@@ -161,7 +162,7 @@ impl Times {
         Ok(())
     }
 
-    /// Asks at each place, one after the other.
+    /// Asks at each location, without pauses.
     pub(super) fn hot(
         &mut self,
         mut probe: Probe<'_>,
@@ -181,7 +182,7 @@ impl Times {
         Ok(())
     }
 
-    /// Nanoseconds an operation: the median of single ones, the mean of others.
+    /// Nanoseconds per operation: the median of single operations, the mean of consecutive ones.
     pub(super) fn sample(self) -> Sample {
         let value = if self.single.is_empty() {
             self.together_ns / self.ops.max(1) as f64
@@ -196,7 +197,7 @@ impl Times {
     }
 }
 
-/// Asks at each place, one after the other.
+/// Asks at each location, without pauses.
 pub(super) fn repeat(places: &[u64], mut ask: impl FnMut(u64) -> Result<()>) -> Result<Sample> {
     let before = of_this_thread();
     let ns = timed(|| places.iter().try_for_each(|&at| ask(at)))?;

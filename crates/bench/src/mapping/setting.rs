@@ -19,21 +19,21 @@ use crate::interrupt::Interrupt;
 pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Blocks that are claimed together when a file is filled.
 const FILL_BLOCKS: u64 = 256;
-/// A pool's metadata: this part of it, and at least so many bytes.
+/// A pool's metadata: this fraction of the pool, and at least this many bytes.
 const METADATA_PART: u64 = 128;
 const METADATA_MIN_BYTES: u64 = 8 << 20;
-/// Part of a pool's metadata that is on large pages, at least: the last one may begin in the data.
+/// The least fraction of a pool's metadata on large pages: the last page may begin in the data.
 const GATHERED_MIN: f64 = 0.8;
-/// Room for the tables of mappings, as a part of what they map.
+/// Space for the tables of mappings, as a fraction of what they map.
 const TABLE_PART: u64 = 64;
-/// The mapping that ratios are taken to.
+/// The mapping that ratios compare with.
 pub(super) const PEER: &str = "extent";
 /// The mapping that targets are about.
 pub(super) const HASHFS: &str = "hashfs";
-/// Bytes written at once.
+/// Bytes per write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What a run of this command has to go by.
+/// The options and tools of a run.
 pub(super) struct Setting<'a> {
     pub(super) options: &'a MappingOptions,
     pub(super) interrupt: &'a Interrupt,
@@ -49,7 +49,7 @@ impl<'a> Setting<'a> {
         self.interrupt.check()
     }
 
-    /// Rounds, the one that warms up among them.
+    /// The rounds, including the one that warms up.
     pub(super) fn rounds(&self) -> std::ops::RangeInclusive<usize> {
         0..=self.options.rounds
     }
@@ -59,16 +59,16 @@ impl<'a> Setting<'a> {
         self.options.file_bytes / BLOCK_BYTES
     }
 
-    /// For each mapping a pool with so many blocks, files in it to have a layout score. No memory
-    /// is taken for data.
+    /// For each mapping a pool with this many blocks, whose files get a layout score. No memory is
+    /// taken for data.
     pub(super) fn subjects(&self, blocks: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let bytes = blocks * BLOCK_BYTES;
         let metadata = (bytes / METADATA_PART).max(METADATA_MIN_BYTES);
         subjects(bytes, metadata, layout_score, Subject::in_memory)
     }
 
-    /// The same with so many bytes, a quarter of them metadata: trees need it whose nodes are made
-    /// anew with most inserts, and cannot be used again while somebody is in an operation.
+    /// The same with a size in bytes, a quarter of it metadata. Trees need that much: most inserts
+    /// copy nodes, and the old nodes cannot be reused while an operation is running.
     pub(super) fn subjects_with_much_metadata(&self, bytes: u64) -> Result<Vec<Subject>> {
         let metadata = (bytes / 4).max(METADATA_MIN_BYTES);
         subjects(
@@ -79,7 +79,7 @@ impl<'a> Setting<'a> {
         )
     }
 
-    /// For each mapping a pool in the directory for pools, all of whose bytes are there.
+    /// For each mapping a pool in the directory for pools, with all of its bytes.
     pub(super) fn whole_subjects(&self, bytes: u64, layout_score: f64) -> Result<Vec<Subject>> {
         let dir = &self.options.pool_dir;
         subjects(bytes, METADATA_MIN_BYTES, layout_score, |design, create| {
@@ -108,7 +108,7 @@ fn subjects(
     subjects.collect()
 }
 
-/// A mapping as it is chosen when a pool is made.
+/// A mapping with the options that create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Design {
     name: String,
@@ -118,7 +118,7 @@ pub(super) struct Design {
 }
 
 impl Design {
-    /// All that there are: those that this release knows, and the placement of HashFS's paper.
+    /// All mappings of this release, and the placement of HashFS's paper.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for mapping in MappingKind::ALL {
@@ -152,7 +152,7 @@ impl Design {
         !matches!(self.mapping, Radix | Extent | ExtentCached)
     }
 
-    /// Whether claiming a block is inserting its mapping.
+    /// Whether inserting a mapping claims the block.
     pub(super) fn allocates_itself(&self) -> bool {
         self.mapping == MappingKind::HashFs
     }
@@ -162,9 +162,9 @@ impl Design {
 pub(super) struct Subject {
     pub(super) design: Design,
     pool: Pool,
-    /// Which part of its metadata lies on large pages.
+    /// The fraction of its metadata on large pages.
     gathered: f64,
-    // Goes last.
+    // Field order: the directory is removed last.
     _dir: Option<TempDir>,
 }
 
@@ -187,7 +187,8 @@ impl Subject {
         let dir = made.map_err(doing("making a directory"))?;
         let path = dir.path().join("pool");
         make_pool(&path, create)?.close()?;
-        // On large pages, where the kernel has them, and all there before anything is timed.
+        // The pool is on large pages, if the kernel has them, and every page is present before
+        // anything is timed.
         let opening = PoolOptions::new().populate(true);
         Ok(Self {
             pool: opening.open(&path)?,
@@ -197,8 +198,8 @@ impl Subject {
         })
     }
 
-    /// What is to be said of a pool that the kernel had no large pages for: its times are not to be
-    /// compared.
+    /// A warning about a pool for which the kernel had no large pages: its times are not
+    /// comparable.
     pub(super) fn shortcoming(&self) -> Option<String> {
         (self.gathered < GATHERED_MIN).then(|| {
             format!(
@@ -215,12 +216,12 @@ impl Subject {
         self.pool.fs().stat_fs().blocks
     }
 
-    /// Lets this rule choose how reads find blocks.
+    /// Sets the rule by which reads find blocks.
     pub(super) fn read_by(&self, rule: Rule) {
         self.pool.fs().set_read_rule(rule);
     }
 
-    /// A new file of so many bytes that were written.
+    /// A new file with this many written bytes.
     pub(super) fn written(&self, name: &str, bytes: u64) -> Result<File> {
         let file = self.sparse(name, 0)?;
         let piece = vec![1; WRITE_BYTES];
@@ -231,7 +232,7 @@ impl Subject {
         Ok(file)
     }
 
-    /// A new file of so many blocks, all of them holes.
+    /// A new file with a size of this many blocks, all of them holes.
     pub(super) fn sparse(&self, name: &str, blocks: u64) -> Result<File> {
         let options = OpenOptions::new()
             .read(true)
@@ -244,7 +245,7 @@ impl Subject {
         Ok(file)
     }
 
-    /// A new file of so many blocks, all of them there, claimed from the first to the last.
+    /// A new file with this many blocks, claimed in ascending order.
     pub(super) fn filled(&self, name: &str, blocks: u64) -> Result<File> {
         let file = self.sparse(name, blocks)?;
         let mut probe = probe(&file)?;
@@ -255,7 +256,7 @@ impl Subject {
         Ok(file)
     }
 
-    /// Makes blocks free that were given up.
+    /// Makes freed blocks available.
     pub(super) fn settle(&self) {
         settle(&self.pool.fs());
     }

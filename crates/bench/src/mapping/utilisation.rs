@@ -1,7 +1,8 @@
-//! Fig 9, and more: pools that get full, and that were full often.
+//! Fig 9, and more: pools that become full, and pools that were full often.
 //!
-//! A pool is filled to 95 % with blocks at random places of its files, every second block is taken
-//! away again, and so on. Nothing happens but one block at a time: no mapping gains from runs.
+//! A pool is filled to 95 % with blocks at random locations of its files. Then every second block
+//! is removed again, and so on. Each operation concerns a single block, so no mapping profits from
+//! runs.
 
 use std::time::Instant;
 
@@ -18,33 +19,33 @@ use crate::order::Numbers;
 use crate::report::Outcome;
 use crate::target::Target;
 
-/// The pool's bytes, as a part of `--file-bytes`.
+/// The pool's bytes, as a fraction of `--file-bytes`.
 const POOL_PART: u64 = 4;
 const POOL_MIN_BYTES: u64 = 4 << 20;
 /// Files that share a pool.
 const FILES: u64 = 8;
-/// How full a pool is made, in percent of its blocks.
+/// The utilisations, in percent of the pool's blocks.
 const LOADS: [u64; 5] = [50, 80, 85, 90, 95];
-/// Rounds of taking away and filling again.
+/// Rounds of removing and filling again.
 const CHURNS: usize = 10;
-/// Probes after the last of them over those of the fresh table, at most.
+/// The target: the most probes after the last round over those in the fresh table.
 const CHURNED_RATIO: f64 = 1.3;
-/// Blocks taken away together before as many are inserted and timed.
+/// Blocks removed together before as many are inserted and timed.
 const BATCH: usize = 64;
-/// Inserts whose times are looked at, as a part of `--hot-ops`.
+/// The number of timed inserts, as a fraction of `--hot-ops`.
 const INSERT_PART: usize = 5;
-/// What is told of them: parts of all inserts that took no longer.
+/// The reported percentiles of all inserts.
 const PERCENTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("most", 1.0)];
 
-/// Files whose blocks are at random places.
+/// Files with blocks at random locations.
 struct Churned<'s> {
     subject: &'s Subject,
     files: Vec<File>,
     numbers: Numbers,
-    /// Blocks that the files can have: more than there are in the pool.
+    /// The number of blocks that the files can have: more than there are in the pool.
     places: u64,
-    /// Blocks of the pool.
+    /// The number of blocks in the pool.
     blocks: u64,
     present: Vec<u64>,
     is_present: Vec<bool>,
@@ -67,13 +68,13 @@ impl<'s> Churned<'s> {
         })
     }
 
-    /// The file that a place is in, and where.
+    /// The file and the block in it that a location stands for.
     fn within(&self, place: u64) -> (&File, u64) {
         let of_file = self.places / FILES;
         (&self.files[(place / of_file) as usize], place % of_file)
     }
 
-    /// A place without a block.
+    /// A location without a block.
     fn absent(&mut self) -> u64 {
         loop {
             let place = self.numbers.below(self.places);
@@ -88,7 +89,7 @@ impl<'s> Churned<'s> {
         self.present.push(place);
     }
 
-    /// Inserts blocks until so many of a hundred are in use.
+    /// Inserts blocks until this percentage is in use.
     fn fill(&mut self, percent: u64) -> Result<()> {
         while (self.present.len() as u64) < self.blocks * percent / 100 {
             let place = self.absent();
@@ -99,7 +100,7 @@ impl<'s> Churned<'s> {
         Ok(())
     }
 
-    /// Takes blocks away.
+    /// Removes blocks.
     fn take(&mut self, count: usize) -> Result<()> {
         for _ in 0..count.min(self.present.len()) {
             let chosen = self.numbers.below(self.present.len() as u64) as usize;
@@ -112,7 +113,7 @@ impl<'s> Churned<'s> {
         Ok(())
     }
 
-    /// Searches for blocks that are there, or that are not, `ops` of them.
+    /// Executes `ops` searches for existing blocks, or for missing ones.
     fn search(&mut self, there: bool, ops: usize) -> Result<Sample> {
         let mut places: Vec<u64> = (0..ops)
             .map(|_| match there {
@@ -123,7 +124,7 @@ impl<'s> Churned<'s> {
                 false => self.absent(),
             })
             .collect();
-        // A file after the other: who searches is in one of them.
+        // Sorted by file, because each search runs in one file.
         places.sort_by_key(|place| place / (self.places / FILES));
         let mut times = Times::default();
         for of_file in places.chunk_by(|a, b| self.file_number(*a) == self.file_number(*b)) {
@@ -141,7 +142,7 @@ impl<'s> Churned<'s> {
         place / (self.places / FILES)
     }
 
-    /// Looks up blocks that are there, each with cold caches.
+    /// Looks up existing blocks, each with cold caches.
     fn cold(&mut self, ops: usize) -> Result<Sample> {
         let mut times = Times::default();
         for _ in 0..ops {
@@ -154,7 +155,7 @@ impl<'s> Churned<'s> {
         Ok(times.sample())
     }
 
-    /// Inserts a block; gives nanoseconds and probes.
+    /// Inserts a block; returns nanoseconds and probes.
     fn timed_insert(&mut self) -> Result<[f64; 2]> {
         let place = self.absent();
         let (file, at) = self.within(place);
@@ -169,8 +170,8 @@ impl<'s> Churned<'s> {
         Ok([ns, probes as f64])
     }
 
-    /// Inserts into a full pool, from which as many blocks are taken before: all times, and all
-    /// probes, in order.
+    /// Inserts into a full pool, from which as many blocks are removed before. Returns all times
+    /// and all probes, sorted.
     fn inserts(&mut self, ops: usize) -> Result<[Vec<f64>; 2]> {
         let (mut times, mut probes) = (Vec::new(), Vec::new());
         while times.len() < ops {
@@ -202,7 +203,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(Outcome::new(figures, targets))
 }
 
-/// Cold lookups while a pool gets full.
+/// Cold lookups while a pool becomes full.
 fn filling(
     setting: &Setting<'_>,
     subjects: &[Subject],
@@ -237,8 +238,8 @@ fn filling(
     Ok(grid.figure())
 }
 
-/// Searches in pools that were filled and emptied over and over: probes for blocks that are there
-/// and for those that are not, and times.
+/// Searches in pools that were filled and emptied repeatedly: times, and probes for existing and
+/// for missing blocks.
 fn churning(
     setting: &Setting<'_>,
     subjects: &[Subject],

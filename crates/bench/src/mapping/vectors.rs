@@ -1,8 +1,7 @@
-//! What instruction sets gain: the steps of a lookup by HashFS, and copying, by each variant that
-//! this processor has.
+//! The gain from instruction sets: the steps of a lookup by HashFS, and copying, in each variant
+//! that this processor supports.
 //!
-//! Pools take the best one, or what `VELLUM_VECTOR` asks for; the steps are the very ones that they
-//! take.
+//! Pools use the best variant, or the one in `VELLUM_VECTOR`; the measured steps are the same code.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,13 +14,13 @@ use crate::figure::{Axis, Figure, Point, Scale, Series, Shape, number};
 use crate::order::Numbers;
 use crate::report::Outcome;
 
-/// Bytes of the memory that is compared and copied: it fits a core's caches.
+/// Bytes of the memory that is compared and copied: it fits into a core's caches.
 const MEMORY_BYTES: u64 = 256 << 10;
 const LINE_BYTES: u64 = 64;
-/// Operations of a round, as a part of `--hot-ops`, at least one.
+/// Operations of a round, as a fraction of `--hot-ops`, at least one.
 const OPS_PART: usize = 4;
 
-/// A step, by its label.
+/// A step with its label.
 struct Step {
     label: &'static str,
     run: fn(Isa, &MappedPool, u64) -> u64,
@@ -79,7 +78,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(Outcome::new(vec![figure(&isas, &taken)], Vec::new()))
 }
 
-/// Nanoseconds of a step, one after the other at places that follow from no step before.
+/// Nanoseconds of a step, repeated at locations that do not depend on the step before.
 fn time(step: &Step, isa: Isa, memory: &MappedPool, ops: usize) -> f64 {
     let mut numbers = Numbers::new(1);
     let places: Vec<u64> = (0..ops).map(|_| numbers.below(1 << 40)).collect();

@@ -1,4 +1,5 @@
-//! Workloads of whole programs on every mapping, beside peers: Filebench's personalities and YCSB.
+//! Workloads of whole programs on every mapping, compared with peers: Filebench's personalities and
+//! YCSB.
 
 use vellum::MappingKind;
 use vellum::media::MediaChoice;
@@ -13,16 +14,16 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::{Subject, WorkloadRow, figure_of, filebench, ycsb};
 
-/// The study's baseline, which others are compared with.
+/// The study's baseline, with which others are compared.
 const BASELINE: MappingKind = MappingKind::ExtentCached;
-/// The mapping that pools have if nothing else is asked for.
+/// The default mapping of pools.
 const DEFAULT: MappingKind = MappingKind::HashFs;
-/// Part of the gain that the share of mapping allows which is to be reached at least: rounds differ
-/// by as much.
+/// The target: this fraction of the gain that the share of mapping allows. Rounds differ by as
+/// much.
 const REACHED: f64 = 0.95;
 
 /// Every mapping on an unfragmented pool, the baseline first. Bytes are read by search alone, so
-/// that the mapping is what differs.
+/// that only the mapping differs.
 fn subjects() -> Vec<Subject> {
     let others = MappingKind::ALL
         .into_iter()
@@ -76,8 +77,8 @@ pub(super) fn ycsb(setting: &Setting<'_>) -> Result<Outcome> {
     Ok(Outcome::new(figure_of(ycsb::ABOUT, &rows), gains(&rows)))
 }
 
-/// What the default mapping gains over the baseline, beside what the part of the time allows that
-/// the baseline spends in mapping.
+/// The gain of the default mapping over the baseline, compared with the gain that the baseline's
+/// share of time in mapping allows.
 fn gains(rows: &[WorkloadRow]) -> Vec<Target> {
     let of = |mapping: MappingKind| {
         let is_it = move |pool: Variant| pool.mapping == mapping;
@@ -103,9 +104,9 @@ fn gains(rows: &[WorkloadRow]) -> Vec<Target> {
     of(DEFAULT).filter_map(gain).collect()
 }
 
-/// How much faster a side can be than the baseline if all but mapping takes the same time: the
-/// baseline spends `share` of its time in mapping; the side, which does `gain` times its
-/// operations, `own_share` of its own.
+/// How much faster a side can be than the baseline if everything but mapping takes the same time.
+/// The baseline spends `share` of its time in mapping. The side executes `gain` times as many
+/// operations, and spends `own_share` of its time in mapping.
 fn allowed_gain(share: f64, own_share: f64, gain: f64) -> f64 {
     1.0 / (1.0 - share + own_share / gain)
 }
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    /// A baseline that takes 30 of 100 ns for mapping, beside sides that take 5 ns for it.
+    /// The baseline takes 30 of 100 ns for mapping, and the other side 5 ns.
     #[test]
     fn a_gain_is_held_against_what_the_share_allows() {
         let base = row(BASELINE, 100.0, 0.3);

@@ -120,7 +120,7 @@ fn with_a_log_and_without() {
     assert_eq!(times(&report, 4).series[1].name, "no log");
     let versions = named(&report, "overhead-versions");
     assert_values(versions, 2, 4);
-    assert_eq!(versions.series[1].name, "no versions");
+    assert_eq!(versions.series[1].name, "no undo log");
     assert_eq!(report.targets.len(), 8);
 }
 
