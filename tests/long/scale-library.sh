@@ -4,5 +4,5 @@
 set -euo pipefail
 
 export VELLUM_ENTRIES=1000000 VELLUM_DEPTH=20000
-cargo test -q -p vellum --test scale -- --nocapture a_directory_of_many_entries a_deep_tree
+cargo test -q -p vellum --test fs -- --nocapture scale::a_directory_of_many_entries scale::a_deep_tree
 printf 'ok scale-library\n'

@@ -3,5 +3,5 @@
 # stored stay what they were after the first million.
 set -euo pipefail
 
-VELLUM_PAIRS=10000000 cargo test -q -p vellum --test scale -- --nocapture creations_and_removals
+VELLUM_PAIRS=10000000 cargo test -q -p vellum --test fs -- --nocapture scale::creations_and_removals
 printf 'ok soak\n'

@@ -12,7 +12,7 @@ use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media
 use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
-use crate::args::{DiskDurability, Making, Mapping, Medium, Mkfs};
+use crate::args::{DiskDurability, Making, Medium, Mkfs};
 use crate::images;
 use crate::info::{self, Information};
 use crate::location;
@@ -146,32 +146,13 @@ impl Plan {
             .metadata_bytes(tuning.metadata)
             .thread_slots(tuning.thread_slots)
             .namespace(tuning.namespace.into())
-            .mapping(self.mapping().into())
+            .mapping(tuning.mapping.map(MappingKind::from))
             .run_blocks(tuning.run_blocks)
             .span_lines(tuning.span_lines)
             .fragmentation(tuning.fragmentation)
             .media(self.media)
             .data(self.data.clone())
             .has_replica(!tuning.has_no_replica)
-    }
-
-    /// The mapping of the pool. Tables would take memory on a logged pool, and space for undo
-    /// records on a pool with an external data device; trees take neither, so the default there is
-    /// a tree. A setting for the placement of blocks in hashfs selects hashfs.
-    fn mapping(&self) -> Mapping {
-        let Tuning {
-            run_blocks,
-            span_lines,
-            mapping,
-            ..
-        } = self.tuning;
-        let usual = match (run_blocks, span_lines) {
-            (None, None) if self.data.is_some() || self.media == MediaChoice::Logged => {
-                Mapping::Extent
-            }
-            _ => Mapping::default(),
-        };
-        mapping.unwrap_or(usual)
     }
 
     /// Removes the file for external data after a failure, if it did not exist before.

@@ -1,11 +1,13 @@
 //! What the tests of several crates share: what a program did, and what was expected of it; a slice
-//! of many cases.
+//! of many cases; tests in processes of their own.
 #![forbid(unsafe_code)]
 
+mod process;
 mod slice;
 
 use std::process::Output;
 
+pub use process::in_own_process;
 pub use slice::{is_whole, slice};
 
 /// What a program did.

@@ -5,6 +5,7 @@
 mod command;
 mod fsmac;
 mod mapping;
+mod memory;
 mod mount;
 mod namespace;
 mod reading;

@@ -672,7 +672,7 @@ fn wrong_saved_counters() {
 }
 
 #[test]
-fn wrong_saved_state() {
+fn wrong_saved_allocator_state() {
     found_if_closed(Class::SavedState, "saved allocator state", |s| {
         let at = s.image.geometry.saved_state().free_at();
         flip(s, at, 1 << 9);

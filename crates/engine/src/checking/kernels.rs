@@ -1,5 +1,4 @@
-//! Lock-free steps under every order of accesses that the memory model allows, up to a number of
-//! preemptions.
+//! Lock-free steps under each order of accesses that the model allows, with bounded preemptions.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -333,7 +333,7 @@ mod tests {
         for mapping in MappingKind::ALL {
             let path = dir.path().join(mapping.name());
             let options = CreateOptions {
-                mapping,
+                mapping: Some(mapping),
                 media: MediaChoice::File,
                 ..CreateOptions::new(16 << 20)
             };

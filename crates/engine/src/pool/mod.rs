@@ -192,7 +192,7 @@ impl Pool {
             metadata_bytes: options.metadata_bytes,
             thread_slots: options.thread_slots,
             namespace: options.namespace,
-            mapping: options.mapping,
+            mapping: options.mapping.unwrap_or_default(),
             run_blocks: options.run_blocks,
             span_lines: options.span_lines,
             fragmentation: options.fragmentation,

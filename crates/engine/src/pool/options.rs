@@ -33,8 +33,10 @@ pub struct CreateOptions {
     pub thread_slots: Option<u32>,
     /// How names are kept.
     pub namespace: NamespaceKind,
-    /// File mapping.
-    pub mapping: MappingKind,
+    /// File mapping. By default a tree of extents where tables would take memory or undo records,
+    /// on a logged pool and on one with an external data device; HashFS elsewhere, and wherever
+    /// [`run_blocks`](Self::run_blocks) or [`span_lines`](Self::span_lines) are set.
+    pub mapping: Option<MappingKind>,
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
     /// has it.
     pub run_blocks: Option<u32>,
@@ -105,10 +107,18 @@ impl DataOptions {
 setters!(DataOptions: size_bytes: u64, overwrite: bool);
 
 impl CreateOptions {
-    /// The same, with what a new pool in the file or device `pool` lies on.
+    /// The same options, with the medium and the mapping that a new pool in the file or device
+    /// `pool` gets.
     pub(crate) fn settled(&self, pool: &Path) -> Self {
+        let media = media_of_new_pool(pool, self.media, self.data.is_some());
+        let has_tree = self.data.is_some() || media == MediaChoice::Logged;
+        let mapping = match (self.run_blocks, self.span_lines) {
+            (None, None) if has_tree => MappingKind::Extent,
+            _ => MappingKind::default(),
+        };
         Self {
-            media: media_of_new_pool(pool, self.media, self.data.is_some()),
+            media,
+            mapping: self.mapping.or(Some(mapping)),
             ..self.clone()
         }
     }
@@ -127,7 +137,7 @@ impl CreateOptions {
             metadata_bytes: None,
             thread_slots: None,
             namespace: NamespaceKind::default(),
-            mapping: MappingKind::default(),
+            mapping: None,
             run_blocks: None,
             span_lines: None,
             fragmentation: 0,
@@ -139,6 +149,14 @@ impl CreateOptions {
             uuid: None,
             hash_seed: None,
         }
+    }
+
+    /// The same options with another [`mapping`](Self#structfield.mapping); `None`: the default of
+    /// the pool's medium.
+    #[must_use]
+    pub fn mapping(mut self, mapping: impl Into<Option<MappingKind>>) -> Self {
+        self.mapping = mapping.into();
+        self
     }
 
     /// Makes a pool in a file or on a device, and opens it.
@@ -188,7 +206,6 @@ setters!(CreateOptions:
     metadata_bytes: Option<u64>,
     thread_slots: Option<u32>,
     namespace: NamespaceKind,
-    mapping: MappingKind,
     run_blocks: Option<u32>,
     span_lines: Option<u16>,
     fragmentation: u16,

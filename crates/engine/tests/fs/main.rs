@@ -18,5 +18,6 @@ mod namespaces;
 mod paths;
 mod reading;
 mod room;
+mod scale;
 mod split_failing;
 mod tables;

@@ -96,7 +96,7 @@ fn datasets_are_used_side_by_side() {
         for (number, media) in MEDIA.into_iter().enumerate() {
             let mut like = options(2 << 20, media);
             like.namespace = NamespaceKind::ALL[number];
-            like.mapping = MappingKind::ALL[number];
+            like.mapping = Some(MappingKind::ALL[number]);
             add(&path, &number.to_string(), &like);
         }
         let all = open_all(&path, &PoolOptions::default());

@@ -1,6 +1,8 @@
 //! The library as programs use it: pools on each medium, the state after a kill, external data
 //! devices, several datasets in a pool, and views of bytes.
 
+mod adoption;
+mod areas;
 mod as_std;
 mod committing;
 mod datasets;
@@ -9,6 +11,7 @@ mod ending;
 mod experiments;
 mod external;
 mod fixture;
+mod forked;
 mod full_memory;
 mod logged;
 mod opening;

@@ -3,6 +3,7 @@
 
 mod contract;
 mod direct;
+mod fault_handlers;
 mod hashing;
 mod logged;
 mod parts;

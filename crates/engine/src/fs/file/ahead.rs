@@ -85,7 +85,7 @@ mod tests {
         let path = dir.path().join("pool");
         let options = CreateOptions {
             media: MediaChoice::Logged,
-            mapping: MappingKind::Extent,
+            mapping: Some(MappingKind::Extent),
             ..CreateOptions::new(16 << 20)
         };
         let pool = options.create(&path).unwrap();

@@ -13,7 +13,7 @@ fn run(case: &str) -> ExitStatus {
     let this = std::env::current_exe().expect("this test");
     let mut child = Command::new(this);
     child
-        .args(["--exact", "child", "--nocapture"])
+        .args(["--exact", "fault_handlers::child", "--nocapture"])
         .env(CASE, case);
     child.output().expect("run the child").status
 }

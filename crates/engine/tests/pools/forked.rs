@@ -1,7 +1,8 @@
 //! A child of `fork` with a pool that its parent has open: every call is refused with
 //! `Error::Forked`, and the parent notices nothing.
 //!
-//! A program of its own, because it forks, and becomes the parent of its grandchildren.
+//! Each test has a process of its own, because it forks, and becomes the parent of its
+//! grandchildren.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -16,6 +17,7 @@ use vellum::{
     media::Real,
 };
 use vellum_check::{Options, check};
+use vellum_testing::in_own_process;
 
 const POOL_BYTES: u64 = 16 << 20;
 /// A child that waits longer than this is killed.
@@ -212,111 +214,130 @@ fn assert_child_is_refused(media: MediaChoice) {
 
 #[test]
 fn a_child_is_refused_in_a_file() {
-    assert_child_is_refused(MediaChoice::File);
+    in_own_process(a_child_is_refused_in_a_file, || {
+        assert_child_is_refused(MediaChoice::File);
+    });
 }
 
 #[test]
 fn a_child_is_refused_in_memory() {
-    assert_child_is_refused(MediaChoice::Memory);
+    in_own_process(a_child_is_refused_in_memory, || {
+        assert_child_is_refused(MediaChoice::Memory);
+    });
 }
 
 #[test]
 fn a_child_is_refused_on_a_pool_with_a_log() {
-    assert_child_is_refused(MediaChoice::Logged);
+    in_own_process(a_child_is_refused_on_a_pool_with_a_log, || {
+        assert_child_is_refused(MediaChoice::Logged);
+    });
 }
 
 #[test]
 fn a_view_in_a_child_belongs_to_its_parent() {
-    let of_parent = opened(Pool::memory(POOL_BYTES).unwrap());
-    let mut view = Some(of_parent.file.view(0..4096).unwrap());
-    in_child(|| {
-        let view = view.take().expect("a copy");
-        assert_eq!(*view, [1; 4096]);
+    in_own_process(a_view_in_a_child_belongs_to_its_parent, || {
+        let of_parent = opened(Pool::memory(POOL_BYTES).unwrap());
+        let mut view = Some(of_parent.file.view(0..4096).unwrap());
+        in_child(|| {
+            let view = view.take().expect("a copy");
+            assert_eq!(*view, [1; 4096]);
+            drop(view);
+        });
+        // The parent's view still exists.
+        assert!(matches!(
+            of_parent.file.write_at(b"x", 0),
+            Err(Error::Deadlock)
+        ));
         drop(view);
+        of_parent.file.write_at(b"x", 0).unwrap();
     });
-    // The parent's view still exists.
-    assert!(matches!(
-        of_parent.file.write_at(b"x", 0),
-        Err(Error::Deadlock)
-    ));
-    drop(view);
-    of_parent.file.write_at(b"x", 0).unwrap();
 }
 
 #[test]
 fn a_child_opens_its_own_pools_and_its_parents_pool_after_the_close() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    let parent = std::process::id();
-    let of_parent = opened(options(MediaChoice::Logged).create(&path).unwrap());
-    let (mut told, mut tells) = std::io::pipe().unwrap();
-    let (mut hears, mut says) = std::io::pipe().unwrap();
-    let child = fork(|| {
-        let own = options(MediaChoice::Logged)
-            .create(dir.path().join("own"))
-            .unwrap();
-        own.volume().write("/f", b"own").unwrap();
-        own.volume().sync().unwrap();
-        own.close().unwrap();
-        match Pool::open(&path) {
-            Err(Error::Media(MediaError::Busy { owner_pid, .. })) => {
-                assert_eq!(owner_pid, Some(parent));
-            }
-            other => panic!("{other:?}"),
-        }
-        says.write_all(&[0]).unwrap();
-        told.read_exact(&mut [0]).unwrap();
-        let pool = Pool::open(&path).unwrap();
-        assert!(pool.opened().was_clean);
-        pool.volume().write("/of-child", b"x").unwrap();
-        pool.close().unwrap();
-    });
-    let Opened {
-        pool,
-        volume,
-        file,
-        dir,
-        node,
-    } = of_parent;
-    drop((volume, file, dir, node));
-    hears.read_exact(&mut [0]).unwrap();
-    pool.close().unwrap();
-    tells.write_all(&[0]).unwrap();
-    assert_went_well(child);
-    let pool = Pool::open(&path).unwrap();
-    assert_eq!(pool.volume().read("/of-child").unwrap(), b"x");
+    in_own_process(
+        a_child_opens_its_own_pools_and_its_parents_pool_after_the_close,
+        || {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("pool");
+            let parent = std::process::id();
+            let of_parent = opened(options(MediaChoice::Logged).create(&path).unwrap());
+            let (mut told, mut tells) = std::io::pipe().unwrap();
+            let (mut hears, mut says) = std::io::pipe().unwrap();
+            let child = fork(|| {
+                let own = options(MediaChoice::Logged)
+                    .create(dir.path().join("own"))
+                    .unwrap();
+                own.volume().write("/f", b"own").unwrap();
+                own.volume().sync().unwrap();
+                own.close().unwrap();
+                match Pool::open(&path) {
+                    Err(Error::Media(MediaError::Busy { owner_pid, .. })) => {
+                        assert_eq!(owner_pid, Some(parent));
+                    }
+                    other => panic!("{other:?}"),
+                }
+                says.write_all(&[0]).unwrap();
+                told.read_exact(&mut [0]).unwrap();
+                let pool = Pool::open(&path).unwrap();
+                assert!(pool.opened().was_clean);
+                pool.volume().write("/of-child", b"x").unwrap();
+                pool.close().unwrap();
+            });
+            let Opened {
+                pool,
+                volume,
+                file,
+                dir,
+                node,
+            } = of_parent;
+            drop((volume, file, dir, node));
+            hears.read_exact(&mut [0]).unwrap();
+            pool.close().unwrap();
+            tells.write_all(&[0]).unwrap();
+            assert_went_well(child);
+            let pool = Pool::open(&path).unwrap();
+            assert_eq!(pool.volume().read("/of-child").unwrap(), b"x");
+        },
+    );
 }
 
 /// A daemon as `daemon(3)` makes it: the process that opened the pool ends, and its child should
 /// continue.
 #[test]
 fn a_daemon_that_opened_its_pool_before_it_forked_is_refused() {
-    // A process whose parent ends becomes a child of this one.
-    rustix::process::set_child_subreaper(Some(getpid())).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    for media in [MediaChoice::Logged, MediaChoice::Memory] {
-        let path = dir.path().join(format!("{media:?}"));
-        options(media).create(&path).unwrap().close().unwrap();
-        let (mut told, mut tells) = std::io::pipe().unwrap();
-        let opener = fork(|| {
-            let mut of_opener = Some(opened(Pool::open(&path).unwrap()));
-            let daemon = fork(|| drop(assert_all_is_refused(of_opener.take().expect("a copy"))));
-            tells
-                .write_all(&daemon.as_raw_nonzero().get().to_ne_bytes())
-                .unwrap();
-            std::mem::forget(of_opener);
-        });
-        let mut daemon = [0; 4];
-        told.read_exact(&mut daemon).unwrap();
-        assert_went_well(opener);
-        assert_went_well(Pid::from_raw(i32::from_ne_bytes(daemon)).unwrap());
-        let pool = Pool::open(&path).unwrap();
-        assert!(!pool.opened().was_clean, "as after a killed process");
-        assert_eq!(pool.volume().read("/open").unwrap(), [1; 10_000]);
-        pool.close().unwrap();
-        let report = check(&std::fs::read(&path).unwrap(), Options::default());
-        assert_eq!((report.damage, report.residue), (0, 0), "{report}");
-    }
+    in_own_process(
+        a_daemon_that_opened_its_pool_before_it_forked_is_refused,
+        || {
+            // A process whose parent ends becomes a child of this one.
+            rustix::process::set_child_subreaper(Some(getpid())).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            for media in [MediaChoice::Logged, MediaChoice::Memory] {
+                let path = dir.path().join(format!("{media:?}"));
+                options(media).create(&path).unwrap().close().unwrap();
+                let (mut told, mut tells) = std::io::pipe().unwrap();
+                let opener = fork(|| {
+                    let mut of_opener = Some(opened(Pool::open(&path).unwrap()));
+                    let daemon =
+                        fork(|| drop(assert_all_is_refused(of_opener.take().expect("a copy"))));
+                    tells
+                        .write_all(&daemon.as_raw_nonzero().get().to_ne_bytes())
+                        .unwrap();
+                    std::mem::forget(of_opener);
+                });
+                let mut daemon = [0; 4];
+                told.read_exact(&mut daemon).unwrap();
+                assert_went_well(opener);
+                assert_went_well(Pid::from_raw(i32::from_ne_bytes(daemon)).unwrap());
+                let pool = Pool::open(&path).unwrap();
+                assert!(!pool.opened().was_clean, "as after a killed process");
+                assert_eq!(pool.volume().read("/open").unwrap(), [1; 10_000]);
+                pool.close().unwrap();
+                let report = check(&std::fs::read(&path).unwrap(), Options::default());
+                assert_eq!((report.damage, report.residue), (0, 0), "{report}");
+            }
+        },
+    );
 }
 
 /// Makes threads stop when it is dropped.
@@ -332,58 +353,60 @@ impl Drop for Stops<'_> {
 /// fork.
 #[test]
 fn a_child_waits_for_no_thread_of_its_parent() {
-    const CHILDREN: u32 = 60;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("pool");
-    let mut of_parent = Some(opened(options(MediaChoice::Logged).create(&path).unwrap()));
-    let shared = Arc::new(
-        of_parent
-            .as_ref()
-            .unwrap()
-            .volume
-            .create("/shared")
-            .unwrap(),
-    );
-    shared.write_at(&[3; 4096], 0).unwrap();
-    let (stop, volume) = (
-        AtomicBool::new(false),
-        of_parent.as_ref().unwrap().volume.clone(),
-    );
-    let goes_on = || !stop.load(Ordering::Relaxed);
-    std::thread::scope(|scope| {
-        // Also if a child failed.
-        let _stops = Stops(&stop);
-        scope.spawn(|| {
-            while goes_on() {
-                let mut file = &*shared;
-                file.seek(SeekFrom::Start(0)).unwrap();
-                file.write_all(&[3; 4096]).unwrap();
-                let of_nobody = Pool::memory(2 << 20).unwrap();
-                of_nobody.volume().write("/f", b"f").unwrap();
-            }
-        });
-        scope.spawn(|| {
-            while goes_on() {
-                let view = shared.view(0..4096).unwrap();
-                assert_eq!(*view, [3; 4096]);
-                drop(view);
-                volume.write("/of-child-not", b"g").unwrap();
-                volume.sync().unwrap();
-            }
-        });
-        for _ in 0..CHILDREN {
-            in_child(|| {
-                assert_forked_io((&*shared).write(b"x"));
-                assert_forked(shared.view(0..10));
-                assert_forked(shared.write_at(b"x", 0));
-                drop(assert_all_is_refused(of_parent.take().expect("a copy")));
-                let own = Pool::memory(2 << 20).unwrap();
-                let file = own.volume().create("/f").unwrap();
-                (&file).write_all(b"own").unwrap();
-                assert_eq!(*file.view(0..3).unwrap(), *b"own");
+    in_own_process(a_child_waits_for_no_thread_of_its_parent, || {
+        const CHILDREN: u32 = 60;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let mut of_parent = Some(opened(options(MediaChoice::Logged).create(&path).unwrap()));
+        let shared = Arc::new(
+            of_parent
+                .as_ref()
+                .unwrap()
+                .volume
+                .create("/shared")
+                .unwrap(),
+        );
+        shared.write_at(&[3; 4096], 0).unwrap();
+        let (stop, volume) = (
+            AtomicBool::new(false),
+            of_parent.as_ref().unwrap().volume.clone(),
+        );
+        let goes_on = || !stop.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            // Also if a child failed.
+            let _stops = Stops(&stop);
+            scope.spawn(|| {
+                while goes_on() {
+                    let mut file = &*shared;
+                    file.seek(SeekFrom::Start(0)).unwrap();
+                    file.write_all(&[3; 4096]).unwrap();
+                    let of_nobody = Pool::memory(2 << 20).unwrap();
+                    of_nobody.volume().write("/f", b"f").unwrap();
+                }
             });
-        }
+            scope.spawn(|| {
+                while goes_on() {
+                    let view = shared.view(0..4096).unwrap();
+                    assert_eq!(*view, [3; 4096]);
+                    drop(view);
+                    volume.write("/of-child-not", b"g").unwrap();
+                    volume.sync().unwrap();
+                }
+            });
+            for _ in 0..CHILDREN {
+                in_child(|| {
+                    assert_forked_io((&*shared).write(b"x"));
+                    assert_forked(shared.view(0..10));
+                    assert_forked(shared.write_at(b"x", 0));
+                    drop(assert_all_is_refused(of_parent.take().expect("a copy")));
+                    let own = Pool::memory(2 << 20).unwrap();
+                    let file = own.volume().create("/f").unwrap();
+                    (&file).write_all(b"own").unwrap();
+                    assert_eq!(*file.view(0..3).unwrap(), *b"own");
+                });
+            }
+        });
+        drop((shared, volume));
+        assert_parent_goes_on(of_parent.expect("the parent's copy"), &path);
     });
-    drop((shared, volume));
-    assert_parent_goes_on(of_parent.expect("the parent's copy"), &path);
 }

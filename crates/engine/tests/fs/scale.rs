@@ -3,10 +3,10 @@
 //!
 //! `VELLUM_ENTRIES`, `VELLUM_DEPTH` and `VELLUM_PAIRS` set the numbers; the defaults take seconds.
 //!
-//! A program of its own, because counters and memory use belong to the process.
+//! Each test has a process of its own, because counters and memory use belong to the process.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use vellum::media::{HeapMemory, MediaChoice, Real, SimPool, Simulated, count};
@@ -14,9 +14,7 @@ use vellum::{
     Clock, CreateOptions, Cred, Error, FormatOptions, Fs, ListPosition, MountOptions, Node,
     OpenOptions, Pool, RealFs, RenameFlags, attach, format,
 };
-
-/// Some tests compare counters, which belong to the whole process, so only one test runs at a time.
-static TURN: Mutex<()> = Mutex::new(());
+use vellum_testing::in_own_process;
 
 const CREATE: OpenOptions = OpenOptions::new()
     .read(false)
@@ -152,126 +150,128 @@ fn sound(path: &Path) {
 
 #[test]
 fn a_directory_of_many_entries() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let count = asked("VELLUM_ENTRIES", 100_000);
-    let home = Home::new();
-    let pool = home.create(count * 400 + (8 << 20));
-    let fs = pool.fs();
-    fs.mkdir(&root(), &fs.root(), b"many", 0o755).expect("made");
-    let many = dir(&fs, "/many");
-    (0..count).for_each(|number| create(&fs, &many, &name(number)));
-    println!("created {count}");
-    list_all(&fs, &many, count);
-    let probes = probes_of(count, || stat_all(&fs, &many, count));
-    assert!(probes < 1.5, "{probes} probes a lookup");
-    println!("listed, looked at ({probes:.3} probes each)");
-
-    // The state after a kill: the file as it is now. Its locks are not part of it.
-    settle(&fs);
-    let copy = home.path.with_extension("copy");
-    std::fs::copy(&home.path, &copy).expect("copied");
-    drop((fs, many));
-    pool.close().expect("closed");
-    for path in [&copy, &home.path] {
-        let pool = Home::open(path);
-        assert_eq!(pool.opened().was_clean, path == &home.path);
+    in_own_process(a_directory_of_many_entries, || {
+        let count = asked("VELLUM_ENTRIES", 100_000);
+        let home = Home::new();
+        let pool = home.create(count * 400 + (8 << 20));
         let fs = pool.fs();
+        fs.mkdir(&root(), &fs.root(), b"many", 0o755).expect("made");
         let many = dir(&fs, "/many");
-        // The first lookup rebuilds the directory's index.
-        stat_all(&fs, &many, count);
+        (0..count).for_each(|number| create(&fs, &many, &name(number)));
+        println!("created {count}");
         list_all(&fs, &many, count);
-        assert_eq!(fs.children(&many).expect("counted"), count);
+        let probes = probes_of(count, || stat_all(&fs, &many, count));
+        assert!(probes < 1.5, "{probes} probes a lookup");
+        println!("listed, looked at ({probes:.3} probes each)");
+
+        // The state after a kill: the file as it is now. Its locks are not part of it.
+        settle(&fs);
+        let copy = home.path.with_extension("copy");
+        std::fs::copy(&home.path, &copy).expect("copied");
         drop((fs, many));
         pool.close().expect("closed");
-        println!("opened again, {}", path.display());
-    }
-    std::fs::remove_file(&copy).expect("removed");
+        for path in [&copy, &home.path] {
+            let pool = Home::open(path);
+            assert_eq!(pool.opened().was_clean, path == &home.path);
+            let fs = pool.fs();
+            let many = dir(&fs, "/many");
+            // The first lookup rebuilds the directory's index.
+            stat_all(&fs, &many, count);
+            list_all(&fs, &many, count);
+            assert_eq!(fs.children(&many).expect("counted"), count);
+            drop((fs, many));
+            pool.close().expect("closed");
+            println!("opened again, {}", path.display());
+        }
+        std::fs::remove_file(&copy).expect("removed");
 
-    let pool = Home::open(&home.path);
-    let fs = pool.fs();
-    let many = dir(&fs, "/many");
-    remove_all(&fs, &many, count);
-    println!("removed");
-    // What the first round used up for ever (chunks that got a kind) is available in the second.
-    let free = fs.stat_fs().files_free;
-    (0..count).for_each(|number| create(&fs, &many, &name(number)));
-    remove_all(&fs, &many, count);
-    let left = free.saturating_sub(fs.stat_fs().files_free);
-    assert!(
-        left < 1000,
-        "the metadata of {left} files did not become free"
-    );
-    drop(many);
-    fs.rmdir(&root(), &fs.root(), b"many").expect("removed");
-    drop(fs);
-    pool.close().expect("closed");
-    sound(&home.path);
-    println!("created and removed again");
+        let pool = Home::open(&home.path);
+        let fs = pool.fs();
+        let many = dir(&fs, "/many");
+        remove_all(&fs, &many, count);
+        println!("removed");
+        // What the first round used up for ever (chunks that got a kind) is available in the second.
+        let free = fs.stat_fs().files_free;
+        (0..count).for_each(|number| create(&fs, &many, &name(number)));
+        remove_all(&fs, &many, count);
+        let left = free.saturating_sub(fs.stat_fs().files_free);
+        assert!(
+            left < 1000,
+            "the metadata of {left} files did not become free"
+        );
+        drop(many);
+        fs.rmdir(&root(), &fs.root(), b"many").expect("removed");
+        drop(fs);
+        pool.close().expect("closed");
+        sound(&home.path);
+        println!("created and removed again");
+    });
 }
 
 #[test]
 fn a_deep_tree() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let depth = asked("VELLUM_DEPTH", 1000);
-    let home = Home::new();
-    let pool = home.create(depth * 512 + (8 << 20));
-    let fs = pool.fs();
-    let mut at = fs.root();
-    for _ in 0..depth {
-        fs.mkdir(&root(), &at, b"d", 0o755).expect("made");
-        at = fs.lookup(&root(), &at, b"d").expect("found");
-    }
-    create(&fs, &at, "file");
-    let path = |depth: u64| "/d".repeat(depth as usize);
-    let within = |depth: u64| depth.min(2000);
-    let found = dir(&fs, &path(within(depth)));
-    assert_eq!(
-        fs.path_of(&found).expect("a path"),
-        path(within(depth)).as_bytes()
-    );
-    let up = "../".repeat(within(depth).min(1300) as usize);
-    let above = fs.find(&root(), &found, up.as_bytes(), true).expect("up");
-    let expected = path(within(depth) - within(depth).min(1300));
-    assert_eq!(
-        String::from_utf8(fs.path_of(&above).expect("a path")).expect("text"),
-        if expected.is_empty() { "/" } else { &expected }
-    );
-    println!("created and walked {depth} levels");
+    in_own_process(a_deep_tree, || {
+        let depth = asked("VELLUM_DEPTH", 1000);
+        let home = Home::new();
+        let pool = home.create(depth * 512 + (8 << 20));
+        let fs = pool.fs();
+        let mut at = fs.root();
+        for _ in 0..depth {
+            fs.mkdir(&root(), &at, b"d", 0o755).expect("made");
+            at = fs.lookup(&root(), &at, b"d").expect("found");
+        }
+        create(&fs, &at, "file");
+        let path = |depth: u64| "/d".repeat(depth as usize);
+        let within = |depth: u64| depth.min(2000);
+        let found = dir(&fs, &path(within(depth)));
+        assert_eq!(
+            fs.path_of(&found).expect("a path"),
+            path(within(depth)).as_bytes()
+        );
+        let up = "../".repeat(within(depth).min(1300) as usize);
+        let above = fs.find(&root(), &found, up.as_bytes(), true).expect("up");
+        let expected = path(within(depth) - within(depth).min(1300));
+        assert_eq!(
+            String::from_utf8(fs.path_of(&above).expect("a path")).expect("text"),
+            if expected.is_empty() { "/" } else { &expected }
+        );
+        println!("created and walked {depth} levels");
 
-    // The top cannot move below the bottom, but can move elsewhere with everything below it.
-    let flags = RenameFlags::empty();
-    let into_itself = fs.rename(&root(), &fs.root(), b"d", &at, b"loop", flags);
-    assert!(
-        matches!(into_itself, Err(Error::Invalid(_))),
-        "{into_itself:?}"
-    );
-    fs.mkdir(&root(), &fs.root(), b"new", 0o755).expect("made");
-    let new = dir(&fs, "/new");
-    fs.rename(&root(), &fs.root(), b"d", &new, b"d", flags)
-        .expect("moved");
-    fs.rename(&root(), &new, b"d", &fs.root(), b"d", flags)
-        .expect("moved back");
-    drop((at, found, above, new, fs));
-    pool.close().expect("closed");
+        // The top cannot move below the bottom, but can move elsewhere with everything below it.
+        let flags = RenameFlags::empty();
+        let into_itself = fs.rename(&root(), &fs.root(), b"d", &at, b"loop", flags);
+        assert!(
+            matches!(into_itself, Err(Error::Invalid(_))),
+            "{into_itself:?}"
+        );
+        fs.mkdir(&root(), &fs.root(), b"new", 0o755).expect("made");
+        let new = dir(&fs, "/new");
+        fs.rename(&root(), &fs.root(), b"d", &new, b"d", flags)
+            .expect("moved");
+        fs.rename(&root(), &new, b"d", &fs.root(), b"d", flags)
+            .expect("moved back");
+        drop((at, found, above, new, fs));
+        pool.close().expect("closed");
 
-    let pool = Home::open(&home.path);
-    let fs = pool.fs();
-    let mut levels = vec![fs.root()];
-    for level in 0..depth as usize {
-        let below = fs.lookup(&root(), &levels[level], b"d").expect("found");
-        levels.push(below);
-    }
-    fs.unlink(&root(), &levels[depth as usize], b"file")
-        .expect("removed");
-    while levels.len() > 1 {
-        drop(levels.pop());
-        let parent = levels.last().expect("the root");
-        fs.rmdir(&root(), parent, b"d").expect("removed");
-    }
-    drop((levels, fs));
-    pool.close().expect("closed");
-    sound(&home.path);
-    println!("removed");
+        let pool = Home::open(&home.path);
+        let fs = pool.fs();
+        let mut levels = vec![fs.root()];
+        for level in 0..depth as usize {
+            let below = fs.lookup(&root(), &levels[level], b"d").expect("found");
+            levels.push(below);
+        }
+        fs.unlink(&root(), &levels[depth as usize], b"file")
+            .expect("removed");
+        while levels.len() > 1 {
+            drop(levels.pop());
+            let parent = levels.last().expect("the root");
+            fs.rmdir(&root(), parent, b"d").expect("removed");
+        }
+        drop((levels, fs));
+        pool.close().expect("closed");
+        sound(&home.path);
+        println!("removed");
+    });
 }
 
 /// Quantities that must not grow while files come and go.
@@ -369,46 +369,47 @@ impl Footprint {
 
 #[test]
 fn creations_and_removals_leave_nothing_behind() {
-    const LEGS: u64 = 10;
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let pairs = asked("VELLUM_PAIRS", 100_000) / THREADS as u64 / LEGS;
-    let home = Home::new();
-    let pool = home.create(16 << 20);
-    let fs = pool.fs();
-    fs.mkdir(&root(), &fs.root(), b"churn", 0o755)
-        .expect("made");
-    let churned = dir(&fs, "/churn");
-    let mut lives = vec![Live::new(); THREADS];
-    for (thread, live) in lives.iter_mut().enumerate() {
-        live.extend(0..LIVE as u64);
-        for (place, &number) in live.iter().enumerate() {
-            create(&fs, &churned, &churn_name(thread, place, number));
-        }
-    }
-    let mut first: Option<Footprint> = None;
-    for leg in 0..LEGS {
-        let before = count::snapshot().lines_flushed;
-        std::thread::scope(|scope| {
-            for (thread, live) in lives.iter_mut().enumerate() {
-                let (fs, churned) = (&fs, &churned);
-                scope.spawn(move || churn(fs, churned, thread, live, pairs));
+    in_own_process(creations_and_removals_leave_nothing_behind, || {
+        const LEGS: u64 = 10;
+        let pairs = asked("VELLUM_PAIRS", 100_000) / THREADS as u64 / LEGS;
+        let home = Home::new();
+        let pool = home.create(16 << 20);
+        let fs = pool.fs();
+        fs.mkdir(&root(), &fs.root(), b"churn", 0o755)
+            .expect("made");
+        let churned = dir(&fs, "/churn");
+        let mut lives = vec![Live::new(); THREADS];
+        for (thread, live) in lives.iter_mut().enumerate() {
+            live.extend(0..LIVE as u64);
+            for (place, &number) in live.iter().enumerate() {
+                create(&fs, &churned, &churn_name(thread, place, number));
             }
-        });
-        settle(&fs);
-        let done = THREADS as u64 * pairs;
-        let lines = (count::snapshot().lines_flushed - before) as f64 / done as f64;
-        let now = footprint(&fs, &churned, &lives, lines);
-        println!("{} pairs: {now:?}", (leg + 1) * done);
-        match &first {
-            Some(first) => now.assert_flat(first),
-            // The first leg uses up what later legs may keep.
-            None => first = Some(now),
         }
-    }
-    assert_eq!(fs.children(&churned).expect("counted"), 2 * LIVE as u64);
-    drop((churned, fs));
-    pool.close().expect("closed");
-    sound(&home.path);
+        let mut first: Option<Footprint> = None;
+        for leg in 0..LEGS {
+            let before = count::snapshot().lines_flushed;
+            std::thread::scope(|scope| {
+                for (thread, live) in lives.iter_mut().enumerate() {
+                    let (fs, churned) = (&fs, &churned);
+                    scope.spawn(move || churn(fs, churned, thread, live, pairs));
+                }
+            });
+            settle(&fs);
+            let done = THREADS as u64 * pairs;
+            let lines = (count::snapshot().lines_flushed - before) as f64 / done as f64;
+            let now = footprint(&fs, &churned, &lives, lines);
+            println!("{} pairs: {now:?}", (leg + 1) * done);
+            match &first {
+                Some(first) => now.assert_flat(first),
+                // The first leg uses up what later legs may keep.
+                None => first = Some(now),
+            }
+        }
+        assert_eq!(fs.children(&churned).expect("counted"), 2 * LIVE as u64);
+        drop((churned, fs));
+        pool.close().expect("closed");
+        sound(&home.path);
+    });
 }
 
 /// The smallest pool, open.
@@ -437,46 +438,48 @@ fn small_pool() -> Arc<Fs<Simulated>> {
 /// must be enough left to compact the directory's log.
 #[test]
 fn a_full_pool_frees_metadata_by_itself() {
-    const KEPT_EVERY: u64 = 400;
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let fs = small_pool();
-    let top = fs.root();
-    for number in 0..20_000 {
-        let name = name(number);
-        fs.create(&root(), &top, name.as_bytes(), &CREATE)
-            .expect(&name);
-        if !number.is_multiple_of(KEPT_EVERY) {
-            fs.unlink(&root(), &top, name.as_bytes()).expect(&name);
+    in_own_process(a_full_pool_frees_metadata_by_itself, || {
+        const KEPT_EVERY: u64 = 400;
+        let fs = small_pool();
+        let top = fs.root();
+        for number in 0..20_000 {
+            let name = name(number);
+            fs.create(&root(), &top, name.as_bytes(), &CREATE)
+                .expect(&name);
+            if !number.is_multiple_of(KEPT_EVERY) {
+                fs.unlink(&root(), &top, name.as_bytes()).expect(&name);
+            }
         }
-    }
-    let mut listed = Vec::new();
-    fs.list(&top, 0, &mut ListPosition::default(), &mut |entry| {
-        listed.push(String::from_utf8_lossy(entry.name).into_owned());
-        true
-    })
-    .expect("listed");
-    let kept: Vec<_> = (0..20_000).step_by(KEPT_EVERY as usize).map(name).collect();
-    assert_eq!(listed, kept);
-    fs.close().expect("closed");
+        let mut listed = Vec::new();
+        fs.list(&top, 0, &mut ListPosition::default(), &mut |entry| {
+            listed.push(String::from_utf8_lossy(entry.name).into_owned());
+            true
+        })
+        .expect("listed");
+        let kept: Vec<_> = (0..20_000).step_by(KEPT_EVERY as usize).map(name).collect();
+        assert_eq!(listed, kept);
+        fs.close().expect("closed");
+    });
 }
 
 /// Even a single removed name makes room for another in a full pool, although a directory's dead
 /// entries are otherwise recycled a hundred at a time.
 #[test]
 fn one_removed_name_makes_room_for_another() {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let fs = small_pool();
-    let top = fs.root();
-    let file = fs.create(&root(), &top, b"file", &CREATE).expect("made");
-    let link = |number| fs.link(&root(), file.node(), &top, name(number).as_bytes());
-    let made = (0..).take_while(|&number| link(number).is_ok()).count() as u64;
-    assert!(matches!(link(made), Err(Error::NoSpace(_))));
-    for number in 0..3 {
-        fs.unlink(&root(), &top, name(number).as_bytes())
-            .expect("removed");
-        link(made + number).expect("there is room for one");
-        assert!(matches!(link(20_000), Err(Error::NoSpace(_))));
-    }
-    drop((file, top));
-    fs.close().expect("closed");
+    in_own_process(one_removed_name_makes_room_for_another, || {
+        let fs = small_pool();
+        let top = fs.root();
+        let file = fs.create(&root(), &top, b"file", &CREATE).expect("made");
+        let link = |number| fs.link(&root(), file.node(), &top, name(number).as_bytes());
+        let made = (0..).take_while(|&number| link(number).is_ok()).count() as u64;
+        assert!(matches!(link(made), Err(Error::NoSpace(_))));
+        for number in 0..3 {
+            fs.unlink(&root(), &top, name(number).as_bytes())
+                .expect("removed");
+            link(made + number).expect("there is room for one");
+            assert!(matches!(link(20_000), Err(Error::NoSpace(_))));
+        }
+        drop((file, top));
+        fs.close().expect("closed");
+    });
 }

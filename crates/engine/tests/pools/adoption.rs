@@ -1,7 +1,7 @@
 //! Logged pools whose process is killed: the next process adopts the image in shared memory, or
 //! reports that it is gone.
 //!
-//! A program of its own, because its tests start it again and kill it.
+//! The tests start this program again and kill it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -104,7 +104,11 @@ impl Worker {
     fn start(path: &Path, image: Option<&Path>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "adoption::the_process_that_is_killed",
+                "--nocapture",
+            ])
             .env(POOL, path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -554,7 +558,11 @@ fn images_of_killed_openings_do_not_stay() {
     for round in 0..=30_u64 {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "the_process_that_is_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "adoption::the_process_that_is_killed",
+                "--nocapture",
+            ])
             .env(POOL, &path)
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
