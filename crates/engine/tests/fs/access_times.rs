@@ -1,5 +1,4 @@
-//! Access times by each policy: of files that are read, directories that are listed, links that are
-//! read.
+//! Access times under each policy: of read files, listed directories and read links.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -76,12 +75,12 @@ fn access_times_move_as_the_policy_says() {
             ..by(policy)
         };
         let expected = [expected[0], [false, false], expected[2]];
-        assert_eq!(moved(without), expected, "{policy:?}, directories apart");
+        assert_eq!(moved(without), expected, "{policy:?}, no directories");
     }
 }
 
 #[test]
-fn a_listing_behind_a_change_of_the_directory_moves_its_time() {
+fn a_listing_after_a_change_of_the_directory_moves_its_time() {
     let (fs, cred) = (made(AccessTimes::default()), Cred::root());
     let dir = fs.mkdir(&cred, &fs.root(), b"dir", 0o755).unwrap();
     let atime = || fs.attr(&dir).unwrap().atime_ns;
@@ -91,7 +90,7 @@ fn a_listing_behind_a_change_of_the_directory_moves_its_time() {
             .unwrap();
         let before = atime();
         list(&fs, &dir);
-        assert!(atime() > before, "behind the creation of {name}");
+        assert!(atime() > before, "after the creation of {name}");
         let before = atime();
         list(&fs, &dir);
         assert_eq!(atime(), before, "nothing has changed");
@@ -99,5 +98,5 @@ fn a_listing_behind_a_change_of_the_directory_moves_its_time() {
     let old = SetAttr::new().atime(Some(SetTime::At(0)));
     fs.set_attr(&cred, &dir, &old).unwrap();
     list(&fs, &dir);
-    assert!(atime() > 0, "behind a change of its times");
+    assert!(atime() > 0, "after a change of its times");
 }

@@ -39,7 +39,7 @@ fn files_keep_what_was_written() {
 }
 
 #[test]
-fn names_come_and_go() {
+fn names_are_added_and_removed() {
     let pool = pool();
     let volume = pool.volume();
     volume.write("/f", b"1").unwrap();
@@ -62,7 +62,7 @@ fn names_come_and_go() {
     pool.close().unwrap();
 }
 
-/// Names after a cookie, at most `room`, and the cookie to go on after.
+/// At most `room` names after a cookie, and the cookie from which to continue.
 fn list(
     fs: &Fs<Real>,
     dir: &Node<Real>,
@@ -84,7 +84,7 @@ fn list(
 }
 
 #[test]
-fn a_listing_shows_nothing_that_was_made_since_it_began() {
+fn a_listing_shows_nothing_created_since_it_began() {
     let pool = pool();
     let (fs, volume) = (pool.fs(), pool.volume());
     volume.create_dir("/d").unwrap();
@@ -97,7 +97,10 @@ fn a_listing_shows_nothing_that_was_made_since_it_began() {
     assert_eq!(names, ["a", "b", "c"]);
     volume.write("/d/d", b"").unwrap();
     let (names, _) = list(&fs, &dir, end, &mut position, 9);
-    assert!(names.is_empty(), "made after the listing began: {names:?}");
+    assert!(
+        names.is_empty(),
+        "created after the listing began: {names:?}"
+    );
     let (names, _) = list(&fs, &dir, 0, &mut position, 9);
     assert_eq!(names, ["a", "b", "c", "d"], "a new listing");
     for name in ["a", "b", "c", "d"] {
@@ -107,7 +110,7 @@ fn a_listing_shows_nothing_that_was_made_since_it_began() {
     volume.write("/d/e", b"").unwrap();
     volume.write("/d/f", b"").unwrap();
     let (names, after) = list(&fs, &dir, 0, &mut position, 1);
-    assert_eq!(names, ["e"], "made after another listing was empty");
+    assert_eq!(names, ["e"], "created after another listing was empty");
     assert_eq!(list(&fs, &dir, after, &mut position, 9).0, ["f"]);
 }
 
@@ -210,9 +213,9 @@ fn a_million_creates_and_removes_leave_nothing_behind() {
     pool.close().unwrap();
 }
 
-/// The ends of the range had been zeroed when the nodes ran out that a hole in an extent takes.
+/// The ends of the range were once zeroed before the nodes ran out that a hole in an extent needs.
 #[test]
-fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
+fn a_failed_punch_zeroes_nothing() {
     let pool = CreateOptions::new(8 << 20)
         .mapping(MappingKind::Extent)
         .metadata_bytes(Some(1 << 20))
@@ -221,12 +224,12 @@ fn a_punch_that_failed_had_zeroed_what_it_did_not_punch() {
     let volume = pool.volume();
     let bytes: Vec<u8> = (0..40_000).map(|i| (i % 251) as u8 + 1).collect();
     volume.write("/file", &bytes).unwrap();
-    // All names come first: nothing but nodes runs out then.
+    // All names come first, so that only nodes run out afterwards.
     let files = 0..300;
     for i in files.clone() {
         volume.write(format!("/{i}"), b"").unwrap();
     }
-    // Each further extent of a file takes a node.
+    // Each further extent of a file needs a node.
     let further = |i: u64| -> Result<(), Error> {
         let file = volume.create(format!("/{i}"))?;
         file.handle().allocate(Allocate::Grow, 0, 4096)?;

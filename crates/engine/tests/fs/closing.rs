@@ -1,4 +1,4 @@
-//! What a close in order saves, and what an opening after it need not read.
+//! What a clean close saves, and what an opening after it need not read.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn try_open(image: Vec<u8>) -> vellum::Result<Arc<Fs<Simulated>>> {
 
 struct Opened {
     fs: Arc<Fs<Simulated>>,
-    /// Offsets of the lines of the pool that were read.
+    /// Offsets of the pool lines that were read.
     read: Vec<u64>,
 }
 
@@ -163,10 +163,10 @@ fn an_opening_after_a_crash_reads_all_of_them() {
     assert_files(&opened.fs, |_| true);
 }
 
-/// What was given up and became free is durably free, though it was not flushed at the time: the
-/// saved bitmap says so and nobody looks at the table again.
+/// Freed blocks are durably free after a close, although their freeing was not flushed at the time:
+/// the saved bitmap marks them as free, and the table is not read again.
 #[test]
-fn blocks_freed_before_a_close_can_be_had_after_it() {
+fn blocks_freed_before_a_close_are_free_after_it() {
     let fs = sample();
     let before = fs.stat_fs().blocks_free;
     for file in (1..=FILES).filter(|file| file % 2 == 0) {
@@ -210,7 +210,7 @@ fn damaged_or_old_saved_state_is_ignored() {
     }
 }
 
-/// From the first store after an opening on, what the close saved means nothing.
+/// From the first store after an opening on, the state that the close saved is invalid.
 #[test]
 fn a_crash_after_an_opening_finds_the_saved_state_void() {
     let fs = sample();
@@ -225,7 +225,7 @@ fn a_crash_after_an_opening_finds_the_saved_state_void() {
     close(&opened.fs);
 }
 
-/// The names behind a position, with theirs.
+/// The names behind a position, with their positions.
 fn listed(fs: &Arc<Fs<Simulated>>, after: u64) -> Vec<(u64, Vec<u8>)> {
     let dir = fs.lookup(&Cred::root(), &fs.root(), b"d0").unwrap();
     let mut found = Vec::new();
@@ -238,16 +238,16 @@ fn listed(fs: &Arc<Fs<Simulated>>, after: u64) -> Vec<(u64, Vec<u8>)> {
     found
 }
 
-/// A position that a reader kept over a mount (a handle of a network file system does) leads behind
-/// what it led behind, though the entries at the log's end are recycled and it grows again: no name
-/// made since has a cookie that was given before.
+/// A position that a reader kept over a mount (a handle of a network file system does) leads to the
+/// same point as before, although the entries at the log's end are recycled and the log grows
+/// again. No name created since has a cookie that was assigned before.
 #[test]
-fn positions_lead_on_after_a_mount() {
+fn positions_stay_valid_after_a_mount() {
     for closed in [true, false] {
         let mut fs = sample();
         for round in 0..3u64 {
             let first = 1000 * (round + 1);
-            // More than recycling waits for, in one directory.
+            // More files, in one directory, than recycling waits for.
             let files = (first..first + 120).map(|file| file * 3);
             files.clone().for_each(|file| write(&fs, file));
             let given = listed(&fs, 0);
@@ -275,7 +275,7 @@ fn positions_lead_on_after_a_mount() {
     }
 }
 
-/// No crash leaves one: the entry is durably dead before the inode becomes an orphan.
+/// No crash leaves one, because the entry is durably dead before the inode becomes an orphan.
 #[test]
 fn an_orphan_with_a_name_is_damage_for_recovery_and_checker_alike() {
     let fs = sample();
@@ -297,8 +297,8 @@ fn an_orphan_with_a_name_is_damage_for_recovery_and_checker_alike() {
     }
 }
 
-/// What is still open of a closed pool can be read, and nothing of it changed: the pool says that
-/// it is clean.
+/// Open files of a closed pool can be read, but nothing of them can be changed, because the pool is
+/// marked clean.
 #[test]
 fn nothing_changes_after_a_close() {
     let (fs, cred) = (sample(), Cred::root());
@@ -326,7 +326,7 @@ fn nothing_changes_after_a_close() {
 }
 
 #[test]
-fn a_close_beside_creations_has_those_that_returned_and_no_others() {
+fn a_close_beside_creations_keeps_those_that_returned_and_no_others() {
     let fs = sample();
     let made = std::sync::atomic::AtomicU64::new(0);
     let order = std::sync::atomic::Ordering::SeqCst;
@@ -360,7 +360,7 @@ fn a_close_beside_creations_has_those_that_returned_and_no_others() {
     assert_eq!(found, made.into_inner());
 }
 
-/// Tells readers to stop, also where a test fails.
+/// Tells readers to stop, even if a test fails.
 struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -369,9 +369,9 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What a reader's thread slot held was called used for ever.
+/// What a reader's thread slot held was once marked as used for ever.
 #[test]
-fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
+fn a_close_beside_reads_marks_no_unused_slot_as_used() {
     let fs = sample();
     let options = OpenOptions::new().read(true).no_atime(true);
     let file = fs.open(&Cred::root(), &fs.root(), b"d0/f57", &options);
@@ -380,7 +380,7 @@ fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // Of the slot that made everything.
+                // Uses the thread slot that created everything.
                 vellum::prefer_thread_slot(0);
                 while !done.load(order) {
                     file.read_at(0, &mut [0; 50_000]).unwrap();
@@ -395,8 +395,8 @@ fn a_close_beside_reads_has_no_slot_in_use_that_is_not() {
     });
 }
 
-/// The link count that one thread had flushed, and not fenced, could be lost behind a close by
-/// another: on a pool that is closed nobody counts again.
+/// A link count that one thread had flushed but not fenced could once be lost after a close by
+/// another thread: on a closed pool nobody recounts.
 #[test]
 fn a_close_by_another_thread_keeps_link_counts() {
     for removes in [false, true] {
@@ -431,7 +431,7 @@ fn a_close_by_another_thread_keeps_link_counts() {
     }
 }
 
-/// A pool that said that it was closed went on changing when the medium failed just then.
+/// A pool that was marked clean once went on changing if the medium failed at that moment.
 #[test]
 fn nothing_changes_after_a_close_whose_last_sync_failed() {
     for good in 0..3 {
@@ -455,7 +455,7 @@ fn nothing_changes_after_a_close_whose_last_sync_failed() {
     }
 }
 
-/// What a killed process left in the caches is made durable unless it cannot have been of this
+/// What a killed process left in the caches is made durable, unless it was certainly of another
 /// boot.
 #[test]
 fn an_opening_inherits_the_caches_of_a_boot_that_may_be_its_own() {

@@ -1,5 +1,5 @@
-//! Damaged media: whatever the bytes are, opening and using a pool gives answers or errors, never
-//! a panic, never an endless loop.
+//! Damaged media. Whatever the bytes are, opening and using a pool returns results or errors. It
+//! never panics or loops for ever.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn mount_as(image: Vec<u8>, read_only: bool) -> vellum::Result<Arc<Fs<Simulated>
     Ok(attach::<Simulated>(pool, |bytes| Ok(HeapMemory::new(bytes)), options)?.0)
 }
 
-/// A pool with something of everything; closed in order or not.
+/// A pool with something of everything, closed cleanly or not.
 fn sample(clean: bool) -> Vec<u8> {
     let pool = SimPool::new(1 << 20);
     let options = FormatOptions {
@@ -70,7 +70,7 @@ fn sample(clean: bool) -> Vec<u8> {
     fs.pool().image()
 }
 
-/// Does some of everything; only that it ends matters.
+/// Does some of everything. It only matters that it ends.
 fn use_all(fs: &Arc<Fs<Simulated>>) {
     let root = Cred::root();
     let mut dirs = vec![fs.root()];
@@ -128,7 +128,7 @@ enum Hurt {
 }
 
 fn hurt() -> impl Strategy<Value = Hurt> {
-    // Most of what matters lies in the first 300 KiB: superblock, slots, tables, metadata.
+    // Most important structures lie in the first 300 KiB: superblock, slots, tables, metadata.
     let at = prop_oneof![8 => 0usize..300 << 10, 1 => 0usize..(1 << 20) - 64];
     let value = prop_oneof![
         Just(0u64),
@@ -186,7 +186,7 @@ proptest! {
 
     #[test]
     fn live_word_damage_never_panics(hurts in prop::collection::vec((0usize..2048, 0usize..16, any::<u64>()), 1..6)) {
-        // Whole words of metadata slots, which reaches deeper than random bytes do.
+        // Whole words of metadata slots, which reach deeper than random bytes do.
         let mut image = sample(false);
         let slots_at = 8 << 12;
         for &(slot, word, value) in &hurts {
@@ -225,7 +225,7 @@ proptest! {
     }
 }
 
-/// A pool that was closed in order, with a file whose tree has unsound words in each of its nodes.
+/// A cleanly closed pool, with a file whose tree has unsound words in each of its nodes.
 fn damaged_tree(mapping: MappingKind) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
@@ -258,9 +258,9 @@ fn damaged_tree(mapping: MappingKind) -> Vec<u8> {
     image
 }
 
-/// What another file's name lay in was given away with a symbolic link that named it for its text.
+/// A removed symbolic link that named another file's slot as its text once freed that slot.
 #[test]
-fn a_removed_symlink_gives_back_nothing_that_is_not_its_own() {
+fn a_removed_symlink_frees_only_its_own_slots() {
     let (fs, root) = (mount(sample(true)).unwrap(), Cred::root());
     let dir = fs.lookup(&root, &fs.root(), b"d1").unwrap();
     let link = fs.lookup(&root, &dir, b"short").unwrap().ino();
@@ -292,7 +292,7 @@ fn open_file(fs: &Arc<Fs<Simulated>>) -> Handle<Simulated> {
     opened.unwrap()
 }
 
-/// Whatever came by a damaged node failed, and the pool was written to as before.
+/// Operations that met a damaged node once failed, but the pool was still written to.
 #[test]
 fn a_damaged_tree_turns_writing_off_whoever_finds_it() {
     type Call = fn(&Handle<Simulated>) -> vellum::Result<()>;

@@ -1,5 +1,5 @@
-//! Directories in areas that are none any more: what is not found there is told to be damage, by
-//! every call, and the checker says so, too.
+//! Directories in areas that no longer exist. Every call reports a name that is not found there as
+//! damage, and so does the checker.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 type Pool = Arc<Fs<Simulated>>;
 
-/// The area that the directory `own` is the root of.
+/// The area of which the directory `own` is the root.
 const OWN: u32 = 2;
 
 fn mount(image: Vec<u8>) -> vellum::Result<Pool> {
@@ -31,8 +31,8 @@ fn node(fs: &Pool, path: &str) -> vellum::Result<Node<Simulated>> {
     fs.find(&Cred::root(), &fs.root(), path.as_bytes(), false)
 }
 
-/// A pool with an area of the directory `own`, in which there are a file, a directory with a file,
-/// and an empty one; and one beside it.
+/// A pool with an area of the directory `own`, which contains a file, a directory with a file, and
+/// an empty directory; and another directory beside it.
 fn sample(is_closed: bool) -> Vec<u8> {
     let pool = SimPool::new(2 << 20);
     let options = FormatOptions {
@@ -66,7 +66,7 @@ fn sample(is_closed: bool) -> Vec<u8> {
     fs.pool().image()
 }
 
-/// The pool with the line of the directory's area as `change` makes it.
+/// The pool after `change` of the line of the directory's area.
 fn damaged(is_closed: bool, change: fn(&mut AreaLine)) -> Vec<u8> {
     let mut image = sample(is_closed);
     let geometry = Superblock::unseal(&image[..4096]).unwrap().geometry();
@@ -91,7 +91,7 @@ fn flipped(line: &mut AreaLine) {
     line.word ^= 1 << 20;
 }
 
-/// It is said to be another directory's: the line is sound.
+/// Names another directory as the root, in a sound line.
 fn others(line: &mut AreaLine) {
     let area = AreaLife {
         number: OWN,
@@ -112,14 +112,14 @@ fn list(fs: &Pool, path: &str) -> vellum::Result<()> {
 }
 
 #[test]
-fn what_is_not_found_in_an_area_that_is_none_is_damage() {
+fn a_missing_name_in_a_missing_area_is_damage() {
     for change in CHANGES {
         let image = damaged(true, change);
         assert!(!check(&image, Options::default()).is_sound());
         for path in ["/own", "/own/dir", "/own/empty"] {
             let fs = mount(image.clone()).unwrap();
             if let Ok(dir) = node(&fs, path) {
-                // Twice: it is not forgotten, either.
+                // Twice, because the damage must not be forgotten.
                 for _ in 0..2 {
                     let found = fs.lookup(&Cred::root(), &dir, b"none");
                     assert!(is_damage(found), "{path}");
@@ -130,7 +130,7 @@ fn what_is_not_found_in_an_area_that_is_none_is_damage() {
             assert!(is_damage(node(&fs, &format!("{path}/none"))), "{path}");
             assert!(is_damage(node(&fs, &format!("{path}/none/none"))), "{path}");
             assert!(fs.is_damaged());
-            // What is beside it is read on.
+            // Names beside it are still readable.
             assert!(node(&fs, "/beside/file").is_ok());
             assert!(matches!(node(&fs, "/beside/none"), Err(Error::NotFound)));
         }
@@ -139,7 +139,7 @@ fn what_is_not_found_in_an_area_that_is_none_is_damage() {
 
 /// A file whose entry can still be read is found.
 #[test]
-fn what_can_be_read_in_an_area_that_is_none_is_read() {
+fn readable_names_in_a_missing_area_are_read() {
     for change in [freed, flipped] {
         let fs = mount(damaged(true, change)).unwrap();
         for path in ["/own/file", "/own/dir/file", "/own/empty"] {
@@ -150,7 +150,7 @@ fn what_can_be_read_in_an_area_that_is_none_is_read() {
 }
 
 #[test]
-fn a_listing_in_an_area_that_is_none_is_damage() {
+fn a_listing_in_a_missing_area_is_damage() {
     for change in CHANGES {
         let image = damaged(true, change);
         for path in ["/own", "/own/dir", "/own/empty"] {
@@ -165,14 +165,14 @@ fn a_listing_in_an_area_that_is_none_is_damage() {
 }
 
 #[test]
-fn nothing_is_made_in_an_area_that_is_none() {
+fn nothing_is_created_in_a_missing_area() {
     for change in CHANGES {
         let image = damaged(true, change);
         for path in ["/own", "/own/dir", "/own/empty"] {
             let fs = mount(image.clone()).unwrap();
             let made = node(&fs, path)
                 .and_then(|dir| fs.mknod(&Cred::root(), &dir, b"new", FileKind::File, 0o644, 0));
-            // On the way there it may have been found, and all changes are refused since.
+            // The damage may have been found on the way there. Then all changes are refused.
             let is_refused = path != "/own" && matches!(made, Err(Error::ReadOnlyAfterDamage));
             assert!(is_refused || is_damage(made), "{path}");
             assert!(fs.is_damaged());
@@ -180,8 +180,7 @@ fn nothing_is_made_in_an_area_that_is_none() {
     }
 }
 
-/// Whoever opens a pool looks at all areas that say they are somebody's, and after a crash at all
-/// entries.
+/// An opening checks all lines that are in use by areas, and after a crash all entries.
 #[test]
 fn an_opening_finds_what_it_reads() {
     assert!(is_damage(mount(damaged(true, others))));

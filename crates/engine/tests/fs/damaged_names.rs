@@ -1,5 +1,5 @@
-//! Directories with names that cannot be read: whichever call comes upon them first, none of the
-//! names that can be read is lost by it.
+//! Directories with unreadable names. Whichever call meets them first loses none of the readable
+//! names.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn node(fs: &Pool, path: &str) -> vellum::Result<Node<Simulated>> {
     fs.find(&Cred::root(), &fs.root(), path.as_bytes(), false)
 }
 
-/// A pool that was closed in order, with a directory one of whose two names was damaged.
+/// A cleanly closed pool, with a directory one of whose two names was damaged.
 fn damaged() -> Vec<u8> {
     let pool = SimPool::new(1 << 20);
     let options = FormatOptions {
@@ -62,8 +62,8 @@ fn damaged() -> Vec<u8> {
     image
 }
 
-/// Lets `call` be the first to come by the directory; it has to fail, and the other name to be
-/// there afterwards.
+/// Makes `call` the first access to the directory. It has to fail, and the other name has to exist
+/// afterwards.
 fn first_call(call: impl FnOnce(&Pool, &Node<Simulated>) -> vellum::Result<()>) {
     let fs = mount(damaged(), false);
     let dir = node(&fs, "hurt").unwrap();
@@ -75,7 +75,7 @@ fn first_call(call: impl FnOnce(&Pool, &Node<Simulated>) -> vellum::Result<()>) 
     assert!(node(&fs, "file").is_ok() && node(&fs, "empty").is_ok());
 }
 
-/// A creation took the log, whose end was not known, for empty, and began a new one.
+/// A creation once took the log, whose end was unknown, for empty, and began a new one.
 #[test]
 fn a_creation_in_a_directory_with_unreadable_names_keeps_its_log() {
     first_call(|fs, dir| {
@@ -97,7 +97,7 @@ fn a_rename_onto_a_readable_name_beside_unreadable_ones_keeps_the_log() {
     });
 }
 
-/// A directory of which nothing could be counted was taken for empty.
+/// A directory in which nothing could be counted was once taken for empty.
 #[test]
 fn a_directory_with_unreadable_names_is_not_removed() {
     first_call(|fs, _| fs.rmdir(&Cred::root(), &fs.root(), b"hurt"));
@@ -111,10 +111,10 @@ fn a_directory_with_unreadable_names_is_not_replaced() {
     });
 }
 
-/// Once the directory was indexed, a listing took what its log named as it was: it gave the damaged
-/// name.
+/// After the directory was indexed, a listing once used the log's entries unchecked, and returned
+/// the damaged name.
 #[test]
-fn a_listing_behind_a_lookup_gives_no_unreadable_name() {
+fn a_listing_after_a_lookup_returns_no_unreadable_name() {
     let fs = mount(damaged(), true);
     let dir = node(&fs, "hurt").unwrap();
     assert!(node(&fs, "hurt/readable").is_ok());

@@ -1,4 +1,4 @@
-//! Which operations are durable when they return, by the options of mounts.
+//! Which operations are durable when they return, by mount option.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use vellum::{
     RealFs, RenameFlags, SetAttr, Volume,
 };
 
-/// An operation: what it is called, from which option on it is durable, and what it does.
+/// An operation: its name, the option from which on it is durable, and its function.
 type Operation = (&'static str, Durability, fn(&Volume, &Arc<RealFs>));
 
 const OPERATIONS: [Operation; 17] = [
@@ -81,7 +81,7 @@ fn writing() -> OpenOptions {
     OpenOptions::new().read(true).write(true)
 }
 
-/// A pool whose metadata lie in memory and whose data beside it, or one with a log.
+/// A pool with its metadata in memory and an external data device, or one with a log.
 fn made(dir: &Path, media: MediaChoice) -> std::path::PathBuf {
     let path = dir.join("pool");
     let options = CreateOptions::new(0).media(media).data(Some(

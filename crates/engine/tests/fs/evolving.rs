@@ -1,4 +1,4 @@
-//! Evolving: which directories become roots of areas by themselves, and which are roots no more.
+//! Evolving: which directories become roots of areas by themselves, and which are roots no longer.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -180,7 +180,7 @@ fn a_large_directory_that_was_renamed_is_hot_and_gets_an_area() {
         reads: second.reads,
         formed: second.formed,
     };
-    // What the round decided by; of the first one nobody counted anything.
+    // The numbers by which the round decided. For the first area nothing was counted.
     let numbers = |area: &Area| (u64::from(area.formed.slots), area.formed.reads);
     assert_eq!(numbers(&second), (size_max + 1, 0));
     assert_eq!(numbers(&first), (0, 0));
@@ -192,7 +192,7 @@ fn a_large_directory_that_was_renamed_is_hot_and_gets_an_area() {
 }
 
 #[test]
-fn of_two_hot_directories_the_inner_one_goes_first() {
+fn of_two_hot_directories_the_inner_one_is_split_off_first() {
     let fs = adaptive();
     let outer = mkdir(&fs, &fs.root(), "outer");
     let inner = full(&fs, &outer, "inner", size_max(&fs) + 1);
@@ -203,13 +203,13 @@ fn of_two_hot_directories_the_inner_one_goes_first() {
         only(&decided),
         (Evolution::Split, Outcome::Done, inner.ino())
     );
-    // What is left is small.
+    // The rest is small.
     quiet_rounds(&fs, 2);
     assert_eq!(roots(&fs), [fs.root().ino(), inner.ino()]);
 }
 
 #[test]
-fn a_small_area_that_is_rarely_used_goes_back() {
+fn a_small_area_that_is_rarely_used_is_merged() {
     let fs = adaptive();
     let root = fs.root();
     let small = full(&fs, &root, "small", 10);
@@ -234,14 +234,14 @@ fn a_small_area_that_is_rarely_used_goes_back() {
     assert_eq!(roots(&fs), rest);
     let told = fs.merged_areas().unwrap();
     assert_eq!(told, [became(&small, 2, MergeReason::Small, &decided[0])]);
-    // The next round it is the one that was renamed in the first.
+    // In the next round it is the one that was renamed in the first.
     read(&fs, &used, "1", 6400);
     let decided = fs.evolve().unwrap();
     assert_eq!(
         only(&decided),
         (Evolution::Merge, Outcome::Done, renamed.ino())
     );
-    // Nobody uses the third any more.
+    // The third is no longer used.
     let mut decided = Vec::new();
     while decided.is_empty() {
         decided = fs.evolve().unwrap();
@@ -258,7 +258,7 @@ fn a_small_area_that_is_rarely_used_goes_back() {
     assert_sound(&fs);
 }
 
-/// What the line of an area tells that a decision merged into the first one.
+/// The record in the line of an area that a decision merged into the first one.
 fn became(root: &Node<Real>, number: u32, reason: MergeReason, decided: &Decided) -> MergedArea {
     let at = vellum::Formed::at(5_000_000_000, decided.slots, decided.reads);
     MergedArea {
@@ -275,7 +275,7 @@ fn became(root: &Node<Real>, number: u32, reason: MergeReason, decided: &Decided
 }
 
 #[test]
-fn an_area_that_was_merged_is_told_of_until_its_line_is_anothers() {
+fn a_merged_area_is_reported_until_its_line_is_reused() {
     let fs = adaptive();
     let dir = full(&fs, &fs.root(), "dir", 3);
     let inner = full(&fs, &dir, "inner", 3);
@@ -303,7 +303,7 @@ fn an_area_that_was_merged_is_told_of_until_its_line_is_anothers() {
     fs.close().unwrap();
     let fs = opened(&fs.image());
     assert_eq!(fs.merged_areas().unwrap(), told[1..]);
-    // A root that was removed leaves nothing that is told.
+    // A removed root leaves no record.
     let [dir, inner] = [dir, inner].map(|(ino, generation)| fs.node(ino, generation).unwrap());
     for name in ["0", "1", "2"] {
         fs.unlink(&Cred::root(), &inner, name.as_bytes()).unwrap();
@@ -381,7 +381,7 @@ fn a_large_directory_is_a_root_before_it_is_renamed() {
         let found = fs.lookup(&Cred::root(), &root, name.as_bytes()).unwrap();
         assert_eq!(found.ino(), large.ino());
         assert_eq!(names(&fs, &small), 10);
-        // The round that comes has nothing to do about it.
+        // The next round finds nothing to do.
         quiet_rounds(&fs, 2);
         assert_sound(&fs);
     }
@@ -431,7 +431,7 @@ fn the_newest_decisions_are_kept() {
 }
 
 #[test]
-fn rounds_go_on_beside_operations() {
+fn rounds_run_beside_operations() {
     let fs = made(NamespaceKind::Adaptive, true);
     let root = fs.root();
     let size_max = size_max(&fs);
@@ -494,7 +494,7 @@ fn a_pool_evolves_by_itself() {
     while pool.fs().areas().unwrap().len() > 1 {
         std::thread::yield_now();
     }
-    // A round may have given way to who looked at the areas.
+    // A round may have given way to a reader of the areas.
     let mut decided = pool.fs().decisions().unwrap();
     decided.retain(|decided| decided.outcome != Outcome::GaveWay);
     assert_eq!(decided.len(), 1);

@@ -1,4 +1,4 @@
-//! Listings beside what their own users rename, replace and remove.
+//! Listings while their own users rename, replace and remove names.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const NAMESPACES: [NamespaceKind; 3] = [
     NamespaceKind::Adaptive,
     NamespaceKind::Tree,
 ];
-/// More than a listing takes from the file system at once.
+/// More names than a listing takes from the file system at once.
 const FILES: usize = 300;
 
 fn with_files(namespace: NamespaceKind) -> (Pool, Volume) {
@@ -23,7 +23,7 @@ fn with_files(namespace: NamespaceKind) -> (Pool, Volume) {
     (pool, volume)
 }
 
-/// How often a listing gives each name, if `each` is called with every name that it gives.
+/// How often a listing returns each name, with a call of `each` for every returned name.
 fn listed(volume: &Volume, mut each: impl FnMut(&str)) -> BTreeMap<String, u32> {
     let mut times = BTreeMap::new();
     for entry in volume.read_dir("/d").unwrap() {
@@ -42,7 +42,7 @@ fn rename(volume: &Volume, from: &str, to: &str) {
 }
 
 #[test]
-fn renaming_each_name_that_is_listed_ends() {
+fn a_listing_ends_although_each_listed_name_is_renamed() {
     for namespace in NAMESPACES {
         let (_pool, volume) = with_files(namespace);
         let times = listed(&volume, |name| rename(&volume, name, &format!("x{name}")));
@@ -57,9 +57,9 @@ fn renaming_each_name_that_is_listed_ends() {
     }
 }
 
-/// As programs do that write a file anew and put it in the place of the old one.
+/// As programs do that write a new file and rename it over the old one.
 #[test]
-fn replacing_each_name_that_is_listed_ends() {
+fn a_listing_ends_although_each_listed_name_is_replaced() {
     for namespace in NAMESPACES {
         let (_pool, volume) = with_files(namespace);
         let times = listed(&volume, |name| {
@@ -72,7 +72,7 @@ fn replacing_each_name_that_is_listed_ends() {
 }
 
 #[test]
-fn a_name_that_is_replaced_before_the_listing_comes_to_it_is_given() {
+fn a_name_that_is_replaced_before_it_is_listed_is_returned() {
     for namespace in NAMESPACES {
         let (_pool, volume) = with_files(namespace);
         let last = format!("{}", FILES - 1);
@@ -89,7 +89,7 @@ fn a_name_that_is_replaced_before_the_listing_comes_to_it_is_given() {
 }
 
 #[test]
-fn names_that_are_exchanged_before_the_listing_comes_to_them_are_given() {
+fn names_that_are_exchanged_before_they_are_listed_are_returned() {
     for namespace in NAMESPACES {
         let (pool, volume) = with_files(namespace);
         volume.create_dir("/e").unwrap();

@@ -1,4 +1,4 @@
-//! Logged pools on a disk that fails: what was promised is kept, what is not durable is told, and
+//! Logged pools on a failing disk: what was promised is kept, what is not durable is reported, and
 //! nothing is tried again.
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use vellum_layout::{ANCHORS_BYTES, Superblock};
 
 type LoggedFs = Arc<Fs<SimulatedLogged>>;
 
-/// Steps of [`script`] after which names are counted.
+/// Steps of [`script`], after which names are counted.
 const STEPS: usize = 12;
 
-/// A pool, the same with its data on another disk, and one that writes free blocks ahead.
+/// A pool, one with its data on another disk, and one that writes free blocks ahead.
 fn all() -> [Vec<u8>; 3] {
     let external = ExternalData {
         id: [9; 16],
@@ -64,7 +64,7 @@ fn mount(disk: &Arc<SimPool>) -> Result<LoggedFs> {
     attach::<SimulatedLogged>(pool, arena, options).map(|(fs, _)| fs)
 }
 
-/// The same with an image that outlives a kill, for the opening of this number.
+/// As [`mount`], with an image that outlives a kill, for the opening of this number.
 fn mount_shared(
     disk: &Arc<SimPool>,
     images: &Arc<SimImages>,
@@ -82,7 +82,7 @@ fn mount_shared(
     opened.map(|(fs, opened)| (fs, opened.image))
 }
 
-/// Bytes of a file: its blocks ride in a record, or are too many.
+/// Size of a file: its blocks are journaled in a record, or are too many for that.
 fn bytes_of(name: &str) -> usize {
     if name.ends_with(['2', '7']) {
         30_000
@@ -107,7 +107,7 @@ fn fill(fs: &LoggedFs, file: &Node<SimulatedLogged>, name: &str) -> Result<()> {
     handle.write_at(0, &vec![7; bytes_of(name)]).map(drop)
 }
 
-/// Whether a file has all its bytes.
+/// Whether a file has all of its bytes.
 fn is_whole(fs: &LoggedFs, name: &str) -> bool {
     let (root, cred) = (fs.root(), Cred::root());
     let options = vellum::OpenOptions::new().read(true);
@@ -126,8 +126,8 @@ fn names(fs: &LoggedFs) -> usize {
     (0..=STEPS).filter(found).count()
 }
 
-/// Makes a file, commits it, and now and then takes the log home: up to the first call that fails.
-/// Gives how many files a sync vouches for, how many were made, and the error.
+/// Creates files, commits each, and sometimes checkpoints the log, up to the first call that fails.
+/// Returns how many files were synced, how many were created, and the error.
 fn script(fs: &LoggedFs) -> (usize, usize, Option<Error>) {
     let (mut synced, mut done) = (0, 0);
     for number in 0..STEPS {
@@ -168,8 +168,8 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
             };
             failures += 1;
             assert!(matches!(error, Error::Io(_)), "{good}: {error:?}");
-            assert_eq!(names(&fs), made, "{good}: reading goes on");
-            // It works again, and is not asked.
+            assert_eq!(names(&fs), made, "{good}: reads still work");
+            // The disk works again, but is not used.
             fail(&disk, u32::MAX);
             assert!(matches!(fs.sync(), Err(Error::Io(_))), "{good}");
             assert!(
@@ -196,11 +196,11 @@ fn after_a_failure_nothing_is_committed_and_what_was_synced_stays() {
     }
 }
 
-/// What comes to its end at each call of the disk in turn is the adoption of a killed process's
-/// image: the next opening succeeds, and has all that was promised. Where the disk failed before
-/// all of the image was committed, it has no more.
+/// The adoption of a killed process's image is cut off at each call of the disk in turn. The next
+/// opening succeeds, and has everything that was promised. If the disk failed before all of the
+/// image was committed, it has nothing more.
 #[test]
-fn an_adoption_that_is_cut_off_begins_again() {
+fn an_interrupted_adoption_begins_again() {
     let fail: [fn(&SimPool, u32); 2] = [SimPool::fail_syncs_after, SimPool::fail_writes_after];
     for (image, fail) in all()
         .iter()
@@ -214,7 +214,7 @@ fn an_adoption_that_is_cut_off_begins_again() {
             assert_eq!(found, FoundImage::None);
             let (synced, made, error) = script(&fs);
             assert!(error.is_none() && synced == made);
-            // Nobody syncs these.
+            // These are not synced.
             let more = ["more", "more2", "last"];
             more.iter().for_each(|name| make(&fs, name).unwrap());
             drop(fs);
@@ -225,7 +225,7 @@ fn an_adoption_that_is_cut_off_begins_again() {
             let is_over = adopted.is_ok();
             drop(adopted);
             cut_off += u32::from(!is_over);
-            // Behind the anchor that names no image everything is in the log.
+            // After the anchor that names no image, everything is in the log.
             let (fs, _) = mount_shared(&disk, &images, 3).unwrap();
             assert_eq!(names(&fs), STEPS, "{good}");
             let has_more = fs.lookup(&Cred::root(), &fs.root(), b"more").is_ok();
@@ -242,15 +242,16 @@ fn an_adoption_that_is_cut_off_begins_again() {
             }
         }
         assert!(cut_off > 3, "{cut_off}");
-        // Whose adoption could not be committed is given up; what fails behind that loses nothing.
+        // An image whose adoption could not be committed is dropped. A failure after the commit
+        // loses nothing.
         assert!((1..cut_off).contains(&lost), "{lost} of {cut_off}");
     }
 }
 
-/// A checkpoint that is cut short, and then the opening that finishes it, at each write of the disk
-/// in turn: of two blocks that rode one after the other in the same place the newer one stays.
+/// A checkpoint is cut off, and then the opening that finishes it, at each write of the disk in
+/// turn. Of two journaled versions of the same block the newer one stays.
 #[test]
-fn an_older_ride_never_comes_back() {
+fn older_journaled_data_never_comes_back() {
     for image in all() {
         let mut finished = 0;
         'checkpoints: for cut in 0.. {
@@ -286,8 +287,8 @@ fn an_older_ride_never_comes_back() {
     }
 }
 
-/// A process whose commit failed, and that is killed, leaves nothing to adopt: what it did is ahead
-/// of what any commit can promise.
+/// A process whose commit failed, and that is killed, leaves nothing to adopt: its changes are
+/// ahead of what any commit can promise.
 #[test]
 fn an_image_whose_commit_failed_is_not_adopted() {
     let disk = Arc::new(SimPool::from_image(made()));
@@ -309,7 +310,7 @@ fn an_image_whose_commit_failed_is_not_adopted() {
 
 /// A write whose bytes do not arrive fails, and nothing is committed any more.
 #[test]
-fn a_write_that_fails_is_told_to_its_caller() {
+fn a_failed_write_is_reported_to_its_caller() {
     for image in all() {
         let disk = Arc::new(SimPool::from_image(image));
         let fs = mount(&disk).unwrap();
@@ -330,9 +331,9 @@ fn a_write_that_fails_is_told_to_its_caller() {
     }
 }
 
-/// Whoever waits for a commit that fails is told, like its leader.
+/// Everyone who waits for a commit that fails gets its error, like its leader.
 #[test]
-fn a_failed_commit_answers_all_who_wait_with_its_error() {
+fn a_failed_commit_returns_its_error_to_all_waiters() {
     let disk = Arc::new(SimPool::from_image(made()));
     let fs = mount(&disk).unwrap();
     disk.fail_syncs_after(30);
@@ -355,11 +356,11 @@ fn a_failed_commit_answers_all_who_wait_with_its_error() {
     });
 }
 
-/// What nobody had written of the pool's file is written ahead: the first line of free blocks
-/// around those that are made and synced one by one, and of what the next record of the log gets,
-/// is zeros. Files have their bytes.
+/// Unwritten parts of the pool's file are written ahead. As files are created and synced one by
+/// one, zeros are stored to the first line of the free blocks around them, and of the blocks of the
+/// log's next record. Files have their bytes.
 #[test]
-fn what_comes_next_is_written_ahead() {
+fn blocks_that_are_needed_next_are_written_ahead() {
     const OLD: u8 = 0xAA;
     let mut image = made_on(None, MappingKind::Extent);
     let geometry = Superblock::unseal(&image).unwrap().geometry();
@@ -381,7 +382,7 @@ fn what_comes_next_is_written_ahead() {
     let is_ahead = |block: &&[u8]| block[..64] == [0; 64] && block[64..] == [OLD; 4096 - 64];
     let [blocks, of_log] =
         [data, log].map(|bytes| image[bytes].chunks_exact(4096).filter(is_ahead).count());
-    // The first commit says that they come, and the next files find a group written.
+    // The first commit asks for it, and the next files find a group written.
     assert!((1..=8).contains(&blocks), "{blocks}");
     assert!((1..=8).contains(&of_log), "{of_log}");
     fs.close().unwrap();

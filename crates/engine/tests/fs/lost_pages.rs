@@ -1,5 +1,5 @@
-//! Pages that vanish under an open pool: whatever lay there gives an error, everything else what
-//! was written; nothing is written any more; and the pool is left for the next opening to check.
+//! Pages that vanish under an open pool. Access to what lay there fails, everything else is as it
+//! was written, nothing is written any more, and the next opening checks the pool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use vellum_layout::Superblock;
 const POOL_BYTES: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// What was written, by path; `None`: a directory.
+/// The written contents, by path; `None`: a directory.
 type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 struct Sample {
@@ -29,8 +29,8 @@ impl Sample {
     }
 }
 
-/// A pool with files in several directories, long names, symbolic links, holes, and blocks that are
-/// displaced.
+/// A pool with files in several directories, long names, symbolic links, holes, and displaced
+/// blocks.
 fn sample() -> Sample {
     let dir = tempfile::tempdir().unwrap();
     let options = CreateOptions::new(POOL_BYTES)
@@ -107,7 +107,7 @@ fn read(fs: &RealFs, path: &Path) -> vellum::Result<Vec<u8>> {
     let len = file.read_at(0, &mut content)?;
     assert!(len <= content.len());
     content.truncate(len);
-    // Twice, by way of the handle's translations.
+    // Read again, through the handle's translations.
     let mut again = vec![0; len];
     assert_eq!(file.read_at(0, &mut again)?, len);
     assert!(content == again);
@@ -141,7 +141,7 @@ fn list(fs: &RealFs, path: &Path) -> (BTreeSet<PathBuf>, Option<Error>) {
     }
 }
 
-/// Looks at everything. Gives the paths that cannot be had; whatever can is as it was written.
+/// Checks everything. Returns the paths that cannot be read; all others are as they were written.
 fn look(fs: &RealFs, tree: &Tree, what: &str) -> BTreeSet<PathBuf> {
     let mut gone = BTreeSet::new();
     let mut listed: BTreeMap<&Path, (BTreeSet<PathBuf>, bool)> = BTreeMap::new();
@@ -192,7 +192,7 @@ fn look(fs: &RealFs, tree: &Tree, what: &str) -> BTreeSet<PathBuf> {
     gone
 }
 
-/// Nothing can be changed once damage was met.
+/// Asserts that nothing can be changed once damage was met.
 fn assert_writing_is_off(fs: &RealFs, what: &str) {
     let cred = Cred::root();
     let made = fs.mkdir(&cred, &fs.root(), b"new", 0o755).map(drop);
@@ -232,13 +232,13 @@ fn any_page_may_vanish_before_it_is_used_or_after() {
             counts.push(gone.len());
         }
     }
-    // A page takes its files along, and a few pages the directories that all others are in.
+    // A page makes its files unreadable, and a few pages the directories that contain all others.
     assert!(counts.len() > 60, "{counts:?}");
     assert!(
         counts.iter().filter(|&&count| count > 50).count() <= 8,
         "{counts:?}"
     );
-    // The file was not harmed, and nothing was written to it.
+    // The file was not damaged, and nothing was written to it.
     let pool = Pool::open(sample.path()).unwrap();
     assert!(!pool.opened().was_clean);
     assert!(look(&pool.fs(), &sample.tree, "at the end").is_empty());
@@ -262,14 +262,14 @@ fn any_page_may_have_vanished_before_the_opening() {
             }
         }
     }
-    // The root's inode, and no other, is needed to see anything.
+    // Only the root's inode is needed to see anything.
     assert!(
         opened > 250 && refused <= 2,
         "{opened} opened, {refused} refused"
     );
 }
 
-/// A change of the sample: its name, what it does, and what it makes of the tree.
+/// A change of the sample: its name, its function, and its effect on the tree.
 type Change = (
     &'static str,
     fn(&RealFs) -> vellum::Result<()>,
@@ -290,7 +290,7 @@ fn parent(fs: &RealFs, path: &str) -> vellum::Result<vellum::Node<Real>> {
     fs.find(&Cred::root(), &fs.root(), path.as_bytes(), true)
 }
 
-/// Of three slots, so that many entries take a chunk.
+/// A name of three slots, so that many entries need a chunk.
 const NAME: &str = "a name that is longer than others, so that entries which have it use up slots, \
     log words and chunks the sooner, and files which have it meet more of the pages that are lost, \
     one after the other, at last";
@@ -399,12 +399,12 @@ const CHANGES: [Change; 10] = [
     ),
 ];
 
-/// Those of them that come by data blocks, which begin before this offset.
+/// Those that access data blocks. The others access only offsets below this one.
 const WRITES: [&str; 4] = ["overwrite", "append", "fill a hole", "truncate"];
 const DATA_AT_MOST: u64 = POOL_BYTES / 2;
 
-/// What can be had of `tree` and of `changed`, of which either may be there: names and bytes of one
-/// or of the other. Tells of what is neither.
+/// Checks that names and bytes are those of `tree` or of `changed`, where they can be read. Returns
+/// what is neither.
 fn look_at_either(fs: &RealFs, tree: &Tree, changed: &Tree) -> Vec<String> {
     let mut wrong = Vec::new();
     for path in tree.keys().chain(changed.keys()) {
@@ -431,7 +431,7 @@ fn look_at_either(fs: &RealFs, tree: &Tree, changed: &Tree) -> Vec<String> {
     wrong
 }
 
-/// Whether each byte is of one or of the other, where a write of bytes did not return.
+/// Whether each byte is of one or of the other, after a write that did not return.
 fn is_mixture(either: &[Option<&Option<Vec<u8>>>; 2], found: Option<&[u8]>) -> bool {
     let [Some(Some(old)), Some(Some(new))] = either else {
         return false;
@@ -443,9 +443,8 @@ fn is_mixture(either: &[Option<&Option<Vec<u8>>>; 2], found: Option<&[u8]>) -> b
     found.is_some_and(|found| found.len() == old.len() && old.len() == new.len() && all(found))
 }
 
-/// A lost page that a change is the first to meet: it succeeds without it or fails, and nothing
-/// else is harmed, neither for who looks on nor for the next opening, to which the page is as it
-/// was.
+/// A change is the first to meet a lost page. It succeeds without the page or fails, and nothing
+/// else is damaged, for other observers and for the next opening, which finds the page as it was.
 #[test]
 fn any_page_may_vanish_before_a_change_meets_it() {
     let sample = sample();
@@ -466,7 +465,7 @@ fn any_page_may_vanish_before_a_change_meets_it() {
             fs.take_away(at).unwrap();
             let done = change(&fs);
             let before = match &done {
-                // Most come by nothing that is lost.
+                // Most access nothing that is lost.
                 Ok(()) if !(at / PAGE).is_multiple_of(8) => continue,
                 Ok(()) => &changed,
                 Err(_) => &sample.tree,
@@ -477,7 +476,7 @@ fn any_page_may_vanish_before_a_change_meets_it() {
             say("then", look_at_either(&fs, before, &changed));
             if let Err(error) = &done {
                 failed += 1;
-                // A change is of several calls, of which the first may have met the loss.
+                // A change consists of several calls, and the first may have met the loss.
                 let is_off = matches!(error, Error::ReadOnlyAfterDamage);
                 assert!(is_damage(error) || is_off, "{what}: {error}");
                 assert_writing_is_off(&fs, &what);

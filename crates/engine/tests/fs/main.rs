@@ -1,5 +1,5 @@
-//! The file system as its adapters use it: names and directories, what is read and written, opening
-//! and closing, damage, memories and disks that fail.
+//! The file system as its adapters use it: names and directories, reads and writes, opening and
+//! closing, damage, failing memories and disks.
 
 mod access_times;
 mod basics;

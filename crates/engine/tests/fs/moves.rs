@@ -1,5 +1,5 @@
-//! Moves of directories with what is below them, where entries tell paths; and areas, whose roots
-//! are moved alone.
+//! Moves of directories with everything below them, where entries contain paths; and areas, whose
+//! roots are moved alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn made_in(namespace: NamespaceKind, bytes: u64) -> Arc<Fs<Real>> {
     attached(pool)
 }
 
-/// What a crash that loses nothing leaves, opened again.
+/// The pool after a crash that loses nothing, opened again.
 fn crashed(fs: &Fs<Real>) -> Arc<Fs<Real>> {
     let image = fs.image();
     let pool = MappedPool::anonymous(image.len() as u64).unwrap();
@@ -70,7 +70,7 @@ fn names(fs: &Arc<Fs<Real>>, dir: &Node<Real>, after: u64, most: usize) -> Vec<(
     found
 }
 
-/// Every path, and the inode there, found by listing and by looking up.
+/// Every path with its inode, found by listing and by lookups.
 fn tree(fs: &Arc<Fs<Real>>) -> BTreeMap<Vec<u8>, u64> {
     let (mut all, mut dirs) = (BTreeMap::new(), vec![(Vec::new(), fs.root())]);
     while let Some((path, dir)) = dirs.pop() {
@@ -86,7 +86,8 @@ fn tree(fs: &Arc<Fs<Real>>) -> BTreeMap<Vec<u8>, u64> {
     all
 }
 
-/// The same tree after a crash and after a close, and both pools sound.
+/// Asserts that the tree is the same after a crash and after a close, and that both pools are
+/// sound.
 fn assert_whole(fs: &Arc<Fs<Real>>) {
     let before = tree(fs);
     assert!(check(&fs.image(), Options::default()).is_sound());
@@ -156,7 +157,7 @@ fn everything_below_moves_along() {
 }
 
 #[test]
-fn directories_give_way_to_directories_and_change_places() {
+fn directories_replace_directories_and_are_exchanged() {
     let fs = made(16 << 20);
     let (cred, root) = (Cred::root(), fs.root());
     let a = grown(&fs, b"a", 5);
@@ -177,7 +178,7 @@ fn directories_give_way_to_directories_and_change_places() {
     );
     assert_eq!(tree(&fs), turned);
     assert_whole(&fs);
-    // A directory for a file that lies elsewhere, and for an empty directory.
+    // Exchanges a directory with a file that lies elsewhere, and with an empty directory.
     fs.rename(&cred, &a, b"dir0", &b, b"dir1", swap).unwrap();
     let inner = fs.lookup(&cred, &a, b"dir1").unwrap();
     fs.rename(&cred, &a, b"dir0", &inner, b"file0", swap)
@@ -192,9 +193,9 @@ fn directories_give_way_to_directories_and_change_places() {
     assert_eq!(tree(&fs).len(), before.len());
 }
 
-/// Cookies stay, so that a listing goes on where it was.
+/// Cookies stay, so that a listing continues where it was.
 #[test]
-fn a_listing_goes_on_behind_a_move() {
+fn a_listing_continues_after_a_move() {
     let fs = made(16 << 20);
     let (cred, root) = (Cred::root(), fs.root());
     let dir = mkdir(&fs, &root, b"dir");
@@ -210,9 +211,9 @@ fn a_listing_goes_on_behind_a_move() {
     assert_eq!(names(&fs, &dir, 0, usize::MAX), all);
 }
 
-/// What is deep begins anew, so nothing is too deep; and a move changes where that is.
+/// Paths of deep names start again, so nothing is too deep; a move changes where they start.
 #[test]
-fn paths_are_as_long_as_they_get() {
+fn paths_may_have_any_length() {
     let fs = made(16 << 20);
     let (cred, root) = (Cred::root(), fs.root());
     let long = [b'n'; 255];
@@ -247,7 +248,7 @@ fn paths_are_as_long_as_they_get() {
     }
 }
 
-/// A move needs the names twice for a while; where there is no room for that, nothing has changed.
+/// A move holds the names twice for a while. If there is no space for that, nothing changes.
 #[test]
 fn a_move_without_room_changes_nothing() {
     let fs = made(1 << 20);
@@ -278,7 +279,7 @@ fn a_move_without_room_changes_nothing() {
     assert_eq!(names(&fs, &large, 0, usize::MAX).len(), made - 21);
 }
 
-/// How many areas there are.
+/// The number of areas.
 fn areas(fs: &Fs<Real>) -> usize {
     let image = fs.image();
     let survey = Survey::of(&image, &superblock(&image).unwrap());
@@ -291,7 +292,7 @@ fn areas_come_and_go_and_nothing_else_changes() {
     let (cred, root) = (Cred::root(), fs.root());
     let a = grown(&fs, b"a", 6);
     let inner = fs.lookup(&cred, &a, b"dir3").unwrap();
-    // Names that are gone are of an area, too.
+    // The entries of removed names are of an area, too.
     for name in [&b"file0"[..], b"file2"] {
         fs.unlink(&cred, &inner, name).unwrap();
     }
@@ -309,7 +310,7 @@ fn areas_come_and_go_and_nothing_else_changes() {
     for (dir, split, count) in changes {
         let change = || if split { fs.split(dir) } else { fs.merge(dir) };
         assert!(change().unwrap());
-        assert!(!change().unwrap(), "it is so already");
+        assert!(!change().unwrap(), "nothing is left to change");
         assert_eq!((areas(&fs), tree(&fs)), (count, before.clone()));
         assert_whole(&fs);
         file(&fs, &inner, b"new").unwrap();
@@ -345,7 +346,7 @@ fn roots_are_moved_and_what_is_below_them_is_not() {
     step((&root, b"a"), (&b, b"a"), (b"/a", b"/b/a"));
     step((&root, b"b"), (&root, b"c"), (b"/b", b"/c"));
     step((&a, b"dir1"), (&root, b"d"), (b"/c/a/dir1", b"/d"));
-    // A member from one area into another, and one with a root below it.
+    // A member is moved from one area into another, and a directory with a root below it.
     step((&a, b"dir2"), (&inner, b"dir2"), (b"/c/a/dir2", b"/d/dir2"));
     step((&b, b"dir0"), (&root, b"e"), (b"/c/dir0", b"/e"));
     let e = fs.lookup(&cred, &root, b"e").unwrap();
@@ -363,10 +364,10 @@ fn roots_are_moved_and_what_is_below_them_is_not() {
     assert_eq!(areas(&fs), 4);
 }
 
-/// A directory without names has none where they do not belong after it was moved into another
-/// area: not even names that are gone.
+/// A directory without names, moved into another area, leaves no entries where they do not belong,
+/// not even those of removed names.
 #[test]
-fn names_that_are_gone_move_along() {
+fn entries_of_removed_names_move_along() {
     let fs = made(16 << 20);
     let (cred, root) = (Cred::root(), fs.root());
     let [a, b] = [b"a", b"b"].map(|name| mkdir(&fs, &root, name));
@@ -381,7 +382,7 @@ fn names_that_are_gone_move_along() {
         .unwrap();
     assert_whole(&fs);
     assert!(fs.merge(&a).unwrap());
-    assert!(fs.split(&b).unwrap(), "the number is used again");
+    assert!(fs.split(&b).unwrap(), "the number is reused");
     assert_whole(&fs);
     while fs.maintain().unwrap() > 0 {}
     let swap = RenameFlags::EXCHANGE;
@@ -389,7 +390,7 @@ fn names_that_are_gone_move_along() {
     assert_whole(&fs);
 }
 
-/// The table grows, numbers are used again, and a directory that was removed takes its area along.
+/// The table grows, numbers are reused, and a removed directory takes its area along.
 #[test]
 fn many_areas_come_and_go() {
     let fs = made(64 << 20);
@@ -419,9 +420,9 @@ fn many_areas_come_and_go() {
     assert_whole(&fs);
 }
 
-/// What is open and was removed does not keep its area, nor do names that are gone from it.
+/// An open directory that was removed keeps no area, and neither do removed names.
 #[test]
-fn a_directory_that_was_removed_and_is_open_keeps_no_area() {
+fn an_open_removed_directory_keeps_no_area() {
     for merges in [false, true] {
         let fs = made(16 << 20);
         let (cred, root) = (Cred::root(), fs.root());
@@ -475,7 +476,7 @@ fn an_area_without_room_changes_nothing() {
     assert_whole(&fs);
 }
 
-/// Where paths are long they begin anew, with areas and without.
+/// Long paths start again, with areas and without.
 #[test]
 fn areas_with_long_paths() {
     let fs = made(16 << 20);

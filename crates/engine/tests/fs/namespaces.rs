@@ -1,4 +1,4 @@
-//! What ways of keeping names cost, and what they do in tight places.
+//! Costs of namespaces, and their behaviour in full pools and with equal hashes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn assert_sound(fs: &Fs<Real>) {
     assert!(report.is_sound(), "{report}");
 }
 
-/// Lines flushed and fences of each of many calls, on average.
+/// Average number of flushed lines and of fences per call, over many calls.
 fn cost(mut call: impl FnMut(&[u8])) -> (f64, f64) {
     let before = count::of_this_thread();
     for number in 0..MANY {
@@ -56,7 +56,7 @@ fn cost(mut call: impl FnMut(&[u8])) -> (f64, f64) {
     )
 }
 
-/// What operations on names cost, a name as long as any other: lines and fences.
+/// Costs of operations on names of equal length: lines and fences.
 fn costs(namespace: NamespaceKind) -> [(&'static str, (f64, f64)); 8] {
     let fs = made(namespace, 64 << 20);
     let (cred, root) = (Cred::root(), fs.root());
@@ -97,8 +97,8 @@ fn assert_within(namespace: NamespaceKind, budgets: [(f64, f64); 8]) {
     }
 }
 
-/// The baseline is no straw man: these are the lines and fences that coupling name and inode needs,
-/// and three fences of 80 operations more for the log to grow.
+/// The baseline is a fair one: these are the lines and fences that coupling name and inode needs,
+/// and three fences in 80 operations for the log to grow.
 #[test]
 fn operations_of_the_baseline_keep_to_their_budgets() {
     let budgets = [
@@ -129,7 +129,8 @@ fn operations_on_names_in_areas_keep_to_their_budgets() {
     assert_within(NamespaceKind::Adaptive, budgets);
 }
 
-/// Copies of two lines each, and what leads to them; fences do not depend on how many there are.
+/// Copies of two lines each, and what leads to them. The number of fences does not depend on the
+/// number of copies.
 #[test]
 fn a_directory_in_an_area_is_moved_for_three_lines_a_name() {
     let fs = made(NamespaceKind::Adaptive, 64 << 20);
@@ -148,7 +149,7 @@ fn a_directory_in_an_area_is_moved_for_three_lines_a_name() {
         let name = format!("name{number:04}");
         fs.link(&cred, &held, &d, name.as_bytes()).unwrap();
     }
-    // The first move takes the chunks that the copies lie in.
+    // The first move allocates the chunks that contain the copies.
     let costs = [(&b"d"[..], &b"e"[..]), (b"e", b"d")].map(|(from, to)| moved(from, to));
     let (lines, fences) = costs[1];
     let each = lines as f64 / MANY as f64;
@@ -156,15 +157,15 @@ fn a_directory_in_an_area_is_moved_for_three_lines_a_name() {
     assert!(each < 3.0 && fences == 6, "{each} lines, {fences} fences");
 }
 
-/// A root is moved as a file is, into another area, too: nothing below it is written.
+/// A root is moved like a file, even into another area: nothing below it is written.
 #[test]
-fn a_root_is_renamed_for_the_same_whatever_is_below() {
+fn renaming_a_root_costs_the_same_whatever_is_below() {
     let costs = [1, 1000, 10_000].map(|count| {
         let fs = made(NamespaceKind::Adaptive, 64 << 20);
         let (cred, root) = (Cred::root(), fs.root());
         let [d, to] = [b"d", b"t"].map(|name| fs.mkdir(&cred, &root, name, 0o755).unwrap());
         let held = file(&fs, &root, b"held").unwrap();
-        // A directory's first name takes room for a log.
+        // A directory's first name allocates a log.
         fs.link(&cred, &held, &to, b"first").unwrap();
         for number in 0..count {
             let name = format!("name{number:05}");
@@ -194,7 +195,7 @@ fn a_root_is_renamed_for_the_same_whatever_is_below() {
     );
 }
 
-/// Two names with one hash.
+/// Two names with the same hash.
 fn colliding() -> [String; 2] {
     let mut seen = HashMap::new();
     (0u64..)
@@ -227,9 +228,10 @@ fn names_whose_hashes_are_equal_are_two_names() {
     }
 }
 
-/// A log with a record for each removal could not be emptied where there was no room for one.
+/// A log with a record for each removal could once not be emptied without space for one more
+/// record.
 #[test]
-fn a_full_pool_lets_names_go() {
+fn a_full_pool_can_remove_names() {
     for namespace in NamespaceKind::ALL {
         let fs = made(namespace, 1 << 20);
         let (cred, root) = (Cred::root(), fs.root());

@@ -1,4 +1,4 @@
-//! Whole paths, looked up again and again while what they lead through changes.
+//! Whole paths, looked up repeatedly while the directories that they lead through change.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -28,7 +28,7 @@ fn made(namespace: NamespaceKind) -> Arc<Fs<Real>> {
         .0
 }
 
-/// Somebody who is nobody's owner.
+/// A user who owns nothing.
 fn stranger() -> Cred {
     Cred::user(1000, 1000)
 }
@@ -63,7 +63,7 @@ fn rename(fs: &Arc<Fs<Real>>, from: &str, to: &str, flags: RenameFlags) {
         .unwrap();
 }
 
-/// Opens a file by its whole path, making it if there is none (`O_CREAT`).
+/// Opens a file by its whole path, and creates it if it does not exist (`O_CREAT`).
 fn made_by(fs: &Arc<Fs<Real>>, cred: &Cred, path: &str) -> Result<u64, Error> {
     let options = OpenOptions::new().write(true).create(true).mode(0o666);
     let opened = fs.open(cred, &fs.root(), path.as_bytes(), &options)?;
@@ -74,7 +74,7 @@ fn make(fs: &Arc<Fs<Real>>, path: &str) -> u64 {
     made_by(fs, &Cred::root(), path).unwrap()
 }
 
-/// What a path leads to, asked twice: the second time whatever was kept of the first is used.
+/// The target of a path, looked up twice: the second lookup uses what was cached by the first.
 fn seen_by(fs: &Arc<Fs<Real>>, cred: &Cred, path: &str) -> Result<u64, Error> {
     let ask = || {
         fs.stat_from_root(cred, path.as_bytes(), false)
@@ -94,7 +94,7 @@ fn see(fs: &Arc<Fs<Real>>, path: &str) -> Option<u64> {
     }
 }
 
-/// Runs a test in every namespace, with `/a/b/c/f` there, and looked up.
+/// Runs a test in every namespace, in which `/a/b/c/f` exists and was looked up.
 fn everywhere(test: fn(&Arc<Fs<Real>>, u64)) {
     for namespace in NamespaceKind::ALL {
         let fs = made(namespace);
@@ -110,7 +110,7 @@ fn everywhere(test: fn(&Arc<Fs<Real>>, u64)) {
 }
 
 #[test]
-fn a_file_goes_where_directories_above_it_go() {
+fn a_file_moves_with_the_directories_above_it() {
     everywhere(|fs, ino| {
         rename(fs, "/a/b", "/a/x", PLAIN);
         assert_eq!(see(fs, "/a/b/c/f"), None);
@@ -129,7 +129,7 @@ fn a_file_goes_where_directories_above_it_go() {
     });
 }
 
-/// Areas come and go; only renames of directories change paths.
+/// Areas are split and merged; only renames of directories change paths.
 #[test]
 fn areas_along_a_path_change_nothing() {
     let fs = made(NamespaceKind::Adaptive);
@@ -173,7 +173,7 @@ fn a_directory_recreated_is_another_one() {
 }
 
 #[test]
-fn a_directory_that_gives_way_to_another_is_not_found_any_more() {
+fn a_replaced_directory_is_not_found_any_more() {
     everywhere(|fs, ino| {
         rename(fs, "/a/b/c/f", "/a/f", PLAIN);
         mkdir(fs, "/a/d");
@@ -197,7 +197,7 @@ fn a_link_in_the_place_of_a_directory_is_followed() {
     });
 }
 
-/// Each directory is asked, whoever looked the path up before.
+/// Each directory is checked, whoever looked the path up before.
 #[test]
 fn a_directory_that_may_not_be_searched_hides_what_is_below() {
     everywhere(|fs, ino| {
@@ -248,7 +248,7 @@ fn paths_that_are_written_otherwise_lead_to_the_same() {
 }
 
 #[test]
-fn a_file_is_made_where_the_directories_of_its_path_are_then() {
+fn a_file_is_created_where_the_directories_of_its_path_are_then() {
     everywhere(|fs, ino| {
         assert_eq!(make(fs, "/a/b/c/f"), ino);
         let first = make(fs, "/a/b/c/1");
@@ -265,7 +265,7 @@ fn a_file_is_made_where_the_directories_of_its_path_are_then() {
         rename(fs, "/x", "/a/b", RenameFlags::EXCHANGE);
         assert_eq!(make(fs, "/a/b/c/2"), second);
         assert_eq!(make(fs, "/x/c/2"), other);
-        // A link on the way, and one at the end of it.
+        // A link on the way, and one at the end.
         let (dir, name) = split(fs, "/a/l");
         let linked = fs.symlink(&Cred::root(), &dir, name, b"/a/b/c");
         linked.unwrap();
@@ -280,7 +280,7 @@ fn a_file_is_made_where_the_directories_of_its_path_are_then() {
 }
 
 #[test]
-fn a_file_is_not_made_where_its_path_does_not_lead() {
+fn a_file_is_not_created_where_its_path_does_not_lead() {
     everywhere(|fs, _| {
         let asked = |cred: &Cred, path: &str| {
             let ask = || made_by(fs, cred, path).unwrap_err();
@@ -306,7 +306,7 @@ fn a_file_is_not_made_where_its_path_does_not_lead() {
             let set = SetAttr::new().mode(Some(mode));
             fs.set_attr(&Cred::root(), &node(fs, dir), &set).unwrap();
         };
-        // Who may search may not write.
+        // Permission to search is not permission to write.
         let error = asked(&stranger(), "/a/b/c/new");
         assert!(matches!(error, Error::Access), "{error:?}");
         chmod("/a/b/c", 0o777);
@@ -331,7 +331,7 @@ fn a_file_is_not_made_where_its_path_does_not_lead() {
     });
 }
 
-/// Probes of a lookup by path, once it was looked up before.
+/// Probes of a lookup by path, after an earlier lookup of it.
 fn probes(fs: &Arc<Fs<Real>>, path: &str) -> u64 {
     see(fs, path).unwrap();
     let before = count::of_this_thread().probes;
@@ -341,7 +341,7 @@ fn probes(fs: &Arc<Fs<Real>>, path: &str) -> u64 {
 }
 
 #[test]
-fn a_path_in_an_area_takes_as_many_probes_however_deep_it_is() {
+fn a_path_in_an_area_takes_the_same_probes_at_any_depth() {
     let fs = made(NamespaceKind::Adaptive);
     let mut path = String::new();
     let mut taken = Vec::new();
@@ -353,14 +353,15 @@ fn a_path_in_an_area_takes_as_many_probes_however_deep_it_is() {
         path += &name;
         mkdir(&fs, &path);
     }
-    // The prefix and the name, which is all of a path of one component; of prefixes of more than
-    // 104 bytes the own entry, too.
+    // The prefix and the name; for a path of one component, only the name. For prefixes of more
+    // than 104 bytes, the own entry, too.
     assert_eq!(taken[0], 1);
     assert!(taken[1..11].iter().all(|&probes| probes == 2), "{taken:?}");
     assert!(taken[11..].iter().all(|&probes| probes == 3), "{taken:?}");
 }
 
-/// Probes of an open that makes a file, once another one was made there, and of one that finds it.
+/// Probes of an open that creates a file, after another one was created there, and of one that
+/// finds it.
 fn probes_to_make(fs: &Arc<Fs<Real>>, dir: &str) -> [u64; 2] {
     make(fs, &format!("{dir}/before"));
     let path = format!("{dir}/new");
@@ -372,7 +373,7 @@ fn probes_to_make(fs: &Arc<Fs<Real>>, dir: &str) -> [u64; 2] {
 }
 
 #[test]
-fn a_file_made_by_its_path_takes_as_many_probes_however_deep_it_is() {
+fn creating_a_file_by_its_path_takes_the_same_probes_at_any_depth() {
     let fs = made(NamespaceKind::Adaptive);
     let mut path = String::new();
     let mut taken = Vec::new();
@@ -387,9 +388,9 @@ fn a_file_made_by_its_path_takes_as_many_probes_however_deep_it_is() {
     let [made, found] = taken[2];
     let is_short = |&probes: &[u64; 2]| probes == [made, found];
     assert!(taken[2..11].iter().all(is_short), "{taken:?}");
-    // Of prefixes of more than 104 bytes the own entry is asked, too.
+    // For prefixes of more than 104 bytes the own entry is probed, too.
     let is_long = |&probes: &[u64; 2]| probes == [made + 1, found + 1];
     assert!(taken[11..].iter().all(is_long), "{taken:?}");
-    // The prefix, the name.
+    // The prefix and the name.
     assert_eq!(found, 2);
 }

@@ -21,7 +21,8 @@ fn options(mapping: MappingKind) -> CreateOptions {
     CreateOptions::new(POOL_BYTES).mapping(mapping)
 }
 
-/// A page table costs nothing and saves something: it is bought at the first request that counts.
+/// A page table costs nothing and saves something, so it is bought at the first request that
+/// counts.
 fn bought_at_once() -> Costs {
     Costs {
         search_page_ps: 1000,
@@ -97,7 +98,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is read at a range by a rule.
+/// The bytes of a range, read by a rule.
 fn by<M: Memories>(handle: &Handle<M>, rule: Rule, at: usize, len: usize) -> Vec<u8> {
     handle.node().fs().set_read_rule(rule);
     let mut out = vec![0x55; len];
@@ -106,7 +107,7 @@ fn by<M: Memories>(handle: &Handle<M>, rule: Rule, at: usize, len: usize) -> Vec
     out
 }
 
-/// Compares a range, read by each rule, with what it must be.
+/// Compares a range, read by each rule, with the expected bytes.
 fn compare<M: Memories>(handle: &Handle<M>, bytes: &[u8], at: usize, len: usize) {
     let end = bytes.len().min(at + len);
     let expected = bytes.get(at..end).unwrap_or_default();
@@ -184,10 +185,10 @@ proptest! {
     }
 }
 
-/// Areas of this process that map the file `name`.
+/// Number of memory areas of this process that map the file `name`.
 fn areas(name: &str) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    // Page tables are the read-only areas. The pool itself lies in one or more that are writable.
+    // Page tables are the read-only areas. The pool itself lies in one or more writable ones.
     let is_table = |line: &&str| line.contains(name) && line.contains(" r--s ");
     maps.lines().filter(is_table).count()
 }
@@ -217,14 +218,14 @@ fn leaves_no_area_behind(mapping: MappingKind) {
         let other = open(&fs);
         assert_eq!(by(&other, Rule::Mmu, 0, MIB), data);
         assert_eq!(areas("no-area-left"), shared);
-        // What is given up is not shown, and the table is built anew under the new version.
+        // Freed blocks are not shown, and the table is built again under the new version.
         handle.truncate(MIB as u64).unwrap();
         assert_eq!(by(&other, Rule::Mmu, 0, 4 * MIB), data);
         for at in 1..4 {
             handle.write_at(at * MIB as u64, &data).unwrap();
         }
     }
-    // It grows beyond twice its size.
+    // The file grows beyond twice its size.
     for at in 4..20 {
         handle.write_at(at * MIB as u64, &data).unwrap();
         assert_eq!(by(&handle, Rule::Mmu, at as usize * MIB, MIB), data);
@@ -235,8 +236,8 @@ fn leaves_no_area_behind(mapping: MappingKind) {
     pool.close().unwrap();
 }
 
-/// Tables are found by cachelet: a file's was still there when it let go of its own, which another
-/// file could get then, and the bytes with it.
+/// Tables are found by cachelet. A file's table once still existed when the file released its
+/// cachelet, which another file could then get, and the bytes with it.
 #[test]
 fn a_page_table_outlived_the_cachelet_of_its_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -255,11 +256,11 @@ fn a_page_table_outlived_the_cachelet_of_its_file() {
         assert!(is_there());
         handle
     };
-    // How the file is used is known then, and not noted again.
+    // The file's use is known then, and not recorded again.
     drop(read());
     assert!(!is_there());
     let handle = read();
-    // An operation in each thread slot: to let go of a cachelet takes another one.
+    // Begins an operation in each thread slot: releasing a cachelet needs another operation.
     let operations = [(); 2].map(|()| MappingProbe::new(other.handle()).unwrap());
     let closing = std::thread::spawn(move || drop(handle));
     let begun = Instant::now();
@@ -273,7 +274,7 @@ fn a_page_table_outlived_the_cachelet_of_its_file() {
 }
 
 #[test]
-fn readers_meet_no_foreign_bytes_while_a_file_is_cut_and_written() {
+fn readers_meet_no_foreign_bytes_while_a_file_is_truncated_and_written() {
     MappingKind::ALL.into_iter().for_each(meet_no_foreign_bytes);
 }
 
@@ -293,7 +294,7 @@ fn meet_no_foreign_bytes(mapping: MappingKind) {
             while !done.load(Ordering::Relaxed) || i < 20 {
                 i += 1;
                 let got = handle.read_at(i * 4096 % MIB as u64, &mut out).unwrap();
-                // Zeros of a hole, or what this file's writer wrote.
+                // Zeros of a hole, or bytes that this file's writer wrote.
                 assert!(out[..got].iter().all(|&byte| byte <= 1));
             }
         });
@@ -318,7 +319,7 @@ fn ten_pages() -> Costs {
     }
 }
 
-/// Openings that each end before they have read much.
+/// Each opening ends before it has read much.
 #[test]
 fn both_paths_are_measured_when_the_file_system_has_read_enough() {
     let pool = Pool::memory(POOL_BYTES).unwrap();
@@ -338,15 +339,16 @@ fn both_paths_are_measured_when_the_file_system_has_read_enough() {
     assert!(openings * 100 >= 8192, "after {openings}");
     let costs = fs.read_costs();
     assert!(costs.is_some_and(|costs| costs.search_ps(1) > 0));
-    // Nobody measures again, or says otherwise.
+    // Nobody measures again, or sets other costs.
     assert_eq!(fs.set_read_costs(bought_at_once()), costs);
     let file = volume.open("/file").unwrap();
     assert_eq!(file.handle().read_costs(), costs);
 }
 
-/// Without a file only a search in vain can be measured: nothing is decided by that.
+/// Without a file only searches that find nothing can be measured, and such a measurement decides
+/// nothing.
 #[test]
-fn what_is_measured_without_a_file_is_shown_and_not_kept() {
+fn costs_measured_without_a_file_are_returned_but_not_kept() {
     let pool = Pool::memory(POOL_BYTES).unwrap();
     let fs = pool.fs();
     assert!(fs.read_costs().is_some());
@@ -372,7 +374,7 @@ fn is_remembered(mapping: MappingKind) {
     let path = dir.path().join("pool");
     let pool = options(mapping).create(&path).unwrap();
     let fs = pool.fs();
-    // Whether or not it is known what reading costs.
+    // Whether or not the cost of reading is known.
     assert!(!fs.knows_read_costs());
     open(&fs).write_at(0, &vec![3; MIB]).unwrap();
     drop(fs);

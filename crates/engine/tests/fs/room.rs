@@ -1,4 +1,4 @@
-//! Full pools: what was promised can be made, and deleting gives room back.
+//! Full pools: what was promised can be created, and deleting frees space.
 
 use vellum::{CreateOptions, Error, MappingKind, NamespaceKind, Pool, Volume};
 
@@ -7,7 +7,7 @@ const NAMESPACES: [NamespaceKind; 3] = [
     NamespaceKind::Adaptive,
     NamespaceKind::Tree,
 ];
-/// Sizes of pools, in MiB.
+/// Sizes of pools in MiB.
 const SIZES: [u64; 4] = [1, 8, 32, 64];
 
 fn made(mib: u64, namespace: NamespaceKind, mapping: MappingKind) -> Pool {
@@ -21,12 +21,12 @@ fn files_free(volume: &Volume) -> u64 {
     volume.fs().stat_fs().files_free
 }
 
-/// Makes empty files until there is no room; gives how many.
+/// Creates empty files until there is no space. Returns their number.
 fn fill(volume: &Volume) -> u64 {
     fill_with(volume, "f")
 }
 
-/// The same with names that begin so.
+/// As [`fill`], with names that begin with `prefix`.
 fn fill_with(volume: &Volume, prefix: &str) -> u64 {
     let mut made = 0;
     loop {
@@ -38,7 +38,8 @@ fn fill_with(volume: &Volume, prefix: &str) -> u64 {
     }
 }
 
-/// What `statfs` says of an empty pool can be made, and of a full one nothing is left.
+/// Asserts that the files that `statfs` reports for an empty pool can be created, and that it
+/// reports none for a full one.
 #[track_caller]
 fn assert_promise(mib: u64, namespace: NamespaceKind, mapping: MappingKind) {
     let what = format!("{mib} MiB, {namespace:?}, {mapping:?}");
@@ -46,10 +47,11 @@ fn assert_promise(mib: u64, namespace: NamespaceKind, mapping: MappingKind) {
     let volume = pool.volume();
     let promised = files_free(&volume);
     volume.create_dir("/q").unwrap();
-    // The directory is one of them, and its log and the root's begin with an entry's room each.
+    // The directory is one of them, and its log and the root's begin with the space of one entry
+    // each.
     let made = fill(&volume) + 3;
-    assert!(made >= promised, "{what}: {made} made of {promised}");
-    // Names as long as they get count for `tree`, and tables at their worst for `adaptive`.
+    assert!(made >= promised, "{what}: {made} created of {promised}");
+    // `tree` counts names of the greatest length, and `adaptive` counts tables in the worst case.
     let least = match namespace {
         NamespaceKind::Direct => made - 4,
         NamespaceKind::Adaptive => made * 4 / 5,
@@ -57,16 +59,16 @@ fn assert_promise(mib: u64, namespace: NamespaceKind, mapping: MappingKind) {
     };
     assert!(
         promised >= least,
-        "{what}: {promised} promised, {made} made"
+        "{what}: {promised} promised, {made} created"
     );
     for _ in 0..3 {
-        assert_eq!(files_free(&volume), 0, "{what}: none can be made");
+        assert_eq!(files_free(&volume), 0, "{what}: none can be created");
         assert!(volume.create("/q/more").is_err(), "{what}");
     }
 }
 
 #[test]
-fn what_is_promised_can_be_made() {
+fn promised_files_can_be_created() {
     for mib in SIZES {
         for namespace in NAMESPACES {
             assert_promise(mib, namespace, MappingKind::default());
@@ -77,7 +79,8 @@ fn what_is_promised_can_be_made() {
     }
 }
 
-/// Each `step`th file goes, and nearly as many come: as many as `statfs` says, and not many more.
+/// Each `step`th file is removed, and nearly as many are created again: as many as `statfs`
+/// reports, and not many more.
 fn deleted_and_made_again(mib: u64, namespace: NamespaceKind, step: usize) {
     let what = format!("{mib} MiB, {namespace:?}, one file of {step}");
     let pool = made(mib, namespace, MappingKind::default());
@@ -92,19 +95,19 @@ fn deleted_and_made_again(mib: u64, namespace: NamespaceKind, step: usize) {
     let free = files_free(&volume);
     assert!(free <= gone + 1, "{what}: {free} free of {gone} removed");
     let again = fill_with(&volume, "n");
-    assert!(again >= gone * 9 / 10, "{what}: {again} made of {gone}");
-    assert!(free <= again, "{what}: {free} free, {again} made");
-    // In the smallest pools logs of a few blocks have few names more than these.
+    assert!(again >= gone * 9 / 10, "{what}: {again} created of {gone}");
+    assert!(free <= again, "{what}: {free} free, {again} created");
+    // In the smallest pools, logs of a few blocks have few more names than these.
     let is_small = mib < 8;
     let is_told = is_small || free * 10 >= again * 9;
-    assert!(is_told, "{what}: {free} free, {again} made");
-    // The smallest pools keep no room for that when they are full.
+    assert!(is_told, "{what}: {free} free, {again} created");
+    // The smallest pools keep no space for a rename when they are full.
     volume.remove_file("/q/n1").unwrap();
     volume.rename("/q/n0", "/q/renamed").unwrap();
 }
 
 #[test]
-fn deleting_gives_room_for_other_names() {
+fn deleting_frees_space_for_other_names() {
     for mib in SIZES {
         for namespace in NAMESPACES {
             for step in [1, 7] {
@@ -114,7 +117,7 @@ fn deleting_gives_room_for_other_names() {
     }
 }
 
-/// On a full pool names change, again and again, and a name that goes makes room for a file.
+/// On a full pool names are renamed repeatedly, and the removal of a name frees space for a file.
 fn renamed_in_full(mib: u64, namespace: NamespaceKind) {
     let what = |error| panic!("{mib} MiB, {namespace:?}: {error}");
     let pool = made(mib, namespace, MappingKind::default());
@@ -125,7 +128,7 @@ fn renamed_in_full(mib: u64, namespace: NamespaceKind) {
         let (from, to) = (format!("/q/f{number}"), format!("/q/r{number}"));
         volume.rename(from, to).unwrap_or_else(what);
     }
-    // Logs of `tree` give back whole blocks, and not when a name goes.
+    // Logs of `tree` free whole blocks, and not with every removed name.
     let is_exact = namespace != NamespaceKind::Tree;
     let is_full = || volume.create("/q/more").is_err();
     assert!(!is_exact || is_full());
@@ -144,7 +147,7 @@ fn renamed_in_full(mib: u64, namespace: NamespaceKind) {
 
 #[test]
 fn files_of_a_full_pool_are_renamed() {
-    // The smallest pools keep no room for that.
+    // The smallest pools keep no space for that.
     for mib in &SIZES[1..] {
         for namespace in NAMESPACES {
             renamed_in_full(*mib, namespace);
@@ -160,7 +163,7 @@ fn blocks_free(volume: &Volume) -> u64 {
 }
 
 #[test]
-fn freed_space_is_told_when_unlink_and_truncate_return() {
+fn freed_space_is_reported_when_unlink_and_truncate_return() {
     for namespace in NAMESPACES {
         let pool = made(32, namespace, MappingKind::default());
         let volume = pool.volume();

@@ -1,5 +1,5 @@
-//! Metadata in persistent memory whose data lie on a disk that fails: what leads to bytes that may
-//! be lost is taken back, also if the machine goes on.
+//! Metadata in persistent memory with data on a failing disk. Changes that lead to bytes that may
+//! be lost are rolled back, even if the machine keeps running.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -12,14 +12,14 @@ use vellum::{
 
 type SplitFs = Arc<Fs<SimulatedLogged>>;
 
-/// One boot for all.
+/// All processes are of one boot.
 const BOOT: [u8; 16] = [3; 16];
 
 fn made() -> Arc<SimPool> {
     made_with(0)
 }
 
-/// A pool whose external data device has so much room for a copy of the metadata.
+/// A pool whose external data device has so much space for a metadata replica.
 fn made_with(replica_bytes: u64) -> Arc<SimPool> {
     let disk = Arc::new(SimPool::new((5 << 19) + replica_bytes));
     let options = FormatOptions {
@@ -65,7 +65,7 @@ fn read(fs: &SplitFs, name: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Nothing is committed any more, nothing is changed, and what is there is read.
+/// Asserts that nothing is committed or changed any more, and that existing data can be read.
 #[track_caller]
 fn assert_stopped(fs: &SplitFs) {
     for _ in 0..2 {
@@ -75,7 +75,8 @@ fn assert_stopped(fs: &SplitFs) {
     assert_eq!(read(fs, "a").unwrap(), [7; 5000]);
 }
 
-/// The next process finds what was committed, though it is of the same boot, and goes on.
+/// Asserts that the next process, although of the same boot, finds only what was committed, and can
+/// continue.
 #[track_caller]
 fn assert_taken_back(disk: &Arc<SimPool>) {
     let (fs, opened) = mount(disk).unwrap();
@@ -119,11 +120,12 @@ fn bytes_that_cannot_be_written_end_commits() {
     assert_taken_back(&disk);
 }
 
-/// An opening that cannot make the data durable of which it is to vouch fails; the next one vouches
-/// for nothing.
+/// An opening has to sync the data of the last process before it can keep its changes. If that
+/// fails, the opening fails, and the next one rolls back.
 #[test]
-fn an_opening_that_cannot_sync_fails_and_the_next_takes_back() {
-    // A medium that carries a copy is synced when that is called stale, and that sync is told.
+fn an_opening_that_cannot_sync_fails_and_the_next_rolls_back() {
+    // A device with a replica is synced when the replica is marked stale, and that sync reports the
+    // error.
     for replica_bytes in [0, 1 << 20] {
         let disk = made_with(replica_bytes);
         let (fs, _) = mount(&disk).unwrap();

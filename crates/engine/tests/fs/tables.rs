@@ -1,5 +1,5 @@
-//! Names of areas are found by tables in the pool, which grow as long as there is room, and need
-//! none where there is not.
+//! Names of areas are found by tables in the pool, which grow as long as there is space, and which
+//! names can do without.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_table_grows_by_levels_and_takes_nothing_of_dram() {
+fn a_table_grows_by_levels_and_needs_no_dram() {
     let fs = fresh(32 << 20);
     let root = fs.root();
     let names = names(20_000);
@@ -71,16 +71,17 @@ fn a_table_grows_by_levels_and_takes_nothing_of_dram() {
         }
         (count::of_this_thread() - before).probes as f64 / names.len() as f64
     };
-    // One line of each level, as far as there are blocks of the last one.
+    // A lookup probes one line of each level; of the last one, only where its block exists.
     let [found, missed] = [probes_of("", true), probes_of("-not", false)];
     assert!(found < 2.0, "{found} probes");
     assert!((4.0..5.0).contains(&missed), "{missed} probes");
     assert_eq!(fs.cache_usage().index_entries, 0);
 }
 
-/// A name beside its home line is found after others left that, and after others came.
+/// A name in a larger level is found after others left its lines in smaller ones, and after others
+/// were added.
 #[test]
-fn names_are_found_wherever_others_were_when_they_came() {
+fn names_are_found_whatever_was_removed_or_added_beside_them() {
     let fs = fresh(32 << 20);
     let root = fs.root();
     let names = names(6000);
@@ -103,7 +104,7 @@ fn names_are_found_wherever_others_were_when_they_came() {
 }
 
 #[test]
-fn what_is_removed_leaves_room_for_others() {
+fn removed_names_leave_space_for_others() {
     let fs = fresh(8 << 20);
     let root = fs.root();
     let round = |number: usize| {
@@ -143,7 +144,7 @@ fn a_full_pool_refuses_no_name_because_of_a_table() {
     for name in &made {
         assert!(is_there(&fs, &root, name), "{name}");
     }
-    // Opened again it has as little room as before.
+    // Opened again, the pool has as little space as before.
     fs.close().unwrap();
     let image = fs.pool().image();
     let report = check(&image, Options::default());
@@ -160,7 +161,7 @@ fn a_full_pool_refuses_no_name_because_of_a_table() {
 }
 
 #[test]
-fn names_are_carried_along_when_areas_come_and_go() {
+fn names_are_carried_along_when_areas_are_split_and_merged() {
     let fs = fresh(16 << 20);
     let (root, cred) = (fs.root(), Cred::root());
     let top = fs.mkdir(&cred, &root, b"top", 0o755).unwrap();
@@ -179,7 +180,7 @@ fn names_are_carried_along_when_areas_come_and_go() {
     for round in 0..4 {
         assert!(fs.split(&top).unwrap());
         all_there();
-        // What is made in a directory that was empty is found when its area is gone, too.
+        // A name created in an empty directory is still found after its area is gone.
         make(&fs, &empty, &format!("new-{round}")).unwrap();
         assert!(fs.merge(&top).unwrap());
         all_there();
@@ -197,9 +198,9 @@ fn names_are_carried_along_when_areas_come_and_go() {
     assert!(!is_there(&fs, &top, "below"));
 }
 
-/// More directories are moved at once than cachelets are kept for.
+/// A move holds more directories at once than cachelets are kept for.
 #[test]
-fn a_move_takes_as_many_directories_as_there_are() {
+fn a_move_holds_any_number_of_directories() {
     const DIRS: usize = 70_000;
     let fs = fresh(256 << 20);
     let (root, cred) = (fs.root(), Cred::root());
