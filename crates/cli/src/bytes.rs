@@ -1,5 +1,5 @@
-//! The bytes of a pool that nobody has open, to be looked at: the pool's own, and those of its data
-//! behind them.
+//! The bytes of a pool that is not open, for reading: the pool's own bytes, and behind them those
+//! of its external data devices.
 
 use std::fs::File;
 use std::io;
@@ -12,21 +12,21 @@ use vellum_terminal::{Failure, Outcome};
 
 use crate::location;
 
-/// A pool, or a dataset of one, locked against writers for as long as it is open, as is the
-/// medium of its data. Others of the same pool may be written to meanwhile.
+/// A pool or dataset and its external data devices, locked against writers as long as this exists.
+/// Other datasets of the same pool may be written to meanwhile.
 pub(crate) struct Bytes {
     file: File,
-    /// Where the pool's own bytes begin in the file, and how many there are.
+    /// Offset and length of the pool's own bytes in the file.
     own: (u64, u64),
     data: Vec<DataPart>,
 }
 
 impl Bytes {
-    /// Opens the pool, and its data: at `data`, or where the pool says that they are.
+    /// Opens the pool and its external data devices, at `data` or at the paths in the pool.
     pub(crate) fn open(pool: &Path, data: &[PathBuf]) -> Outcome<Self> {
         let place = PoolPath::of(pool);
         let alone = Self::own(open(&place)?, &place)?;
-        // What is damaged beyond that is told by who looks at it.
+        // The caller reports damage.
         let Some(superblock) = survey::header(&alone) else {
             return Ok(alone);
         };
@@ -41,13 +41,12 @@ impl Bytes {
         })
     }
 
-    /// A pool's own bytes, without a lock: for whoever only wants to know something, and bears that
-    /// it is changed meanwhile.
+    /// A pool's own bytes, without a lock. They may change while the caller reads.
     pub(crate) fn unlocked(place: &PoolPath) -> Option<Self> {
         Self::own(File::open(&place.pool).ok()?, place).ok()
     }
 
-    /// The own bytes of the dataset that a path means, in the pool's file.
+    /// The bytes of the dataset of a path, in the pool's file.
     fn own(file: File, place: &PoolPath) -> Outcome<Self> {
         let pool = &place.path();
         let whole = Self {
@@ -64,7 +63,7 @@ impl Bytes {
             None => Err(vellum::SuperblockError::NotVellum.into()),
         };
         let (start, len) = own.map_err(|error| location::refused(pool, &error))?;
-        // What is cut short has the bytes that there are.
+        // A truncated file has fewer bytes than the superblock says.
         let there = whole.own.1.saturating_sub(start);
         Ok(Self {
             own: (start, len.min(there)),
@@ -107,8 +106,7 @@ impl Image for Bytes {
     }
 }
 
-/// Opens a pool's file, of which one dataset is locked against writers for as long as it is
-/// open.
+/// Opens a pool's file, and locks one dataset against writers as long as the file is open.
 fn open(place: &PoolPath) -> Outcome<File> {
     let pool = &place.pool;
     let image = File::open(pool).map_err(|e| Failure::io(pool.display(), &e))?;
@@ -116,7 +114,7 @@ fn open(place: &PoolPath) -> Outcome<File> {
     if is_dir {
         return Err(
             Failure::new(format!("{} is a directory, not a pool", pool.display()))
-                .advise("give the pool's file; a mounted pool must be unmounted first"),
+                .advise("name the pool's file; a mounted pool must be unmounted first"),
         );
     }
     match lock_to_read(&image, place.dataset()) {
@@ -126,7 +124,7 @@ fn open(place: &PoolPath) -> Outcome<File> {
     }
 }
 
-/// The process that has the pool open, as the engine finds it out.
+/// The process that has the pool open, as the engine reports it.
 fn owner(place: &PoolPath) -> Option<u32> {
     let options = vellum::PoolOptions::new().read_only(true);
     match options.open(place.path()) {

@@ -12,7 +12,7 @@ use crate::args::Convert;
 use crate::check;
 use crate::location;
 
-/// What `--json` writes.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Answer {
     pool: String,
@@ -34,7 +34,8 @@ pub(crate) fn run(args: &Convert) -> Outcome {
     });
     let resumed = resumed.map_err(|error| failed(args, &error))?;
     drop(pool);
-    // What a crash left is recovered, and what was finished just now is closed cleanly.
+    // Opening recovers the pool after a crash. Closing leaves it clean, also after a conversion
+    // that was just finished.
     reopen(args)?;
     let pool = location::open_as_it_is(&args.pool, &args.opening)?;
     let to = args.namespace.into();
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &Convert) -> Outcome {
         })
         .map_err(|error| {
             failed(args, &error)
-                .advise("run it again: nothing is lost, and what was begun is finished")
+                .advise("nothing is lost: run the command again to finish the conversion")
         })?;
         drop(pool);
         reopen(args)?;
@@ -84,10 +85,10 @@ fn refused(args: &Convert, error: &ConvertError) -> Failure {
     match error {
         ConvertError::NoRoom { .. } => failure.advise(format!(
             "nothing was changed; remove files, or export {pool}:/ and import it into a pool with \
-             more -O metadata=SIZE"
+             a larger -O metadata=SIZE"
         )),
         ConvertError::Unsound { .. } => failure.advise(format!(
-            "nothing was changed; `vellum repair {pool}` mends damage"
+            "nothing was changed; `vellum repair {pool}` repairs damage"
         )),
         _ => failure,
     }

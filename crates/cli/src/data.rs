@@ -16,16 +16,15 @@ use crate::units::{parse_size, size};
 /// What to do with the external data devices of a pool.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataDevices {
-    /// Add a file or device to those that have the data of a pool
+    /// Add an external data device (or file) to a pool
     Add(Add),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool has its data on a file or device of their own (vellum mkfs --data), and is not in use. It \
-has as many bytes more then as the new file or device has room for, and needs all of its media \
-from there on; none can be taken away again. A pool has at most eight, with 4 TiB together. \
-`vellum info` lists them.
+The pool must have an external data device already (vellum mkfs --data), and must not be in use. \
+It grows by the space on the new device, and from then on needs all its devices; none can be \
+removed again. A pool has at most eight, with 4 TiB in all. `vellum info` lists them.
 
 Examples:
   vellum data add pool.img /dev/sdc1
@@ -33,12 +32,12 @@ Examples:
 pub(crate) struct Add {
     /// The pool, or POOL:NAME
     pub(crate) pool: PathBuf,
-    /// The file, which is made, or the block device
+    /// The block device, or the file, which is created
     pub(crate) device: PathBuf,
-    /// Bytes of the file, with K, M, G or T (binary); a device is taken whole without it
+    /// Size, with K, M, G or T (powers of 1024). Default: the whole device
     #[arg(long, value_parser = parse_size)]
     pub(crate) size: Option<u64>,
-    /// Overwrite what is on the file or device
+    /// Overwrite the contents of the file or device
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -52,9 +51,9 @@ pub(crate) struct Add {
 struct Added {
     pool: String,
     medium: PathBuf,
-    /// Its identity, which the pool knows it by.
+    /// The UUID by which the pool identifies it.
     id: String,
-    /// Bytes for data that it has.
+    /// Its bytes for data.
     data_bytes: u64,
 }
 
@@ -90,7 +89,7 @@ fn add(args: &Add) -> Outcome {
     }
     if args.printing.has_summary() {
         let medium = args.device.display();
-        say!("{pool}: {} more for data, in {medium}", size(data_bytes));
+        say!("{pool}: {} more for data, on {medium}", size(data_bytes));
     }
     Ok(())
 }

@@ -19,9 +19,9 @@ use crate::units::size;
 pub(crate) enum Datasets {
     /// List the datasets of a pool
     List(List),
-    /// Make one more dataset in a pool
+    /// Add a dataset to a pool
     Add(Box<Add>),
-    /// Remove a dataset of a pool
+    /// Remove a dataset from a pool
     Remove(Remove),
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct List {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. A file grows by what the dataset needs; a device has room only if \
-its pool was made with a --size smaller than it. A pool has at most eight datasets. Each is \
-used as POOL:NAME where a command takes a pool; the one that the pool was made with is `main`.
+The pool must not be in use. A pool in a file grows by the size of the dataset; a device has space \
+only if its pool was created with a smaller --size. A pool has at most eight datasets. Commands \
+take POOL:NAME in place of POOL; the first dataset of a pool is `main`.
 
 Examples:
   vellum dataset add pool.img builds --size 4G
@@ -56,7 +56,7 @@ pub(crate) struct Add {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) making: Making,
-    /// Overwrite what is on the file or device for the data
+    /// Overwrite the contents of the external data device
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -65,8 +65,8 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The pool must not be in use. One that has files, or cannot be looked into, is removed with --force \
-only. A file or device with its data is left as it is.
+The pool must not be in use. A dataset that has files or cannot be read is removed only with \
+--force. Its external data device is left as it is.
 
 Examples:
   vellum dataset remove pool.img builds
@@ -76,7 +76,7 @@ pub(crate) struct Remove {
     pub(crate) pool: PathBuf,
     /// The dataset
     pub(crate) name: String,
-    /// Remove it with all that is in it
+    /// Remove it with all its files
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -92,14 +92,14 @@ struct Listed {
     datasets: Vec<Line>,
 }
 
-/// A dataset of a pool, as it is listed.
+/// A dataset in the list.
 #[derive(Clone, Debug, Serialize, serde::Deserialize)]
 pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) uuid: String,
-    /// Where it begins in the pool's file or device.
+    /// Its offset in the pool's file or device.
     pub(crate) at: u64,
-    /// Its bytes there.
+    /// Its size there.
     pub(crate) bytes: u64,
     /// How names are kept.
     #[serde(default)]
@@ -107,16 +107,16 @@ pub(crate) struct Line {
     /// How file blocks are found.
     #[serde(default)]
     pub(crate) mapping: Option<String>,
-    /// What makes its metadata durable: `log`, `versions`, or the medium itself.
+    /// What makes its metadata durable: `log`, `undo log` or `medium`.
     #[serde(default)]
     pub(crate) durable_by: Option<String>,
     /// Bytes for data.
     #[serde(default)]
     pub(crate) data_bytes: Option<u64>,
-    /// Where its data were last found, if they have a medium of their own.
+    /// The last path of its external data device, if it has one.
     #[serde(default)]
     pub(crate) data: Option<PathBuf>,
-    /// What is wrong with it.
+    /// Why it cannot be opened.
     #[serde(default)]
     pub(crate) error: Option<String>,
 }
@@ -151,7 +151,7 @@ struct Removed {
     pool: String,
     name: String,
     uuid: String,
-    /// The file or device with its data, which is as it was.
+    /// Its external data device, which is left as it was.
     data: Option<PathBuf>,
 }
 
@@ -201,7 +201,7 @@ fn list(args: &List) -> Outcome {
     Ok(())
 }
 
-/// What is said of a dataset in a line.
+/// The description of a dataset, in one line.
 pub(crate) fn told(line: &Line) -> String {
     let bytes = size(line.bytes);
     let (Some(namespace), Some(mapping)) = (&line.namespace, &line.mapping) else {
@@ -209,7 +209,7 @@ pub(crate) fn told(line: &Line) -> String {
         return format!("{bytes}: {why}");
     };
     let data = match (&line.data, line.data_bytes) {
-        (Some(data), Some(bytes)) => format!(", {} of data in {}", size(bytes), data.display()),
+        (Some(data), Some(bytes)) => format!(", {} of data on {}", size(bytes), data.display()),
         _ => String::new(),
     };
     let log = match line.durable_by.as_deref() {
@@ -219,12 +219,12 @@ pub(crate) fn told(line: &Line) -> String {
     format!("{bytes}, {namespace}, {mapping}{log}{data}")
 }
 
-/// Makes a dataset.
+/// Adds a dataset.
 fn add(args: &Add) -> Outcome {
     if args.making.asks_for_keys() {
         return print(mkfs::tuning::help());
     }
-    // Whether there is a pool at all is said before anything is asked.
+    // Fails first if there is no pool at all.
     found(&args.pool)?;
     let making = &args.making;
     let place = PoolPath {
@@ -249,7 +249,7 @@ fn add(args: &Add) -> Outcome {
     let options = plan.options(making, size_bytes);
     let made = Pool::add_dataset(&args.pool, &args.name, &options);
     let made = made.map_err(|error| {
-        // What the table has, though it could not be opened, keeps its data.
+        // A dataset that is in the table but could not be opened keeps its data.
         let listed = Pool::datasets(&args.pool);
         if listed.is_ok_and(|all| all.iter().all(|fs| fs.name != args.name)) {
             plan.forget_data();
@@ -285,20 +285,23 @@ fn remove(args: &Remove) -> Outcome {
     if args.printing.has_summary() {
         say!("removed {}", place.path().display());
         if let Some(data) = data {
-            say!("its data are in {} still, of use to nobody", data.display());
+            say!(
+                "its data are still on {}, but no longer belong to any pool",
+                data.display()
+            );
         }
     }
     Ok(())
 }
 
-/// Why it was not removed, and what to do.
+/// The failure for a dataset that could not be removed.
 fn not_removed(pool: &Path, error: &vellum::Error) -> Failure {
     match error {
         vellum::Error::Dataset(DatasetError::Unread { path, source }) if is_busy(source) => {
             location::refused(path, source)
         }
         vellum::Error::Dataset(DatasetError::NotEmpty { .. } | DatasetError::Unread { .. }) => {
-            Failure::new(error.to_string()).advise("remove it with all that is in it: --force")
+            Failure::new(error.to_string()).advise("use --force to remove it with all its files")
         }
         _ => location::refused(pool, error),
     }

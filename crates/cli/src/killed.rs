@@ -1,6 +1,6 @@
-//! What a killed process left in memory of a pool with a log, and what was not committed of
-//! metadata whose data lie elsewhere: for commands that look at the pool's bytes without opening
-//! it.
+//! Uncommitted metadata of pools that are not closed cleanly: the image that a killed process left
+//! in memory (logged pools), and changes that must be rolled back (split pools). Commands that work
+//! on a pool's bytes without opening it need both.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -18,17 +18,18 @@ use crate::bytes::Bytes;
 use crate::images;
 use crate::location;
 
-/// What is there of the pool, which is locked.
+/// The image of a locked pool.
 pub(crate) enum Left {
-    /// Nothing, and nothing is missing.
+    /// There is no image, and the pool needs none.
     Nothing,
-    /// It is gone, or of no use: the pool is as of its last commit.
+    /// The image is gone or useless, so the pool is in the state of its last commit.
     Gone,
-    /// All that the process had done: lines of metadata that are newer than the pool's file.
+    /// The image has all changes of the process: the lines of metadata that are newer than the
+    /// pool's file.
     Alive(Vec<Line>),
 }
 
-/// The identity of a pool with a log, and the log.
+/// The UUID of a logged pool, and its log.
 type Logged = ([u8; 16], RedoLog);
 
 fn logged(image: &Bytes) -> Option<Logged> {
@@ -38,9 +39,9 @@ fn logged(image: &Bytes) -> Option<Logged> {
     Some((superblock.uuid, log??))
 }
 
-/// What lies in `dir` of the pool with this log, and whether the log names an image there.
+/// Returns the image of the pool in `dir`, and whether the log names an image there.
 fn look(image: &Bytes, (uuid, log): &Logged, dir: &Path) -> (Result<LeftImage, MediaError>, bool) {
-    // A link may lead there.
+    // The paths may differ by symbolic links.
     let is_here = |tag_dir: &[u8]| {
         let named = Path::new(OsStr::from_bytes(tag_dir));
         named == dir
@@ -57,7 +58,7 @@ fn look(image: &Bytes, (uuid, log): &Logged, dir: &Path) -> (Result<LeftImage, M
     (found, attach.is_some())
 }
 
-/// Looks for it where the log says that it is, and where it usually is.
+/// Looks for the image in the directory that the log names, and in the default one.
 pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
     let Some(logged) = survey::superblock(image).and_then(|_| logged(image)) else {
         return Ok(Left::Nothing);
@@ -82,15 +83,15 @@ pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
 /// What the next opening of a pool does with an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// It takes the image in.
+    /// It adopts the image.
     Taken,
-    /// It removes the image: the pool's file has everything, or nothing can be made of the image.
+    /// It removes the image, because the pool's file has everything or the image is unusable.
     Useless,
-    /// It fails: the image is of a later time than the pool's file.
+    /// It fails, because the image is newer than the pool's file.
     Later,
 }
 
-/// What the next opening of a pool does with its image in `dir`, as far as that can be told.
+/// What the next opening of a pool does with its image in `dir`; `None` if that is unknown.
 pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
     let logged = logged(image)?;
     match look(image, &logged, dir).0 {
@@ -104,8 +105,8 @@ pub(crate) fn fit(image: &Bytes, dir: &Path) -> Option<Fit> {
     }
 }
 
-/// Takes it into the pool's log, or gives it up, and takes back what has to be, before a command
-/// works on the pool's bytes.
+/// Prepares a pool for a command that works on its bytes: writes the image to the pool's log or
+/// discards it, and rolls back uncommitted changes of a split pool.
 pub(crate) fn settle(pool: &Path, opening: &Opening, discard_image: bool) -> Outcome {
     let image = Bytes::open(pool, &opening.data)?;
     let has_undo =
@@ -118,7 +119,7 @@ pub(crate) fn settle(pool: &Path, opening: &Opening, discard_image: bool) -> Out
     let settled = Pool::settle_image(pool, &options);
     settled.map(drop).map_err(|error| match has_undo {
         true => location::refused(pool, &error),
-        // Whoever gives it up is not advised to.
+        // No advice to discard the image: the user is doing that.
         false if discard_image => location::refused(pool, &error),
         false => refused(pool, &error),
     })
@@ -130,8 +131,8 @@ fn refused(pool: &Path, error: &vellum::Error) -> Failure {
         return failure;
     }
     failure.advise(format!(
-        "a process that had {} open was killed; `vellum repair --discard-image {}` discards what \
-         it had not synced",
+        "a process that had {} open was killed; `vellum repair --discard-image {}` discards its \
+         unsynced changes",
         pool.display(),
         quoted(pool)
     ))

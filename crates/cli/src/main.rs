@@ -1,9 +1,10 @@
-//! The command `vellum`: makes, mounts, checks and looks into pools.
+//! The command `vellum`: creates, mounts, checks and inspects pools.
 //!
-//! Each command has a module; `args` holds the command line, `place` what all of them need to get
-//! at a pool.
+//! Each command has a module. `args` holds the command line, and `location` opens pools for all
+//! commands.
 #![forbid(unsafe_code)]
-// They panic where nobody reads: `output` prints.
+// These macros panic if standard output or error is closed; `vellum_terminal::output` prints
+// instead.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod areas;
@@ -64,11 +65,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version are no misuse; `check` and `repair` have their own status for it.
+/// Prints an error of the command line and returns its exit status. Help and version are successes;
+/// `check` and `repair` have a status of their own for wrong usage.
 fn misused(error: &clap::Error) -> ExitCode {
     match Printing::refusal(error) {
         Some(refusal) => warn_line!("{refusal}"),
-        // Nowhere to say that standard error is closed.
+        // An error here is ignored: standard error is closed.
         None => drop(error.print()),
     }
     match error.kind() {
@@ -84,7 +86,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Whether messages may have colours: on a terminal, unless its user wants none (no-color.org).
+/// Whether messages may have colours: on a terminal, unless NO_COLOR is set (no-color.org).
 fn has_colours() -> bool {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !wants_none
@@ -104,8 +106,8 @@ fn start_logging(command: &Command) {
         .unwrap_or(usual);
     let mut targets = Targets::new().with_default(level);
     if level < LevelFilter::DEBUG {
-        // That nobody waits for an answer any more: a signal interrupts whoever asked, or the mount
-        // ends.
+        // This target reports requests that nobody waits for any more, because of a signal or the
+        // end of the mount.
         targets = targets.with_target("fuser::reply", LevelFilter::OFF);
     }
     // A mount's standard error does not stay a terminal.

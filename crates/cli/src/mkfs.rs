@@ -350,7 +350,7 @@ fn summary(making: &Making, information: &Information) {
     say!("  medium    {}{picked}", media.kind);
     say!("  survives  a power cut: {}", media.survives.power_cut);
     if let Some(data) = &media.data {
-        say!("  data in   {}", data.path.display());
+        say!("  data on   {}", data.path.display());
     }
     say!("mount it:   vellum mount {} DIR", quoted(&pool.path));
 }

@@ -1,5 +1,5 @@
-//! `vellum replica`: the copy of its metadata that lets a pool's external data device move to
-//! another machine.
+//! `vellum replica`: the metadata replica, with which the external data device of a pool can move
+//! to another machine.
 
 use std::path::{Path, PathBuf};
 
@@ -19,25 +19,25 @@ const BLOCK_BYTES: u64 = 4096;
 /// What to do with the metadata replica of a pool.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Replica {
-    /// Export the metadata of a pool to the replica on its external data device
+    /// Export the metadata of a pool to its external data device
     Export(Export),
-    /// Make a pool of the replica on an external data device
+    /// Create a pool from the metadata replica on an external data device
     Import(Import),
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For pools in memory or persistent memory whose data lie on an external data device: that has room \
-for a replica of the metadata, to which this writes the blocks that changed since the last time. \
-The device alone then has the file system, until the pool is opened for writing again.
+For pools in persistent memory (or memory) with an external data device. The device has space for \
+a replica of the metadata; this command writes the blocks that changed since the last export. From \
+then until the pool is opened for writing again, the device alone holds the whole file system.
 
 Examples:
   vellum replica export /mnt/pmem/pool
   vellum umount --export-replica /mnt")]
 pub(crate) struct Export {
-    /// The pool, which nobody uses
+    /// The pool, which must not be in use
     pub(crate) pool: PathBuf,
-    /// Write all blocks, not only those that changed
+    /// Write all blocks, not only the changed ones
     #[arg(long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -48,8 +48,9 @@ pub(crate) struct Export {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The replica was exported where the device was: `vellum replica export`, or `vellum umount \
---export-replica`. The device belongs to the new pool then; the one that it was of is refused.
+Before the device moves, its replica must be exported: `vellum replica export`, or `vellum umount \
+--export-replica`. After the import the device belongs to the new pool, and the old pool cannot be \
+opened with it.
 
 Examples:
   vellum replica import /mnt/pmem/pool --data /dev/sdb1
@@ -57,13 +58,13 @@ Examples:
 pub(crate) struct Import {
     /// The pool: a new file, or a device
     pub(crate) pool: PathBuf,
-    /// The file or device with the data
+    /// The external data device (or file)
     #[arg(long, value_name = "FILE")]
     pub(crate) data: PathBuf,
-    /// What the pool is to lie on: persistent memory, or, to try it, memory
+    /// Treat the pool's device as: persistent memory or, to try it, memory
     #[arg(long, value_enum, default_value_t)]
     pub(crate) medium: Medium,
-    /// Overwrite what is there, a pool or anything else
+    /// Overwrite existing contents, a pool or anything else
     #[arg(long, short)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -74,15 +75,15 @@ pub(crate) struct Import {
 #[derive(Serialize)]
 struct Exported {
     pool: String,
-    /// Blocks of metadata that there are.
+    /// All blocks of metadata.
     metadata_blocks: u64,
-    /// Blocks that had changed, or may have.
+    /// Blocks that had changed, or may have changed.
     blocks_changed: u64,
-    /// Blocks of metadata that were written: those of zeros are not.
+    /// Blocks of metadata that were written. Blocks of zeros are not written.
     blocks_written: u64,
-    /// Blocks of sums that were written beside them.
+    /// Blocks of checksums that were written with them.
     sum_blocks_written: u64,
-    /// How often the copy was made whole.
+    /// The number of this export.
     number: u64,
 }
 
@@ -111,7 +112,7 @@ pub(crate) fn run(what: &Replica) -> Outcome {
     }
 }
 
-/// Completes the replica of a pool.
+/// Exports the replica of a pool.
 fn export(args: &Export) -> Outcome {
     let hidden = args.printing.hides_progress();
     let replica = make_whole(&args.pool, &args.opening, args.all, hidden)?
@@ -132,8 +133,8 @@ fn export(args: &Export) -> Outcome {
     Ok(())
 }
 
-/// Opens a pool that nobody uses, and closes it with a complete replica on its data device; `None`:
-/// that has no room for one.
+/// Opens a pool and closes it with an exported replica on its external data device. Returns `None`
+/// if the device has no space for a replica.
 pub(crate) fn make_whole(
     pool: &Path,
     opening: &Opening,
@@ -149,31 +150,33 @@ pub(crate) fn make_whole(
     let replica = check::writing(hidden, |tell| opened.close_and_export(all, tell));
     replica.map(Some).map_err(|error| {
         failed(pool, &error).advise(
-            "nothing is lost where the pool is; the medium alone is nothing until this succeeds",
+            "the pool has lost nothing; its external data device is unusable without it until this \
+             succeeds",
         )
     })
 }
 
-/// Why a pool without a replica exports none.
+/// The failure for a pool without a replica.
 pub(crate) fn carries_none(pool: &Path) -> Failure {
     failed(pool, &MediumError::NoReplica.into())
 }
 
-/// Says what was done.
+/// Reports an export.
 pub(crate) fn tell(pool: &Path, replica: &ExportedReplica) {
     let changed = match replica.changed {
         all if all == replica.blocks => "all blocks".to_owned(),
         changed => format!("{changed} of {} blocks", replica.blocks),
     };
     say!(
-        "{}: its data device has everything now; {changed} of metadata looked at, {} written",
+        "{}: its external data device has everything now; {changed} of metadata examined, {} \
+         written",
         pool.display(),
         size(replica.written * BLOCK_BYTES)
     );
     say!("elsewhere:  vellum replica import POOL --data DEVICE");
 }
 
-/// Makes a pool of a replica.
+/// Creates a pool from a replica.
 fn import(args: &Import) -> Outcome {
     let (pool, data) = (args.pool.display(), args.data.display());
     location::refuse_dataset(&args.pool)?;
@@ -196,31 +199,33 @@ fn import(args: &Import) -> Outcome {
     }
     if args.printing.has_summary() {
         say!(
-            "made a pool of {} in {pool}, of the replica on {data}",
+            "created a pool of {} in {pool} from the replica on {data}",
             size(bytes)
         );
         say!("  uuid      {}", superblock.uuid_text());
-        say!("  data in   {data}, which no other pool can use now");
+        say!("  data on   {data}, which no other pool can use now");
         say!("mount it:   vellum mount {} DIR", quoted(&args.pool));
     }
     Ok(())
 }
 
-/// Why there is no pool, and what to do.
+/// The failure of an import, and what to do.
 fn refused(args: &Import, error: &vellum::Error) -> Failure {
     let failure = location::refused(&args.pool, error);
     match error {
         vellum::Error::Medium(MediumError::Stale { .. }) => failure.advise(
-            "where its pool is: `vellum replica export POOL`, or `vellum umount --export-replica \
-             DIR`; then take the device along",
+            "on the machine with its pool, run `vellum replica export POOL` or `vellum umount \
+             --export-replica DIR`; then move the device again",
         ),
-        vellum::Error::Medium(MediumError::ReplicaDamaged { .. }) => failure
-            .advise("where its pool is: `vellum replica export --all POOL` writes all of it again"),
+        vellum::Error::Medium(MediumError::ReplicaDamaged { .. }) => failure.advise(
+            "on the machine with its pool, `vellum replica export --all POOL` writes the \
+                     whole replica again",
+        ),
         vellum::Error::Medium(MediumError::Unordered { .. }) => {
             failure.advise(location::TRY_IN_MEMORY)
         }
         vellum::Error::Media(vellum::media::MediaError::Exists { .. }) => failure.advise(
-            "choose another name, or overwrite it with --force: what it holds is then lost",
+            "choose another name, or overwrite it with --force: its contents are then lost",
         ),
         _ => failure,
     }

@@ -1,5 +1,5 @@
-//! Pools that a mount's process goes on serving while nothing of them is mounted here: because of a
-//! mount in another mount namespace, or of files that are still open.
+//! Pools that a mount's process still serves although they are not mounted here: because of a mount
+//! in another mount namespace, or because of open files.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -18,10 +18,10 @@ use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 use crate::location::process;
 use crate::sync::sync;
 
-/// The thread of `vellum mount` that ends mounts on signals; no other program that serves one has
-/// it.
+/// The thread of `vellum mount` that ends mounts on signals. Other programs that serve mounts do
+/// not have it.
 pub(crate) const ENDS_ON_SIGNALS: &str = "vellum-signals";
-/// How long users of a mount may take to have written back what they stored to mapped files.
+/// How long writing back the changes to mapped files may take.
 const WRITTEN_BACK: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) devices: Vec<Device>,
 }
 
-/// The processes that serve mounts of what is named: a pool, or a dataset of one.
+/// The processes that serve mounts of a pool or dataset.
 pub(crate) fn servers(named: &Path) -> Vec<Server> {
     let place = PoolPath::of(named).resolved();
     let server = |pid| {
@@ -43,48 +43,48 @@ pub(crate) fn servers(named: &Path) -> Vec<Server> {
     if servers.is_empty() || place.name.is_none() {
         return servers;
     }
-    // Others of the pool may be open alone.
+    // Perhaps only other datasets of the pool are open.
     let file = File::open(&place.pool).ok();
     let is_open = file.is_none_or(|file| is_in_use(&file, place.dataset()).unwrap_or(true));
     if is_open { servers } else { Vec::new() }
 }
 
-/// That a mount's process serves what is named, which is mounted nowhere that can be seen here.
+/// The failure for a pool or dataset that a mount's process serves although it is not mounted here.
 pub(crate) fn unseen(named: &Path) -> Option<Failure> {
     let server = servers(named).into_iter().next()?;
     let pool = PoolPath::of(named).resolved().path();
-    let why = why(&server.devices).unwrap_or("who uses it cannot be seen from here".into());
+    let why = why(&server.devices).unwrap_or("its user is invisible here".into());
     let failure = Failure::new(format!(
-        "{} is in use (EBUSY): {} serves a mount of it that is not here: {why}",
+        "{} is in use (EBUSY): {} serves a mount of it that is not visible here: {why}",
         named.display(),
         process(server.pid),
     ));
     Some(failure.with_status(status::BUSY).advise(advice(&pool)))
 }
 
-/// What can be done about users that keep a pool open which is not mounted here any more.
+/// What to do about users of a pool that is no longer mounted here.
 pub(crate) fn advice(pool: &Path) -> String {
     format!(
-        "it is closed when they end or unmount it; `vellum umount --force {}` cuts them off",
+        "it is closed when they end or unmount it; `vellum umount --force {}` closes it now",
         quoted(pool)
     )
 }
 
-/// What can be done about a process that was told to end and has not yet.
+/// What to do about a process that was asked to end and has not ended yet.
 pub(crate) fn while_it_lasts(pid: u32) -> String {
     format!(
-        "{} is writing it back, has opened it since, or hangs; `kill -9 {pid}` ends it, and costs \
-         what any kill costs",
+        "{} is writing it back, has opened it since, or hangs; `kill -9 {pid}` ends it, with the \
+         losses of any kill (see `vellum info`)",
         process(pid)
     )
 }
 
-/// Why datasets that are not mounted here go on, as far as it can be seen.
+/// Why datasets that are not mounted here are still in use, if that is visible.
 pub(crate) fn why(devices: &[Device]) -> Option<String> {
     mounted_elsewhere(devices).or_else(|| used(devices))
 }
 
-/// Who has datasets mounted in another mount namespace.
+/// The processes that have datasets mounted in another mount namespace.
 pub(crate) fn mounted_elsewhere(devices: &[Device]) -> Option<String> {
     let mut others = mounts::elsewhere().unwrap_or_default();
     others.retain(|other| devices.contains(&other.mounted.device));
@@ -103,7 +103,7 @@ pub(crate) fn mounted_elsewhere(devices: &[Device]) -> Option<String> {
     ))
 }
 
-/// Who uses files of datasets.
+/// The processes that have files of datasets open.
 pub(crate) fn used(devices: &[Device]) -> Option<String> {
     let users = mounts::users(devices);
     let first = users.first()?;
@@ -118,7 +118,8 @@ pub(crate) fn used(devices: &[Device]) -> Option<String> {
     ))
 }
 
-/// Ends these processes, whoever uses what they serve, and waits until they have closed it.
+/// Ends these processes although their mounts may be in use, and waits until they have closed the
+/// pool.
 pub(crate) fn end(named: &Path, servers: &[Server], limit: Duration) -> Outcome {
     for server in servers {
         server.end(named, limit)?;
@@ -133,14 +134,14 @@ impl Server {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| failed(errno.into()))?;
-        // From here on the number is of no other process, if it was not before.
+        // The pidfd pins the process. This check shows that its number was not reused before.
         if !servers(named).iter().any(|server| server.pid == self.pid) {
             return Ok(());
         }
         let threads = mounts::threads_of(self.pid);
         if !threads.iter().any(|name| name == ENDS_ON_SIGNALS) {
             return Err(Failure::new(format!(
-                "{} is served by {who}, which is no `vellum mount`",
+                "{} is served by {who}, which is not a `vellum mount`",
                 named.display()
             ))
             .with_status(status::BUSY)
@@ -149,8 +150,9 @@ impl Server {
         let is_written_back = self.write_back();
         let send = |signal| pidfd_send_signal(&pidfd, signal);
         send(Signal::TERM).map_err(|errno| failed(errno.into()))?;
-        // The second one cuts off at once whom the first one lets finish; it is of another kind, as
-        // two of one may be taken for one. That it has ended by then is as good.
+        // The first signal lets users finish; the second one ends the mount at once. It is another
+        // signal because two equal ones may be merged. An error means that the process has ended
+        // already.
         if is_written_back {
             let _ = send(Signal::INT);
         }
@@ -159,7 +161,7 @@ impl Server {
         while lock_holders(&pool).contains(&self.pid) {
             if began.elapsed() >= limit {
                 return Err(Failure::new(format!(
-                    "{} is still in use {} s after {who} was told to end",
+                    "{} is still in use {} s after {who} was asked to end",
                     named.display(),
                     limit.as_secs()
                 ))
@@ -171,13 +173,13 @@ impl Server {
         Ok(())
     }
 
-    /// Has written back what users stored to mapped files, through what they have open; gives
-    /// whether anything was, and nothing failed.
+    /// Makes the kernel write back changes to mapped files, through the open files of the users.
+    /// Returns true if something was synced and nothing failed.
     fn write_back(&self) -> bool {
         let users = mounts::users(&self.devices);
         let links: Vec<_> = users.into_iter().flat_map(|user| user.links).collect();
         let (answered, wait) = channel();
-        // Where the server hangs nobody answers.
+        // In a thread of its own, because a server that hangs does not answer.
         std::thread::spawn(move || {
             let mut written = Vec::new();
             let mut is_failed = false;
@@ -191,8 +193,7 @@ impl Server {
                     Err(error) => {
                         is_failed = true;
                         warn_line!(
-                            "vellum: {}: what was stored to mapped files may not be written back: \
-                             {}",
+                            "vellum: {}: changes to mapped files may not be written back: {}",
                             link.display(),
                             plain(&error)
                         );

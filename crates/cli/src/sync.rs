@@ -1,5 +1,5 @@
-//! `vellum sync`: makes durable what was done in a mount, which `sync(2)` and `syncfs(2)` do not
-//! reach.
+//! `vellum sync`: makes all changes in a mount durable, because `sync(2)` and `syncfs(2)` do not
+//! reach a mount.
 
 use std::fs::File;
 use std::io;
@@ -12,10 +12,10 @@ use vellum_terminal::{Failure, Outcome};
 use crate::args::Sync;
 use crate::umount;
 
-/// Where the kernel tells of the mounts that processes serve.
+/// Where the kernel lists FUSE connections.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
-/// Syncs each mount that is named; the first failure is given.
+/// Syncs each named mount. Returns the first failure.
 pub(crate) fn run(args: &Sync) -> Outcome {
     let mut outcome = Ok(());
     for mounted in named(&args.dir)? {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Sync) -> Outcome {
     outcome
 }
 
-/// What is named, or else the mount that a path leads into.
+/// The mounts that `path` names, or else the mount that contains `path`.
 fn named(path: &Path) -> Outcome<Vec<Mounted>> {
     umount::named(path).or_else(|failure| match mounts::around(path) {
         Ok(Some(mounted)) => Ok(vec![mounted]),
@@ -38,7 +38,7 @@ fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
     match mounted.is_dead() {
         _ if Others::of(error).is_some() => umount::in_the_way(failure, error),
         true => failure.advise(format!(
-            "the process that served it has ended: mount {} again; `vellum info` of it says what \
+            "the process that served it has ended: mount {} again; `vellum info` shows what \
              survives a killed process",
             mounted.pool.display()
         )),
@@ -46,22 +46,21 @@ fn cannot(mounted: &Mounted, error: &io::Error) -> Failure {
     }
 }
 
-/// Writes back what was stored to mapped files, and syncs the mounted file system that a file or
-/// directory is in.
+/// Writes back changes to mapped files, and syncs the mounted file system of `root`.
 pub(crate) fn sync(root: &File) -> io::Result<()> {
-    // What was stored to mapped files is in the kernel's pages until they are written back. Where
-    // that fails, all else is to be durable all the same.
+    // Changes to mapped files are in the kernel's pages until syncfs writes them back. If that
+    // fails, everything else must become durable all the same.
     let begun = rustix::fs::syncfs(root);
     wait_for_writes(root);
     root.sync_all()?;
     begun?;
-    // What the writes were answered is known now.
+    // This reports errors of the writes, which have been answered by now.
     Ok(rustix::fs::syncfs(root)?)
 }
 
-/// The kernel has syncfs(2) begin to write back, and not wait for that where a process serves the
-/// mount. So this waits for an instant in which no request is under way; on a mount that is never
-/// without one for as long as those that were there can take.
+/// Waits until the kernel has written back. On a FUSE mount, syncfs(2) only starts the writes and
+/// does not wait for them. So this waits for an instant without requests in flight. On a mount that
+/// always has some, it waits as long as the requests of the beginning can take.
 fn wait_for_writes(root: &File) {
     const LONGEST: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_micros(500);
@@ -72,14 +71,15 @@ fn wait_for_writes(root: &File) {
     let connection = rustix::fs::minor(stat.st_dev).to_string();
     let requests = Path::new(CONNECTIONS).join(connection).join("waiting");
     let began = Instant::now();
-    // Not everybody may look, and it need not be there.
+    // Reading it may be forbidden, and it may be missing.
     while let Ok(waiting) = std::fs::read_to_string(&requests) {
         if waiting.trim() == "0" || began.elapsed() > LONGEST {
             return;
         }
         std::thread::sleep(PAUSE);
     }
-    // A request behind theirs is answered when they have been taken; they are finished soon then.
+    // A later request is answered when the server has received the earlier ones, which it then
+    // finishes soon.
     for _ in 0..ROUNDS {
         let _ = root.sync_all();
         std::thread::sleep(PAUSE);

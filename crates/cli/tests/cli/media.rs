@@ -37,7 +37,7 @@ fn grown(mapping: &str) -> (Bench, [Vec<u8>; 2]) {
     let added = bench
         .run(&["data", "add", "p.img", "d2", "--size", "8M"])
         .ok();
-    assert!(added.out.contains("more for data, in d2"), "{}", added.out);
+    assert!(added.out.contains("more for data, on d2"), "{}", added.out);
     bench.run(&["put", "b", "p.img:/b"]).ok();
     (bench, files)
 }
