@@ -308,7 +308,7 @@ impl<M: Memories> Fs<M> {
     /// The cost of reading here: the known one ([`Self::knows_read_costs`]), else one measured now.
     /// That takes 7 ms on an AMD EPYC, with searches that find nothing, because there is no file to
     /// search. `None` if the pool has no page tables, is too small to measure, or lies on a disk
-    /// and memory has no room for 16 MiB of it.
+    /// and memory cannot hold 16 MiB of it.
     pub fn read_costs(&self) -> Option<Costs> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);

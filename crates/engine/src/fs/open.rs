@@ -434,7 +434,7 @@ impl<M: Memories> Handle<M> {
     /// everyone who has the pool open. Measuring takes 4 ms if blocks are contiguous, 23 ms if none
     /// are (on an AMD EPYC). `None` if the pool has no page tables or is too small, or the file has
     /// too few bytes (64 KiB without a hole are enough). Reads up to 16 MiB that are on a disk and
-    /// not in memory; if memory has no room for them, nothing is measured. Measurements that
+    /// not in memory; if they do not fit into memory, nothing is measured. Measurements that
     /// ordinary reads start read nothing extra: they wait until their sample is in memory.
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();

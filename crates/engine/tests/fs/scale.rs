@@ -33,7 +33,7 @@ fn asked(variable: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect(variable))
 }
 
-/// The place of a pool: in memory if there is space for it, in a file that can be opened again.
+/// The location of a pool: in memory if there is space for it, in a file that can be opened again.
 struct Home {
     path: PathBuf,
     _dir: tempfile::TempDir,
