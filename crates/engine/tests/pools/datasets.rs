@@ -41,7 +41,7 @@ fn add(pool: &Path, name: &str, options: &CreateOptions) {
     made.close().unwrap();
 }
 
-/// All datasets of a pool, each of which can be opened.
+/// Opens all datasets of a pool.
 fn open_all(pool: &Path, options: &PoolOptions) -> Vec<(PoolPath, Pool)> {
     let all = Pool::open_all(pool, options).unwrap();
     all.into_iter()
@@ -57,7 +57,7 @@ fn refused<T: std::fmt::Debug>(result: vellum::Result<T>) -> DatasetError {
 }
 
 #[test]
-fn paths_mean_files_first_and_datasets_then() {
+fn paths_mean_files_first_and_datasets_second() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for name in ["p", "a:b", "p:file"] {
@@ -88,7 +88,7 @@ fn paths_mean_files_first_and_datasets_then() {
     assert_eq!(PoolPath::of(&at("p:main")).dataset(), "main");
 }
 
-/// Each pair of media, the first dataset's and the other's.
+/// Each pair of media for the first dataset and the other one.
 #[test]
 fn datasets_are_used_side_by_side() {
     for media in MEDIA {
@@ -116,7 +116,7 @@ fn datasets_are_used_side_by_side() {
         let mut all = all.into_iter();
         let (_, main) = all.next().unwrap();
         main.close().unwrap();
-        // The lock stays as long as any of them is open.
+        // The lock stays as long as any dataset is open.
         assert!(Pool::open(&path).is_err());
         all.for_each(|(_, pool)| pool.close().unwrap());
         for name in ["main", "0", "1", "2"] {
@@ -169,7 +169,7 @@ fn each_has_a_data_device_of_its_own() {
     }
 }
 
-/// The table is in the superblock: to change it nobody has to know where the data are.
+/// The table is in the superblock, so changing it does not need the location of the data.
 #[test]
 fn a_table_is_changed_without_the_data_of_main() {
     for media in [MediaChoice::Logged, MediaChoice::Memory] {
@@ -200,10 +200,10 @@ fn a_table_is_changed_without_the_data_of_main() {
     }
 }
 
-/// By the head of the medium, or by its copy; what is of no dataset of the pool any more is
-/// overwritten.
+/// The external data device of any dataset is recognised, by its head or by the head's copy. One
+/// that no longer belongs to any dataset of the pool may be overwritten.
 #[test]
-fn no_medium_of_the_same_pool_is_overwritten() {
+fn no_data_device_of_the_same_pool_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let external = |name: &str, overwrite| {
@@ -240,7 +240,7 @@ fn no_medium_of_the_same_pool_is_overwritten() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn impossible_datasets_are_refused_and_change_nothing() {
     let (_dir, path) = pool(MediaChoice::Logged);
     let small = options(2 << 20, MediaChoice::Logged);
     add(&path, "x", &small);
@@ -278,13 +278,13 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     open.close().unwrap();
     let after = std::fs::read(&path).unwrap();
     assert_eq!(before.len(), after.len());
-    // The last opening changed the first dataset.
+    // The last opening changed only the first dataset.
     assert!(before[4 << 20..] == after[4 << 20..]);
 }
 
-/// What a conversion decided has words of the superblock to store: those of a table from before.
+/// A decided conversion will store words of the superblock, with the table as it was before.
 #[test]
-fn a_table_is_not_changed_while_a_conversion_is_under_way() {
+fn a_table_is_not_changed_during_a_conversion() {
     let (_dir, path) = pool(MediaChoice::File);
     let small = options(2 << 20, MediaChoice::File);
     add(&path, "x", &small);
@@ -304,10 +304,10 @@ fn a_table_is_not_changed_while_a_conversion_is_under_way() {
     }
 }
 
-/// Both copies in front gone: what lies last in the file is another dataset's. The pool's own
-/// last copy is found in front of that, and nothing else is taken for it.
+/// Both front copies of the superblock are lost, and the last one in the file is another dataset's.
+/// The pool's own last copy is found before that, and no other is mistaken for it.
 #[test]
-fn another_dataset_is_never_taken_for_the_pool() {
+fn another_dataset_is_never_mistaken_for_the_pool() {
     let (_dir, path) = pool(MediaChoice::File);
     for name in ["x", "y"] {
         add(&path, name, &options(2 << 20, MediaChoice::File));
@@ -336,10 +336,10 @@ fn another_dataset_is_never_taken_for_the_pool() {
     assert!(vellum_check::survey::superblock(&image).is_none());
 }
 
-/// A change of the table that was cut short is no damage, and the next opening for writing, of
-/// whichever dataset, settles it.
+/// An interrupted change of the table is no damage. The next opening for writing, of any dataset,
+/// completes or undoes it.
 #[test]
-fn an_opening_settles_a_change_that_was_cut_short() {
+fn an_opening_settles_an_interrupted_change() {
     for media in [MediaChoice::Logged, MediaChoice::File] {
         let (_dir, path) = pool(media);
         let block = |at| read_block(&path, at);
@@ -393,7 +393,7 @@ fn read_block(path: &Path, at: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_table_that_leads_astray_is_told() {
+fn a_table_with_a_wrong_address_is_reported() {
     let (_dir, path) = pool(MediaChoice::File);
     add(&path, "x", &options(2 << 20, MediaChoice::File));
     add(&path, "y", &options(2 << 20, MediaChoice::File));
@@ -420,7 +420,7 @@ fn a_table_that_leads_astray_is_told() {
 }
 
 #[test]
-fn what_is_wrong_with_one_is_no_matter_of_the_others() {
+fn damage_of_one_dataset_does_not_affect_the_others() {
     let (_dir, path) = pool(MediaChoice::File);
     for name in ["a", "b"] {
         add(&path, name, &options(2 << 20, MediaChoice::File));
