@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
     /* It tells of what the calls above told of, too. */
     if (WEXITSTATUS(system(argv[7])) > 1) expect("vellum sync", -1, 0);
     fd = store(argv[6], &map);
-    /* The first call tells, unless the machine is busy and does not say which requests are under way. */
+    /* The first call tells, unless the machine is busy and does not say which requests are in flight. */
     int told = 0;
     for (int call = 0; call < 20 && !told; call++) told = WEXITSTATUS(system(argv[7])) == 1;
     if (!told) expect("vellum sync", 0, ENOSPC);

@@ -194,7 +194,7 @@ check() {
     grep -q 'is sound; it was closed cleanly' <<<"$report" || die "$report"
 }
 
-# finish VERIFY: everything must be there again after a mount anew.
+# finish VERIFY: everything must be there again after another mount.
 finish() {
     cd /
     vellum umount "$MNT"

@@ -190,7 +190,7 @@ fn a_directory_of_many_entries() {
         let many = dir(&fs, "/many");
         remove_all(&fs, &many, count);
         println!("removed");
-        // What the first round used up for ever (chunks that got a kind) is available in the second.
+        // Chunks that got a kind in the first round are available in the second.
         let free = fs.stat_fs().files_free;
         (0..count).for_each(|number| create(&fs, &many, &name(number)));
         remove_all(&fs, &many, count);

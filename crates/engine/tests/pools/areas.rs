@@ -58,7 +58,7 @@ fn when_areas_run_out_reading_continues_by_search() {
         let part = table.blocks as f64 / (len / BLOCK) as f64;
         assert!((0.5..1.0).contains(&part), "{part}");
 
-        // Blocks outside the page table are found, changes are visible, and views of them are copies.
+        // Blocks outside the page table are found and can be changed; views of them are copies.
         file.write_at(&bytes(0), len - PIECE as u64).unwrap();
         let mut out = vec![0; PIECE];
         file.read_at(&mut out, len - PIECE as u64).unwrap();
