@@ -1,9 +1,9 @@
-//! Several datasets in one pool: the table of them in the superblock of the first, and the
-//! bytes behind it in which the others, each a whole pool by itself, lie.
+//! Several datasets in one pool: the table of datasets in the superblock of the first one, and the
+//! bytes behind it, in which each of the others is a whole pool by itself.
 //!
-//! A part is whole before the table has it, and no part any more once the table does not: what a
-//! crash leaves of either is the table as it was, or as it is to be. Nothing of the first file
-//! system changes but its superblock.
+//! A dataset is complete before the table names it, and is wiped only once the table does not name
+//! it any more. So a crash leaves the table as it was, or as it will be. Of the first dataset only
+//! the superblock changes.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -29,18 +29,18 @@ use crate::pool::external;
 use crate::pool::lifecycle::check_at_rest;
 use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
 
-/// A path as users give it: that of a pool, or `POOL:NAME`, a dataset in it.
+/// A path as users write it: the path of a pool, or `POOL:NAME` for a dataset in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPath {
     /// The pool's file or device.
     pub pool: PathBuf,
-    /// The dataset, if it is not the one that the pool was made with.
+    /// The dataset's name; `None` for the first one.
     pub name: Option<String>,
 }
 
 impl PoolPath {
-    /// What a path means. If there is a file of the whole path, that; else, if there is one of what
-    /// precedes the last `:`, the dataset in it.
+    /// Interprets a path. A file of the whole path is a pool. Otherwise, if there is a file of the
+    /// part before the last `:`, the path means a dataset in it.
     pub fn of(path: &Path) -> Self {
         let whole = || Self {
             pool: path.to_owned(),
@@ -68,7 +68,7 @@ impl PoolPath {
         self.name.as_deref().unwrap_or(MAIN)
     }
 
-    /// The path that means it.
+    /// The path in the form that users write.
     pub fn path(&self) -> PathBuf {
         let Some(name) = &self.name else {
             return self.pool.clone();
@@ -79,7 +79,7 @@ impl PoolPath {
         std::ffi::OsString::from_vec(path).into()
     }
 
-    /// The same in full, if the pool's file can be found.
+    /// Returns the same with the pool's canonical path, if its file is found.
     #[must_use]
     pub fn resolved(self) -> Self {
         Self {
@@ -89,26 +89,26 @@ impl PoolPath {
     }
 }
 
-/// A dataset of a pool, as the pool's table and its own superblock have it.
+/// A dataset of a pool, as described by the pool's table and by its own superblock.
 #[derive(Debug)]
 pub struct Dataset {
     /// Its name.
     pub name: String,
-    /// Its identity, by the table.
+    /// Its identity, from the table.
     pub uuid: [u8; 16],
-    /// Where it begins in the pool's file or device.
+    /// Its offset in the pool's file or device.
     pub at: u64,
-    /// Its bytes there.
+    /// Its size there.
     pub bytes: u64,
     /// Its superblock.
     pub superblock: Result<Superblock>,
-    /// Where its data were last found, if they have a medium of their own.
+    /// The path where its data were last found, if they are on an external device.
     pub data: Option<PathBuf>,
 }
 
 impl Dataset {
-    /// Whether a medium has data of it: it is one of those that its superblock names, or, if that
-    /// cannot be read, says so itself.
+    /// Whether a device has data of this dataset: one that its superblock names or, if that cannot
+    /// be read, one whose head names the dataset.
     pub(crate) fn has_data_on(&self, medium: &DataFile) -> bool {
         let head = |expected: Option<&MediumHead>| Some(Heads::find(medium, expected)?.counts);
         match &self.superblock {
@@ -120,10 +120,10 @@ impl Dataset {
     }
 }
 
-/// The bytes of the pool itself, or of one of its parts, without data that lie elsewhere. Of what
-/// has no superblock, all bytes of the file.
+/// Maps the bytes of a pool, or of one of its datasets, without data on other devices. Without a
+/// superblock it maps all bytes of the file.
 ///
-/// # Errors
+/// Fails if the pool is in use, or the dataset does not exist or is not where the table says.
 /// In use, no such part, or not where the table says.
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     let name = place.dataset();
@@ -147,14 +147,14 @@ pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     Ok(own)
 }
 
-/// Settles what was cut short of a change of the table, in a pool that is mapped whole to be used
-/// as `mode` says. A copy that cannot be written keeps nobody from the pool, which has one that
-/// counts.
+/// Finishes a change of the table that was cut short, in a pool that is mapped whole to be used in
+/// `mode`. A copy of the superblock that cannot be written is only logged: the pool has another
+/// valid one.
 ///
 /// # Errors
-/// A sync failed: what counts may be in caches only.
+/// Fails if a sync fails: the valid copy may be in caches only.
 fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) -> Result<()> {
-    // What is taken for memory is not synced, and the copies are written one after the other.
+    // The medium `memory` is never synced, so copies need not be written one after the other.
     if mode.read_only || mode.media == MediaChoice::Memory || superblock.check_writable().is_err() {
         return Ok(());
     }
@@ -167,7 +167,7 @@ fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) -> Res
     }
 }
 
-/// The same, of a pool that is mapped whole; with `read_only` as of one that is opened so.
+/// Maps a dataset of a pool that is mapped whole; with `read_only`, for reading only.
 fn own_of(
     whole: &MappedPool,
     superblock: &Superblock,
@@ -185,7 +185,7 @@ fn own_of(
     let Some(record) = superblock.dataset(name) else {
         return Ok(part);
     };
-    // What is damaged beyond that is told by who looks at it.
+    // Other damage is reported when it is met.
     match read_superblock(&part) {
         Ok(own) if own.uuid != record.uuid => {
             let (own, uuid) = (uuid_text(&own.uuid), uuid_text(&record.uuid));
@@ -196,11 +196,10 @@ fn own_of(
     }
 }
 
-/// Where in the file of the pool with this superblock the dataset's own bytes begin, and how
-/// many they are.
+/// Returns offset and length of the dataset's own bytes in the file of a pool with this superblock.
 ///
 /// # Errors
-/// There is no such dataset.
+/// Fails if there is no such dataset.
 pub fn own_bytes(superblock: &Superblock, place: &PoolPath) -> Result<(u64, u64)> {
     let Some(name) = &place.name else {
         return Ok((0, superblock.pool_bytes));
@@ -228,7 +227,7 @@ fn names(superblock: &Superblock) -> Vec<String> {
 /// the superblock.
 ///
 /// # Errors
-/// What the medium said.
+/// Fails if the medium fails.
 pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     let copies = copies(superblock).map(|at| read_copy(pool, at));
     let is_whole = |copy: &Block| copy == superblock.as_bytes();
@@ -239,12 +238,12 @@ pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()
     settle_table(pool, superblock)
 }
 
-/// Makes what counts of the table durable, in all copies: what was cut short before, by a kill or a
-/// power cut, may have left one of those in front torn or old, and the other in caches only. Before
-/// anything is done on the ground of what the table says, and before it is written.
+/// Makes the valid table durable in all copies. This comes before anything that relies on the
+/// table, and before the table is written: a change that a kill or a power cut interrupted may have
+/// left one of the two front copies torn or old, and the other in caches only.
 ///
 /// # Errors
-/// What the medium said.
+/// Fails if the medium fails.
 pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     pool.fence(disk_sites::PARTS_TABLE_DURABLE);
     pool.sync()?;
@@ -257,11 +256,11 @@ pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<
     Ok(())
 }
 
-/// Writes a superblock with another table over every copy. The last copy is found by one of those
-/// in front, of which one is sound at each instant, once they are [settled](settle_table).
+/// Writes a superblock with another table over every copy. One of the front copies leads to the
+/// last one, and at each instant one of them is sound if they were [settled](settle_table) before.
 ///
 /// # Errors
-/// What the medium said. What did not arrive leaves the copy in front of the pool as it was.
+/// Fails if the medium fails. The front copy stays as it was if the others could not be written.
 pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     write_copies(pool, superblock, &[superblock.last_copy_at, BLOCK_BYTES])?;
     write_copies(pool, superblock, &[0])
@@ -273,12 +272,12 @@ fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]
     }
     pool.fence(disk_sites::PARTS_TABLE_DURABLE);
     pool.sync()?;
-    // A store to a line that is lost goes nowhere.
+    // A store to a lost line has no effect.
     let lost = copies.iter().find(|&&at| !has_copy(pool, superblock, at));
     lost.map_or(Ok(()), |&at| Err(Error::Unreadable(Location::Offset(at))))
 }
 
-/// Where the copies of a superblock are.
+/// The offsets of the copies of a superblock.
 fn copies(superblock: &Superblock) -> [u64; 3] {
     [0, BLOCK_BYTES, superblock.last_copy_at]
 }
@@ -293,11 +292,10 @@ fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
     found
 }
 
-/// Takes the dataset of this record out of the table of the pool, and makes its bytes those of
-/// nobody.
+/// Removes the dataset of this record from the pool's table, then wipes its superblocks.
 ///
 /// # Errors
-/// What the medium said.
+/// Fails if the medium fails.
 pub fn remove_dataset<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
@@ -318,7 +316,7 @@ pub fn remove_dataset<P: Persistent>(
 
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// A pool whose table is changed.
+/// A pool whose table is to be changed.
 struct Container {
     whole: MappedPool,
     superblock: Superblock,
@@ -326,16 +324,17 @@ struct Container {
 }
 
 impl Container {
-    /// Opens the pool at `pool`, which nobody uses, and in whose bytes nothing is under way that
-    /// knows its superblock.
+    /// Opens the pool at `pool` under an exclusive lock. Fails if a conversion or a repair of the
+    /// first dataset is unfinished.
     fn open(pool: &Path) -> Result<Self> {
-        // Whatever its datasets are taken for, the table is written as the file asks for.
+        // Opened as the file's own medium: the table is synced even if datasets are used as
+        // `memory`.
         let whole = MappedPool::open(pool, OpenMode::default())?;
         whole.exclude_all()?;
         let superblock = read_superblock(&whole)?;
         let geometry = superblock.geometry();
-        // What commits left is laid over the pool's bytes, in memory of ours; a device-DAX node
-        // cannot be mapped so.
+        // The log or undo log is applied to the pool's bytes in private memory, which a device-DAX
+        // node cannot be mapped for.
         let is_laid_over = geometry.is_logged() || geometry.has_undo();
         let view = whole.part((0, superblock.pool_bytes), pool, is_laid_over)?;
         check_at_rest(&view)?;
@@ -354,7 +353,7 @@ impl Container {
         }
     }
 
-    /// Whether a dataset, by its record in the table, has files.
+    /// Whether a dataset has files.
     fn has_files(&self, place: &PoolPath, options: &PoolOptions) -> Result<bool> {
         let own = own_of(&self.whole, &self.superblock, place, true)?.taken_for(options.media)?;
         let own = external::with_data(own, &place.path(), &options.data, true)?;
@@ -367,7 +366,7 @@ impl Container {
         Ok(names.next().is_some())
     }
 
-    /// Refuses to lose files.
+    /// Fails unless the dataset is known to have no files.
     fn refuse_to_lose(&self, name: &str, options: &PoolOptions) -> Result<()> {
         let place = self.place(name);
         let path = place.path();
@@ -381,7 +380,7 @@ impl Container {
         }
     }
 
-    /// The record of a dataset that can be removed.
+    /// Returns the record of a dataset that may be removed.
     fn removable(&self, name: &str) -> Result<&FsRecord> {
         let pool = self.pool.clone();
         if name == MAIN {
@@ -396,7 +395,7 @@ impl Container {
         let own = own_of(&self.whole, &self.superblock, &place, true);
         let own = own.and_then(|own| Ok((read_superblock(&own)?, own)));
         let left = remove_dataset(&self.whole, &self.superblock, record)?;
-        // What cannot be looked into is removed, too.
+        // A dataset that cannot be read is removed, too.
         if let Ok((superblock, own)) = own
             && superblock.geometry().is_logged()
         {
@@ -407,7 +406,7 @@ impl Container {
         Ok(())
     }
 
-    /// Refuses a medium with the data of a dataset of this pool: nobody has that locked now.
+    /// Refuses a device that has data of a dataset of this pool: no lock protects it now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let file = match DataFile::open(path, true) {
             Err(MediaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -425,7 +424,7 @@ impl Container {
         Ok(())
     }
 
-    /// Makes the dataset, then has the table say so.
+    /// Formats the dataset, then adds it to the table.
     fn add(&self, name: &str, options: &CreateOptions) -> Result<MappedPool> {
         let path = self.place(name).path();
         let options = &options.settled(&self.pool);
@@ -436,7 +435,7 @@ impl Container {
         let take = |bytes: u64| {
             let bytes = bytes.next_multiple_of(DATASET_ALIGN);
             let at = self.superblock.dataset_room(bytes);
-            // Before: room that was taken, and could not be mapped, is given back, too.
+            // Remembered first, so that space is freed again even if it cannot be mapped.
             taken = Some((at, bytes));
             let memory = self.whole.new_part(at, bytes, &path)?;
             Ok(memory.taken_for(options.media)?)
@@ -467,15 +466,15 @@ impl Container {
 }
 
 impl Pool {
-    /// Makes one more dataset in the pool at `path`, of `options.size_bytes`, and opens it.
-    /// Nobody may use the pool meanwhile. A file grows for it; a device has to have room behind the
-    /// pool. `options.overwrite` says nothing here.
+    /// Creates one more dataset of `options.size_bytes` in the pool at `path`, and opens it. Nobody
+    /// may use the pool meanwhile. A file grows; a device needs space behind the pool.
+    /// `options.overwrite` has no effect.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or has a conversion that was not finished; the name is taken or
-    /// none; there are eight datasets; no room; the size or the options are impossible. The
-    /// pool is as it was then, unless it is the table that could not be written, or the new file
-    /// system that could not be opened: [`Self::datasets`] tells.
+    /// Fails if the pool is in use, is damaged or has an unfinished conversion; if the name is
+    /// taken or not valid; if there are eight datasets; if space is short; or if the size or the
+    /// options are impossible. The pool does not change then, unless the table could not be written
+    /// or the new dataset could not be opened: [`Self::datasets`] shows that.
     pub fn add_dataset(
         path: impl AsRef<Path>,
         name: &str,
@@ -494,22 +493,23 @@ impl Pool {
         Self::start(container.add(name, options)?, &PoolOptions::default())
     }
 
-    /// Removes a dataset of the pool at `path`, with all that is in it. Nobody may use the pool
-    /// meanwhile. A medium of its own with its data is left as it is.
+    /// Removes a dataset of the pool at `path`, with all its files. Nobody may use the pool
+    /// meanwhile. Its external data device is not changed.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or has a conversion that was not finished; there is no such
-    /// dataset, or it is the one that the pool was made with; what the medium said.
+    /// Fails if the pool is in use, is damaged or has an unfinished conversion; if there is no such
+    /// dataset, or it is the first one; or if the medium fails.
     pub fn remove_dataset(path: impl AsRef<Path>, name: &str) -> Result<()> {
         let container = Container::open(path.as_ref())?;
         container.remove(container.removable(name)?)
     }
 
-    /// Removes a dataset as [`Self::remove_dataset`] does, unless it has files. It is
-    /// opened for reading as `options` say, under the same lock on the pool.
+    /// Removes a dataset as [`Self::remove_dataset`] does, unless it has files. To find out, it is
+    /// opened for reading with `options`, under the same lock on the pool.
     ///
     /// # Errors
-    /// The same; it has files; or it cannot be opened, so that nobody can tell.
+    /// Fails as [`Self::remove_dataset`], if the dataset has files, and if it cannot be opened to
+    /// find out.
     pub fn remove_empty_dataset(
         path: impl AsRef<Path>,
         name: &str,
@@ -521,11 +521,10 @@ impl Pool {
         container.remove(record)
     }
 
-    /// The datasets of the pool at `path`, the one that it was made with first. The pool may be
-    /// in use.
+    /// Lists the datasets of the pool at `path`, the first one first. The pool may be in use.
     ///
     /// # Errors
-    /// Not a pool; it cannot be read.
+    /// Fails if the file is no pool, or cannot be read.
     pub fn datasets(path: impl AsRef<Path>) -> Result<Vec<Dataset>> {
         let path = path.as_ref();
         let file = File::open(path)?;
@@ -538,12 +537,12 @@ impl Pool {
         list(path, len.map_err(std::io::Error::from)?, &read)
     }
 
-    /// Opens every dataset of the pool at `path`, each with its name: they share the lock on
-    /// the pool. What is wrong with one is no matter of the others.
+    /// Opens every dataset of the pool at `path`. They share the lock on the pool. If one cannot be
+    /// opened, the others can.
     ///
     /// # Errors
-    /// Those of [`Self::open`] that concern the pool as such; those of one dataset come with
-    /// its name.
+    /// Fails as [`Self::open`] if the pool itself cannot be opened. An error of one dataset is
+    /// returned with its path.
     pub fn open_all(
         path: impl AsRef<Path>,
         options: &PoolOptions,
@@ -586,10 +585,10 @@ impl Pool {
     }
 }
 
-/// Fills a block with the bytes from an offset of the pool's file on.
+/// Reads the block at an offset of the pool's file.
 type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> std::io::Result<()>;
 
-/// The datasets of the pool at `path`, which is mapped whole.
+/// Lists the datasets of the pool at `path`, which is mapped whole.
 fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<Dataset>> {
     let len = whole.len();
     list(path, len, &|at, block| {
@@ -601,7 +600,7 @@ fn list_mapped(path: &Path, whole: &MappedPool) -> Result<Vec<Dataset>> {
     })
 }
 
-/// The datasets of the pool at `path`, in a file of `len` bytes.
+/// Lists the datasets of the pool at `path`, in a file of `len` bytes.
 fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<Dataset>> {
     let superblock = superblock_in(len, read)?;
     let data_of = |start: u64, own: &Superblock| {

@@ -1,4 +1,4 @@
-//! A pool together with its external data devices: opening both, and the session that they share.
+//! A pool with its external data devices: opening both, and the session that they share.
 
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,11 @@ use crate::devices::superblock::read_superblock;
 use crate::error::{Error, Location, MediumError, Result};
 use crate::logs::changed::forget_replica;
 
-/// The pool at `path`, before its image has begun, and its external data devices, if it has some,
-/// are about to be used in a session of their own ([`session`]). The pool remembers where they are
-/// now.
+/// Begins a new [`session`] of the pool at `path` with its external data devices, if it has any,
+/// before the pool's image or undo log is read. The pool stores where the devices are now.
 ///
 /// # Errors
-/// The path of a medium is too long; what the operating system said.
+/// Fails if the path of a device is too long, or on an I/O error.
 pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     let superblock = read_superblock(pool)?;
     let geometry = superblock.geometry();
@@ -29,7 +28,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     };
     let is_unordered = geometry.has_undo() && pool.kind() == MediaKind::File;
     if is_unordered || superblock.check_writable().is_err() {
-        // The opening refuses it, and says why.
+        // The opening refuses the pool, and reports why.
         return Ok(());
     }
     let expected = MediumHead::all(&superblock);
@@ -44,8 +43,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     fill_random(&mut new)?;
     let set = |at, value: u64| {
         pool.write_own(external.places_at + at, &value.to_le_bytes())?;
-        // The kernel gives other memory for a page that cannot be read, and takes what is stored to
-        // it.
+        // For a page that cannot be read the kernel maps other memory, which accepts stores.
         pool.damaged().map_or(Ok(()), |_| Err(Errno::IO.into()))
     };
     let begun = session::begin(&places, &heads, u64::from_ne_bytes(new), &set);
@@ -60,7 +58,7 @@ pub(crate) fn begin_session(pool: &MappedPool, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is to be done where no session could be drawn.
+/// Handles a session that could not be begun, and returns the error.
 fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
     let (action, source) = match error {
         Failed::Pool(error) => {
@@ -69,8 +67,8 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
         }
         Failed::Write(error) => ("write the head of", error),
         Failed::Sync(error) => {
-            // It is about data that nobody synced, for all one knows, and not told to the next
-            // opening: what leads to them is given up now.
+            // The failed sync may be about data that nobody synced, and the next opening will not
+            // see the error again. So everything that leads to these data is discarded now.
             if let Err(error) = settle_image(pool, boot_id(), Some(&[])) {
                 tracing::warn!(%error, "what was not committed could not be given up");
             }
@@ -89,12 +87,12 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
     failed.into()
 }
 
-/// Has the pool at `path`, or the part that it names, take its external data devices as of its own
-/// session, whenever they are from.
+/// Makes the pool at `path`, or the dataset that it names, accept its external data devices as
+/// those of its own session, whatever their age.
 ///
 /// # Errors
-/// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short or
-/// something else's; what the pool said.
+/// Fails if the pool is in use, is no pool or has no external data device; if a device is missing,
+/// in use, truncated or another pool's; or if the pool cannot be written.
 pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     let pool = datasets::open_own(&PoolPath::of(path), OpenMode::default())?;
     let superblock = read_superblock(&pool)?;
@@ -103,25 +101,26 @@ pub(crate) fn accept(path: &Path, asked: &[PathBuf]) -> Result<()> {
     let media = find_media(&superblock, &places, path, asked, !several)?;
     let (_, _, head) = media.first().ok_or(MediumError::NoExternalData)?;
     for (expected, file, other) in &media[1..] {
-        // A session is one of all media.
+        // All devices get one session.
         let heads = Heads::find(file, Some(expected)).filter(|_| other.session != head.session);
         let entered = heads.map_or(Ok(()), |heads| heads.enter(head.session));
         entered.map_err(Failed::into_io)?;
     }
-    // What the medium carries of the pool's metadata is of another time, too.
+    // The metadata replica on the device is of another time, too.
     forget_replica(&pool, &superblock);
-    // The old session is not the next one either.
+    // The pool's next session must not be the old one either.
     let both = [head.session.to_le_bytes(); 2].concat();
     let at = superblock.media_at + DevicePaths::SESSION;
     Ok(pool.write_own(at, &both)?)
 }
 
-/// The bytes of a pool, or of the part that `path` names as `POOL:NAME`, with its data behind them
-/// wherever they are, for whoever works on bytes. Of what is no pool, or a damaged one without any
-/// superblock, there are those of the file alone.
+/// Maps the bytes of a pool, or of the dataset that `path` names as `POOL:NAME`, with its data
+/// behind them, for tools that work on bytes. If the file is no pool, or its superblocks are
+/// damaged, only the file itself is mapped.
 ///
 /// # Errors
-/// In use; no such part; the data are missing, in use, cut short, or something else's.
+/// Fails if the pool is in use, or the dataset does not exist; or if a data device is missing, in
+/// use, truncated, or another pool's.
 pub fn open_bytes(path: &Path, mode: OpenMode, data: &[PathBuf]) -> Result<MappedPool> {
     let alone = OpenMode {
         populate: false,
@@ -140,11 +139,11 @@ pub fn open_bytes(path: &Path, mode: OpenMode, data: &[PathBuf]) -> Result<Mappe
     Ok(pool)
 }
 
-/// The same pool, whose data pass the page cache.
+/// Returns the same pool, whose data pass the page cache.
 ///
 /// # Errors
-/// No calls read and write them; they lie where there is no direct I/O; what the operating system
-/// said.
+/// Fails if system calls do not read and write the data, if they lie where direct I/O is not
+/// possible, or on an I/O error.
 pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
     let geometry = read_superblock(&pool)?.geometry();
     if !geometry.is_logged() && geometry.external.is_none() {
@@ -154,7 +153,7 @@ pub(crate) fn past_the_cache(pool: MappedPool) -> Result<MappedPool> {
     Ok(pool.with_direct(geometry.data_at)?)
 }
 
-/// The pool at `path` with its data behind its bytes, wherever they are.
+/// Maps the data of the pool at `path` behind its bytes.
 pub(crate) fn with_data(
     pool: MappedPool,
     path: &Path,

@@ -1,9 +1,9 @@
 //! Adding an external data device to a pool, as one more data segment.
 //!
-//! A segment is added in three steps, each of which leaves a whole pool. The pool, opened as ever,
-//! sets chunks aside for the words of the segment's blocks, if its mapping has such; what a crash
-//! leaves of that waits for the segment to come. Then the device gets its head. Then, while nobody
-//! has the pool open, its superblock is written with one more segment: from there on there is one.
+//! A segment is added in three steps, each of which leaves a complete pool. First the opened pool
+//! allocates chunks for the words of the segment's blocks, if its mapping has such words. After a
+//! crash they wait for the next segment of that number. Then the device gets its head. Last, while
+//! nobody has the pool open, its superblock is written with one more segment. That commits it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ use crate::devices::superblock::read_superblock;
 use crate::error::{Result, SegmentError};
 use crate::fs::Fs;
 
-/// Has a dataset set chunks aside for the words of a segment that is to be added, one for each
-/// of `parts`; whether there are as many. If not, it sets none aside, nor all but the last free
-/// one, which names may need.
+/// Allocates chunks in a dataset for the words of a segment that will be added, one for each of
+/// `parts`. Returns whether there are enough. If not, it allocates none. It leaves one chunk free,
+/// which names may need.
 ///
 /// # Errors
-/// Read only, damaged.
+/// Fails if the pool is read only or damaged.
 pub fn set_table_aside<M: Memories>(fs: &Fs<M>, segment: u32, parts: u64) -> Result<bool> {
     fs.with_op(|op| {
         let core = op.core;
@@ -39,7 +39,7 @@ pub fn set_table_aside<M: Memories>(fs: &Fs<M>, segment: u32, parts: u64) -> Res
     })
 }
 
-/// What a pool says that is to get one more segment.
+/// A pool that gets one more segment.
 struct Plan {
     pool: PathBuf,
     superblock: Superblock,
@@ -47,7 +47,7 @@ struct Plan {
 }
 
 impl Plan {
-    /// # Errors
+    /// Fails if the pool cannot have another segment.
     /// It can have no further segment.
     fn of(pool: &Path, superblock: Superblock) -> std::result::Result<Self, SegmentError> {
         let (pool, geometry) = (pool.to_owned(), superblock.geometry());
@@ -72,7 +72,7 @@ impl Plan {
         })
     }
 
-    /// The superblock with this segment.
+    /// Returns the superblock with this segment.
     fn with(&self, segment: AddedSegment) -> std::result::Result<Superblock, SegmentError> {
         let larger = self.superblock.with_segment(segment);
         let sound = larger.filter(|larger| larger.check_readable().is_ok());
@@ -81,7 +81,7 @@ impl Plan {
         })
     }
 
-    /// Has the pool set chunks aside for this segment.
+    /// Opens the pool and allocates chunks for this segment.
     fn set_aside(&self, segment: &AddedSegment, options: &PoolOptions) -> Result<()> {
         let geometry = self.superblock.geometry();
         let chunks = table_chunks(geometry.mapping, segment.blocks, geometry.chunk_bytes);
@@ -100,7 +100,8 @@ impl Plan {
         }
     }
 
-    /// Makes the medium the segment's; gives the pool, locked, in which nothing says so yet.
+    /// Writes the heads of the new device. Returns the locked pool, which does not know the segment
+    /// yet.
     fn make_medium(&self, file: &DataFile, larger: &Superblock) -> Result<MappedPool> {
         let pool = datasets::open_own(&PoolPath::of(&self.pool), OpenMode::default())?;
         let now = read_superblock(&pool)?;
@@ -109,7 +110,7 @@ impl Plan {
             let pool = self.pool.clone();
             return Err(SegmentError::Pages { pool, page_bytes }.into());
         }
-        // What commits left is laid over the pool's bytes, in memory of ours.
+        // The log or undo log is applied to the pool's bytes in private memory.
         let view = pool.to_read(now.pool_bytes)?;
         if now != self.superblock || check_at_rest(&view)? != Some(PoolPhase::Clean) {
             let pool = self.pool.clone();
@@ -132,14 +133,14 @@ impl Plan {
 }
 
 impl Pool {
-    /// Adds an external data device to the pool at `path`, or to the part that it names, which
-    /// nobody uses: as many more bytes for data. `options` are for the opening in which the pool
-    /// sets room aside for it.
+    /// Adds an external data device to the pool at `path`, or to the dataset that it names, which
+    /// nobody may use meanwhile. The pool gets as many more bytes for data. `options` are for the
+    /// opening in which the pool allocates metadata for the device.
     ///
     /// # Errors
-    /// The pool is in use, damaged, or can have no further medium ([`SegmentError`]); the medium
-    /// exists, or is too small. The pool is as it was then. A medium that was made stays if it is
-    /// the pool that could not be written.
+    /// Fails if the pool is in use, is damaged or can have no further device ([`SegmentError`]), or
+    /// if the device exists or is too small. The pool does not change then. A device that was
+    /// written stays if writing the pool failed.
     pub fn add_data(
         path: impl AsRef<Path>,
         data: &DataOptions,
@@ -152,23 +153,23 @@ impl Pool {
         };
         let plan = Plan::of(path, superblock)?;
         plan.refuse_own_medium(&data.path)?;
-        // Before anything is overwritten.
+        // Checked before anything is overwritten.
         let segment = plan.segment_on(data)?;
         let larger = plan.with(segment)?;
         plan.set_aside(&segment, options)?;
         let file = DataFile::create(&data.path, data.size_bytes, data.overwrite)?;
         let prepared = plan.make_medium(&file, &larger).inspect_err(|_| {
-            // What had its bytes before has lost them; a file that was made is nobody's.
+            // An overwritten device has lost its old bytes; a new file belongs to no pool yet.
             let _ = (!data.overwrite).then(|| std::fs::remove_file(&data.path));
         });
-        // From here on it may be the pool's, also where that fails.
+        // From here on the device may be the pool's, even if this fails.
         datasets::write_table(&prepared?, &larger)?;
         Ok(segment)
     }
 }
 
 impl Plan {
-    /// Refuses a medium that has data of a dataset of the pool: nobody has that locked now.
+    /// Refuses a device that has data of a dataset of the pool: no lock protects it now.
     fn refuse_own_medium(&self, path: &Path) -> Result<()> {
         let node = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
         let pool = PoolPath::of(&self.pool).pool;
@@ -177,7 +178,7 @@ impl Plan {
             return Err(SegmentError::Taken { medium }.into());
         }
         let Ok(file) = DataFile::open(path, true) else {
-            // Who makes it says what is wrong.
+            // `DataFile::create` reports what is wrong.
             return Ok(());
         };
         let all = Pool::datasets(pool)?;
@@ -187,7 +188,7 @@ impl Plan {
         }
     }
 
-    /// The segment that a medium has room for.
+    /// Returns the segment for which the device has space.
     fn segment_on(&self, data: &DataOptions) -> Result<AddedSegment> {
         let bytes = match data.size_bytes {
             0 => DataFile::open(&data.path, true)?.len(),

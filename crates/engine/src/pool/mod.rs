@@ -1,4 +1,5 @@
-//! Pools as users meet them: made, opened, closed; with a thread for the background's work.
+//! Pools as users of the library meet them: how they are created, opened and closed, and the
+//! threads that work in their background.
 
 pub(crate) mod datasets;
 pub(crate) mod external;
@@ -29,23 +30,21 @@ pub use options::{CreateOptions, DataOptions, PoolOptions, media_of_new_pool};
 use volume::Volume;
 use workers::{Worker, commit, evolve, keep};
 
-/// The least time between two commits that nobody asks for.
+/// The shortest interval between two commits of the background thread.
 const COMMIT_REST: Duration = Duration::from_millis(1);
 
-/// The file system of production: on mapped memory.
+/// The file system on mapped memory, which a [`Pool`] opens.
 pub type RealFs = Fs<Real>;
 
 /// An open pool.
 ///
-/// Dropping it closes it in order, whoever still has volumes and files of it; [`Pool::close`] also
-/// says whether that went well.
-///
-/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent had
-/// open, be it the pool, its volumes or its files: every call is refused with [`Error::Forked`]
-/// (`EBUSY`), changes nothing and waits for nobody, closing and dropping included, and the parent
-/// notices nothing of it. That holds where the parent has ended, too, as behind `daemon(3)`: open a
-/// pool behind the fork. Pools that the child opens itself it may use, as soon as nobody else has
-/// them.
+/// Dropping it closes it cleanly, even while volumes and files of it still exist. [`Pool::close`]
+/// also reports errors.
+/// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent
+/// opened: every call on the pool, its volumes and its files fails with [`Error::Forked`]
+/// (`EBUSY`), changes nothing and does not block. This includes closing and dropping, and the
+/// parent notices nothing. It holds even after the parent has ended, as with `daemon(3)`: open the
+/// pool after the fork. A child can open pools itself, as soon as no other process has them open.
 #[derive(Debug)]
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
@@ -56,8 +55,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Makes a pool in a file, and opens it: one of 1 GiB, sparse, that keeps its order through a
-    /// power cut. [`CreateOptions`] makes others.
+    /// Creates a pool in a file and opens it. The file is sparse, of 1 GiB, and the pool is
+    /// consistent after a power cut. [`CreateOptions`] creates others.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -69,13 +68,13 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// The path exists, or the medium failed.
+    /// Fails if the path exists, or the medium fails.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         Self::create_as(path.as_ref(), &CreateOptions::default())
     }
 
     fn create_as(path: &Path, options: &CreateOptions) -> Result<Self> {
-        // A refusal leaves no external data device behind.
+        // Refused first, so that no external data device is created in vain.
         if !options.overwrite && path.symlink_metadata().is_ok() {
             let path = path.to_owned();
             return Err(MediaError::Exists { path }.into());
@@ -91,8 +90,8 @@ impl Pool {
         Self::start_new(memory)
     }
 
-    /// Makes a pool in the bytes that `take` gives, so many as it is told, and the medium of its
-    /// data, if it is to have one; `path` is how the pool is called. The options are
+    /// Formats a pool in the bytes that `take` returns for a size, and creates its external data
+    /// device if the options ask for one. `path` is the pool's path. The options are
     /// [settled](CreateOptions::settled).
     pub(crate) fn make(
         path: &Path,
@@ -112,8 +111,8 @@ impl Pool {
         Ok((memory, superblock))
     }
 
-    /// Makes a pool and the medium of its data. The head of the medium comes behind all of the
-    /// pool: what a crash leaves is refused.
+    /// Formats a pool and its external data device. The device's head is written last, so a device
+    /// that a crash leaves is refused.
     fn make_external(
         path: &Path,
         (options, mut format_options): (&CreateOptions, FormatOptions),
@@ -140,7 +139,8 @@ impl Pool {
         let planned = plan(external)?;
         format_options.external = Some(external);
         let own_bytes = match size_bytes {
-            // Large pages of the data are large pages behind the pool, too.
+            // Aligned, so that large pages of the device stay large pages behind the pool's own
+            // bytes.
             0 => planned.pool_bytes.next_multiple_of(MEDIUM_DATA_AT),
             _ => planned.pool_bytes,
         };
@@ -157,7 +157,7 @@ impl Pool {
         Ok((memory, superblock))
     }
 
-    /// Makes a pool of `size_bytes` in anonymous memory: gone with the process.
+    /// Creates a pool of `size_bytes` in anonymous memory. It is gone when the process ends.
     ///
     /// ```
     /// let pool = vellum::Pool::memory(16 << 20)?;
@@ -165,7 +165,7 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// The size is impossible, no memory.
+    /// Fails if the size is impossible, or memory is short.
     pub fn memory(size_bytes: u64) -> Result<Self> {
         Self::memory_as(&CreateOptions::new(size_bytes))
     }
@@ -176,7 +176,7 @@ impl Pool {
         Self::start_new(memory)
     }
 
-    /// Opens a pool that was just made: nobody left anything in it.
+    /// Opens a pool that was just formatted, and reports it as cleanly closed.
     fn start_new(memory: MappedPool) -> Result<Self> {
         let mut pool = Self::start(memory, &PoolOptions::default())?;
         (pool.opened.was_clean, pool.opened.other_boot) = (true, false);
@@ -215,9 +215,8 @@ impl Pool {
         format(memory, &options)
     }
 
-    /// Opens the pool at `path`, or the dataset `NAME` of it by the path `POOL:NAME`, for
-    /// reading and writing; recovers it if it was not closed in order. [`PoolOptions`] opens it in
-    /// other ways.
+    /// Opens the pool at `path`, or its dataset `NAME` if the path is `POOL:NAME`, for reading and
+    /// writing. Recovers it if it was not closed cleanly. [`PoolOptions`] opens it in other ways.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -231,7 +230,8 @@ impl Pool {
     /// ```
     ///
     /// # Errors
-    /// Not a pool, a later format, in use, damaged; no dataset of that name.
+    /// Fails if the file is no pool, has a later format, is in use or is damaged, or if it has no
+    /// dataset of that name.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_as(path.as_ref(), &PoolOptions::default())
     }
@@ -261,15 +261,15 @@ impl Pool {
         })
     }
 
-    /// Takes what a killed process left of a logged pool in memory into the pool's log, or forgets
-    /// it, as of the last epoch, for a tool that works on the pool's bytes. Of metadata whose data
-    /// lie elsewhere what is not committed is taken back, or counts as committed. Other pools stay
-    /// as they are. Of the options those count that say what the medium is, where the data are, and
-    /// whether it is to be forgotten.
+    /// Settles what a killed process left, for a tool that then works on the pool's bytes. The
+    /// image of a logged pool is adopted into its log or, with `last_epoch`, discarded, which
+    /// leaves the last commit. On a split pool, changes that were not committed are committed or,
+    /// after a power cut or with `last_epoch`, undone. Other pools do not change. Of the options
+    /// only `media`, `data`, `image` and `last_epoch` matter.
     ///
     /// # Errors
-    /// In use, not a pool, what was left cannot be used, the log or the versions are damaged, or
-    /// the medium failed.
+    /// Fails if the pool is in use or no pool, if the image cannot be used, if the log or the undo
+    /// log is damaged, or if the medium fails.
     pub fn settle_image(path: impl AsRef<Path>, options: &PoolOptions) -> Result<FoundImage> {
         let mode = OpenMode {
             media: options.media,
@@ -282,25 +282,25 @@ impl Pool {
         }
     }
 
-    /// Has the pool at `path`, or the part that it names, take its external data device as it is,
-    /// although it was last used with it in another session, so that one of the two is an old copy:
-    /// files have the bytes that the medium has of them, whenever they are from.
+    /// Makes the pool at `path`, or the dataset that it names, accept its external data device
+    /// although the two were last used in different sessions, so that one of them is an old copy.
+    /// Files then have the bytes that the device has, whatever their age.
     ///
     /// # Errors
-    /// In use, not a pool, one that has its data itself; the medium is missing, in use, cut short
-    /// or something else's; what the pool said.
+    /// Fails if the pool is in use, is no pool or has no external data device; if the device is
+    /// missing, in use, truncated or another pool's; or if the pool cannot be written.
     pub fn force_data_device(path: impl AsRef<Path>, data: &[PathBuf]) -> Result<()> {
         external::accept(path.as_ref(), data)
     }
 
-    /// Makes a pool at `path` of what an external data device carries, which was closed with
-    /// [`Self::close_and_export`]. The pool that it was of knows the medium no more. What `tell` is
-    /// told is how many blocks of metadata of how many are done.
+    /// Creates a pool at `path` from the metadata replica on an external data device, which
+    /// [`Self::close_and_export`] completed. The pool that exported it can no longer use the
+    /// device. `tell` is called with the numbers of metadata blocks that are done, and of all.
     ///
     /// # Errors
-    /// The path exists, or is an ordinary file; the medium is in use, is none, carries no copy of
-    /// the metadata, or one that is stale or damaged; what either said. The medium is as it was
-    /// then, unless the very last step failed.
+    /// Fails if the path exists or is an ordinary file; if the device is in use, is none, or has no
+    /// replica, or one that is stale or damaged; or if either cannot be read or written. The device
+    /// is unchanged then, unless the very last step failed.
     pub fn attach(
         path: impl AsRef<Path>,
         options: &AttachOptions,
@@ -346,7 +346,7 @@ impl Pool {
             return Err(Error::Unsupported("the pool has no log"));
         }
         if !options.barriers && fs.commits() {
-            // Behind the opening, whose own order has them.
+            // After the opening, whose own writes need barriers.
             fs.leave_out_barriers();
         }
         let mut workers = Vec::new();
@@ -378,7 +378,7 @@ impl Pool {
         })
     }
 
-    /// The file system, by nodes and names: what adapters build on.
+    /// Returns the file system by inodes and names, for programs such as a mount.
     pub fn fs(&self) -> Arc<RealFs> {
         match &self.fs {
             Some(fs) => Arc::clone(fs),
@@ -386,43 +386,43 @@ impl Pool {
         }
     }
 
-    /// The file system, by paths, as this process's user, with the file mode creation mask that the
-    /// process had at the opening: like `std::fs`.
+    /// Returns the file system by paths, like `std::fs`, as this process's user, with the file mode
+    /// creation mask that the process had at the opening.
     pub fn volume(&self) -> Volume {
         Volume::new(self.fs(), self.umask)
     }
 
-    /// How the pool was found when it was opened.
+    /// Returns the state in which the opening found the pool.
     pub fn opened(&self) -> Opened {
         self.opened
     }
 
-    /// The superblock.
+    /// Returns the superblock.
     pub fn superblock(&self) -> Superblock {
         self.fs().superblock().clone()
     }
 
-    /// Closes in order. Operations that run are waited for; volumes and files that are still there
-    /// can do nothing any more ([`Error::Closed`]), and the pool can be opened again at once, by
-    /// this process or another.
+    /// Closes the pool cleanly. Waits for running operations. Volumes and files that still exist
+    /// return [`Error::Closed`] from then on. This process or another can open the pool again at
+    /// once.
     ///
     /// # Errors
-    /// Views of files are there that lend bytes in place ([`Error::Lent`]): the pool is closed in
-    /// order, and can be opened again when the last of them is dropped. Unlinked files are still
-    /// open ([`Error::Busy`]), or the medium failed: the pool can be opened again, and the next
-    /// opening then recovers, which loses nothing that was promised.
+    /// Fails with [`Error::Lent`] while views of files lend out bytes in place: the pool is closed
+    /// cleanly, and can be opened again when the last of them is dropped. Fails with
+    /// [`Error::Busy`] if unlinked files are still open, and if the medium fails: the pool can be
+    /// opened again, and the next opening recovers it, which loses nothing that was promised.
     pub fn close(mut self) -> Result<()> {
         self.shut()
     }
 
-    /// Closes in order, and makes the copy of the metadata whole that the external data device
-    /// carries: of what changed since it last was, or of `all`. The medium can then be taken
-    /// elsewhere ([`Self::attach`]), or be used here again. What `tell` is told is how many blocks
-    /// of how many are done.
+    /// Closes the pool cleanly and completes the metadata replica on its external data device:
+    /// copies the blocks of metadata that changed since the last export, or, with `all`, all of
+    /// them. The device can then be moved elsewhere ([`Self::attach`]), or be used here again.
+    /// `tell` is called with the numbers of blocks that are done, and of all.
     ///
     /// # Errors
-    /// The medium carries none: the pool is closed. As for [`Self::close`]. The medium failed: the
-    /// pool is closed, and the copy is stale.
+    /// Fails if the device has no replica: the pool is closed. Fails as [`Self::close`]. Fails if
+    /// the device fails: the pool is closed, and the replica is stale.
     pub fn close_and_export(
         mut self,
         all: bool,
@@ -432,7 +432,8 @@ impl Pool {
             .unwrap_or(Err(Error::Closed))
     }
 
-    /// Forgets the pool of another process, which this one was forked off; gives whether it is one.
+    /// Forgets the pool if it belongs to the process that this one was forked from. Returns whether
+    /// it does.
     fn disown(&mut self) -> bool {
         let is_forked = matches!(
             self.fs.as_ref().map(|fs| fs.check_use()),
@@ -449,8 +450,8 @@ impl Pool {
         self.end_by(|fs| fs.close()).unwrap_or(Ok(()))
     }
 
-    /// Has the file system closed, when nobody works for it any more and its commits have barriers,
-    /// and ends its use, whatever came of that. `None`: that was done before.
+    /// Ends the background threads, restores the barriers of commits, runs `close`, and ends the
+    /// use of the file system even if `close` fails. Returns `None` if this was done before.
     fn end_by<T>(&mut self, close: impl FnOnce(&RealFs) -> Result<T>) -> Option<Result<T>> {
         if self.disown() {
             return Some(Err(Error::Forked));
@@ -467,13 +468,13 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // In a child of the process whose it is nobody is told: whoever had a hand on the log at
-        // the fork is not there.
+        // A forked child logs nothing: a thread of the parent that held a lock of the logger at the
+        // fork is not there to release it.
         if self.disown() {
             return;
         }
         match self.shut() {
-            // As it says.
+            // The pool is closed cleanly in both cases.
             Ok(()) | Err(Error::Lent { .. }) => {}
             Err(error) => {
                 tracing::warn!(%error, "the pool could not be closed cleanly; the next opening \
@@ -483,8 +484,8 @@ impl Drop for Pool {
     }
 }
 
-/// The seed of the hashes in pools for which none is named, where a test or the whole run of tests
-/// says so: builds that are released draw one.
+/// The seed of hashes for pools that name none, if the environment sets it for a repeatable run of
+/// tests. Release builds ignore it and draw a seed.
 fn seed_of_tests() -> Option<u64> {
     let named = || std::env::var("VELLUM_HASH_SEED").ok()?.parse().ok();
     cfg!(debug_assertions).then(named).flatten()
@@ -499,8 +500,8 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The process's file mode creation mask; what is usual where it cannot be known. To ask for it by
-/// `umask(2)` is to set it, for all threads.
+/// The process's file mode creation mask, or the usual one if it cannot be read. `umask(2)` would
+/// set the mask, for all threads, to return it.
 fn umask() -> u16 {
     const USUAL: u16 = 0o022;
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -510,7 +511,7 @@ fn umask() -> u16 {
         .unwrap_or(USUAL)
 }
 
-/// The kernel's identity of this boot; zero where it cannot be known.
+/// The kernel's identity of this boot; zero if it cannot be read.
 pub fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: Vec<u8> = text

@@ -1,4 +1,4 @@
-//! What a pool is to be like, and how it is opened.
+//! Options of new pools, and of opening pools.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::error::Result;
 use crate::logs::redo::ImageLocation;
 use crate::mapping::timed::MappingTimer;
 
-/// How often areas evolve, unless it is said otherwise.
+/// The default interval between rounds of evolving.
 const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a new pool is to be like.
+/// Options of a new pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CreateOptions {
@@ -29,48 +29,46 @@ pub struct CreateOptions {
     pub label: String,
     /// Bytes of metadata; by default a sixteenth of the pool.
     pub metadata_bytes: Option<u64>,
-    /// Operations that can be under way at once.
+    /// Operations that can run at once.
     pub thread_slots: Option<u32>,
-    /// How names are kept.
+    /// The namespace.
     pub namespace: NamespaceKind,
-    /// File mapping. By default a tree of extents where tables would take memory or undo records,
-    /// on a logged pool and on one with an external data device; HashFS elsewhere, and wherever
-    /// [`run_blocks`](Self::run_blocks) or [`span_lines`](Self::span_lines) are set.
+    /// The file mapping. By default a tree of extents where tables would take memory or undo
+    /// records: on a logged pool and on one with an external data device. Elsewhere, and wherever
+    /// [`run_blocks`](Self::run_blocks) or [`span_lines`](Self::span_lines) are set, it is HashFS.
     pub mapping: Option<MappingKind>,
-    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1, as its paper
-    /// has it.
+    /// Consecutive blocks of a file that HashFS keeps together: 8, the default, or 1, as in its
+    /// paper.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
-    /// so on.
+    /// Adjacent home lines over which HashFS spreads consecutive runs of a file: 1, 2, 4 and so on.
     pub span_lines: Option<u16>,
-    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    /// Deliberate fragmentation, per mille: 1000 minus the layout score that files get.
     pub fragmentation: u16,
-    /// What the pool lies on. By default what keeps order through a power cut there
-    /// ([`media_of_new_pool`]): a log in a file or device that is neither persistent memory nor
-    /// tmpfs. One without a log is made there by [`MediaChoice::File`].
+    /// The medium. The default is one that keeps order through a power cut ([`media_of_new_pool`]):
+    /// a log, if the file or device is neither persistent memory nor tmpfs. [`MediaChoice::File`]
+    /// makes a pool without a log there.
     pub media: MediaChoice,
-    /// The data are to lie on another file or device. The pool, which has to be a logged one or to
-    /// lie in persistent memory, is then as large as it has to be, if its size is 0.
+    /// An external device for the bytes of files. The pool has to be a logged one or lie in
+    /// persistent memory. If its size is 0, it gets the size that it needs.
     pub data: Option<DataOptions>,
-    /// The external data device is to have room for a copy of metadata in memory, so that it alone
-    /// can be made a pool of elsewhere ([`Pool::close_and_export`]).
+    /// Reserves space on the external data device for a replica of metadata in memory, so that the
+    /// device alone can become a pool elsewhere ([`Pool::close_and_export`]).
     pub has_replica: bool,
-    /// Use a file or device that exists, whatever it holds.
+    /// Overwrites an existing file or device, whatever it holds.
     pub overwrite: bool,
     /// Owner of the root directory.
     pub owner: (u32, u32),
-    /// Identity of the pool; by default one is drawn. No two pools may have the same.
+    /// Identity of the pool, drawn by default. Two pools must not have the same.
     pub uuid: Option<[u8; 16]>,
-    /// Seed of the hashes in the pool; by default one is drawn, so that nobody can choose names
-    /// that meet. Whoever counts what a pool does names one: how many probes a lookup takes differs
-    /// from seed to seed.
+    /// Seed of the hashes in the pool, drawn by default, so that nobody can choose names that
+    /// collide. A measurement names one: the number of probes of a lookup depends on the seed.
     pub hash_seed: Option<u64>,
 }
 
-/// What a new pool in `pool`, a file or device that may not be there yet, is taken to lie on if
-/// nothing else is asked for: the best that survives a power cut there. An ordinary file does so
-/// with a log only; and data on a medium of their own need an order between the two, which a log
-/// keeps, or persistent memory, which needs none. What is asked for stays as it is.
+/// The medium of a new pool in `pool`, a file or device that may not exist yet. If `asked` leaves
+/// it open, it is the best that survives a power cut there. In an ordinary file that takes a log.
+/// With an external data device it takes an order between the two, which a log keeps and persistent
+/// memory does not need. Any other choice is returned as it is.
 pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_external_data: bool) -> MediaChoice {
     let kind = || kind_at(pool);
     match (asked, has_external_data) {
@@ -81,20 +79,20 @@ pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_external_data: boo
     }
 }
 
-/// A file or device for the data of a new pool.
+/// An external device for the data of a new pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataOptions {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// Its bytes; 0: all of a device.
+    /// Its size in bytes; 0 means all of a device.
     pub size_bytes: u64,
-    /// Use one that exists, whatever it holds.
+    /// Overwrites an existing file or device, whatever it holds.
     pub overwrite: bool,
 }
 
 impl DataOptions {
-    /// All of the device at `path`, which holds nothing that is known.
+    /// Options for all of the device at `path`, which must hold nothing that is recognised.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -107,7 +105,7 @@ impl DataOptions {
 setters!(DataOptions: size_bytes: u64, overwrite: bool);
 
 impl CreateOptions {
-    /// The same options, with the medium and the mapping that a new pool in the file or device
+    /// Returns the same options with the medium and the mapping that a new pool in the file or device
     /// `pool` gets.
     pub(crate) fn settled(&self, pool: &Path) -> Self {
         let media = media_of_new_pool(pool, self.media, self.data.is_some());
@@ -123,11 +121,10 @@ impl CreateOptions {
         }
     }
 
-    /// Bytes of a pool for which no size is given: 1 GiB. A file is sparse, and takes what is used
-    /// of that.
+    /// The default size of a pool, 1 GiB. A file is sparse, and occupies what is used of it.
     pub const SIZE_BYTES: u64 = 1 << 30;
 
-    /// Defaults for a pool of `size_bytes`, owned by the caller.
+    /// The defaults for a pool of `size_bytes`, owned by the caller.
     pub fn new(size_bytes: u64) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
@@ -159,7 +156,7 @@ impl CreateOptions {
         self
     }
 
-    /// Makes a pool in a file or on a device, and opens it.
+    /// Creates a pool in a file or on a device, and opens it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -171,13 +168,14 @@ impl CreateOptions {
     /// ```
     ///
     /// # Errors
-    /// The path exists, the size is impossible, the medium failed.
+    /// Fails if the path exists, the size is impossible, or the medium fails.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Pool> {
         Pool::create_as(path.as_ref(), self)
     }
 
-    /// Makes a pool in anonymous memory: gone with the process. Memory is taken as it is first
-    /// touched, so that the data of a pool may be larger than memory as long as it is not.
+    /// Creates a pool in anonymous memory. It is gone when the process ends. Memory is allocated
+    /// when it is first touched, so the pool can be larger than memory as long as its used part is
+    /// not.
     ///
     /// ```
     /// use vellum::{CreateOptions, NamespaceKind};
@@ -187,14 +185,14 @@ impl CreateOptions {
     /// ```
     ///
     /// # Errors
-    /// The size is impossible, no memory.
+    /// Fails if the size is impossible, or memory is short.
     pub fn create_in_memory(&self) -> Result<Pool> {
         Pool::memory_as(self)
     }
 }
 
 impl Default for CreateOptions {
-    /// Those of a pool of [`CreateOptions::SIZE_BYTES`].
+    /// The defaults for a pool of [`CreateOptions::SIZE_BYTES`].
     fn default() -> Self {
         Self::new(Self::SIZE_BYTES)
     }
@@ -222,46 +220,44 @@ setters!(CreateOptions:
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// Nothing is changed.
+    /// Changes nothing in the pool.
     pub read_only: bool,
-    /// What the pool lies on.
+    /// The pool's medium.
     pub media: MediaChoice,
-    /// Touch every page of pool and arena first, so that no operation pays for it.
+    /// Touches every page of pool and arena first, so that no operation pays for page faults.
     pub populate: bool,
     /// Threads that recovery may use.
     pub recovery_threads: usize,
     /// Names and files that the caches can hold at once.
     pub cache_entries: u64,
-    /// Where the metadata of a logged pool are worked on.
+    /// Where the image of a logged pool is kept: its metadata, while it is open.
     pub image: ImageLocation,
-    /// Where the data of the pool are that has them on other media, in any order; by default where
-    /// they were last.
+    /// The paths of the external data devices, in any order; by default where they were last found.
     pub data: Vec<PathBuf>,
-    /// What a killed process left of a logged pool in memory is given up: the pool is as of its
-    /// last commit.
+    /// Discards what a killed process left in memory: the pool is as of its last commit.
     pub discard_image: bool,
-    /// Collects the time that is spent in the mapping.
+    /// Collects the time spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
-    /// How often areas evolve, where names are kept in areas: every five seconds by default; none:
-    /// never.
+    /// The interval between rounds of evolving in the namespace `adaptive`: five seconds by
+    /// default; `None` turns evolving off.
     pub evolve_every: Option<Duration>,
-    /// When reading moves access times: by default as *relatime* has it.
+    /// When reads update access times: by default as *relatime* does.
     pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
-    /// How often a pool is committed, where operations do not commit by themselves, when nobody
-    /// asks for it: every five seconds by default. So much a power cut may take, of what was not
-    /// synced.
+    /// The interval between commits by the background thread, on pools whose operations do not
+    /// commit by themselves: five seconds by default. A power cut may lose that much of what was
+    /// not synced.
     pub commit_every: Duration,
-    /// A commit has the caches of the devices flushed, so that it survives a power cut. Without,
-    /// which is faster where that is slow, a power cut may take anything that was written since the
-    /// pool was opened, in any order, until [`Pool::close`] returns, or the next opening, if the
-    /// process is killed. The pool is then as of an earlier commit, or is refused as damaged; files
-    /// may have other bytes than were written to them.
+    /// Commits flush the caches of the devices, so they survive a power cut. Without barriers
+    /// commits are faster where such a flush is slow, but a power cut may lose anything written
+    /// since the opening, in any order, until [`Pool::close`] returns or, after a kill, the next
+    /// opening. The pool is then as of an earlier commit, or is refused as damaged, and files may
+    /// have bytes that were never written to them.
     pub barriers: bool,
-    /// Data that calls read and write, those of pools with a log and those on a medium of their
-    /// own, pass the page cache of the kernel that the pool lies under: nothing of them is kept in
-    /// memory, and every read of them waits for the medium.
+    /// File data that system calls read and write pass the kernel's page cache: those of logged
+    /// pools and those on external data devices. No memory caches them, and every read waits for
+    /// the device.
     pub direct: bool,
 }
 
@@ -311,8 +307,8 @@ impl PoolOptions {
         Self::default()
     }
 
-    /// Opens the pool at `path`, or the dataset `NAME` of it by the path `POOL:NAME`
-    /// ([`PoolPath`](crate::pool::datasets::PoolPath)); recovers it if it was not closed in order.
+    /// Opens the pool at `path`, or its dataset `NAME` if the path is `POOL:NAME`
+    /// ([`PoolPath`](crate::pool::datasets::PoolPath)). Recovers it if it was not closed cleanly.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -325,12 +321,14 @@ impl PoolOptions {
     /// ```
     ///
     /// # Errors
-    /// Not a pool, a later format, in use, damaged; no dataset of that name.
+    /// Fails if the file is no pool, has a later format, is in use or is damaged, or if it has no
+    /// dataset of that name.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
         Pool::open_as(path.as_ref(), self)
     }
 
-    /// Whether every page of a pool is touched before it is known which pass the page cache.
+    /// Whether all pages are touched at once. With `direct` they are touched later, when it is
+    /// known which of them pass the page cache.
     pub(crate) fn populates_all(&self) -> bool {
         self.populate && !self.direct
     }

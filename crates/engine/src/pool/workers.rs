@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use super::RealFs;
 use super::lifecycle::COMMIT_INTERVAL;
 
-/// Shortest and longest rest of the background thread.
+/// Shortest and longest pause of the background thread.
 const REST: std::ops::Range<Duration> = Duration::from_millis(5)..Duration::from_millis(200);
 
-/// So many times as long as a directory took to be moved evolving rests before it moves another
-/// one.
+/// After moving a directory, evolving pauses this many times as long as the move took.
 const REST_AFTER_MOVE: u32 = 8;
 
-/// A thread that works for a pool; ends when dropped.
+/// A thread that works for a pool, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
     stop: Arc<AtomicBool>,
@@ -23,7 +22,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Lets go of the thread of another process, which this one was forked off: here there is none.
+    /// Forgets a thread that belongs to the parent process: a fork does not copy it.
     pub(super) fn forget(mut self) {
         std::mem::forget(self.thread.take());
     }
@@ -40,7 +39,7 @@ impl Worker {
     }
 }
 
-/// Does the background's work.
+/// Reclaims until `stop` is set.
 pub(super) fn keep(fs: &RealFs, stop: &AtomicBool) {
     let mut rest = REST.start;
     while !stop.load(Ordering::Relaxed) {
@@ -56,7 +55,7 @@ pub(super) fn keep(fs: &RealFs, stop: &AtomicBool) {
     }
 }
 
-/// Runs a round of evolving every `interval`.
+/// Runs a round of evolving every `interval`, until `stop` is set.
 pub(super) fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
     let goes_on = || !stop.load(Ordering::Relaxed);
     let mut ended = Instant::now();
@@ -79,9 +78,9 @@ pub(super) fn evolve(fs: &RealFs, interval: Duration, stop: &AtomicBool) {
     }
 }
 
-/// Commits a pool that commits when nobody asks for it, and keeps half of its log, if it has one,
-/// free: a piece at a time, with a rest behind each that is as long as the piece took, or until a
-/// commit is due. On other media operations commit by themselves.
+/// Commits at the pool's interval, and keeps half of the log free, if there is one. Checkpoints go
+/// step by step, with a pause after each that is as long as the step took, or until a commit is
+/// due. On other media operations commit by themselves.
 pub(super) fn commit(fs: &RealFs, stop: &AtomicBool) {
     let interval = fs.commit_every();
     fs.wake_when_half_full(std::thread::current());

@@ -1,5 +1,5 @@
-//! Closing in order: everything written back, the live map and the mapping's aids saved, the state
-//! word set to clean.
+//! Closing cleanly: everything is written back, the live map and the saved allocator state are
+//! stored, and the state word becomes clean.
 
 use std::sync::atomic::Ordering;
 
@@ -16,13 +16,13 @@ use crate::pool::lifecycle::open::{live_map_check, saved_check};
 use crate::sites;
 
 impl<M: Memories> Fs<M> {
-    /// Closes in order. Operations that run are waited for; from then on nothing can be changed,
-    /// and what is open can only be read. If it fails, things go on as before, unless only its last
-    /// step did: the medium may say by then that the pool is closed.
+    /// Closes the pool cleanly. Waits for running operations; from then on open files can only be
+    /// read. If it fails, operations go on as before, except if only its last step failed: the
+    /// medium may say by then that the pool is closed.
     ///
     /// # Errors
-    /// Still in use, or damage was found; the pool is then as after a crash, which loses nothing.
-    /// The medium failed.
+    /// Fails if unlinked files are open, or if damage was found: the pool is then as after a crash,
+    /// which loses nothing. Fails if the medium fails.
     pub fn close(&self) -> Result<()> {
         let core = &self.core;
         core.check_use()?;
@@ -30,7 +30,7 @@ impl<M: Memories> Fs<M> {
             return Ok(());
         }
         if core.is_damaged() {
-            // Not closed, so that the next opening looks at everything.
+            // Left dirty, so that the next opening scans everything.
             return Err(Error::ReadOnlyAfterDamage);
         }
         core.refuse_changes();
@@ -44,14 +44,14 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Closes in order, and makes the copy of the metadata whole that the external data device
-    /// carries: of the blocks that changed since it last was, or of `all`. From then on the medium
-    /// alone has the file system, until the pool is opened for writing again. `tell` is told how
-    /// many blocks of how many are done.
+    /// Closes the pool cleanly and completes the metadata replica on its external data device:
+    /// copies the blocks that changed since the last export, or, with `all`, all of them. From then
+    /// on the device alone has the file system, until the pool is opened for writing again. `tell`
+    /// is called with the numbers of blocks that are done, and of all.
     ///
     /// # Errors
-    /// As for [`Self::close`]. The medium carries none, or failed: then the pool is closed, and the
-    /// copy stale.
+    /// Fails as [`Self::close`]. Fails if the device has no replica, or fails itself: the pool is
+    /// then closed, and the replica is stale.
     pub fn close_and_export(&self, all: bool, tell: &dyn Fn(u64, u64)) -> Result<ExportedReplica> {
         self.close()?;
         if self.core.read_only {
@@ -60,15 +60,15 @@ impl<M: Memories> Fs<M> {
         make_whole(&self.core, &self.superblock, all, tell)
     }
 
-    /// Ends the use of the pool, closed or not, whoever still has files of it: operations that run
-    /// are waited for, later ones are refused ([`Error::Closed`]), and the pool can be opened
-    /// again. Gives how many views still lend bytes in place: while there are any, nobody else
-    /// opens it.
+    /// Ends the use of the pool, closed or not, even while files of it are open. Waits for running
+    /// operations; later ones fail with [`Error::Closed`], and the pool can be opened again.
+    /// Returns how many views still lend out bytes in place: the pool stays locked until they are
+    /// dropped.
     pub fn end(&self) -> u64 {
         let core = &self.core;
         core.refuse_changes();
-        // What the background has begun, or a rename of a directory with what is below it, ends in
-        // several operations.
+        // Background work, and a rename of a directory with everything below it, takes several
+        // operations.
         let lease = Lease::take(core);
         core.arena.end();
         core.arena.barrier();
@@ -83,7 +83,7 @@ impl<M: Memories> Fs<M> {
         lent
     }
 
-    /// Everything that an opening builds on, durably.
+    /// Saves durably everything that an opening relies on.
     fn save(&self, lease: &Lease<'_, M>) -> Result<()> {
         let core = &self.core;
         self.reclaim_leased(lease)?;
@@ -100,8 +100,8 @@ impl<M: Memories> Fs<M> {
         core.make_durable(Some(lease))
     }
 
-    /// Says durably that the pool is closed. Whether it is or not cannot be told if that fails, so
-    /// that nothing may change any more.
+    /// Makes the state word clean, durably. If this fails, the medium may have the word or not, so
+    /// nothing may change any more.
     fn mark_clean(&self, lease: &Lease<'_, M>) -> Result<()> {
         let core = &self.core;
         let at = core.geometry.state_at + PoolState::WORD;
@@ -111,7 +111,7 @@ impl<M: Memories> Fs<M> {
         core.make_durable(Some(lease))
     }
 
-    /// Flushed, not fenced.
+    /// Writes back times and counts of all files. Flushed, not fenced.
     fn write_back_all(&self) -> Result<()> {
         let core = &self.core;
         let op = core.op_begin()?;
@@ -122,7 +122,7 @@ impl<M: Memories> Fs<M> {
                 continue;
             }
             if core.has_flag(cachelet, flag::UNLINKED) {
-                // Still open: what a crash would leave is what recovery expects.
+                // Still open: what recovery expects after a crash is left as it is.
                 return Err(Error::Busy);
             }
             if core.has_flag(cachelet, flag::DIRTY) {
@@ -132,7 +132,7 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// Saves what is in use. Flushed, not fenced.
+    /// Saves the live map and the counters. Flushed, not fenced.
     fn save_live_map(&self) {
         let core = &self.core;
         let words = core.geometry.meta_slots().div_ceil(64);

@@ -1,4 +1,4 @@
-//! Making a pool: superblock, empty tables, a root directory.
+//! Formatting a pool: superblock, empty tables, a root directory.
 
 use vellum_layout::{
     Anchor, AnchorPoint, AreaLife, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind,
@@ -18,23 +18,22 @@ use crate::sites;
 /// Generation of the root directory's inode.
 const ROOT_GENERATION: u32 = 1;
 
-/// What a new pool is to be like.
+/// Options of a new pool.
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
     /// Bytes of metadata; by default a sixteenth of the pool.
     pub metadata_bytes: Option<u64>,
-    /// Operations that can be under way at once.
+    /// Operations that can run at once.
     pub thread_slots: Option<u32>,
-    /// How names are kept.
+    /// The namespace.
     pub namespace: NamespaceKind,
-    /// File mapping.
+    /// The file mapping.
     pub mapping: MappingKind,
-    /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
+    /// Consecutive blocks of a file that HashFS keeps together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
-    /// Lines side by side that are the homes of consecutive runs of a file in HashFS: 1, 2, 4 and
-    /// so on.
+    /// Adjacent home lines over which HashFS spreads consecutive runs of a file: 1, 2, 4 and so on.
     pub span_lines: Option<u16>,
-    /// Fragmentation on purpose, per mille: 1000 less the layout score that files are to have.
+    /// Deliberate fragmentation, per mille: 1000 minus the layout score that files get.
     pub fragmentation: u16,
     /// Label, at most 64 bytes.
     pub label: String,
@@ -42,21 +41,21 @@ pub struct FormatOptions {
     pub uuid: [u8; 16],
     /// Seed of the hashes on the media.
     pub hash_seed: u64,
-    /// Time of making, nanoseconds since 1970.
+    /// Time of creation, nanoseconds since 1970.
     pub now_ns: i64,
     /// Owner of the root directory.
     pub owner: (u32, u32),
-    /// The metadata are worked on in memory, and a log makes them durable.
+    /// Metadata are changed in memory, and a log makes them durable.
     pub is_logged: bool,
     /// The last bytes of `pool` are those of an external data device. Without a log the metadata
-    /// are to lie in persistent memory.
+    /// have to lie in persistent memory.
     pub external: Option<ExternalData>,
     /// The pool's bytes are known to be zero (a new file).
     pub known_zero: bool,
 }
 
 impl FormatOptions {
-    /// What is asked for, in a pool of its own of `pool_bytes`; 0: as many as it has to have.
+    /// Returns the request for a layout of `pool_bytes` own bytes; 0 means as many as needed.
     pub(crate) fn request(&self, pool_bytes: u64) -> GeometryRequest {
         GeometryRequest {
             pool_bytes,
@@ -78,10 +77,10 @@ impl FormatOptions {
     }
 }
 
-/// Makes a pool in `pool`. Whatever it held is gone.
+/// Formats `pool`. Everything in it is lost.
 ///
 /// # Errors
-/// The size or the options are impossible; the medium failed.
+/// Fails if the size or the options are impossible, or the medium fails.
 pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
@@ -90,7 +89,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         { options.external }.map_or(0, |external| external.data_bytes + external.replica_bytes);
     let own_bytes = pool.len().checked_sub(external_bytes);
     let own_bytes = own_bytes.ok_or(Error::Invalid(
-        "the external data device is larger than all",
+        "the external data device is larger than the whole pool",
     ))?;
     let geometry = Geometry::plan(&options.request(own_bytes))?;
     let replica_bytes = options
@@ -98,10 +97,10 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         .map_or(0, |external| external.replica_bytes);
     if ReplicaPlan::of(&geometry).is_some_and(|plan| plan.bytes() > replica_bytes) {
         return Err(Error::Invalid(
-            "the external data device has no room for the copy",
+            "the external data device has no room for the metadata replica",
         ));
     }
-    // An interrupted mkfs must not leave the pool that was there before half alive.
+    // Otherwise an interrupted mkfs could leave the earlier pool half overwritten and still valid.
     pool.zero_through(sites::FORMAT_WIPE_FIRST, 0, 2 * BLOCK_BYTES);
     pool.zero_through(
         sites::FORMAT_WIPE_REPLICA,
@@ -159,10 +158,10 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
     Ok(superblock)
 }
 
-/// A log without records. What lies there carries another pool's identity, so that nobody takes it
-/// for one; its blocks are written all the same, even where they are known to be zero, because
-/// later writes are then to change nothing in the file system below. The anchor is flushed, not
-/// fenced. The rest of the metadata is there.
+/// Writes an empty log, after the rest of the metadata. Old records there carry another pool's
+/// identity, so they are not valid. The log's blocks are written even if they are known to be zero,
+/// so that later writes allocate nothing in the file system below. The anchor is flushed, not
+/// fenced.
 fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
     const SALT: u64 = 0x10C5_A170_F00D_0001;
     let zeros = [0; BLOCK_BYTES as usize];
@@ -176,7 +175,7 @@ fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptio
     Ok(())
 }
 
-/// The area table, with the area of the root directory. Flushed, not fenced.
+/// Writes the area table with the area of the root directory. Flushed, not fenced.
 fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
     let table = geometry.areas.table;
     let area = AreaLife {
@@ -196,7 +195,7 @@ fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
     write_chunk(pool, geometry, chunk, ChunkKind::Blocks);
 }
 
-/// Gives a chunk a kind. Flushed, not fenced.
+/// Sets the kind of a chunk. Flushed, not fenced.
 fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
     let at = geometry.chunk_table_at + chunk * 8;
     let word = ChunkWord::new(chunk, kind, 0).0;
@@ -204,7 +203,7 @@ fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: C
     pool.flush(sites::FORMAT_CHUNK, at, 8);
 }
 
-/// Flushed, not fenced.
+/// Writes the inode of the root directory. Flushed, not fenced.
 fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
     let mut root = Inode {
         identity: IdentityWord::new(

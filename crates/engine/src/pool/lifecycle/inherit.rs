@@ -1,4 +1,4 @@
-//! Data that a killed process was overwriting, which may be in the caches only.
+//! Flushing data that a killed process was overwriting, which may be in the caches only.
 
 use vellum_layout::{BLOCK_BYTES, Overwrite};
 use vellum_media::{Memories, Persistent};
@@ -10,13 +10,14 @@ use crate::error::Result;
 use crate::mapping::{Found, Mapping};
 use crate::sites;
 
-/// Blocks of a piece that is written by one operation, with one more where it is not aligned.
+/// Most blocks that one operation writes: 256, and one more if they are not aligned.
 const BLOCKS_MAX: usize = 257;
 
-/// Flushes what killed processes were overwriting, to be fenced before the pool is open.
+/// Flushes blocks that killed processes were overwriting. The caller fences before the pool is
+/// open.
 ///
 /// # Errors
-/// Damage on the way to a block.
+/// Fails on damage on the way to a block.
 pub(super) fn inherit_overwrites<M: Memories>(
     core: &Core<M>,
     mapping: &dyn Mapping<M>,
@@ -27,8 +28,8 @@ pub(super) fn inherit_overwrites<M: Memories>(
         let words = [Overwrite::FILE, Overwrite::BLOCKS].map(|field| core.word(at + field));
         let overwrite = Overwrite::from_words(words);
         let Overwrite { first, last, .. } = overwrite;
-        // Earlier processes noted something, too, and a slot may be a link's by now, whose text's
-        // check is no word of a tree.
+        // The record may be of an earlier process. By now its slot may be a symbolic link's, whose
+        // check of the text is no root of a tree.
         let gone = core.geometry.mapping.has_trees() && !is_file(core, overwrite.id.into());
         if overwrite.id == 0 || last < first || gone {
             continue;

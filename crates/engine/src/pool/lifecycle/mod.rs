@@ -1,4 +1,4 @@
-//! Making pools, opening them, recovering after a crash, closing.
+//! Formatting, opening, recovering and closing pools.
 
 mod close;
 mod format;

@@ -1,9 +1,10 @@
-//! Recovery after a crash: what is in use is derived from what the root reaches.
+//! Recovery after a crash: slots and blocks in use are those that the root reaches.
 //!
-//! Two passes over the inode chunks, each shared out to threads by chunk (DirectFS III-H). The
-//! first reads every directory's log and counts names; the second settles every inode by that
-//! count and marks slots as used. Then the mapping table is judged. What cannot be explained by a
-//! crash is damage, and the pool is not opened (nothing but journal replay has been written then).
+//! The inode chunks are read in three passes, shared out to threads by chunk (DirectFS III-H). The
+//! first reads every directory's log and counts names. The second checks that a crash can explain
+//! what it finds: anything else is damage, and the pool is not opened; until then only journal
+//! replay has written to it. The third settles every inode by its count of names and marks slots as
+//! used. Then the mapping table is judged.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -24,18 +25,18 @@ use crate::mapping::{MapId, Survey, Verdict};
 use crate::namespace::{Mender, Namespace, SurveyedName, SurveyedNames};
 use crate::sites;
 
-/// What the first pass learns about the inodes of one chunk.
+/// What the first pass finds out about the inodes of one chunk.
 struct ChunkTally {
     /// Valid entries that name the inode.
     names: Vec<AtomicU32>,
     /// Directories: subdirectories.
     subdirectories: Vec<AtomicU32>,
-    /// Directories: time of the latest change that an entry tells of.
+    /// Directories: time of the latest change recorded in an entry.
     latest: Vec<AtomicI64>,
-    /// Directories: whether the root is known to be reached from there.
+    /// Directories: whether they are known to be below the root.
     reach_root: Vec<AtomicBool>,
-    /// Why inodes cannot be read: damage if they have a name, else what a creation left that did
-    /// not get as far as the log word.
+    /// Why inodes cannot be read. This is damage if they have a name, else residue of a creation
+    /// that did not reach its log word.
     troubles: Mutex<HashMap<usize, Error>>,
 }
 
@@ -52,17 +53,17 @@ impl ChunkTally {
     }
 }
 
-/// What the scan found out.
+/// The results of the scan.
 pub(super) struct Recovery<'a, M: Memories> {
     core: &'a Core<M>,
     found: Box<dyn SurveyedNames + 'a>,
     /// One tally for each chunk of inodes.
     tallies: HashMap<u64, ChunkTally>,
-    /// Owners of mapping ids that are not the owner's own number.
+    /// Owners of mapping ids that differ from the owner's inode number.
     foreign_ids: Mutex<HashMap<MapId, u64>>,
     inodes: AtomicU64,
     freed: AtomicU64,
-    /// What was stored and is to be flushed, by the thread that fences.
+    /// Stored words, which the thread that fences has to flush.
     stored: Mutex<Vec<(Site, u64)>>,
 }
 
@@ -126,7 +127,7 @@ impl<M: Memories> Mender for Recovery<'_, M> {
 }
 
 impl<M: Memories> Recovery<'_, M> {
-    /// Flushes what the passes stored: a fence completes only flushes of its own thread.
+    /// Flushes what the passes stored. A fence completes only the flushes of its own thread.
     fn flush_stored(&self) {
         let stored = self.stored.lock();
         let mut stored = stored.unwrap_or_else(PoisonError::into_inner);
@@ -149,8 +150,8 @@ impl<M: Memories> Recovery<'_, M> {
         names + u32::from(ino == ROOT_SLOT)
     }
 
-    /// Keeps what is wrong with an inode until it is known whether it has a name: a creation that
-    /// did not commit leaves any part of one (`docs/crash/recovery.md`).
+    /// Keeps an error about an inode until it is known whether the inode has a name: a creation
+    /// that did not commit may leave any part of one (`docs/crash/recovery.md`).
     fn suspend(&self, ino: u64, read: Result<()>) -> Result<()> {
         let (Err(error), Some((tally, own))) = (read, self.tally(ino)) else {
             return Ok(());
@@ -162,7 +163,7 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    /// What was wrong with an inode that turned out to have a name.
+    /// Returns the error about an inode that has a name.
     fn trouble(&self, ino: u64) -> Option<Error> {
         let (tally, own) = self.tally(ino)?;
         tally
@@ -172,7 +173,7 @@ impl<M: Memories> Recovery<'_, M> {
             .remove(&own)
     }
 
-    /// Calls `each` for every inode in use, on several threads where there is more than one chunk.
+    /// Calls `each` for every inode in use, on several threads if there is more than one chunk.
     fn for_each_inode(
         &self,
         chunks: &[u64],
@@ -220,7 +221,7 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    /// First pass: a directory's valid entries name inodes.
+    /// First pass: counts the inodes that a directory's valid entries name.
     fn count_names(&self, ino: u64, inode: &Inode) -> Result<()> {
         let core = self.core;
         check_inode(ino, inode, &core.geometry)?;
@@ -239,7 +240,8 @@ impl<M: Memories> Recovery<'_, M> {
         })
     }
 
-    /// Counts a name in directory `dir`, unless it is gone; gives the kind of file that has it.
+    /// Counts a name in directory `dir`, unless it is dead. Returns the kind of the file that has
+    /// it.
     fn count_name(&self, dir: u64, name: &SurveyedName) -> Result<Option<FileKind>> {
         let core = self.core;
         let damaged = |what| Error::damaged(what, name.entry);
@@ -270,7 +272,7 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(identity.kind())
     }
 
-    /// Second pass: everything is explicable; nothing has been written yet.
+    /// Second pass: checks that a crash can explain this inode. Nothing has been written yet.
     fn check(&self, ino: u64, inode: &Inode) -> Result<()> {
         let trouble = self.trouble(ino);
         let names = self.names(ino);
@@ -298,7 +300,8 @@ impl<M: Memories> Recovery<'_, M> {
         }
     }
 
-    /// Residue of a creation or a removal can hold no names, as far as its log can be read.
+    /// Checks that a directory without a name has no entries, as far as its log can be read: a
+    /// creation or a removal leaves it empty.
     fn check_empty(&self, ino: u64, inode: &Inode) -> Result<()> {
         if self.found.holds_names(ino, inode) {
             let place = Location::Inode(ino);
@@ -310,8 +313,8 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    /// The root must be reached by going up. Each directory on the way is passed once, however deep
-    /// what lies below it is.
+    /// Checks that the parents of a directory lead to the root. Each directory is passed once,
+    /// however deep the tree below it is.
     fn check_reached(&self, ino: u64) -> Result<()> {
         let core = self.core;
         let parent = |at| core.slot_at(at).map(|at| core.word(at + Inode::PARENT));
@@ -343,7 +346,7 @@ impl<M: Memories> Recovery<'_, M> {
         ino == ROOT_SLOT || is_known
     }
 
-    /// Third pass: frees inodes without names, mends counts and times, marks slots as used.
+    /// Third pass: frees inodes without names, corrects counts and times, marks slots as used.
     fn settle(&self, ino: u64, inode: &Inode) -> Result<()> {
         let core = self.core;
         let at = core.geometry.slot_at(ino);
@@ -379,8 +382,8 @@ impl<M: Memories> Recovery<'_, M> {
         Ok(())
     }
 
-    /// A named directory's entries and log extents are in use; its times may be newer than its
-    /// inode's.
+    /// Marks a named directory's entries and log extents as used. Its entries may be newer than the
+    /// times in its inode.
     fn settle_directory(&self, ino: u64, inode: &Inode) -> Result<()> {
         let core = self.core;
         self.found.settle(ino, inode, self)?;
@@ -433,7 +436,7 @@ impl<M: Memories> Survey for Recovery<'_, M> {
         true
     }
 
-    /// A block stays if its file exists and reaches that far.
+    /// A block is kept if its file exists and reaches that far.
     fn judge(&self, id: MapId, logical: u32, state: MapState) -> Verdict {
         let core = self.core;
         let own = u64::from(id);

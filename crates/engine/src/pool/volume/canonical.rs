@@ -11,7 +11,7 @@ use super::Volume;
 use crate::error::{Error, Result};
 use crate::fs::Node;
 
-/// Symbolic links that are followed for one path, as `open(2)` follows them.
+/// Symbolic links that are followed in one path, as by `open(2)`.
 const LINKS_MAX: usize = 40;
 
 /// See [`Volume::canonicalize`].
@@ -22,7 +22,7 @@ pub(super) fn canonicalize(volume: &Volume, path: &Path) -> Result<PathBuf> {
     if found.kind() == FileKind::Directory {
         return path_of(&found);
     }
-    // Nothing names the directory of a file but the path: its last links are followed one by one.
+    // Only the path names the directory of a file, so the links at its end are followed one by one.
     let (mut start, mut path) = (fs.root(), path.to_owned());
     for _ in 0..=LINKS_MAX {
         let (dir, name) = volume.parent_and_name_from(&start, &path)?;

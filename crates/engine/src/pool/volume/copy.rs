@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Copies the data of a file to an empty one, and its size; returns that. Holes stay holes.
+/// Copies data and size of a file to an empty one. Returns the size. Holes stay holes.
 pub(super) fn copy_data(source: &File, target: &File) -> Result<u64> {
     let len = source.metadata()?.len();
     let piece = usize::try_from(len).map_or(PIECE_BYTES, |len| len.min(PIECE_BYTES));
@@ -23,7 +23,7 @@ pub(super) fn copy_data(source: &File, target: &File) -> Result<u64> {
             let part = buffer.len().min((end - at) as usize);
             let read = source.read_at(&mut buffer[..part], at)?;
             if read == 0 {
-                // It was cut meanwhile.
+                // The file was truncated meanwhile.
                 return Ok(at);
             }
             target.write_all_at(&buffer[..read], at)?;

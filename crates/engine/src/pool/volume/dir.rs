@@ -1,4 +1,4 @@
-//! Listing directories, and all that is below them.
+//! Listing directories and whole trees.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -14,14 +14,14 @@ use super::metadata::{FileType, Metadata};
 use crate::error::{Error, Result};
 use crate::fs::{ListPosition, Node};
 
-/// Entries read from a directory at once.
+/// Entries that are read from a directory at once.
 const LIST_BATCH: usize = 128;
 
-/// Names of up to this many bytes are held in a [`DirEntry`] itself: most names are, and listing
+/// Names of up to this many bytes are kept in the [`DirEntry`] itself. Most names are, and listing
 /// them allocates nothing.
 const NAME_IN_PLACE: usize = 24;
 
-/// A directory that is listed.
+/// A directory that is being listed.
 #[derive(Debug)]
 struct Listed {
     volume: Volume,
@@ -29,7 +29,7 @@ struct Listed {
     path: PathBuf,
 }
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     dir: Arc<Listed>,
@@ -39,48 +39,48 @@ pub struct DirEntry {
 }
 
 impl DirEntry {
-    /// The name.
+    /// Returns the name.
     pub fn file_name(&self) -> OsString {
         self.name().to_owned()
     }
 
-    /// The name, without a copy of it.
+    /// Returns the name without copying it.
     pub fn name(&self) -> &OsStr {
         OsStr::from_bytes(&self.name)
     }
 
-    /// The path that was listed, and the name behind it.
+    /// Returns the path that was listed, joined with the name.
     pub fn path(&self) -> PathBuf {
         self.dir.path.join(self.name())
     }
 
-    /// The kind of file, as the directory has it.
+    /// Returns the kind of file, as the directory entry has it.
     ///
     /// # Errors
-    /// None; the result is that of `std::fs`.
+    /// Never fails; returns a result as `std::fs` does.
     pub fn file_type(&self) -> Result<FileType> {
         Ok(self.kind.into())
     }
 
-    /// What is known of the file, of a symbolic link itself.
+    /// Returns the attributes of the file, without following a symbolic link.
     ///
     /// # Errors
-    /// The entry is gone, the user may not search the directory, damaged media.
+    /// Fails if the entry is gone, the user may not search the directory, or the medium is damaged.
     pub fn metadata(&self) -> Result<Metadata> {
         let Listed { volume, node, .. } = &*self.dir;
         let found = volume.fs.lookup(&volume.cred, node, &self.name)?;
         volume.fs.attr(&found).map(Metadata::new)
     }
 
-    /// Inode number.
+    /// Returns the inode number.
     pub fn ino(&self) -> u64 {
         self.ino
     }
 }
 
-/// The entries of a directory, without `.` and `..`. Entries that exist throughout are given
-/// exactly once, whatever else happens meanwhile; what is made or renamed since the listing began
-/// is not given.
+/// The entries of a directory, without `.` and `..`. Entries that exist throughout the listing are
+/// returned exactly once, whatever else happens meanwhile. Names that were created, or made by a
+/// rename, since the listing began are not returned.
 #[derive(Debug)]
 pub struct ReadDir {
     dir: Arc<Listed>,
@@ -110,7 +110,7 @@ impl ReadDir {
         &self.dir.node
     }
 
-    /// Reads the next entries, as many as are held at once.
+    /// Reads the next batch of entries.
     fn read_on(&mut self) -> Result<Vec<DirEntry>> {
         let mut batch = Vec::with_capacity(LIST_BATCH);
         let (dir, mut after) = (&self.dir, self.after);
@@ -130,7 +130,7 @@ impl ReadDir {
         });
         self.done = batch.is_empty() || batch.len() < LIST_BATCH && !fs.is_damaged();
         self.after = after;
-        // The end of a damaged directory is an error, which comes again behind the last names.
+        // The end of a damaged directory is an error, which is returned after the last names.
         match listed {
             Err(error) if batch.is_empty() => Err(error),
             _ => Ok(batch),
@@ -158,13 +158,14 @@ impl Iterator for ReadDir {
     }
 }
 
-/// All that is below a directory: each directory before what is in it. Symbolic links are given,
-/// not followed. A directory that cannot be listed gives an error, and the walk goes on behind it.
+/// Everything below a directory, each directory before its entries. Symbolic links are returned,
+/// not followed. A directory that cannot be listed yields an error, and the walk continues behind
+/// it.
 #[derive(Debug)]
 pub struct Walk {
-    /// Listings that are not over, from the top.
+    /// The listings in progress, from the top.
     open: Vec<ReadDir>,
-    /// The directory that was given last, whose entries come next.
+    /// The directory that was returned last, whose entries come next.
     next: Option<DirEntry>,
 }
 
@@ -176,7 +177,7 @@ impl Walk {
         }
     }
 
-    /// Does not go into the directory that was given last.
+    /// Skips the entries of the directory that was returned last.
     pub fn skip_current_dir(&mut self) {
         self.next = None;
     }
@@ -191,7 +192,7 @@ impl Iterator for Walk {
             let found = volume.fs.lookup(&volume.cred, node, &entry.name);
             match found.and_then(|found| volume.list(found, &entry.path())) {
                 Ok(listing) => self.open.push(listing),
-                // Somebody has removed it meanwhile.
+                // It was removed meanwhile.
                 Err(Error::NotFound) => {}
                 Err(error) => return Some(Err(error)),
             }

@@ -12,20 +12,20 @@ use crate::error::{Error, Result};
 use crate::fs::{Handle, SetAttr, SetTime, View};
 use crate::reading::Rule;
 
-/// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` need none.
-///
-/// Threads that share a `File` take turns at the position, as those that share a descriptor of the
-/// kernel do: a read, a write or a seek begins where the one before ended. So every byte of the
-/// file goes to one reader, and what one call writes is not written over by the next.
+/// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` do not use
+/// it.
+/// Threads that share a `File` take turns at the position, like threads that share a file
+/// descriptor: a read, a write or a seek begins where the one before ended. So each byte of the
+/// file goes to one reader, and one call does not overwrite what another wrote.
 #[derive(Debug)]
 pub struct File {
     handle: Handle<Real>,
-    /// Held from where a call looks at the position to where it moves it.
+    /// Held from reading the position until it is moved.
     position: Mutex<u64>,
 }
 
 impl File {
-    /// What the file can do, by offset.
+    /// Returns the handle, which reads and writes by offset.
     pub fn handle(&self) -> &Handle<Real> {
         &self.handle
     }
@@ -37,18 +37,18 @@ impl File {
         }
     }
 
-    /// Reads at an offset; fewer bytes than asked only at the end of the file.
+    /// Reads at an offset. Returns fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
-    /// Not open for reading, damaged media.
+    /// Fails if the file is not open for reading, or the medium is damaged.
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
         self.handle.read_at(offset, out)
     }
 
-    /// Fills `out` with what lies at an offset.
+    /// Fills `out` from an offset on.
     ///
     /// # Errors
-    /// As [`Self::read_at`]; the file ends before.
+    /// Fails as [`Self::read_at`], or if the file ends too early.
     pub fn read_exact_at(&self, out: &mut [u8], offset: u64) -> Result<()> {
         match self.read_at(out, offset)? {
             len if len == out.len() => Ok(()),
@@ -56,28 +56,29 @@ impl File {
         }
     }
 
-    /// A view of a range of the file, as far as the file reaches: in place where that can be, else
-    /// a copy. Writers of what is in place wait until the view is dropped; see [`View`].
+    /// Returns a view of a range of the file, up to the end of the file: in place if possible, else
+    /// a copy. Writers of bytes in place wait until the view is dropped; see [`View`].
     ///
     /// # Errors
-    /// Not open for reading, damaged media.
+    /// Fails if the file is not open for reading, or the medium is damaged.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, Real>> {
         self.handle.view(range)
     }
 
-    /// [`Self::view`] for which another rule than that of all reads decides whether a page table is
-    /// bought: [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for it. See [`Handle::view_by`].
+    /// Returns a [`view`](Self::view), with a rule of its own for building a page table:
+    /// [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for one. See [`Handle::view_by`].
     ///
     /// # Errors
-    /// As [`Self::view`].
+    /// Fails as [`Self::view`].
     pub fn view_by(&self, range: Range<u64>, rule: Rule) -> Result<View<'_, Real>> {
         self.handle.view_by(range, rule)
     }
 
-    /// Writes at an offset; gives how many bytes.
+    /// Writes at an offset. Returns how many bytes were written.
     ///
     /// # Errors
-    /// Not open for writing, no space, too large, damaged media.
+    /// Fails if the file is not open for writing, space is short, the file would be too large, or
+    /// the medium is damaged.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.handle.write_at(offset, data)
     }
@@ -85,7 +86,7 @@ impl File {
     /// Writes all of `data` at an offset.
     ///
     /// # Errors
-    /// As [`Self::write_at`]; some of it may be written then.
+    /// Fails as [`Self::write_at`], possibly after writing some of the data.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while done < data.len() {
@@ -94,35 +95,35 @@ impl File {
         Ok(())
     }
 
-    /// Cuts or extends the file.
+    /// Truncates or extends the file.
     ///
     /// # Errors
-    /// As for [`Self::write_at`].
+    /// Fails as [`Self::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.handle.truncate(size)
     }
 
-    /// Makes everything done to this file survive what the medium can survive.
+    /// Makes every change of this file durable, as far as the medium can.
     ///
     /// # Errors
-    /// What the medium said.
+    /// Fails if the medium fails.
     pub fn sync_all(&self) -> Result<()> {
         self.handle.sync()
     }
 
-    /// Makes the content of this file survive what the medium can survive, and the attributes that
-    /// lead to it: as [`Self::sync_all`].
+    /// Makes the content of this file, and the attributes needed to read it, durable. The same as
+    /// [`Self::sync_all`].
     ///
     /// # Errors
-    /// What the medium said.
+    /// Fails if the medium fails.
     pub fn sync_data(&self) -> Result<()> {
         self.sync_all()
     }
 
-    /// What is known of the file beside its content.
+    /// Returns the file's attributes.
     ///
     /// # Errors
-    /// Damaged media.
+    /// Fails if the medium is damaged.
     pub fn metadata(&self) -> Result<Metadata> {
         self.handle.attr().map(Metadata::new)
     }
@@ -153,11 +154,12 @@ impl File {
         self.handle.set_attr(set).map(drop)
     }
 
-    /// Waits for this call's turn at the position. A call that panicked has not moved it, so that
-    /// it is sound.
+    /// Waits for this call's turn at the position. A call that panicked has not moved it, so it is
+    /// valid.
     ///
     /// # Errors
-    /// This process may not use the pool: of what its parent had open nobody ends his turn.
+    /// Fails if this process may not use the pool: in a forked child, a lock that a thread of the
+    /// parent held is never released.
     fn turn(&self) -> Result<MutexGuard<'_, u64>> {
         self.handle.check_use()?;
         Ok(self.position.lock().unwrap_or_else(PoisonError::into_inner))
@@ -229,7 +231,7 @@ mod tests {
     use crate::pool::Pool;
 
     #[test]
-    fn calls_that_say_where_wait_for_no_turn() {
+    fn calls_with_an_offset_do_not_wait_for_the_position() {
         let pool = Pool::memory(16 << 20).expect("made");
         let file = pool.volume().create("/f").expect("made");
         let turn = file.turn().expect("given");

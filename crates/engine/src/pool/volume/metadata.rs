@@ -1,4 +1,4 @@
-//! Attributes of files, as `std::fs` shows them.
+//! Attributes of files, as in `std::fs`.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use vellum_layout::FileKind;
 use crate::error::Result;
 use crate::fs::Attr;
 
-/// What kind of file something is.
+/// A kind of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileType(FileKind);
 
@@ -47,7 +47,7 @@ impl FileType {
         self.0 == FileKind::CharDevice
     }
 
-    /// The kind, to match on.
+    /// Returns the kind, to match on.
     pub fn kind(&self) -> FileKind {
         self.0
     }
@@ -59,7 +59,7 @@ impl From<FileKind> for FileType {
     }
 }
 
-/// Who may do what with a file: its permission bits, set-id bits and sticky bit.
+/// The permissions of a file: permission bits, set-id bits and sticky bit.
 ///
 /// ```
 /// use vellum::{Permissions, Pool};
@@ -77,12 +77,12 @@ pub struct Permissions(u16);
 impl Permissions {
     const WRITE: u16 = 0o222;
 
-    /// These bits; those above `0o7777` are ignored.
+    /// Permissions with these bits; bits above `0o7777` are ignored.
     pub fn from_mode(mode: u32) -> Self {
         Self((mode & 0o7777) as u16)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub fn mode(&self) -> u32 {
         self.0.into()
     }
@@ -92,12 +92,12 @@ impl Permissions {
         *self = Self::from_mode(mode);
     }
 
-    /// Whether nobody may write.
+    /// Whether no write bit is set.
     pub fn readonly(&self) -> bool {
         self.0 & Self::WRITE == 0
     }
 
-    /// Takes everybody's permission to write, or gives it to everybody.
+    /// Clears or sets all write bits.
     pub fn set_readonly(&mut self, readonly: bool) {
         match readonly {
             true => self.0 &= !Self::WRITE,
@@ -106,7 +106,7 @@ impl Permissions {
     }
 }
 
-/// What is known of a file beside its content.
+/// The attributes of a file.
 ///
 /// ```
 /// let pool = vellum::Pool::memory(16 << 20)?;
@@ -124,7 +124,7 @@ impl Metadata {
         Self(attr)
     }
 
-    /// The kind of file.
+    /// Returns the kind of file.
     pub fn file_type(&self) -> FileType {
         FileType(self.0.kind)
     }
@@ -155,67 +155,67 @@ impl Metadata {
         Permissions(self.0.mode)
     }
 
-    /// When the content changed last.
+    /// When the content was last changed.
     ///
     /// # Errors
-    /// None; the result is that of `std::fs`.
+    /// Never fails; returns a result as `std::fs` does.
     pub fn modified(&self) -> Result<SystemTime> {
         Ok(time_of(self.0.mtime_ns))
     }
 
-    /// When the content was read last, as far as the pool keeps that
+    /// When the content was last read, as far as the pool records it
     /// ([`AccessTimes`](crate::core::access_times::AccessTimes)).
     ///
     /// # Errors
-    /// None; the result is that of `std::fs`.
+    /// Never fails; returns a result as `std::fs` does.
     pub fn accessed(&self) -> Result<SystemTime> {
         Ok(time_of(self.0.atime_ns))
     }
 
-    /// When content or attributes changed last.
+    /// When content or attributes were last changed.
     ///
     /// # Errors
-    /// None; the result is that of `std::fs`.
+    /// Never fails; returns a result as `std::fs` does.
     pub fn changed(&self) -> Result<SystemTime> {
         Ok(time_of(self.0.ctime_ns))
     }
 
-    /// Inode number.
+    /// The inode number.
     pub fn ino(&self) -> u64 {
         self.0.ino
     }
 
-    /// Generation of the inode: with the inode number it names a file for ever.
+    /// The generation of the inode. With the inode number it identifies a file forever.
     pub fn generation(&self) -> u32 {
         self.0.generation
     }
 
-    /// Kind of file and permission bits, as `st_mode` of `stat(2)` has them.
+    /// The kind of file and permission bits, as in `st_mode` of `stat(2)`.
     pub fn mode(&self) -> u32 {
         u32::from(self.0.kind as u8) << 12 | u32::from(self.0.mode)
     }
 
-    /// Hard links. A directory has 2, and one for each directory in it.
+    /// The number of hard links. A directory has 2, and one more for each directory in it.
     pub fn nlink(&self) -> u64 {
         self.0.nlink.into()
     }
 
-    /// User.
+    /// The owner.
     pub fn uid(&self) -> u32 {
         self.0.uid
     }
 
-    /// Group.
+    /// The group.
     pub fn gid(&self) -> u32 {
         self.0.gid
     }
 
-    /// Device number, of a device file.
+    /// The device number of a device file.
     pub fn rdev(&self) -> u64 {
         self.0.device
     }
 
-    /// Space in use, in units of 512 bytes.
+    /// Allocated space, in units of 512 bytes.
     pub fn blocks(&self) -> u64 {
         self.0.blocks_512
     }
@@ -226,7 +226,7 @@ impl Metadata {
     }
 }
 
-/// The time of so many nanoseconds since 1970.
+/// The time that is `ns` nanoseconds after 1970.
 fn time_of(ns: i64) -> SystemTime {
     let distance = Duration::from_nanos(ns.unsigned_abs());
     match ns {
@@ -235,7 +235,7 @@ fn time_of(ns: i64) -> SystemTime {
     }
 }
 
-/// Nanoseconds since 1970; times that do not fit are the first or the last one that does.
+/// Nanoseconds since 1970. Times out of range become the first or last that fits.
 pub(super) fn ns_of(time: SystemTime) -> i64 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_to_write_go_and_come() {
+    fn write_permissions_are_cleared_and_set() {
         let mut permissions = Permissions::from_mode(0o100_644);
         assert_eq!(permissions.mode(), 0o644);
         permissions.set_readonly(true);

@@ -1,4 +1,4 @@
-//! A file system as programs like to use it: by paths, as `std::fs`.
+//! A file system used by paths, like `std::fs`.
 
 mod canonical;
 mod copy;
@@ -23,7 +23,7 @@ pub use file::File;
 pub use metadata::{FileType, Metadata, Permissions};
 
 /// A file system, used by paths as one user. Relative paths start at the root. Its methods are
-/// those of `std::fs`, and give the errors of POSIX.
+/// those of `std::fs`, and fail with POSIX errors.
 ///
 /// ```
 /// let pool = vellum::Pool::memory(16 << 20)?;
@@ -54,7 +54,7 @@ impl Volume {
         }
     }
 
-    /// The same file system, used as somebody else.
+    /// Returns the same file system, used as another user.
     #[must_use]
     pub fn with_cred(&self, cred: Cred) -> Self {
         Self {
@@ -63,8 +63,8 @@ impl Volume {
         }
     }
 
-    /// The same file system with another file mode creation mask than that which the process had
-    /// when it opened the pool.
+    /// Returns the same file system with another file mode creation mask than the process had when
+    /// it opened the pool.
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl Volume {
         }
     }
 
-    /// The file system, by nodes and names.
+    /// Returns the file system by inodes and names.
     pub fn fs(&self) -> &Arc<RealFs> {
         &self.fs
     }
@@ -82,7 +82,7 @@ impl Volume {
         self.parent_and_name_from(&self.fs.root(), path)
     }
 
-    /// The directory that a path's last name is in, by a path that begins in `start`, and the name.
+    /// Returns the directory of a path's last name, and that name. The path begins in `start`.
     fn parent_and_name_from<'p>(
         &self,
         start: &Node<Real>,
@@ -110,13 +110,13 @@ impl Volume {
         self.fs.find(&self.cred, &self.fs.root(), path, follow)
     }
 
-    /// Lists a directory, which is called `path`.
+    /// Lists a directory, whose path is `path`.
     fn list(&self, dir: Node<Real>, path: &Path) -> Result<ReadDir> {
         self.fs.access(&self.cred, &dir, Access::READ)?;
         Ok(ReadDir::new(self, dir, path))
     }
 
-    /// Opens a file as `options` say; the umask masks the mode of a new file.
+    /// Opens a file with `options`; the umask masks the mode of a new file.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -161,7 +161,7 @@ impl Volume {
         self.open_with(path, &OpenOptions::new().read(true))
     }
 
-    /// Opens a file for writing: a new one, or one that is cut to nothing. It can be read, too.
+    /// Opens a file for writing and reading. Creates the file, or truncates an existing one.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -202,7 +202,7 @@ impl Volume {
         Ok(content)
     }
 
-    /// Returns the whole content of a file that is text.
+    /// Returns the whole content of a text file.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -213,12 +213,12 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::read`]; [`Error::NotUtf8`].
+    /// As [`Self::read`], and [`Error::NotUtf8`].
     pub fn read_to_string(&self, path: impl AsRef<Path>) -> Result<String> {
         String::from_utf8(self.read(path)?).map_err(|_| Error::NotUtf8)
     }
 
-    /// Makes `content` the whole content of a file, which is made if there is none.
+    /// Replaces the whole content of a file. Creates the file if it does not exist.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -248,8 +248,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// The source is no regular file, or is the target. As `open(2)`, `read(2)` and `write(2)`; the
-    /// target may have some of the content then.
+    /// Fails if the source is not a regular file, or is the target. As `open(2)`, `read(2)` and
+    /// `write(2)`; the target may then have part of the content.
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64> {
         let source = self.open(from)?;
         let found = source.metadata()?;
@@ -269,7 +269,7 @@ impl Volume {
         copy_data(&source, &target)
     }
 
-    /// Returns what is known of the file that a path names, through symbolic links.
+    /// Returns the attributes of the file that a path names, following symbolic links.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -285,7 +285,8 @@ impl Volume {
         self.stat(path.as_ref(), true)
     }
 
-    /// The same of what the path itself names, be it a symbolic link.
+    /// Returns the attributes of the file that a path names, without following a symbolic link at
+    /// its end.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -307,7 +308,7 @@ impl Volume {
         Ok(Metadata::new(attr))
     }
 
-    /// Whether a path names something, through symbolic links.
+    /// Whether a path names a file, following symbolic links.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -319,7 +320,8 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// It cannot be known: a directory on the way may not be searched, for one.
+    /// Fails if that cannot be determined, for example if a directory of the path may not be
+    /// searched.
     pub fn try_exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -328,7 +330,7 @@ impl Volume {
         }
     }
 
-    /// Whether a path is known to name something: [`Self::try_exists`], where an error is a no.
+    /// Whether a path is known to name a file: [`Self::try_exists`], with errors as `false`.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -357,7 +359,7 @@ impl Volume {
         canonical::canonicalize(self, path.as_ref())
     }
 
-    /// Changes permission bits, set-id bits and the sticky bit, through symbolic links.
+    /// Changes permission bits, set-id bits and the sticky bit, following symbolic links.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -377,7 +379,7 @@ impl Volume {
         self.set_attr(path, &set).map(drop)
     }
 
-    /// Changes attributes of what a path names, through symbolic links; returns them all.
+    /// Changes attributes of a file, following symbolic links. Returns all its attributes.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -397,7 +399,7 @@ impl Volume {
         self.fs.set_attr(&self.cred, &node, set).map(Metadata::new)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -414,7 +416,7 @@ impl Volume {
         self.fs.mkdir(&self.cred, &dir, name, mode).map(drop)
     }
 
-    /// Makes a directory, and those above it that are missing.
+    /// Creates a directory and all missing directories above it.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -439,7 +441,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a name that is not a directory's; with its last name a file goes.
+    /// Removes a name that is not a directory's. The file is freed with its last name.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -473,8 +475,8 @@ impl Volume {
         self.fs.rmdir(&self.cred, &dir, name)
     }
 
-    /// Removes a directory and all that is in it. Symbolic links are removed, never followed. Of
-    /// `/`, all that is in it is removed.
+    /// Removes a directory and everything in it. Symbolic links are removed, never followed. `/`
+    /// itself stays, empty.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -487,12 +489,12 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As `unlink(2)` and `rmdir(2)`; some of it may be gone then.
+    /// As `unlink(2)` and `rmdir(2)`; part of the tree may be gone then.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         remove::remove_dir_all(self, path.as_ref())
     }
 
-    /// Renames; what has the new name is replaced.
+    /// Renames a file or directory, and replaces what has the new name.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -510,7 +512,7 @@ impl Volume {
         self.rename_with(from, to, RenameFlags::empty())
     }
 
-    /// Renames as `flags` say.
+    /// Renames with `flags`.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -604,7 +606,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As `opendir(3)`; the iterator returns those of reading on.
+    /// As `opendir(3)`; later errors come from the iterator.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
         let options = OpenOptions::new().read(true).directory(true);
@@ -612,7 +614,7 @@ impl Volume {
         Ok(ReadDir::new(self, dir.handle().node().clone(), path))
     }
 
-    /// Lists all that is below a directory.
+    /// Lists everything below a directory.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -626,12 +628,12 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// As `opendir(3)`; the iterator returns those of reading on.
+    /// As `opendir(3)`; later errors come from the iterator.
     pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
         Ok(Walk::new(self.read_dir(path)?))
     }
 
-    /// Makes everything done before survive what the medium can survive.
+    /// Makes everything done before durable, as far as the medium can.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -642,7 +644,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// What the medium reported.
+    /// Fails if the medium fails.
     pub fn sync(&self) -> Result<()> {
         self.fs.sync()
     }

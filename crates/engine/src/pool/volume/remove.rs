@@ -1,4 +1,4 @@
-//! Removing directories with what is in them.
+//! Removing whole trees.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -13,12 +13,12 @@ use crate::fs::Node;
 
 /// A directory that is being emptied.
 struct Emptied {
-    /// Its name in the one above.
+    /// Its name in its parent.
     name: OsString,
     listing: ReadDir,
 }
 
-/// See [`Volume::remove_dir_all`]. What somebody else has removed meanwhile is no error.
+/// See [`Volume::remove_dir_all`]. Names that others remove meanwhile are not an error.
 pub(super) fn remove_dir_all(volume: &Volume, path: &Path) -> Result<()> {
     let top = match volume.parent_and_name(path) {
         Err(Error::Busy) => None,
@@ -38,7 +38,7 @@ pub(super) fn remove_dir_all(volume: &Volume, path: &Path) -> Result<()> {
     }
 }
 
-/// Removes all that is in a directory. Deep trees take memory, not stack.
+/// Removes everything in a directory. Deep trees take memory, not stack.
 fn empty(volume: &Volume, top: Node<Real>) -> Result<()> {
     let mut open = vec![enter(volume, top, OsString::new())?];
     while let Some(dir) = open.last_mut() {
