@@ -1,4 +1,4 @@
-//! Opening a pool: superblock, state, live map or recovery, arena.
+//! Opening a pool: superblock, state word, live map or recovery, arena.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,37 +38,36 @@ use crate::pool::lifecycle::recover;
 use crate::reading::Reading;
 use crate::sites;
 
-/// How often a pool that commits does so, if nobody asks for it and nothing else is said.
+/// The default interval between commits that nobody asked for.
 pub(crate) const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How to open a pool.
+/// Options of opening a pool.
 #[derive(Debug)]
 pub struct MountOptions {
-    /// Nothing is changed.
+    /// Changes nothing in the pool.
     pub read_only: bool,
     /// Names and files that the arena can hold at once.
     pub cache_entries: u64,
     /// Threads that recovery may use.
     pub recovery_threads: usize,
-    /// Where the time comes from.
+    /// The source of the time.
     pub clock: Clock,
-    /// Identity of this boot, remembered in the pool; zero: unknown.
+    /// Identity of this boot, stored in the pool; zero means unknown.
     pub boot_id: [u8; 16],
-    /// Where the metadata of a logged pool are worked on.
+    /// Where the image of a logged pool is kept.
     pub image: ImageLocation,
-    /// Identity of this opening's image, drawn for it.
+    /// Identity of this opening's image, drawn at random.
     pub attach: [u8; 16],
-    /// Collects the time that is spent in the mapping.
+    /// Collects the time spent in the mapping.
     pub mapping_timer: Option<Arc<MappingTimer>>,
-    /// Where names are kept in areas, a large directory becomes the root of one before it is
-    /// renamed.
+    /// In namespaces with areas: makes a large directory the root of an area before it is renamed.
     pub roots_large: bool,
-    /// When reading moves access times.
+    /// When reads update access times.
     pub access_times: AccessTimes,
     /// What is durable when an operation returns.
     pub durability: Durability,
-    /// How often whoever has it open commits, if nobody asks for it: for those who ask what is lost
-    /// otherwise.
+    /// The interval between commits that nobody asks for; the opener's threads make them. It is
+    /// stored to report how much a power cut may lose.
     pub commit_every: Duration,
 }
 
@@ -91,33 +90,33 @@ impl Default for MountOptions {
     }
 }
 
-/// How a pool was found.
+/// The state in which a pool was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// It had been closed in order.
+    /// The pool had been closed cleanly.
     pub was_clean: bool,
-    /// It was last open under another boot (a power cut or kernel crash, if it was not clean).
+    /// It was last open under another boot: a power cut or kernel crash, if it was not clean.
     pub other_boot: bool,
     /// Journal records that were applied.
     pub records_applied: u64,
-    /// Files without names that were freed.
+    /// Inodes without names that were freed.
     pub orphans_freed: u64,
-    /// What became of the metadata that the process before had in memory, if the pool is logged.
+    /// What happened to the image of the last process, if the pool is logged.
     pub image: FoundImage,
-    /// Pieces of 128 bytes of metadata in persistent memory that were taken back, because what
-    /// changed them had not been committed with its data.
+    /// Undo granules (128 bytes of metadata in persistent memory) that were rolled back, because
+    /// their changes had not been committed with their data.
     pub granules_rolled_back: u64,
 }
 
-/// Whether the last opener for writing was of another boot, so that nothing can be in the caches
-/// only. Where one of the two boots is unknown, they may be the same. Nobody has opened a pool of
-/// epoch 0 yet.
+/// Whether the last opener for writing ran under another boot, so that caches hold nothing that the
+/// medium lacks. If one of the boots is unknown, they may be the same. A pool of epoch 0 was never
+/// open.
 fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
     let unknown = [0; 16];
     last != now && now != unknown && (last != unknown || epoch == 0)
 }
 
-/// The superblock of a pool that has all its bytes, those of its data too.
+/// Reads the superblock of a pool, and checks that the bytes of its data are mapped.
 fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     let found = read_superblock(pool)?;
     let geometry = found.geometry();
@@ -129,12 +128,12 @@ fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
     Ok(found)
 }
 
-/// Takes what a killed process left of a logged pool in memory into its log, for whoever looks at
-/// the pool's bytes next; or, where it is `given_up`, forgets it, and what lies in these
-/// directories of a later time than the pool's file.
+/// Adopts the image that a killed process left of a logged pool into the pool's log, for tools that
+/// read the pool's bytes next. With `given_up` it discards the image, and images in these
+/// directories that are newer than the pool's file.
 ///
 /// # Errors
-/// As for [`attach`], as far as the log goes.
+/// Fails as [`attach`] does while it reads the log.
 pub(crate) fn settle_image<P: Persistent>(
     pool: &P,
     boot: [u8; 16],
@@ -147,7 +146,7 @@ pub(crate) fn settle_image<P: Persistent>(
         let settled = undo::open(pool, &superblock, boot, false);
         forget_replica(pool, &superblock);
         return match settled {
-            // Who looks at the bytes next finds the damage, and whoever may mend it does.
+            // Tools that look at the bytes next will report the damage or mend it.
             Ok(_) | Err(Error::Damaged { .. } | Error::Unreadable(_)) => Ok(FoundImage::None),
             Err(error) => Err(error),
         };
@@ -166,11 +165,11 @@ pub(crate) fn settle_image<P: Persistent>(
     Ok(redo::load(pool, &superblock, &how)?.1)
 }
 
-/// Forgets what a killed process left of a logged pool in memory, as [`settle_image`] does; also
-/// what is of a file that this one is a copy of, and that is gone.
+/// Discards the image of a logged pool as [`settle_image`] does. Also discards images of files that
+/// are gone and of which this one is a copy.
 ///
 /// # Errors
-/// As there.
+/// Fails as [`settle_image`].
 pub(crate) fn give_up_image(pool: &MappedPool, place: &ImageLocation) -> Result<FoundImage> {
     let dirs = place.searched();
     let found = settle_image(pool, boot_id(), Some(&dirs))?;
@@ -187,11 +186,11 @@ pub(crate) fn give_up_image(pool: &MappedPool, place: &ImageLocation) -> Result<
     Ok(found)
 }
 
-/// Whether tools may rewrite the superblock of a pool, which is mapped for reading only, with or
-/// without data that lie elsewhere; gives its phase, if it is not one of a repair.
+/// Checks that tools may rewrite the superblock of a pool, which is mapped for reading only, with
+/// or without data on other devices. Returns its phase.
 ///
 /// # Errors
-/// What decides on its bytes has not been finished, or damage.
+/// Fails if a conversion or a repair is unfinished, or on damage.
 pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>> {
     let superblock = read_superblock(pool)?;
     superblock.check_writable()?;
@@ -220,11 +219,11 @@ pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>
     }
 }
 
-/// Opens a pool: replays what was under way, recovers if it was not closed in order, and builds
-/// the arena that `make_arena` provides.
+/// Opens a pool: loads its log or undo log, recovers it if it was not closed cleanly, and builds
+/// the arena in memory from `make_arena`.
 ///
 /// # Errors
-/// Not a pool, a later format, damage, no memory.
+/// Fails if the bytes are no pool, of a later format or damaged, or if memory is short.
 pub fn attach<M: Memories>(
     pool: M::Pool,
     make_arena: impl FnOnce(u64) -> Result<M::Arena>,
@@ -260,7 +259,7 @@ pub fn attach<M: Memories>(
     if state_word.conversion().is_some() {
         return Err(Error::Converting);
     }
-    // Whoever only reads can do without the word: everything is scanned, as after a crash.
+    // A reader can do without the state word: everything is scanned, as after a crash.
     let unknown = options.read_only.then_some((PoolPhase::Dirty, 0));
     let what = match state_word.repair() {
         Some(_) => "state word: a repair was not finished,",
@@ -303,7 +302,7 @@ pub fn attach<M: Memories>(
         image: image.unwrap_or_default(),
         granules_rolled_back: granules_rolled_back.unwrap_or_default(),
     };
-    // A pool that is only read is mapped copy-on-write, so recovery may work on it all the same.
+    // A pool opened for reading is mapped copy-on-write, so recovery may change these bytes.
     let saved = opened.was_clean && load_live_map(&core);
     if saved {
         check_root(&core)?;
@@ -312,8 +311,8 @@ pub fn attach<M: Memories>(
         }
     } else {
         if !core.read_only && opened.other_boot {
-            // If this process is killed while it recovers, the next one must not take what it
-            // stored for durable. Not flushed: it says something under this boot only.
+            // If this process is killed in recovery, the next one must not take what it stored for
+            // durable. Not flushed: the boot id matters under this boot only.
             let at = core.geometry.state_at + PoolState::BOOT_ID;
             core.pool.write(at, &options.boot_id);
         }
@@ -349,16 +348,17 @@ pub fn attach<M: Memories>(
     Ok((Arc::new(fs), opened))
 }
 
-/// Replays journals, scans, rebuilds the mapping's aids. Damage refuses the pool for writing; for
-/// reading it is taken as it is, and whatever is damaged says so when it is reached.
+/// Replays journals, scans the pool, and rebuilds the mapping's allocator state. A damaged pool is
+/// refused for writing. For reading it is opened as it is, and damaged structures return errors
+/// when they are reached.
 fn recover_all<M: Memories>(
     core: &Core<M>,
     (namespace, mapping): (&dyn Namespace<M>, &dyn Mapping<M>),
     threads: usize,
     opened: &mut Opened,
 ) -> Result<()> {
-    // What a log brought back is in no cache only, and what versions did not take back is not any
-    // more.
+    // A log has brought everything back to the medium, and undo records have been rolled back or
+    // flushed. So only pools without either have bytes in caches only.
     let inherits = !core.read_only && !opened.other_boot && core.commits.is_none();
     if inherits {
         inherit(core);
@@ -387,7 +387,7 @@ fn recover_all<M: Memories>(
     }
 }
 
-/// Everything is as it should be: what a clean close left, or what has to be taken as it is.
+/// Keeps everything: what a clean close left, or a damaged pool that is only read.
 struct Everything<'a, M: Memories>(&'a Core<M>);
 
 impl<M: Memories> Survey for Everything<'_, M> {
@@ -404,7 +404,7 @@ impl<M: Memories> Survey for Everything<'_, M> {
     }
 }
 
-/// Lays out the arena of a pool, which holds up to `cache_entries` entries and inodes.
+/// Returns the layout of the arena of a pool, with space for `cache_entries` entries and inodes.
 fn plan_arena(geometry: &Geometry, cache_entries: u64) -> ArenaMap {
     let entries = ArenaMap::entries(geometry, cache_entries);
     let own = OwnBytes {
@@ -414,9 +414,8 @@ fn plan_arena(geometry: &Geometry, cache_entries: u64) -> ArenaMap {
     ArenaMap::plan(geometry, entries, own)
 }
 
-/// Makes durable what a process that was killed left in the caches of a machine that ran on.
-/// Recovery sees it and builds upon it, a clean close too, so that a later power cut must not take
-/// it back.
+/// Flushes what a killed process left in the caches of a machine that kept running. Recovery and a
+/// later clean close rely on it, so a power cut must not undo it.
 fn inherit<M: Memories>(core: &Core<M>) {
     let geometry = &core.geometry;
     let (chunk, slots) = (geometry.chunk_bytes, geometry.slots_per_chunk());
@@ -434,7 +433,7 @@ fn inherit<M: Memories>(core: &Core<M>) {
     core.pool.fence(sites::RECOVER_INHERITED_DURABLE);
 }
 
-/// The root directory is the one inode that is in use without being named.
+/// Checks the root directory, the only inode in use without a name.
 fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     let mut root = Inode::default();
     core.pool
@@ -450,10 +449,9 @@ fn check_root<M: Memories>(core: &Core<M>) -> Result<()> {
     Ok(())
 }
 
-/// Says durably that the pool is open, by whom, and that what a close saved is void: on a medium
-/// that writes back when it likes, what changes from now on must not reach it before this. What
-/// recovery did becomes durable with it; until then recovery would do the same again, whatever part
-/// of it arrived.
+/// Marks the pool as open, durably, and voids what a close saved. On a medium that writes back at
+/// any time, later changes must not arrive before this. What recovery stored becomes durable with
+/// it; until then recovery would repeat it, whatever part of it arrived.
 fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Result<()> {
     journal::forget_checksums(core);
     let at = core.geometry.state_at;
@@ -468,7 +466,7 @@ fn mark_open<M: Memories>(core: &Core<M>, boot_id: [u8; 16], epoch: u32) -> Resu
     core.make_durable(None)
 }
 
-/// The check of what a clean close saved beside the live map.
+/// The check of the counters that a clean close saves beside the live map.
 pub(crate) fn saved_check(epoch: u32, map_check: u64, inodes: u64, blocks: u64) -> u64 {
     let words = [u64::from(epoch), map_check, inodes, blocks];
     u64::from(checksum_words(&words))
@@ -482,7 +480,7 @@ pub(crate) fn live_map_check<M: Memories>(core: &Core<M>) -> u64 {
     u64::from(checksum_words(&words))
 }
 
-/// Takes the live map that a clean close saved; `false` if it is not sound.
+/// Loads the live map that a clean close saved. Returns `false` if it is not valid.
 fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
     let state_at = core.geometry.state_at;
     let word = |field| core.word(state_at + field);
@@ -491,7 +489,7 @@ fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
         word(PoolState::INODES),
         word(PoolState::BLOCKS),
     );
-    // It was saved under the epoch before this opening's.
+    // It was saved in the epoch before this opening's.
     let epoch = core.pool_epoch.wrapping_sub(1) & 0xFF_FFFF;
     if word(PoolState::SAVED_CHECK) != saved_check(epoch, map_check, inodes, blocks)
         || map_check != live_map_check(core)
@@ -502,7 +500,7 @@ fn load_live_map<M: Memories>(core: &Core<M>) -> bool {
         let saved = core.word(core.geometry.live_map_at + index * 8);
         let at = core.map.used + index * 8;
         let fresh = saved & !core.arena.fetch_or(at, saved);
-        // A word may span chunks of two kinds where chunks are small.
+        // If chunks are small, a word may span chunks of two kinds.
         for half in 0..2 {
             let count = u64::from(((fresh >> (32 * half)) as u32).count_ones());
             let slot = (index * 64 + 32 * half).max(1);

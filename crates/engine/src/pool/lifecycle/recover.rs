@@ -457,7 +457,8 @@ impl<M: Memories> Survey for Recovery<'_, M> {
         let beyond = u64::from(logical) >= blocks;
         match state {
             MapState::Mapped if beyond => Verdict::Free,
-            // The flag is durable before such a block is, so nobody was promised this one.
+            // The flag is durable before any such block is, so the allocation of this one had not
+            // returned.
             MapState::Unwritten if beyond && !MapRoot(word(Inode::ROOT)).is_beyond() => {
                 Verdict::Free
             }
