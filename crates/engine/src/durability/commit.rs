@@ -1,19 +1,19 @@
-//! Commits of logged pools, and of those with versions: everything that was done so far becomes
-//! durable as one epoch, or transaction.
+//! Commits of logged and split pools: everything that was done so far becomes durable together, as
+//! one epoch or one transaction.
 //!
-//! It is cut between operations: the *gate* keeps new ones from beginning, those that run are
-//! waited for, and then the lines that were stored to are copied, or the next transaction begins.
-//! Whoever cuts holds the background's lease, which works outside of operations, and is in none
-//! itself. So the copy is what a power cut on persistent memory could have left at that instant,
-//! and whatever recovers from one recovers from the other.
+//! A commit cuts between operations. The *gate* keeps new ones from beginning and running ones are
+//! waited for; then the dirty lines are copied, or the next transaction begins. The cutting thread
+//! is in no operation, and holds the lease of background work, which runs outside operations. So
+//! the copy is what a power cut on persistent memory could have left at that instant, and the same
+//! recovery handles both.
 //!
-//! Whoever wants to have something durable *leads* a commit, or sleeps while another thread does:
-//! one commit answers all who came before its cut. Neither lease nor gate are held while the disk
-//! is waited for, so that operations, and the background's work, go on beside it.
+//! A thread that wants something durable *leads* a commit, or sleeps while another thread leads:
+//! one commit answers all calls from before its cut. Neither lease nor gate is held during waits
+//! for the disk, so operations and background work go on meanwhile.
 //!
-//! A block that is given up is *held* until the epoch that gave it up is durable, or an earlier
-//! epoch's file would show what its next owner wrote. Reclamation epochs tell: each cut begins a
-//! new one, and [`header::SETTLED`] is the last of which everything is durable.
+//! A freed block is *held* until the epoch that freed it is durable. Otherwise a file of an earlier
+//! epoch would show bytes of the block's next owner. This is decided by reclamation epochs: each
+//! cut begins a new one, and everything up to [`header::SETTLED`] is durable.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,38 +28,38 @@ use crate::error::Result;
 use crate::logs::redo::Epoch;
 use crate::logs::{Commits, Cut};
 
-/// How long a leader waits for those whom the last commit answered, too: such a part of what that
-/// took, at most so long. Who slept meanwhile needs some 50 us to wake up, and a commit of his own
-/// is saved.
+/// A leader also waits for the threads that the last commit answered: for this part of the time
+/// that it took, but no longer than the maximum. A sleeper needs some 50 us to wake up, and saves a
+/// commit of its own.
 const GIVE_WAY_PART: u64 = 2;
 const GIVE_WAY_MAX: Duration = Duration::from_micros(200);
-/// Where commits take less, those who wait for one are awake when it ends.
+/// If commits are shorter than this, waiting threads are awake when one ends.
 const AWAKE_MAX: Duration = Duration::from_micros(500);
-/// So long before that they want to be woken up: the kernel lets timers be 50 us late, and a
-/// processor that slept takes as long again to come back.
+/// They wake up this long before: the kernel lets timers be 50 us late, and a sleeping processor
+/// takes as long again to come back.
 const AWAKE_BEFORE: Duration = Duration::from_micros(150);
-/// Of so many commits in which nobody shares, and which take less than that, one tells what it
-/// took: a clock that is read right behind a fence waits for it, too.
+/// Commits that take less than `UNTIMED_BELOW`, and that nobody shares, are timed once in this
+/// many: a clock that is read right behind a fence waits for the fence.
 const TIMED_EVERY: u64 = 16;
 const UNTIMED_BELOW: Duration = Duration::from_micros(10);
-/// After so long whoever sleeps looks for itself whether it was forgotten.
+/// A sleeper looks after this time whether its wake-up was lost.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What is durable when an operation returns, on pools whose operations are made durable by
-/// commits, and on ordinary files.
+/// What is durable when an operation returns, on pools that become durable by commits, and on
+/// ordinary files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
-    /// What the medium makes durable by itself; the rest from the next commit on.
+    /// Only what the medium makes durable by itself; everything else with the next commit.
     #[default]
     Async,
-    /// Names, too: whatever was created, linked, removed or renamed.
+    /// Also names: creating, linking, removing and renaming.
     Dirsync,
     /// Every change.
     Sync,
 }
 
 impl Durability {
-    /// As the options of mount(8) call it.
+    /// The name of the mount(8) option.
     pub fn name(self) -> &'static str {
         match self {
             Self::Async => "async",
@@ -73,8 +73,8 @@ impl Durability {
 pub(crate) struct Gate<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Gate<'a, M> {
-    /// Closes the gate and waits until no operation runs. Whoever begins one and does not see the
-    /// gate is seen here: both store before they look, sequentially consistent.
+    /// Closes the gate and waits until no operation runs. An operation that begins without seeing
+    /// the gate is seen here: both sides store before they load, sequentially consistent.
     pub(crate) fn close(core: &'a Core<M>) -> Self {
         core.arena.store(header::GATE, 1, Ordering::SeqCst);
         core.arena.barrier();
@@ -91,19 +91,20 @@ impl<M: Memories> Drop for Gate<'_, M> {
     }
 }
 
-/// Leads commits, until dropped; whoever sleeps until that wakes up then.
+/// Leads a commit until it is dropped, which wakes the sleepers.
 struct Leader<'a, M: Memories> {
     core: &'a Core<M>,
     turn: u64,
 }
 
 impl<'a, M: Memories> Leader<'a, M> {
-    /// Begins a turn, if nobody else has begun one since `before` was read, when nobody led.
+    /// Begins a turn, unless another thread has begun one since `before` was read, when nobody led.
     fn begin(core: &'a Core<M>, before: u64) -> Option<Self> {
         let begun = core
             .arena
             .compare_exchange(header::LEADER, before, before + 1);
-        // Not `then_some`: a leader that is made and dropped ends the turn of another.
+        // Not `then_some`: dropping a leader that was built in vain would end another thread's
+        // turn.
         begun.is_ok().then(|| Self {
             core,
             turn: before + 1,
@@ -122,11 +123,11 @@ impl<M: Memories> Drop for Leader<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Makes everything that was done before survive what the medium can survive. The caller is in
-    /// no operation; it may hold the background's lease.
+    /// Makes everything done before durable, as far as the medium can. The caller is in no
+    /// operation; it may hold the lease of background work.
     ///
     /// # Errors
-    /// What the medium said. A pool that commits does so no more, and refuses changes.
+    /// Fails if the medium fails. The pool then commits nothing more, and refuses changes.
     pub(crate) fn make_durable(&self, lease: Option<&Lease<'_, M>>) -> Result<()> {
         self.check_use()?;
         match &self.commits {
@@ -135,7 +136,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until nobody leads a commit.
+    /// Waits until no thread leads a commit.
     pub(crate) fn wait_for_leader(&self) {
         loop {
             let turn = self.arena.load(header::LEADER, Ordering::SeqCst);
@@ -146,10 +147,10 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Leads a commit, or waits for one whose cut comes behind this call.
+    /// Leads a commit, or waits for one whose cut comes after this call.
     fn commit(&self, commits: &Commits, lease: Option<&Lease<'_, M>>) -> Result<()> {
-        // A cut that takes what was done before this call finds this epoch, or a later one: the one
-        // before it began another.
+        // The cut that covers everything done before this call ends this epoch or a later one,
+        // because the cut before it began a new epoch.
         let need = self.epoch();
         let mut has_come = false;
         loop {
@@ -170,9 +171,9 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until a turn has ended, or a little less: asleep, but where commits are short awake
-    /// for the last part of one, because the next one's leader would wait for whoever wakes up
-    /// behind its end, or leave him behind.
+    /// Waits until a turn has ended, or nearly. The thread sleeps, but if commits are short it is
+    /// awake for the last part: otherwise the next leader would wait for it to wake up, or leave it
+    /// behind.
     fn wait_for_turn(&self, turn: u64) {
         let of = |word| self.arena.load(word, Ordering::SeqCst);
         let took = Duration::from_nanos(of(header::COMMIT_TOOK));
@@ -190,24 +191,25 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Sleeps until a turn ends, but no longer than `limit`. Whoever ends it looks for sleepers
-    /// behind that, and who sleeps looks for its end behind being counted. (Those who die asleep
-    /// stay counted: somebody is woken up in vain.)
+    /// Sleeps until a turn ends, but no longer than `limit`. The thread that ends a turn looks for
+    /// sleepers afterwards, and a sleeper looks for the end after it is counted. (A thread that
+    /// dies asleep stays counted, so later wake-ups may be in vain.)
     fn sleep_through(&self, turn: u64, limit: Duration) {
         self.arena.fetch_add(header::SLEEPERS, 1);
         self.arena.wait(header::LEADER, turn, limit);
         self.arena.fetch_add(header::SLEEPERS, 1u64.wrapping_neg());
     }
 
-    /// Commits once. Where the background is at work, which may itself wait for a commit, it comes
-    /// first, and nothing is done.
+    /// Commits once. If background work runs, which may itself wait for a commit, it waits for that
+    /// work and commits nothing.
     fn lead(
         &self,
         commits: &Commits,
         leader: Leader<'_, M>,
         lease: Option<&Lease<'_, M>>,
     ) -> Result<()> {
-        // Whoever ends the use of the pool says so before he waits for the leader's turn to end.
+        // The thread that ends the use of the pool announces that before it waits for the leader's
+        // turn.
         self.check_use()?;
         self.give_way();
         let mut own = None;
@@ -238,8 +240,8 @@ impl<M: Memories> Core<M> {
         done
     }
 
-    /// Whether it is found out what this commit takes. Who comes alone does not need to know, and
-    /// tells now and then whoever will come.
+    /// Whether this commit is timed. A thread that commits alone does not need the time; it
+    /// measures occasionally, for threads that may come.
     fn is_timed(&self, leader: &Leader<'_, M>) -> bool {
         let of = |word| self.arena.load(word, Ordering::Relaxed);
         let is_short = Duration::from_nanos(of(header::COMMIT_TOOK)) < UNTIMED_BELOW;
@@ -247,15 +249,14 @@ impl<M: Memories> Core<M> {
         !(is_short && is_alone) || (leader.turn / 2).is_multiple_of(TIMED_EVERY)
     }
 
-    /// The time by which it is told how long commits take: none in simulations, which have a clock
-    /// of their own, and repeat exactly.
+    /// The clock that times commits: none in simulations, which have a clock of their own and
+    /// repeat exactly.
     fn now(&self) -> Option<Instant> {
         matches!(self.clock, Clock::System).then(Instant::now)
     }
 
-    /// Lets those come who shared the last commit, and do now what they will want to have
-    /// committed: otherwise they would find this one under way, and each commit would serve every
-    /// second thread.
+    /// Waits a while for the threads that shared the last commit to ask for this one. Otherwise they
+    /// would find this commit in flight, and each commit would serve every second thread.
     fn give_way(&self) {
         let of = |word| self.arena.load(word, Ordering::Relaxed);
         let company = of(header::COMPANY);
@@ -272,13 +273,14 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Cuts an epoch, or a transaction; gives it, and the last reclamation epoch that is all in it.
+    /// Cuts an epoch or a transaction. Returns it, and the last reclamation epoch that it
+    /// completely contains.
     fn cut(&self, commits: &Commits) -> Result<(Cut, u64)> {
         let _gate = Gate::close(self);
         let settled = self.epoch();
-        // What is given up from here on is of a later one.
+        // Blocks that are freed from here on belong to a later epoch.
         self.advance_past(settled);
-        // Behind the gate others come at once: they are of the next one's company.
+        // Threads that call when the gate opens count for the next commit.
         let company = self.arena.load(header::COMERS, Ordering::SeqCst);
         self.arena.fetch_add(header::COMERS, company.wrapping_neg());
         self.arena
@@ -297,15 +299,15 @@ impl<M: Memories> Core<M> {
             self.pool.read(at, &mut line);
             lines.push((at, line));
         });
-        // A page of the image that was lost has zeros in its place.
+        // A lost page of the image has zeros in its place.
         if let Some(at) = self.pool.damaged().filter(|&at| at < self.geometry.log_at) {
             return Err(self.unreadable(at));
         }
         Ok(Epoch { lines, written })
     }
 
-    /// What counts as the present epoch for blocks whose grace period is to be over: those of an
-    /// epoch that is not durable are held.
+    /// The epoch up to which grace periods of freed blocks are counted: blocks of an epoch that is
+    /// not durable are held.
     pub(crate) fn settled_epoch(&self) -> u64 {
         let now = self.epoch();
         match &self.commits {
@@ -314,19 +316,20 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Set-id bits were just taken from a file, in an operation that is not over.
+    /// Records that set-id bits were dropped from a file, in an operation that still runs.
     pub(crate) fn note_set_ids_taken(&self) {
         if self.commits.is_some() {
             self.arena.fetch_max(header::SET_IDS_TAKEN, self.epoch());
         }
     }
 
-    /// Makes durable that set-id bits were taken, before any bytes of files change: these may reach
-    /// the medium without a commit, and are never to be found with bits of before. Whoever takes
-    /// bits for a writer (the kernel, in front of a mount) need not be the writer. Outside any
+    /// Makes dropped set-id bits durable before any bytes of files change: such bytes may reach the
+    /// medium without a commit, and must never be found with the earlier bits. It covers all files,
+    /// because the bits may be dropped on behalf of another writer, by the kernel above a mount.
+    /// Called outside any operation.
     /// operation.
     ///
-    /// # Errors
+    /// Fails if the medium fails.
     /// What the medium said.
     pub(crate) fn settle_set_ids(&self) -> Result<()> {
         let of = |word| self.arena.load(word, Ordering::Acquire);
@@ -336,8 +339,7 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// Whether blocks may be held for want of a commit alone, the grace period of all that were
-    /// given up being over.
+    /// Whether only a pending commit still holds freed blocks.
     pub(crate) fn lacks_commit(&self) -> bool {
         self.settled_epoch() < self.epoch()
     }
@@ -349,7 +351,7 @@ mod tests {
     use crate::mapping::harness::Harness;
 
     #[test]
-    fn who_does_not_become_the_leader_leaves_the_leader_alone() {
+    fn a_failed_attempt_to_lead_leaves_the_leader_alone() {
         let h = Harness::new(1 << 20);
         let turn = || h.core.arena.load(header::LEADER, Ordering::SeqCst);
         let leader = Leader::begin(&h.core, 0);

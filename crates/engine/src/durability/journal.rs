@@ -1,7 +1,7 @@
 //! The journal of a thread slot: one redo record of 8-byte stores (`property_entry` and rename
 //! journal of DirectFS III-F).
 //!
-//! Deviation: the paper logs attribute changes as `property_entry` in the file's log; here they are
+//! Deviation: the paper logs attribute changes as `property_entry` in the file's log. Here they are
 //! a record in the slot's journal, because files have no log of their own and the record is applied
 //! at once. Rename uses the same record.
 
@@ -42,7 +42,8 @@ impl Record {
         self.push(JournalPair::store(at, value))
     }
 
-    /// Adds a store of what `at` holds already, made durable by the same fence as the record.
+    /// Adds a store of the value that `at` already holds, which becomes durable by the record's
+    /// fence.
     pub(crate) fn restate(&mut self, at: u64, value: u64) -> &mut Self {
         self.for_recovery |= 1 << self.count;
         self.store(at, value)
@@ -68,8 +69,7 @@ impl Record {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Makes `record` durable, together with everything flushed before: the operation will have
-    /// happened.
+    /// Makes `record` durable, together with everything flushed before. This commits the operation.
     pub(crate) fn journal_commit(&self, record: &Record) {
         let core = self.core;
         let at = core.geometry.thread_slot_at(self.slot);
@@ -97,7 +97,7 @@ impl<M: Memories> Op<'_, M> {
         core.pool.fence(sites::JOURNAL_RECORD_DURABLE);
     }
 
-    /// Stores what the committed record says, durably.
+    /// Makes the stores of the committed record, durably.
     pub(crate) fn journal_apply(&self, record: &Record) {
         self.journal_store(record);
         self.journal_settle();
@@ -119,14 +119,14 @@ impl<M: Memories> Op<'_, M> {
         self.core.pool.fence(sites::JOURNAL_WORDS_DURABLE);
     }
 
-    /// Forgets the record, durably. Until then every word it names must stay protected.
+    /// Retires the record, durably. Until then every word that it names must stay protected.
     pub(crate) fn journal_retire(&self) {
         retire(self.core, sites::JOURNAL_RETIRE, self.slot);
         self.core.pool.fence(sites::JOURNAL_RETIRE_DURABLE);
     }
 }
 
-/// Stores what the pairs say, past the cache, but for those whose bit is set in `not`.
+/// Makes the stores of the pairs, past the cache, except those whose bit is set in `not`.
 fn store<M: Memories>(core: &Core<M>, site: Site, pairs: &[JournalPair], not: u32) {
     for (i, pair) in pairs.iter().enumerate() {
         if pair.witnessed().is_none() && not >> i & 1 == 0 {
@@ -141,10 +141,10 @@ fn retire<M: Memories>(core: &Core<M>, site: Site, slot: u32) {
         .store_through(site, at + JournalHead::AT, JournalHead::RETIRED.0);
 }
 
-/// Takes the checksums of earlier openings' records away. Sequence numbers begin anew at each
-/// opening: a head whose record is cut off by a power cut could bring back the record of the same
-/// number that an earlier opening left behind it. Not flushed: a head lies in the same line and is
-/// stored later, so it does not arrive without this.
+/// Clears the checksums of earlier openings' records. Each opening numbers its records from the
+/// start. If a power cut left only the head of a new record, it could revive an old record of the
+/// same number behind it. Not flushed: the head lies in the same line and is stored later, so it
+/// cannot arrive without this.
 pub(crate) fn forget_checksums<M: Memories>(core: &Core<M>) {
     for slot in 0..core.geometry.thread_slots {
         let at = core.geometry.thread_slot_at(slot) + JournalHead::CHECK;
@@ -154,13 +154,13 @@ pub(crate) fn forget_checksums<M: Memories>(core: &Core<M>) {
     }
 }
 
-/// Returns the value that the entry at a pool offset witnesses, if there is such an entry: the
-/// namespace knows.
+/// Returns the value that the entry at a pool offset witnesses, if there is such an entry. The
+/// namespace provides this function.
 pub(crate) type Witness<'a> = &'a dyn Fn(u64) -> Option<u64>;
 
-/// Recovers one thread slot, whether its thread died or the power went: applies a committed
-/// record and retires whatever there is; the caller fences before the slot is used. Gives whether
-/// there was one.
+/// Recovers one thread slot, whether its thread was killed or the power was cut: applies a
+/// committed record, and retires any record. The caller fences before the slot is used. Returns
+/// whether a record was applied.
 pub(crate) fn recover_slot<M: Memories>(
     core: &Core<M>,
     witness: Witness<'_>,

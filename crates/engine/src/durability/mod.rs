@@ -1,5 +1,5 @@
-//! What makes an operation last: the journal of small changes, commits to the logs
-//! ([`crate::logs`]), times of names, and notes of what is being overwritten.
+//! How operations become durable: the journal of small changes, commits to the logs
+//! ([`crate::logs`]), times of names, and records of overwritten blocks.
 
 pub(crate) mod commit;
 pub(crate) mod journal;

@@ -1,4 +1,4 @@
-//! The times of a directory whose names changed: recovery has to find them, too.
+//! Times of a directory whose names changed, stored so that recovery finds them.
 
 use vellum_layout::Inode;
 use vellum_media::Memories;
@@ -9,16 +9,16 @@ use crate::core::slots::Op;
 use crate::core::times::{ChangeWord, Times};
 
 impl<M: Memories> Op<'_, M> {
-    /// Notes that names of `dir` durably changed at `ns`: recovery will know as well.
+    /// Records that names of `dir` durably changed at `ns`, so that recovery finds this time, too.
     pub(crate) fn note_names(&self, dir: Cachelet, ns: i64) {
         if !self.core.try_note_names(dir, ns) {
             self.note_names_late(dir, ns);
         }
     }
 
-    /// The same where the change time may be later than `ns` already, so that recovery passes over
-    /// the entry that tells of `ns`. A modification time between the two is that of a later change
-    /// of names, or was set on purpose; any other was before.
+    /// The same if the change time may already be later than `ns`, so recovery would not use the
+    /// entry's time `ns`. A modification time between the two comes from a later change of names,
+    /// or was set on purpose; any other one is older.
     #[cold]
     fn note_names_late(&self, dir: Cachelet, ns: i64) {
         let core = self.core;

@@ -1,9 +1,9 @@
-//! Bytes that a killed process left in the caches.
+//! Records of overwritten blocks, whose bytes a killed process may leave in caches.
 //!
-//! Metadata that may be in the caches only is little, and a scan of the pool finds all of it. Data
-//! is much. So whoever is to change bytes that readers can find notes in its thread slot where they
-//! lie: a plain store, which is in the caches as long as those bytes are. Everything else is
-//! durable before a size or a state of a block lets readers find it.
+//! Little metadata can be in caches only, and a scan of the pool finds all of it. Data are too many
+//! for a scan. So an operation that changes bytes that readers can find records their location in
+//! its thread slot, by a plain store, which stays in the caches as long as those bytes do. All
+//! other data are durable before a size or the state of a block lets readers find them.
 
 use vellum_layout::Overwrite;
 use vellum_media::Memories;
@@ -11,7 +11,7 @@ use vellum_media::Memories;
 use crate::core::slots::Op;
 
 impl<M: Memories> Op<'_, M> {
-    /// Notes which blocks this operation is about to overwrite.
+    /// Records which blocks this operation is about to overwrite.
     #[inline]
     pub(crate) fn note_overwrite(&self, overwrite: Overwrite) {
         let at = self.core.geometry.thread_slot_at(self.slot);
