@@ -146,7 +146,7 @@ fn an_undo_log_with_an_empty_header_is_mended() {
     let damaged = std::fs::read(bench.join("p.img")).expect("read");
     let checked = bench.run(&["check", "p.img"]);
     assert!(checked.code == 4 && checked.out.contains("unsound undo log"));
-    run(&["put", "/dev/null", "p.img:/b"]).failed(1, &["entrance", "vellum repair"]);
+    run(&["put", "/dev/null", "p.img:/b"]).failed(1, &["pool header", "vellum repair"]);
     let convert = ["convert", "p.img", "--namespace", "tree"];
     run(&convert).failed(1, &["vellum repair"]);
     let would = run(&["repair", "--dry-run", "p.img"]);

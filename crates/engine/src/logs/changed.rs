@@ -1,5 +1,5 @@
-//! Which blocks of metadata changed since the replica on the external data device was last whole,
-//! and the word on that device that says whether it is.
+//! The map of metadata blocks that changed since the replica on the external data device was last
+//! whole, and the word on that device that says whether it is whole.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use zerocopy::IntoBytes;
 use crate::disk_sites;
 use crate::error::Result;
 
-/// The map of blocks that the copy lacks.
+/// The map of the blocks that the replica lacks.
 pub(crate) struct ChangedBlocks {
     /// Pool offset of the bits.
     bits_at: u64,
@@ -22,7 +22,7 @@ pub(crate) struct ChangedBlocks {
 }
 
 impl ChangedBlocks {
-    /// The map at `changed_at`.
+    /// The map at pool offset `changed_at`.
     pub(crate) fn new(changed_at: u64, blocks: u64) -> Self {
         Self {
             bits_at: changed_at + CHANGED_HEAD_BYTES,
@@ -30,9 +30,10 @@ impl ChangedBlocks {
         }
     }
 
-    /// Notes that the blocks which `[at, at + len)` touches change; whether that was not known.
-    /// Flushed, not fenced: a transaction is committed when nobody is between this and a fence, and
-    /// what is taken back before is as it was copied.
+    /// Marks the blocks that `[at, at + len)` touches as changed. Returns whether one was not
+    /// marked yet. Flushed, not fenced: a transaction is committed only when no operation is
+    /// between this and a fence, and a change that is undone before that leaves the block as it was
+    /// exported.
     #[inline]
     pub(crate) fn mark(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
         let mut is_new = false;
@@ -49,7 +50,7 @@ impl ChangedBlocks {
         is_new
     }
 
-    /// The blocks that are marked.
+    /// Returns the blocks that are marked.
     pub(crate) fn marked<P: Persistent>(&self, pool: &P) -> Vec<u64> {
         let mut marked = Vec::new();
         for first in (0..self.blocks).step_by(64) {
@@ -61,8 +62,8 @@ impl ChangedBlocks {
     }
 }
 
-/// The head of the copy of the pool with this superblock; `None` if it is not sound, cannot be
-/// read, or is of something else.
+/// Returns the head of the replica of the pool with this superblock; `None` if it is not valid,
+/// cannot be read, or belongs to another pool.
 pub(crate) fn head_of(
     disk: &dyn Disk,
     plan: &ReplicaPlan,
@@ -74,33 +75,33 @@ pub(crate) fn head_of(
     head.filter(|head| head.blocks == plan.blocks)
 }
 
-/// Says durably on the medium, before anything of the pool changes, that its copy of the metadata
-/// is stale. What was said before may have reached the kernel only, so that it is always synced.
+/// Marks the replica on the device as stale, durably, before anything of the pool changes. Syncs
+/// even if it is stale already, because that may have reached only the kernel.
 ///
 /// # Errors
-/// What the medium said.
+/// Fails if the device fails.
 pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     let Some(plan) = ReplicaPlan::of(&superblock.geometry()) else {
         return Ok(());
     };
     let head = head_of(disk, &plan, superblock);
     if head.as_ref().is_none_or(ReplicaHead::is_whole) {
-        // One that nobody can read is replaced by one that no map is about.
+        // An unreadable head is replaced by one with a number that no map has.
         let head = head.unwrap_or_else(|| ReplicaHead::whole(superblock.uuid, 0, plan.blocks, 0));
         disk.write(plan.at, head.stale().as_bytes())?;
     }
     Ok(disk.sync_data(disk_sites::CARRIED_STALE_DURABLE)?)
 }
 
-/// Lets all blocks count as changed, durably: for what changes bytes of the pool in another way
-/// than the file system does.
+/// Makes all blocks count as changed, durably, for tools that change the pool's bytes without the
+/// file system.
 pub(crate) fn forget_replica<P: Persistent>(pool: &P, superblock: &Superblock) {
     if superblock.changed_at != 0 {
         set_since(pool, superblock.changed_at, 0);
     }
 }
 
-/// Says which copy the map is about.
+/// Stores which replica the map is about, durably.
 pub(crate) fn set_since<P: Persistent>(pool: &P, changed_at: u64, number: u64) {
     let at = changed_at + ChangedMap::SINCE;
     pool.store(at, number, Ordering::Release);

@@ -1,5 +1,6 @@
-//! What makes several stores durable as one: the redo log of pools that are worked on in memory,
-//! and the undo log of pools in persistent memory whose data lie elsewhere.
+//! Logs that make several stores durable as one: the redo log of logged pools, whose metadata are
+//! changed in memory, and the undo log of split pools, whose metadata lie in persistent memory and
+//! whose data lie elsewhere.
 
 pub(crate) mod changed;
 pub(crate) mod redo;
@@ -12,22 +13,22 @@ use crate::error::{Error, Result};
 use redo::{Epoch, Log};
 use undo::{Transaction, UndoLog};
 
-/// What makes durable, as one, what was done, where operations do not do so by themselves.
+/// How a pool commits whose operations do not become durable by themselves.
 pub(crate) enum Commits {
-    /// The metadata are worked on in memory.
+    /// A logged pool: metadata are changed in memory.
     Log(Box<Log>),
-    /// They lie in persistent memory, and the data elsewhere.
+    /// A split pool: metadata lie in persistent memory, and data elsewhere.
     UndoLog(UndoLog),
 }
 
-/// What is to be made durable.
+/// What a commit makes durable.
 pub(crate) enum Cut {
     Epoch(Epoch),
     Transaction(Transaction),
 }
 
 impl Commits {
-    /// The log, if there is one.
+    /// Returns the redo log, if there is one.
     pub(crate) fn log(&self) -> Option<&Log> {
         match self {
             Self::Log(log) => Some(log),
@@ -35,7 +36,7 @@ impl Commits {
         }
     }
 
-    /// The versions, if there are any.
+    /// Returns the undo log, if there is one.
     pub(crate) fn undo_log(&self) -> Option<&UndoLog> {
         match self {
             Self::Log(_) => None,
@@ -43,7 +44,7 @@ impl Commits {
         }
     }
 
-    /// Whether nothing is committed any more because the pool was closed.
+    /// Whether the pool was closed, so nothing is committed any more.
     pub(crate) fn is_over(&self) -> bool {
         match self {
             Self::Log(log) => log.is_over(),
@@ -59,7 +60,7 @@ impl Commits {
         }
     }
 
-    /// Nothing is committed any more.
+    /// Ends committing after an error.
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         match self {
             Self::Log(log) => log.fail(),
@@ -74,7 +75,7 @@ impl Commits {
         }
     }
 
-    /// The order by which a block that was given up may be written over.
+    /// The order after which a freed block may be overwritten.
     pub(crate) fn block_free(&self) -> Site {
         match self {
             Self::Log(_) => disk_sites::LOG_BLOCK_FREE,
@@ -82,10 +83,10 @@ impl Commits {
         }
     }
 
-    /// The pool was closed.
+    /// Ends committing, because the pool was closed.
     ///
     /// # Errors
-    /// What the disk said.
+    /// Fails if the disk fails.
     pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
         match self {
             Self::Log(log) => log.finish(disk_of(pool)?),
@@ -96,7 +97,7 @@ impl Commits {
         }
     }
 
-    /// Makes durable what was cut.
+    /// Makes a cut durable.
     pub(crate) fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
         match (self, cut) {
             (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),

@@ -1,11 +1,11 @@
-//! Transactions of metadata in persistent memory whose data lie on another medium.
+//! Transactions of split pools: metadata in persistent memory, data on another device.
 //!
-//! Stores go to the pool in place, and are flushed as on persistent memory, which it is. What a
-//! granule held before a transaction first stores to it goes into a *record* first, durably. A
-//! commit makes the data durable and raises one number; a power cut takes back what later
-//! transactions changed, and so leaves what a power cut at the last committed cut could have left,
-//! with all the data that it leads to. A kill takes nothing back: all that was stored is there, in
-//! the pool and in the kernel's copies of the data.
+//! Stores go to the pool in place, and are flushed as on any persistent memory. Before a
+//! transaction first stores to a granule, its old bytes go into an *undo record*, durably. A commit
+//! makes the data durable and raises one number. A power cut undoes what later transactions
+//! changed, so it leaves what a power cut at the last committed cut could have left, with all the
+//! data that this refers to. A kill undoes nothing: all stores are there, in the pool and in the
+//! kernel's copies of the data.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ use crate::logs::redo::{chunks_in_use, outside_chunks};
 pub struct UndoCounts {
     /// Transactions that were committed because something was stored or written.
     pub commits: u64,
-    /// Calls that wanted a commit and were answered by one, or found that nothing had to be done.
+    /// Calls that asked for a commit and were answered by one, or found nothing to do.
     pub answered: u64,
     /// Undo records that were written.
     pub records: u64,
@@ -37,26 +37,26 @@ pub struct UndoCounts {
     pub data_syncs: u64,
 }
 
-/// Where records go: round and round. There is room for those of two transactions that change
-/// everything, and there are never more: the next one begins when the one before the last is
-/// committed.
+/// The ring of undo records. It has space for two transactions that change everything, and there
+/// are never more: a transaction begins only when the one before the last is committed.
 struct Ring {
     plan: UndoPlan,
     seed: u64,
-    /// What the external data device's copy of the metadata lacks, if it carries one.
+    /// The blocks that the metadata replica on the external data device lacks, if there is one.
     changed: Option<ChangedBlocks>,
-    /// How many were written.
+    /// Records that were written.
     written: AtomicU64,
 }
 
 impl Ring {
-    /// Makes a record of what its granule holds; not if that is lost: it is not to become zeros by
-    /// being taken back, where the medium may have the bytes.
+    /// Fills a record with the bytes of its granule. Returns `false` if these are lost: undoing
+    /// must not replace them by zeros while the medium may still have them.
     fn seal(&self, pool: &dyn Persistent, record: &mut UndoRecord) -> bool {
         loop {
             let condition = pool.condition();
             if condition != 0 {
-                // What was lost before is zeros by now: only that it is met is told.
+                // Bytes that were lost before read as zeros. Watching reports only whether one is
+                // met.
                 pool.watch();
             }
             let met = faults().count;
@@ -97,21 +97,21 @@ impl UndoWriter for Ring {
         }
     }
 
-    /// Under another boot what was not committed is taken back anyway: only kills read this, so
-    /// that it need not be durable.
+    /// Under another boot everything uncommitted is undone anyway. Only a process after a kill
+    /// reads this word, so it need not be durable.
     fn fail(&self, pool: &dyn Persistent) {
         pool.store(self.plan.at + PoolHeader::POISONED, 1, Ordering::SeqCst);
     }
 }
 
-/// The transactions of an open pool.
+/// The undo log of an open pool.
 pub(crate) struct UndoLog {
     ring: Arc<Ring>,
-    /// The transaction that runs.
+    /// The running transaction.
     running: AtomicU64,
-    /// Undo records that were written when it began.
+    /// Undo records that had been written when it began.
     written_before: AtomicU64,
-    /// Bytes of files did not reach their medium: nothing more is committed.
+    /// Bytes of files did not reach their device: nothing more is committed.
     has_failed: AtomicBool,
     /// The pool was closed.
     is_over: AtomicBool,
@@ -120,27 +120,27 @@ pub(crate) struct UndoLog {
     data_syncs: AtomicU64,
 }
 
-/// What a cut leaves to a commit.
+/// A transaction that a cut has ended, to be committed.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     number: u64,
-    /// Something was stored.
+    /// Whether anything was stored.
     has_undo: bool,
     written: Written,
 }
 
 impl UndoLog {
-    /// Whether nothing is committed any more because the pool was closed.
+    /// Whether the pool was closed, so nothing is committed any more.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// The pool was closed, and its last transaction is committed.
+    /// Ends committing: the pool was closed, and its last transaction is committed.
     pub(crate) fn finish(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
 
-    /// Fails if a commit failed: what is in the pool then is ahead of its data.
+    /// Fails if a commit failed: the pool is then ahead of its data.
     pub(crate) fn check(&self) -> Result<()> {
         if self.has_failed.load(Ordering::SeqCst) {
             Err(Error::Io(io::Error::from_raw_os_error(libc::EIO)))
@@ -149,19 +149,18 @@ impl UndoLog {
         }
     }
 
-    /// Nothing is committed any more, and the next opening takes back what was not, under the same
-    /// boot, too.
+    /// Ends committing. The next opening undoes what was not committed, even under the same boot.
     pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
         self.has_failed.store(true, Ordering::SeqCst);
         self.ring.fail(pool);
     }
 
-    /// Counts a call that has what it wanted.
+    /// Counts a call that was answered.
     pub(crate) fn note_answer(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> UndoCounts {
         UndoCounts {
             commits: self.commits.load(Ordering::Relaxed),
@@ -171,7 +170,7 @@ impl UndoLog {
         }
     }
 
-    /// Begins the next transaction, at an instant at which nobody stores; gives the one before.
+    /// Begins the next transaction, while no operation stores. Returns the one before.
     pub(crate) fn cut<P: Persistent>(&self, pool: &P) -> Transaction {
         let written = pool.cut(&mut |_| {});
         let number = self.running.fetch_add(1, Ordering::SeqCst);
@@ -185,10 +184,10 @@ impl UndoLog {
         }
     }
 
-    /// Makes a transaction durable, with the data that it leads to; whoever calls leads the commit.
+    /// Makes a transaction durable, with the data that it refers to. The caller leads the commit.
     ///
     /// # Errors
-    /// What the disk said; nothing is committed any more.
+    /// Fails if the disk fails. Nothing more is committed then.
     pub(crate) fn commit<P: Persistent>(&self, pool: &P, transaction: &Transaction) -> Result<()> {
         let done = self.try_commit(pool, transaction);
         Ok(done.inspect_err(|_| self.fail(pool))?)
@@ -205,7 +204,7 @@ impl UndoLog {
             sync_data(disk)?;
         }
         if disk.has_failed() {
-            // Somebody's bytes did not arrive: what leads to them is not committed.
+            // Some bytes of files did not arrive: no transaction that refers to them is committed.
             return Err(io::Error::from_raw_os_error(libc::EIO));
         }
         say_committed(pool, &self.ring.plan, transaction.number);
@@ -219,7 +218,7 @@ fn sync_data(disk: &dyn Disk) -> io::Result<()> {
     disk.sync_data(disk_sites::VERSIONS_DATA_DURABLE)
 }
 
-/// Lets all transactions up to this one count as committed: their records are void.
+/// Marks all transactions up to this one as committed, which voids their undo records.
 fn say_committed<P: Persistent>(pool: &P, plan: &UndoPlan, transaction: u64) {
     let at = plan.at + PoolHeader::COMMITTED;
     let word = CommittedWord::new(transaction).0;
@@ -228,28 +227,29 @@ fn say_committed<P: Persistent>(pool: &P, plan: &UndoPlan, transaction: u64) {
 }
 
 fn disk_of<P: Persistent>(pool: &P) -> io::Result<&dyn Disk> {
-    let none = || io::Error::other("a pool with versions without a disk");
+    let none = || io::Error::other("a pool with an undo log without a disk");
     pool.disk().ok_or_else(none)
 }
 
-/// What was changed since the last transaction that was committed.
+/// The changes after the last committed transaction.
 struct Later {
-    /// Of each granule, the first transaction that changed it, and where what it held before lies.
+    /// For each granule, the first transaction that changed it, and the location of the record with
+    /// its old bytes.
     granules: BTreeMap<u64, (u64, u64)>,
     /// The last transaction.
     latest: u64,
 }
 
 impl Later {
-    /// Looks through the records from the header on.
+    /// Reads the records, starting from the pool header.
     fn find<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64) -> Result<Self> {
         let word = CommittedWord(pool.load(plan.at + PoolHeader::COMMITTED, Ordering::Acquire));
-        let damaged = || Error::damaged("entrance to the versions", Location::Offset(plan.at));
+        let damaged = || Error::damaged("pool header of the undo log", Location::Offset(plan.at));
         Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
     }
 
-    /// Reads the records of transactions behind `committed`. What a crash cut short is none: its
-    /// granule was not changed.
+    /// Reads the records of transactions after `committed`. A record that a crash cut short is
+    /// ignored: its granule was not changed.
     fn read<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64, committed: u64) -> Result<Self> {
         let mut later = Self {
             granules: BTreeMap::new(),
@@ -257,7 +257,7 @@ impl Later {
         };
         for number in 0..plan.count {
             let at = plan.undo_record_at(number);
-            // Most are of transactions that were committed, or of none.
+            // Most records are of committed transactions, or were never written.
             if pool.load(at + UndoRecord::TRANSACTION, Ordering::Acquire) <= committed {
                 continue;
             }
@@ -266,23 +266,25 @@ impl Later {
             };
             if !plan.is_granule(record.granule) || record.transaction >= CommittedWord::MAX {
                 let place = Location::Offset(at);
-                return Err(Error::damaged("version of an impossible piece", place));
+                return Err(Error::damaged(
+                    "undo record of an impossible granule",
+                    place,
+                ));
             }
             later.latest = later.latest.max(record.transaction);
             let new = (record.transaction, at);
             let first = later.granules.entry(record.granule).or_insert(new);
             *first = (*first).min(new);
         }
-        // A record that cannot be read looks like none, and half of a transaction is not to be
-        // taken back.
+        // A record that cannot be read looks like one that was never written, and a transaction
+        // must not be undone in part.
         match pool.damaged() {
             Some(at) => Err(Error::Unreadable(Location::Offset(at))),
             None => Ok(later),
         }
     }
 
-    /// Stores back what the granules held. Durable when this returns, but for who only reads, in
-    /// whose memory it is.
+    /// Stores the old bytes of the granules back, durably; for a reader, in its own memory.
     fn take_back<P: Persistent>(&self, pool: &P, seed: u64) {
         for (&granule, &(_, at)) in &self.granules {
             if let Some(record) = read_version(pool, seed, at) {
@@ -299,19 +301,19 @@ fn read_version<P: Persistent>(pool: &P, seed: u64, at: u64) -> Option<UndoRecor
     UndoRecord::unseal(seed, &bytes)
 }
 
-/// Whether the pool was closed in order.
+/// Whether the pool was closed cleanly.
 fn was_closed<P: Persistent>(pool: &P, state_at: u64) -> bool {
     let word = StateWord(pool.load(state_at + PoolState::WORD, Ordering::Acquire));
     word.get()
         .is_some_and(|(phase, _)| phase == PoolPhase::Clean)
 }
 
-/// Makes the metadata of a pool what the last transaction left that was committed, or, under the
-/// boot under which it was last open, leaves them as they are; gives the transactions, to go on
-/// with, and how many granules were taken back.
+/// Undoes what the last committed transaction did not contain, or, under the boot under which the
+/// pool was last open, leaves the metadata as they are. Returns the undo log to go on with, and how
+/// many granules were rolled back.
 ///
 /// # Errors
-/// The header or a record is damaged, or what the disk said.
+/// Fails if the header or a record is damaged, or the disk fails.
 pub(crate) fn open<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
@@ -319,7 +321,7 @@ pub(crate) fn open<P: Persistent>(
     read_only: bool,
 ) -> Result<(UndoLog, u64)> {
     let geometry = superblock.geometry();
-    let plan = UndoPlan::of(&geometry).ok_or(Error::Unsupported("a pool without versions"))?;
+    let plan = UndoPlan::of(&geometry).ok_or(Error::Unsupported("a pool without an undo log"))?;
     let changed = ReplicaPlan::of(&geometry)
         .map(|replica| ChangedBlocks::new(geometry.changed_at, replica.blocks));
     let records = UndoLog::new(plan, superblock.hash_seed, changed);
@@ -354,7 +356,7 @@ pub(crate) fn open<P: Persistent>(
         later.take_back(pool, superblock.hash_seed);
         taken_back = later.granules.len() as u64;
         if !read_only && !was_closed(pool, geometry.state_at) {
-            // Copies in memory may be newer than what a sync that failed has left on the medium.
+            // After a failed sync the kernel's copies may be newer than the medium.
             let len = geometry.data_bytes();
             disk_of(pool)?.forget(geometry.data_at, len);
         }
@@ -367,9 +369,8 @@ pub(crate) fn open<P: Persistent>(
     Ok((records, taken_back))
 }
 
-/// Makes the external data device one that is written to: the copy of the metadata that it carries
-/// is stale from here on. Where it is written past the page cache, nothing that an earlier session
-/// left there may be newer.
+/// Prepares the external data device for writing: marks its metadata replica as stale. If data pass
+/// the page cache, also syncs and drops what an earlier session left there.
 fn begin_data(disk: &dyn Disk, superblock: &Superblock) -> Result<()> {
     if disk.is_direct() {
         sync_data(disk)?;
@@ -398,7 +399,7 @@ impl UndoLog {
         }
     }
 
-    /// Those of no pool, in which nothing is stored: for checks of what surrounds them.
+    /// An undo log of no pool, in which nothing is stored, for tests of the code around it.
     #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         let plan = UndoPlan {
@@ -411,9 +412,9 @@ impl UndoLog {
     }
 }
 
-/// Whether nothing that was stored can be missing: the last opener for writing was of this boot,
-/// and bytes of files reached their medium, or can. Where a boot is not known nothing is: to be
-/// taken back to a cut is always right.
+/// Whether no store can be missing: the last opener for writing ran under this boot, and all bytes
+/// of files reached their device, or still can. If a boot is unknown the answer is no: undoing to a
+/// cut is always right.
 fn is_of_this_boot<P: Persistent>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> bool {
     let mut last = [0; 16];
     pool.read(plan.at + PoolHeader::BOOT, &mut last);
@@ -421,9 +422,9 @@ fn is_of_this_boot<P: Persistent>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> 
     boot != [0; 16] && last == boot && !is_poisoned
 }
 
-/// Makes durable what a process that was killed left in caches, of the kernel and, with the next
-/// fence, of the processor: what follows builds upon it. A power cut before that fence leaves what
-/// it could have left at the kill, whether it counts as committed by then or not.
+/// Makes durable what a killed process left in the caches: in the kernel's, and with the next fence
+/// in the processor's. Later steps rely on it. A power cut before that fence leaves what it could
+/// have left at the kill, whether or not it counts as committed by then.
 fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     sync_data(disk_of(pool)?)?;
     let geometry = superblock.geometry();
@@ -435,9 +436,9 @@ fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// Lets all transactions up to `latest` count as committed, and this boot as the last one. If this
-/// process is killed in between, the boot is still another: what was taken back is taken back
-/// again. Only after kills do boot and poison mean anything, so that they need not be durable.
+/// Marks all transactions up to `latest` as committed, and this boot as the last one. After a kill
+/// in between, the pool still has the earlier boot, and everything is undone again. Boot and poison
+/// matter only after kills, so they need not be durable.
 fn settle<P: Persistent>(pool: &P, plan: &UndoPlan, latest: u64, boot: [u8; 16]) {
     say_committed(pool, plan, latest);
     pool.store(plan.at + PoolHeader::POISONED, 0, Ordering::Release);

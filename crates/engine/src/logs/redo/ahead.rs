@@ -1,8 +1,9 @@
-//! The first pass of a log over its area: bytes are written there ahead of the records.
+//! Writing to the log ahead of its records, on the first pass over its area.
 //!
-//! What the first write to a block costs is told in [`vellum_media::Disk::write_ahead`]; here each
-//! sync of a record would pay it. Only bytes that no record has, which the next opening might read,
-//! are written, and zeros are no record.
+//! The first write to a block of a file can cost a sync much more
+//! ([`vellum_media::Disk::write_ahead`]). Without this, each sync of a record would pay that. Only
+//! bytes that belong to no record are written, and the next opening does not take zeros for a
+//! record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +12,11 @@ use vellum_media::Disk;
 
 use super::layout::LogLayout;
 
-/// Bytes that are written ahead at once, at most, and which part of the area.
+/// Most bytes that are written ahead at once, and the part of the area that they are.
 const AHEAD_BYTES: u64 = 1 << 20;
 const AHEAD_PART: u64 = 16;
 
-/// Which bytes of the area were looked at last. Whoever leads a commit has it to himself.
+/// The bytes of the area that were looked at last. Only the leader of a commit uses it.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     from: AtomicU64,
@@ -23,7 +24,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Before a record of `bytes` is written at `at` of the area, of which so many from `at` on are
+    /// Called before a record of `bytes` is written at `at` of the area, where `free` bytes are
     /// free.
     pub(super) fn before(
         &self,

@@ -1,10 +1,10 @@
-//! Home, and how what records say gets there: by checkpoints, beside whatever else is going on.
+//! Home, and checkpoints, which write the lines of records there while everything else goes on.
 //!
-//! A checkpoint takes a *piece*: the oldest records, all of them durable. First an anchor says what
-//! home's sum will be when it has all of their lines, then these are written, then another anchor
-//! says that it has, and the records' space is free. A crash in between leaves home with any
-//! mixture of old and new lines of the piece, over which its records, still there, give the sum
-//! that the first anchor names.
+//! A step of a checkpoint takes a *piece*: the oldest records, all of them durable. First an anchor
+//! names the checksum that home will have with all of their lines. Then these are written. Then
+//! another anchor says so, and the records' space is free. A crash in between leaves home with any
+//! mixture of old and new lines of the piece. Its records are still there, and laid over home they
+//! give the checksum in the first anchor.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,39 +18,39 @@ use crate::disk_sites;
 /// Most bytes that are written home at once.
 const RUN_MAX_BYTES: usize = 1 << 20;
 
-/// How far home is.
+/// The state of home.
 #[derive(Debug)]
 pub(super) struct Home {
-    /// Number of the anchor that counts.
+    /// Number of the valid anchor.
     pub(super) anchor: u64,
-    /// The first epoch that home does not have, and where its record begins.
+    /// The first epoch that home lacks, and the location of its record.
     pub(super) tail: (u64, u64),
-    /// The sum of home.
+    /// The checksum of home.
     pub(super) sum: u64,
-    /// The image that anchors name, from the next one on.
+    /// The image that the next anchors name.
     pub(super) image: Option<ImageTag>,
 }
 
-/// What records say, and where those behind them begin.
+/// The contents of some records, and where the next one begins.
 pub(super) struct Piece {
-    /// The newest content of each of their lines.
+    /// The newest content of each line in the records.
     lines: BTreeMap<u64, NewLine>,
-    /// The epoch behind the last of them, and where its record begins.
+    /// The epoch after the last record, and the location of its record.
     end: (u64, u64),
     /// Bytes of the records.
     pub(super) bytes: u64,
-    /// How many they are.
+    /// How many records.
     pub(super) records: u64,
-    /// The last of their epochs with blocks of files; 0: none.
+    /// The last of their epochs with journaled data; 0: none.
     pub(super) journaled_to: u64,
 }
 
 impl Piece {
-    /// Reads records from `replay`'s layout on: those before epoch `until`, and no further ones
+    /// Reads records from the beginning of `replay` on: those before epoch `until`, but no more
     /// once they have `bytes`.
     ///
     /// # Errors
-    /// What the disk said, or one of the records is not there.
+    /// Fails if the disk fails, or one of the records is not there.
     pub(super) fn read(mut replay: Replay<'_>, until: u64, bytes: u64) -> io::Result<Self> {
         let first = replay.epoch;
         let (mut lines, mut journaled_to) = (BTreeMap::new(), 0);
@@ -76,7 +76,7 @@ impl Piece {
         })
     }
 
-    /// What becomes of home's `sum` when it gets these lines.
+    /// Returns home's checksum, now `sum`, as it will be with these lines.
     pub(super) fn sum_with(
         &self,
         disk: &dyn Disk,
@@ -99,9 +99,9 @@ impl Piece {
         Ok(sum)
     }
 
-    /// Writes the lines home, those of a block, and of neighbours, at once: what lies between two
-    /// lines of a block is written as it is there. (A call for each line costs more than the medium
-    /// does.)
+    /// Writes the lines home. Lines of one block, and of adjacent blocks, are written together,
+    /// with the bytes between the lines of a block as they are there. (A call for each line costs
+    /// more than the medium does.)
     fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         let mut run = Vec::new();
         let mut run_at = 0;
@@ -127,7 +127,7 @@ impl Piece {
 }
 
 impl Home {
-    /// What the next anchor says, if home is as it is now.
+    /// Returns the next anchor's contents, for home as it is now.
     fn next_point(&mut self) -> AnchorPoint {
         self.anchor += 1;
         AnchorPoint {
@@ -140,7 +140,7 @@ impl Home {
         }
     }
 
-    /// Takes a piece home that begins at the tail.
+    /// Writes a piece home that begins at the tail.
     pub(super) fn take(
         &mut self,
         disk: &dyn Disk,
@@ -158,7 +158,7 @@ impl Home {
         self.finish(disk, layout, piece, target_sum)
     }
 
-    /// The rest of it, once an anchor says what is to come.
+    /// Finishes writing a piece home, once an anchor names its target.
     pub(super) fn finish(
         &mut self,
         disk: &dyn Disk,
@@ -172,7 +172,7 @@ impl Home {
         self.say(disk, layout, disk_sites::LOG_ANCHOR_DURABLE)
     }
 
-    /// Writes an anchor that says how things are.
+    /// Writes an anchor with the present state.
     pub(super) fn say(
         &mut self,
         disk: &dyn Disk,

@@ -1,4 +1,4 @@
-//! Where a log lies, and how its records are read and written: round the end of its area.
+//! The location of a log, and how its records are read and written around the end of its area.
 
 use std::io;
 
@@ -11,22 +11,22 @@ use zerocopy::IntoBytes;
 
 use super::Line;
 
-/// Most bytes of records that a checkpoint takes home at once, but for the last of them.
+/// Most bytes of records in one step of a checkpoint, not counting its last record.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// Where the log lies, and how its records are told from other bytes.
+/// The location of the log, and what distinguishes its records from other bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogLayout {
     uuid: [u8; 16],
     salt: u64,
-    /// Seed of the sum of home.
+    /// Seed of the checksum of home.
     pub(super) seed: u64,
     log_at: u64,
     data_at: u64,
     bounds: LogBounds,
 }
 
-/// A line of a record, and where it goes.
+/// The new content of a line.
 pub(super) type NewLine = [u8; LOG_LINE_BYTES as usize];
 
 impl LogLayout {
@@ -47,28 +47,28 @@ impl LogLayout {
         self.bounds.area_bytes
     }
 
-    /// The number of the block that lies at a pool offset.
+    /// Returns the number of the block at a pool offset.
     pub(super) fn block_at(&self, at: u64) -> u64 {
         (at - self.data_at) / BLOCK_BYTES
     }
 
-    /// Where a block lies.
+    /// Returns the pool offset of a block.
     pub(super) fn at_of_block(&self, block: u64) -> u64 {
         self.data_at + block * BLOCK_BYTES
     }
 
-    /// From how many bytes of records on a checkpoint takes no further one along.
+    /// A step of a checkpoint takes no more records once they have this many bytes.
     pub(super) fn piece_bytes(&self) -> u64 {
         PIECE_BYTES.min(self.area_bytes() / 4)
     }
 
-    /// Pool offset of what lies at `at` of the area.
+    /// Returns the pool offset of offset `at` in the area.
     pub(super) fn at_of_record(&self, at: u64) -> u64 {
         self.log_at + ANCHORS_BYTES + at
     }
 
-    /// The two parts of `len` bytes at `at` of the area, as pool offset and length: the area goes
-    /// round.
+    /// Returns the two parts of `len` bytes at `at` of the area, as pool offset and length: the
+    /// area is a ring.
     fn parts(&self, at: u64, len: u64) -> [(u64, usize); 2] {
         let first = len.min(self.area_bytes() - at);
         let front = (self.at_of_record(at), first as usize);
@@ -104,14 +104,14 @@ impl LogLayout {
         disk.sync(site)
     }
 
-    /// Those of the lines that the log has at all: not the copies of the superblock.
+    /// Keeps the lines that the log can have; the copies of the superblock are not among them.
     pub(super) fn lines_of_image(&self, mut lines: Vec<Line>) -> Vec<Line> {
         let image = self.bounds.image_at..self.bounds.image_bytes;
         lines.retain(|(at, _)| image.contains(at));
         lines
     }
 
-    /// What the record is to be that follows `reached`.
+    /// Describes the record of `epoch`, which follows one with the check `previous`.
     pub(super) fn expected(&self, epoch: u64, previous: Option<u64>) -> Expected {
         Expected {
             salt: self.salt,
@@ -120,7 +120,7 @@ impl LogLayout {
         }
     }
 
-    /// The record at `at`, if it is the one that is expected.
+    /// Reads the record at `at`, if it is the expected one.
     fn record(&self, disk: &dyn Disk, at: u64, expected: Expected) -> io::Result<Option<Record>> {
         let mut head = [0; BLOCK_BYTES as usize];
         self.read(disk, at, &mut head)?;
@@ -132,7 +132,7 @@ impl LogLayout {
         Ok(Record::unseal(bytes, expected, &self.bounds))
     }
 
-    /// Reads records from that of `epoch` on, which lies at `at`.
+    /// Reads records from that of `epoch` on, which is at `at`.
     pub(super) fn replay<'a>(&'a self, disk: &'a dyn Disk, (epoch, at): (u64, u64)) -> Replay<'a> {
         Replay {
             layout: self,
@@ -144,7 +144,7 @@ impl LogLayout {
         }
     }
 
-    /// Says, durably at `site`, where the log begins.
+    /// Writes an anchor with the beginning of the log, durably at `site`.
     pub(super) fn write_anchor(
         &self,
         disk: &dyn Disk,
@@ -160,8 +160,7 @@ impl LogLayout {
         self.put_anchor(disk, site, &anchor)
     }
 
-    /// Writes an anchor, durably at `site`: the one before it must not be lost while this one is
-    /// written.
+    /// Writes an anchor, durably at `site`. It does not overwrite the one before it.
     pub(super) fn put_anchor(
         &self,
         disk: &dyn Disk,
@@ -173,7 +172,7 @@ impl LogLayout {
         disk.sync(site)
     }
 
-    /// The anchor that counts; `None` if neither is sound.
+    /// Returns the valid anchor; `None` if neither is sound.
     pub(super) fn read_anchor(
         disk: &dyn Disk,
         superblock: &Superblock,
@@ -191,22 +190,22 @@ impl LogLayout {
     }
 }
 
-/// Records, one after the other, and where the next one goes.
+/// Reads records one after the other, and knows where the next one goes.
 pub(super) struct Replay<'a> {
     layout: &'a LogLayout,
     disk: &'a dyn Disk,
     /// Number of the next epoch.
     pub(super) epoch: u64,
-    /// Where its record lies, or goes.
+    /// Offset in the area of its record.
     pub(super) at: u64,
-    /// The check of the record before, if there was one.
+    /// The check of the previous record, if there was one.
     pub(super) previous: Option<u64>,
     /// Bytes of the records so far.
     pub(super) used: u64,
 }
 
 impl Replay<'_> {
-    /// The next record; `None` if what lies there is not it.
+    /// Returns the next record; `None` if there is no further one.
     pub(super) fn next(&mut self) -> io::Result<Option<Record>> {
         if self.used >= self.layout.area_bytes() {
             return Ok(None);

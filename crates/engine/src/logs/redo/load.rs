@@ -1,5 +1,5 @@
-//! Loading the image of a logged pool: home, and the log's records over it, and what a killed
-//! process left over these.
+//! Loading the image of a logged pool: home, with the log's records laid over it, and over these
+//! the lines that a killed process left.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,25 +25,25 @@ use crate::error::{self, Error, Result};
 /// Bytes of home that are read at once.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Where images are, if nothing else is said.
+/// The default directory of images.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 
-/// Where the metadata of a logged pool are worked on.
+/// Where the image of a logged pool is kept: its metadata, while it is open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ImageLocation {
-    /// In `/dev/shm`, where a kill leaves them to the next process; in memory of this one if that
-    /// cannot be had.
+    /// In `/dev/shm`, where a kill leaves it to the next process; in memory of this process if that
+    /// is not possible.
     #[default]
     Shared,
-    /// In this directory, which is in memory.
+    /// In this directory, which has to be in memory.
     In(PathBuf),
-    /// In memory of the process, which a kill takes along.
+    /// In memory of the process: a kill loses it.
     Process,
 }
 
 impl ImageLocation {
-    /// The directories in which an opening looks for what a killed process left, beside that which
-    /// the log names.
+    /// Returns the directories in which an opening looks for the image of a killed process, besides
+    /// the one that the log names.
     pub(crate) fn searched(&self) -> Vec<PathBuf> {
         let own = match self {
             Self::In(dir) => dir.canonicalize().ok(),
@@ -53,34 +53,35 @@ impl ImageLocation {
     }
 }
 
-/// What became of the image in shared memory of the process before.
+/// What happened to the image that the last process had in shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoundImage {
-    /// There was none: the pool was closed, the power was cut, or the process had it to itself.
+    /// There was none: the pool was closed, the power was cut, or the process kept the image in its
+    /// own memory.
     #[default]
     None,
-    /// It is in the log now, as a kill left it; whoever only reads sees it.
+    /// The image is now in the log, as a kill left it; a reader sees it.
     Adopted,
-    /// It is not to be found, or a commit had failed: the pool is as of the last epoch.
+    /// The image was not found, or a commit had failed: the pool is as of its last commit.
     Lost,
 }
 
-/// How a log is loaded.
+/// Options of loading a log.
 #[derive(Debug)]
 pub(crate) struct Loading<'a> {
-    /// Nothing is changed.
+    /// Changes nothing.
     pub(crate) read_only: bool,
-    /// Of the bytes of files nothing is looked at: they may be missing.
+    /// Ignores the bytes of files, which may be missing.
     pub(crate) metadata_only: bool,
     pub(crate) image: &'a ImageLocation,
     /// Identity of this boot.
     pub(crate) boot: [u8; 16],
-    /// Identity of the image, drawn for it.
+    /// Identity of the new image, drawn at random.
     pub(crate) attach: Attach,
 }
 
 impl Loading<'_> {
-    /// For writing, in memory of the process.
+    /// Options for writing, with the image in memory of the process.
     pub(crate) fn alone() -> Self {
         Self {
             read_only: false,
@@ -91,7 +92,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Where the image is to be that outlives this process.
+    /// Returns the directory of an image that outlives this process.
     fn dir(&self) -> Result<Option<PathBuf>> {
         let dir = match self.image {
             _ if self.read_only => return Ok(None),
@@ -107,7 +108,7 @@ impl Loading<'_> {
         Ok(Some(dir))
     }
 
-    /// Begins the image; gives what anchors are to say of it, if it outlives this process.
+    /// Begins the image. Returns what anchors will say of it, if it outlives this process.
     fn begin<P: Persistent>(&self, pool: &P, superblock: &Superblock) -> Result<Option<ImageTag>> {
         let geometry = superblock.geometry();
         let split = Split {
@@ -126,8 +127,8 @@ impl Loading<'_> {
                     }));
                 }
                 Err(error) if *self.image == ImageLocation::Shared => {
-                    tracing::warn!(%error, "the metadata are worked on in memory of this process: \
-                         if it is killed, what was not synced is lost");
+                    tracing::warn!(%error, "the image is in memory of this process: if it is \
+                         killed, what was not synced is lost");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -144,9 +145,9 @@ impl Loading<'_> {
         }
     }
 
-    /// An image that the log does not name, and that knows of epochs behind its `last`, is of a
-    /// later time than the pool's file: who goes on with the file would lose it. Where images are
-    /// usually, and where this one is to be.
+    /// Fails on an image that the log does not name, but that knows epochs after `last`, in the
+    /// usual directory or the one of this opening's image. It is newer than the pool's file, and
+    /// would be lost if the pool were used.
     fn refuse_strays<P: Persistent>(
         &self,
         pool: &P,
@@ -159,23 +160,23 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// The key of the image that the log names, if this boot can have it.
+    /// Returns the key of the image that the log names, if it belongs to this boot.
     fn named<'k>(&self, superblock: &Superblock, tag: &'k ImageTag) -> Option<ImageKey<'k>> {
         let dir = Path::new(OsStr::from_bytes(&tag.dir));
         (tag.boot == self.boot).then(|| self.key(superblock, dir))
     }
 }
 
-/// Makes the image of a pool what its last durable epoch left, or what a killed process left of it
-/// in shared memory; gives the log, to go on with.
+/// Loads the last durable epoch into the image of a pool, or what a killed process left of it in
+/// shared memory. Returns the log to go on with.
 ///
-/// What an earlier process wrote, and never synced, may be in memory only; a sync that fails leaves
-/// copies in memory that the kernel takes for written. So the log is synced, and then read from the
-/// medium, before anything is concluded from it. A checkpoint that was under way is finished.
+/// Bytes that an earlier process wrote and never synced may be in the kernel's memory only, and
+/// after a failed sync the kernel takes such copies for written. So the log is synced, and then
+/// read from the medium, before anything relies on it. A checkpoint in flight is finished.
 ///
 /// # Errors
-/// No anchor is sound, home is not what its sum says, an image that was left cannot be used, or
-/// what the disk said.
+/// Fails if no anchor is valid, if home does not have its checksum, if an image that was left
+/// cannot be used, or if the disk fails.
 pub(crate) fn load<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
@@ -187,7 +188,7 @@ pub(crate) fn load<P: Persistent>(
     if !how.read_only {
         inherit(pool, disk, superblock, how)?;
         if disk.is_direct() {
-            // What an earlier session left in memory has been written.
+            // The sync above has written what an earlier session left in memory.
             disk.forget(geometry.data_at, geometry.data_bytes());
         }
     }
@@ -219,7 +220,7 @@ pub(crate) fn load<P: Persistent>(
         how.refuse_strays(pool, superblock, last)?;
     }
     let sum = load_home(pool, disk, (&geometry, superblock.hash_seed), &records)?;
-    // What was loaded is in home or log already.
+    // The loaded lines are in home or in the log already.
     pool.cut(&mut |_| {});
     let Replay {
         epoch,
@@ -252,8 +253,8 @@ pub(crate) fn load<P: Persistent>(
     let log = Log::new(layout, state, home, pool.shared_image().zip(own_tag));
     let found = log.take_over((pool, superblock), disk, left, how)?;
     if !how.read_only {
-        // The log names none any more. One that got its name, and was not named by the log yet, is
-        // where the next one may not come to be.
+        // The log names no image any more. An image that had its file name, but was not yet named
+        // by the log, would be where the next one gets its own.
         let usual = how.key(superblock, Path::new(SHARED_DIR));
         key.iter()
             .chain([&usual])
@@ -261,7 +262,7 @@ pub(crate) fn load<P: Persistent>(
     }
     if found != FoundImage::Adopted && !how.metadata_only {
         if !was_closed(pool, &geometry) {
-            // Copies in memory may be newer than what a sync that failed has left on the medium.
+            // After a failed sync the kernel's copies may be newer than the medium.
             disk.forget(geometry.data_at, geometry.data_bytes());
         }
         let journaled = journaled(&records, tail).flat_map(Record::journaled);
@@ -270,7 +271,7 @@ pub(crate) fn load<P: Persistent>(
     Ok((log, found))
 }
 
-/// Makes durable what an earlier process wrote.
+/// Syncs what an earlier process wrote.
 fn inherit<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
@@ -285,24 +286,24 @@ fn inherit<P: Persistent>(
         own
     };
     if let Err(error) = data {
-        // Nobody knows which bytes arrived, and whoever adopts would vouch for all of them; those
-        // that were promised ride in the log.
+        // It is not known which bytes arrived, and an adoption would vouch for all of them.
+        // Journaled data of committed epochs are in the log.
         let _told = give_up(pool, disk, superblock, how);
         return Err(error.into());
     }
     Ok(())
 }
 
-/// What a killed process left is as if it were gone: its file goes, whatever the disk says, and the
-/// log names no image any more.
+/// Discards what a killed process left: removes its image's file, even if the disk fails, and makes
+/// the log name no image.
 fn give_up<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
     superblock: &Superblock,
     how: &Loading<'_>,
 ) -> Result<()> {
-    // An anchor in a cache may be one that never arrived, and the next one must not go over that
-    // which counts.
+    // An anchor in a cache may never have reached the medium, and the next anchor must not
+    // overwrite the valid one.
     let geometry = superblock.geometry();
     disk.forget(geometry.log_at, geometry.log_bytes);
     let anchor = read_anchor(disk, superblock)?;
@@ -316,7 +317,7 @@ fn give_up<P: Persistent>(
     Ok(layout.put_anchor(disk, disk_sites::LOG_IMAGE_OVER, &anchor.without_image())?)
 }
 
-/// Whether the pool that was loaded was closed in order.
+/// Whether the loaded pool was closed cleanly.
 fn was_closed<P: Persistent>(pool: &P, geometry: &Geometry) -> bool {
     let word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
     StateWord(word)
@@ -355,8 +356,8 @@ impl Log {
         }
     }
 
-    /// Commits what a killed process left, over what was loaded, and lets the log name no image any
-    /// more: what is committed from now on it does not have.
+    /// Commits what a killed process left, over what was loaded. Then makes the log name no image,
+    /// because later commits are not in that image.
     fn take_over<P: Persistent>(
         &self,
         (pool, superblock): (&P, &Superblock),
@@ -373,12 +374,12 @@ impl Log {
                 chunks_in_use(pool, geometry).try_for_each(|(at, len)| pool.prepare(at, len))?;
                 if !how.read_only {
                     pool.cut(&mut |_| {});
-                    // In the caches the blocks of files are as new as the image: none of them may
-                    // be replaced by one that rode before.
+                    // The blocks of files in the caches are as new as the image: none of them may
+                    // be replaced by journaled data.
                     let written = Written::Many;
                     if let Err(error) = self.append(disk, &Epoch { lines, written }) {
-                        // As where the sync of an opening fails: it is not tried again. A
-                        // checkpoint that made room may be under way.
+                        // As after a failed sync of an opening, this is not tried again. A
+                        // checkpoint that made space may be in flight.
                         let _told = give_up(pool, disk, superblock, how);
                         return Err(error);
                     }
@@ -387,7 +388,7 @@ impl Log {
             }
             Some(LeftImage::Nothing | LeftImage::Poisoned) => {
                 tracing::warn!(
-                    "the image of the process before is gone: the pool is as of its last commit"
+                    "the image of the last process is gone: the pool is as of its last commit"
                 );
                 FoundImage::Lost
             }
@@ -400,11 +401,11 @@ impl Log {
     }
 }
 
-/// Lets the log of a pool name no image any more: what a killed process left is as if it were gone.
-/// So is what lies in these directories of a later time than the pool's file.
+/// Discards the image of a pool: makes the log name no image, and removes images in these
+/// directories that are newer than the pool's file.
 ///
 /// # Errors
-/// No anchor is sound, or what the disk said.
+/// Fails if no anchor is valid, or the disk fails.
 pub(crate) fn forget_image<P: Persistent>(
     pool: &P,
     superblock: &Superblock,
@@ -425,8 +426,7 @@ pub(crate) fn forget_image<P: Persistent>(
     Ok(synced?)
 }
 
-/// Takes away the files of images that the log of a file system may have left, of one that is no
-/// more.
+/// Removes the files of images that a removed dataset may have left.
 pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, boot: [u8; 16]) {
     let how = Loading {
         boot,
@@ -438,13 +438,14 @@ pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, bo
     if let Some(key) = tag.as_ref().and_then(|tag| how.named(superblock, tag)) {
         pool.forget_image(&key);
     }
-    // One that got its name, and was not named by the log yet.
+    // An image that had its file name, but was not yet named by the log.
     pool.forget_image(&how.key(superblock, Path::new(SHARED_DIR)));
 }
 
-/// The records with blocks that need not be where they belong: in those before the last one says
-/// that they are, and in those before the log's `tail` they were before a checkpoint gave the
-/// records up, so that nobody would bring back the newer ones if that were cut short.
+/// The records with journaled data that may not be where they belong. The last record says from
+/// which epoch on. Data in records before the log's `tail` were where they belong before a checkpoint
+/// freed the records. Writing them again could replace newer bytes, which nothing would bring back if
+/// this were cut short.
 fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     let last = records.last().map(Record::head);
     let from = last.map_or(0, |head| head.journaled_from).max(tail);
@@ -452,8 +453,8 @@ fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     records.iter().filter(is_journaled)
 }
 
-/// Writes blocks that ride where they belong. They count as written, so that they ride
-/// in the next record, too, or are synced before it. Whoever only reads has them in memory.
+/// Writes journaled data where they belong. They count as written since the last cut, so the next
+/// record journals them again, or they are synced before it. A reader has them in memory.
 fn bring_back<'r, P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
@@ -471,8 +472,8 @@ fn bring_back<'r, P: Persistent>(
     Ok(())
 }
 
-/// Compares home's sum with what the anchor says, and finishes the checkpoint that it tells of;
-/// gives the bytes of records that are not needed any more.
+/// Compares home's checksum with the anchor's, and finishes the checkpoint that the anchor
+/// describes. Returns the bytes of records that are not needed any more.
 fn settle(
     disk: &dyn Disk,
     layout: &LogLayout,
@@ -481,7 +482,7 @@ fn settle(
     read_only: bool,
 ) -> Result<u64> {
     let Some(point) = anchor.point() else {
-        // Nobody knew the sum: it is what was found.
+        // The checksum is not known, so the one found is used.
         return Ok(0);
     };
     let replay = layout.replay(disk, home.tail);
@@ -489,10 +490,7 @@ fn settle(
         .and_then(|piece| Ok((piece.sum_with(disk, layout, home.sum)?, piece)));
     let found = judged.as_ref().map(|&(sum, _)| sum).ok();
     if found != Some(point.target_sum) {
-        let wrong = Error::damaged(
-            "home is not what was written, its sum",
-            error::Location::Region("home", 0),
-        );
+        let wrong = Error::damaged("checksum of home", error::Location::Region("home", 0));
         if read_only {
             tracing::warn!(error = %wrong, "what can be read is shown");
             return Ok(0);
@@ -507,8 +505,8 @@ fn settle(
     Ok(piece.bytes)
 }
 
-/// Reads what is in use of home, and lays the records over it; gives home's sum. Which chunks are
-/// in use the records know better than home.
+/// Reads the parts of home in use, and lays the records over it. Returns home's checksum. The
+/// records know better than home which chunks are in use.
 fn load_home<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
@@ -531,7 +529,7 @@ fn load_home<P: Persistent>(
     Ok(sum)
 }
 
-/// What of home is not in chunks of metadata, as offsets and lengths.
+/// The parts of home outside the chunks of metadata, as offsets and lengths.
 pub(crate) fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
     let chunks_end = geometry.meta_at + geometry.meta_chunks * geometry.chunk_bytes;
     [
@@ -540,8 +538,8 @@ pub(crate) fn outside_chunks(geometry: &Geometry) -> [(u64, u64); 2] {
     ]
 }
 
-/// The chunks that the chunk table says are in use; what is no word of a chunk is found out when
-/// the table is read.
+/// The chunks that are in use according to the chunk table. Invalid words are found when the table
+/// is read.
 pub(crate) fn chunks_in_use<P: Memory>(
     pool: &P,
     geometry: &Geometry,
@@ -579,7 +577,7 @@ fn lay_lines<'l, P: Persistent>(
     Ok(())
 }
 
-/// Reads a part of home; gives its sum, to which lines count from `counted_from` on.
+/// Reads a part of home. Returns its checksum, to which lines from `counted.0` on count.
 fn load_range<P: Persistent>(
     pool: &P,
     disk: &dyn Disk,
@@ -599,7 +597,7 @@ fn load_range<P: Persistent>(
     Ok(sum)
 }
 
-/// Reads a range, and calls `each` with the blocks of it in which anything lies.
+/// Reads a range, and calls `each` with its blocks that are not all zeros.
 fn for_each_block(
     (at, len): (u64, u64),
     read: impl Fn(u64, &mut [u8]) -> io::Result<()>,
@@ -619,7 +617,8 @@ fn for_each_block(
     Ok(())
 }
 
-/// What the lines of `block` add to the sum of home: those before `from`, superblocks, nothing.
+/// Returns what the lines of `block` add to the checksum of home. Lines before `from`, in the
+/// superblocks, add nothing.
 fn sum_of((from, seed): (u64, u64), at: u64, block: &[u8]) -> u64 {
     let lines = block.chunks_exact(LOG_LINE_BYTES as usize);
     let lines = lines.zip((at..).step_by(LOG_LINE_BYTES as usize));
@@ -629,7 +628,7 @@ fn sum_of((from, seed): (u64, u64), at: u64, block: &[u8]) -> u64 {
     })
 }
 
-/// The sum of a home that was just made.
+/// Returns the checksum of a home that was just formatted.
 pub(crate) fn sum_of_home<P: Memory>(pool: &P, geometry: &Geometry, seed: u64) -> io::Result<u64> {
     let mut sum = 0u64;
     let read = |at, out: &mut [u8]| {

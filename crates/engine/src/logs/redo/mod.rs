@@ -1,8 +1,9 @@
-//! The redo log of a logged pool: one record an epoch, laid over home when the pool is opened.
+//! The redo log of a logged pool: one record for each epoch, laid over home when the pool is
+//! opened.
 //!
-//! Epochs are numbered from 1. The log goes round its area; what it holds begins at the *tail*,
-//! which checkpoints move on (`home`): from the time on at which half of the area is used, in the
-//! background; in layout where an epoch finds no room; and all the way at the close.
+//! Epochs are numbered from 1. The log is a ring; its contents begin at the *tail*, which
+//! checkpoints move forward (`home`): in the background from when half of the area is used, in
+//! place when an epoch finds no space, and completely at a close.
 
 mod ahead;
 mod home;
@@ -32,20 +33,20 @@ pub(crate) use load::{
     sum_of_home,
 };
 
-/// A line of the image, and where it lies.
+/// A line of the image, with its pool offset.
 pub(crate) type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
 /// Bytes of a block of a file.
 type Block = [u8; BLOCK_BYTES as usize];
 
-/// Blocks ride if all rides in force take one in so many parts of the log at most, without what
-/// small logs are to have for lines. Where they take the half, more than that is used: the keeper
-/// has begun to take records home before, and syncs the data without anybody waiting for it.
+/// Blocks are journaled as long as the valid journaled data take at most one part in so many of the
+/// log, not counting the minimum for lines. With one half, more is in use by then: the background
+/// thread has begun to write records home, and syncs the data without making an operation wait.
 const JOURNALED_PART: u64 = 2;
-/// Bytes of a log that are left to lines.
+/// Bytes of a log that are kept for lines.
 const LINES_BYTES: u64 = 256 << 10;
 
-/// What the log is told at a cut.
+/// What a cut passes to the log.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     /// The lines that were stored to, ascending.
@@ -54,12 +55,12 @@ pub(crate) struct Epoch {
     pub(crate) written: Written,
 }
 
-/// What was done with a log since its pool was opened.
+/// What the log did since the pool was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
-    /// Records written: commits of epochs in which anything was stored.
+    /// Records that were written: commits of epochs in which anything was stored.
     pub commits: u64,
-    /// Calls that wanted a commit and were answered by one, or found that nothing had to be done.
+    /// Calls that asked for a commit and were answered by one, or found nothing to do.
     pub answered: u64,
     /// Lines in the records.
     pub lines: u64,
@@ -67,9 +68,9 @@ pub struct LogCounts {
     pub bytes: u64,
     /// Blocks of files in the records.
     pub blocks: u64,
-    /// Pieces of the log that were taken home.
+    /// Steps of checkpoints.
     pub checkpoints: u64,
-    /// Bytes of records that are not home yet.
+    /// Bytes of records that were not written home yet.
     pub used_bytes: u64,
 }
 
@@ -79,34 +80,34 @@ pub(crate) struct Log {
     layout: LogLayout,
     state: Mutex<State>,
     ahead: Ahead,
-    /// Held while a piece is taken home, by which operations and commits are not kept.
+    /// Held during a step of a checkpoint, beside which operations and commits go on.
     home: Mutex<Home>,
     /// A sync or a write failed: nothing more is committed.
     has_failed: AtomicBool,
-    /// The pool was closed, all is home.
+    /// The pool was closed, and everything is home.
     is_over: AtomicBool,
     answered: AtomicU64,
-    /// Who takes pieces home in the background.
+    /// The thread that makes checkpoints in the background.
     background: OnceLock<Thread>,
-    /// What is worked on, if it outlives the process, and what anchors are to say of it.
+    /// The image and what anchors say of it, if it outlives the process.
     image: Option<(Arc<dyn SharedImage>, ImageTag)>,
 }
 
-/// How far the log is. Never held while the disk is waited for: only the leader of a commit moves
-/// its end, and whoever holds [`Log::home`] its beginning.
+/// The extent of the log. Never locked during waits for the disk: only the leader of a commit moves
+/// its end, and only the holder of [`Log::home`] its beginning.
 #[derive(Debug)]
 struct State {
     /// Number of the next epoch.
     epoch: u64,
-    /// Where its record goes: an offset in the area.
+    /// Offset of its record in the area.
     at: u64,
     /// The check of the record before.
     previous: Option<u64>,
-    /// Bytes from the tail to `at`, all round.
+    /// Bytes from the tail to `at`, around the ring.
     used: u64,
-    /// The first epoch of which blocks in the record need not be where they belong.
+    /// The first epoch whose journaled data may not be where they belong.
     journaled_from: u64,
-    /// Blocks in records since the data were last synced; at least those from `rides_from` on.
+    /// Blocks in records since the data were last synced; at least those from `journaled_from` on.
     journaled: u64,
     counts: LogCounts,
 }
@@ -116,12 +117,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Log {
-    /// Whether nothing is committed any more because all is home.
+    /// Whether nothing is committed any more because everything is home.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Fails if a commit failed: what is in memory then is ahead of what any later one could
+    /// Fails if a commit failed: memory is then ahead of anything that a later commit could
     /// promise.
     pub(crate) fn check(&self) -> Result<()> {
         if self.has_failed.load(Ordering::SeqCst) {
@@ -131,7 +132,7 @@ impl Log {
         }
     }
 
-    /// Nothing is committed any more.
+    /// Ends committing after an error.
     pub(crate) fn fail(&self) {
         self.has_failed.store(true, Ordering::SeqCst);
         if let Some((image, _)) = &self.image {
@@ -139,11 +140,11 @@ impl Log {
         }
     }
 
-    /// The opening has come to its end: from the first operation on a kill leaves the image to
-    /// whoever opens the pool next.
+    /// Names the image at the end of an opening: from the first operation on, a kill leaves the
+    /// image to the next opening.
     ///
     /// # Errors
-    /// What the disk said; nothing is committed any more.
+    /// Fails if the disk fails. Nothing more is committed then.
     pub(crate) fn name_image(&self, disk: &dyn Disk) -> Result<()> {
         let Some((image, tag)) = &self.image else {
             return Ok(());
@@ -160,22 +161,22 @@ impl Log {
         Ok(said.inspect_err(|_| self.fail())?)
     }
 
-    /// Where a kill leaves the image; `None` if it leaves none.
+    /// The directory in which a kill leaves the image; `None` if it leaves none.
     pub(crate) fn image_dir(&self) -> Option<PathBuf> {
         self.image.as_ref().and_then(|(image, _)| image.found_in())
     }
 
-    /// Whether a kill was to leave the image, and leaves it no longer.
+    /// Whether the image should outlive a kill, and will not any more.
     pub(crate) fn has_lost_image(&self) -> bool {
         self.image.is_some() && self.image_dir().is_none()
     }
 
-    /// Counts a call that has what it wanted.
+    /// Counts a call that was answered.
     pub(crate) fn note_answer(&self) {
         self.answered.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub(crate) fn counts(&self) -> LogCounts {
         let state = lock(&self.state);
         LogCounts {
@@ -185,9 +186,9 @@ impl Log {
         }
     }
 
-    /// From now on this thread is unparked whenever more than half of the log is used.
+    /// Registers a thread that is unparked whenever more than half of the log is used.
     pub(crate) fn wake_when_half_full(&self, background: Thread) {
-        // There is one keeper a pool.
+        // A pool has one such thread.
         let _ = self.background.set(background);
     }
 
@@ -196,11 +197,11 @@ impl Log {
         lock(&self.state).used > self.layout.area_bytes() / 2
     }
 
-    /// Makes an epoch durable; whoever calls leads the commit. One that is empty needs no record:
-    /// the one before it is durable.
+    /// Makes an epoch durable. The caller leads the commit. An empty epoch needs no record: the one
+    /// before it is durable.
     ///
     /// # Errors
-    /// What the disk said; nothing is committed any more.
+    /// Fails if the disk fails. Nothing more is committed then.
     pub(crate) fn append(&self, disk: &dyn Disk, epoch: &Epoch) -> Result<()> {
         let done = self.try_append(disk, epoch);
         done.inspect_err(|_| self.fail())
@@ -237,8 +238,8 @@ impl Log {
         let told = (expected.epoch - 1, journaled_from);
         let (record, check) = seal_record(expected, told, &epoch.lines, &journaled);
         if disk.has_failed() {
-            // Somebody's bytes did not arrive before the cut: what leads to them must not come to
-            // lie in the log.
+            // Some bytes of files did not arrive before the cut: no record that refers to them may
+            // get into the log.
             return Err(io::Error::from_raw_os_error(libc::EIO).into());
         }
         self.ahead.before(disk, &self.layout, (at, bytes), free);
@@ -256,13 +257,13 @@ impl Log {
         Ok(())
     }
 
-    /// The offsets of the blocks that were written, if they are to ride in the record. `None`: they
-    /// are many, or the log has no room for them beside the lines, and a sync has to come before
-    /// the record. Where blocks are read from the medium, to read them back for the record would
-    /// take as long as that sync: then none ride.
+    /// Returns the offsets of the written blocks if they become journaled data of the record.
+    /// `None`: there are too many, or the log has no space for them beside the lines, so a sync has
+    /// to come before the record. With `--direct` reading them back for the record would take as
+    /// long as that sync, so none are journaled.
     ///
-    /// A ride stays in force until the data are synced, and what is written over its block
-    /// meanwhile rides behind it, or is synced.
+    /// Journaled data stay valid until the data are synced. Whatever overwrites such a block
+    /// meanwhile is journaled in a later record, or synced.
     fn journaled<'e>(&self, epoch: &'e Epoch, is_direct: bool) -> Option<&'e [u64]> {
         let Written::Few(blocks) = &epoch.written else {
             return None;
@@ -278,7 +279,7 @@ impl Log {
         have_room.then_some(blocks)
     }
 
-    /// Blocks by their numbers, with their bytes as they are by now.
+    /// Reads blocks for the record: their numbers, and the bytes that they have by now.
     fn read_blocks(&self, disk: &dyn Disk, blocks: &[u64]) -> io::Result<Vec<(u64, Block)>> {
         let read = |&at: &u64| {
             let mut block = [0; BLOCK_BYTES as usize];
@@ -288,13 +289,13 @@ impl Log {
         blocks.iter().map(read).collect()
     }
 
-    /// Whether a record of so many bytes has room. An empty log has room for any.
+    /// Whether there is space for a record of `bytes`. An empty log has space for any.
     fn has_room(&self, bytes: u64) -> bool {
         let used = lock(&self.state).used;
         used == 0 || used + bytes <= self.layout.area_bytes()
     }
 
-    /// A record is durable.
+    /// Records that a record is durable.
     fn note_record(&self, record: LogCounts, check: u64) {
         let bytes = record.bytes;
         let half = self.layout.area_bytes() / 2;
@@ -312,7 +313,7 @@ impl Log {
             state.counts.lines += record.lines;
             state.counts.bytes += bytes;
             state.counts.blocks += record.blocks;
-            // Only the step over the half: whoever is woken goes on until it is below.
+            // Only when the half is crossed: the thread goes on until less is used.
             state.used > half && state.used - bytes <= half
         };
         if let Some(background) = self.background.get().filter(|_| is_half_full) {
@@ -320,12 +321,12 @@ impl Log {
         }
     }
 
-    /// Takes the oldest records home, so many bytes of them at most (but for one that is longer);
-    /// gives how many records.
+    /// Writes the oldest records home, in one step of limited size, but at least one record.
+    /// Returns how many records.
     ///
     /// # Errors
-    /// What the disk said; nothing is committed any more. The records stay, and the next opening
-    /// reads them.
+    /// Fails if the disk fails. Nothing more is committed then. The records stay, and the next
+    /// opening reads them.
     pub(crate) fn checkpoint(&self, disk: &dyn Disk) -> Result<u64> {
         let mut home = lock(&self.home);
         self.check()?;
@@ -347,8 +348,8 @@ impl Log {
         Ok(piece.records)
     }
 
-    /// Makes sure that blocks in the records of a piece are where they belong, before the records
-    /// are given up.
+    /// Syncs the data if records of this step have journaled data that may not be where they
+    /// belong, before the records are freed.
     fn bring_home(&self, disk: &dyn Disk, piece: &Piece) -> io::Result<()> {
         let (journaled_from, journaled, until) = {
             let state = lock(&self.state);
@@ -357,7 +358,8 @@ impl Log {
         if piece.journaled_to > 0 && piece.journaled_to >= journaled_from {
             disk.sync_data(disk_sites::LOG_RIDES_DURABLE)?;
             let mut state = lock(&self.state);
-            // Unless a commit has synced meanwhile, too, those that rode before ride no longer.
+            // Unless a commit has synced meanwhile, too, the earlier journaled data are void from
+            // now on.
             if state.journaled_from == journaled_from {
                 (state.journaled_from, state.journaled) = (until, state.journaled - journaled);
             }
@@ -365,13 +367,12 @@ impl Log {
         Ok(())
     }
 
-    /// Empties the log for good: the pool is closed.
+    /// Empties the log for good, because the pool is closed.
     ///
     /// # Errors
-    /// As for [`Self::checkpoint`].
+    /// Fails as [`Self::checkpoint`].
     pub(crate) fn finish(&self, disk: &dyn Disk) -> Result<()> {
-        // All is in the log: its next anchors, of which there is one behind each checkpoint, name
-        // no image.
+        // Everything is in the log. The next anchors, one after each checkpoint, name no image.
         lock(&self.home).image = None;
         while self.checkpoint(disk)? > 0 {}
         self.is_over.store(true, Ordering::SeqCst);
@@ -390,8 +391,8 @@ mod tests {
     use vellum_layout::{Geometry, Superblock};
     use vellum_media::{Persistent, SimLogged, SimPool};
 
-    /// Makes a pool, and gives what appends so many lines, and three blocks, to its log. Of blocks
-    /// six ride at once.
+    /// Formats a pool, and returns a function that appends a record with so many lines, and three
+    /// blocks, to its log. Six blocks can be journaled at a time.
     fn made(external: Option<ExternalData>) -> (Geometry, impl Fn(u64) -> LogCounts) {
         let disk = Arc::new(SimPool::new(2 << 20));
         let options = FormatOptions {
@@ -418,7 +419,7 @@ mod tests {
         (geometry, append)
     }
 
-    /// The log has room for a record of all lines of the image, and then for little else.
+    /// The log has space for a record of all lines of the image, and little else.
     #[test]
     fn a_record_without_room_for_blocks_has_none() {
         let (geometry, append) = made(None);
@@ -428,9 +429,9 @@ mod tests {
         assert_eq!((all.commits, all.blocks), (2, 3));
     }
 
-    /// The data are synced before more ride than the log has a part for.
+    /// The data are synced before more blocks are journaled than the log has space for.
     #[test]
-    fn blocks_ride_until_they_are_too_many() {
+    fn blocks_are_journaled_until_they_are_too_many() {
         let external = ExternalData {
             id: [9; 16],
             at: BLOCK_BYTES,

@@ -208,7 +208,7 @@ fn an_undo_log_with_an_empty_header_is_recreated() {
         let arena = |bytes| Ok(HeapMemory::new(bytes));
         let opened = attach::<SimulatedLogged>(pool, arena, MountOptions::default());
         let error = opened.map(drop).expect_err("it is refused");
-        assert!(error.to_string().contains("entrance"), "{error}");
+        assert!(error.to_string().contains("pool header"), "{error}");
         let made = planned(&image);
         let doubtful: Vec<&str> = made
             .actions
