@@ -1,4 +1,4 @@
-//! Access times: when reading moves them, as mount(8) has it.
+//! Access times: when reads update them, as in mount(8).
 
 use vellum_layout::{FileKind, Inode};
 use vellum_media::{Memories, Persistent};
@@ -7,27 +7,28 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
 use crate::sites;
 
-/// Under *relatime*, an access time that is a day old is renewed however little the file changed.
+/// Under *relatime*, a read updates an access time that is a day old even if the file did not
+/// change.
 const STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
-/// Which reads move the access time of what they read.
+/// Which reads update access times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Those behind a change of the file, or a day after the last one that did.
+    /// Reads after a change of the file, and reads a day after the last update.
     #[default]
     Relative,
-    /// All.
+    /// All reads.
     Strict,
-    /// None.
+    /// No reads.
     Never,
 }
 
-/// When access times move: a policy, and whether directories have it, too.
+/// When access times are updated: a policy, and whether it applies to directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessTimes {
     /// For files and symbolic links.
     pub policy: AccessPolicy,
-    /// Listing a directory moves its time by the same policy, or leaves it alone.
+    /// Whether listing a directory updates its time by the same policy, or not at all.
     pub of_directories: bool,
 }
 
@@ -50,8 +51,8 @@ impl AccessTimes {
 }
 
 impl<M: Memories> Core<M> {
-    /// Moves the access time of what was just read, of this kind, as the policy says. Flushed
-    /// without a fence: it is durable with whatever is fenced next.
+    /// Updates the access time of a file of this kind, which was just read, by the policy. Flushed
+    /// without a fence: it becomes durable with the next one.
     #[inline]
     pub(crate) fn touch(&self, file: Cachelet, kind: FileKind) {
         let policy = self.access_times.policy_of(kind);
@@ -65,8 +66,8 @@ impl<M: Memories> Core<M> {
             && atime > times.mtime
             && atime > times.ctime
             && now.saturating_sub(atime) < STALE_NS;
-        // The coarse clock may lag behind the change that this read follows; the modification time
-        // says nothing of that, because somebody may have set it to any.
+        // The coarse clock may lag behind the change that this read follows. The modification time
+        // cannot show that, because users can set it to anything.
         let now = now.max(times.ctime.saturating_add(1));
         if !is_fresh && now != atime {
             self.move_access_time(file, now);

@@ -1,4 +1,4 @@
-//! What the pool's own words say of chunks and inodes, for opening and recovery.
+//! The pool's own words about chunks and inodes, for opening and recovery.
 
 use vellum_layout::{ChunkKind, ChunkWord, FileKind, InodeState, ROOT_SLOT};
 use vellum_media::Memories;
@@ -6,7 +6,7 @@ use vellum_media::Memories;
 use super::Core;
 use crate::error::{Error, Location, Result};
 
-/// A file's name in a mapping.
+/// The number by which a mapping knows a file.
 pub(crate) type MapId = u32;
 
 /// Calls `each` with the mapping id of every regular file in use.
@@ -18,7 +18,7 @@ pub(crate) fn for_each_file<M: Memories>(
     files.try_for_each(|ino| each(ino as MapId))
 }
 
-/// Whether there is a regular file in use in this slot, if there is such a slot.
+/// Whether this slot exists and holds a regular file in use.
 pub(crate) fn is_file<M: Memories>(core: &Core<M>, ino: u64) -> bool {
     let identity = || core.identity_on_pool(ino);
     core.is_inode_slot(ino)
@@ -30,7 +30,7 @@ pub(crate) fn is_file<M: Memories>(core: &Core<M>, ino: u64) -> bool {
 pub(crate) fn note_chunks<M: Memories>(core: &Core<M>) -> Result<()> {
     for chunk in 0..core.geometry.meta_chunks {
         let word = ChunkWord(core.word(core.geometry.chunk_table_at + chunk * 8));
-        // Whoever only reads does without what lies in the chunk.
+        // A reader does without the slots of a chunk whose word is not valid.
         let unknown = core.read_only.then_some((ChunkKind::Free, 0));
         let (kind, _) = word
             .decode(chunk)

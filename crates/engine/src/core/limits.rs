@@ -1,4 +1,4 @@
-//! Limits of files, whatever the pool.
+//! Limits of files, in all pools.
 
 /// Largest size of a file: 16 TiB.
 pub(crate) const SIZE_MAX_BYTES: u64 = 1 << 44;

@@ -1,5 +1,5 @@
-//! What every wing works on: the pool's volatile state, operations' slots, the allocator of
-//! metadata, cachelets, times.
+//! What every wing works on: the pool's volatile state, thread slots of operations, the allocator
+//! of metadata, cachelets, times.
 
 pub(crate) mod access_times;
 pub(crate) mod alloc;

@@ -1,17 +1,17 @@
-//! What a name stands for.
+//! The file that a name leads to.
 
 use vellum_layout::TargetWord;
 
 use crate::error::Location;
 
-/// What a name stands for, as its entry says.
+/// The file that a name leads to, from its entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
-    /// Where the entry lies.
+    /// The location of the entry.
     pub(crate) entry: Location,
     /// Inode number of the directory.
     pub(crate) dir: u64,
     pub(crate) target: TargetWord,
-    /// Of the inode.
+    /// Generation of the inode.
     pub(crate) generation: u32,
 }

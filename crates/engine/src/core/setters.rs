@@ -1,7 +1,7 @@
 //! Methods that set options one by one.
 
-/// Declares for fields of a struct of options methods that set them, to be chained; `const` where
-/// the fields have no destructors.
+/// Declares chainable methods that set fields of a struct of options; `const` if the fields have no
+/// destructors.
 macro_rules! setters {
     (const $options:ident: $($field:ident: $kind:ty),+ $(,)?) => {
         impl $options {

@@ -1,7 +1,8 @@
-//! How the bytes of data blocks move. In persistent memory a read is one copy, and a write goes
-//! past the cache and is durable at the next fence. On a disk the medium makes calls of both.
+//! Moving the bytes of data blocks. In persistent memory a read is one copy, and a write goes past
+//! the cache and is durable at the next fence. For data on a disk the media crate makes system
+//! calls of both.
 //!
-//! Blocks with consecutive numbers lie one behind the other, so neighbours move as one piece.
+//! Blocks with consecutive numbers are adjacent, so they move as one piece.
 
 use smallvec::SmallVec;
 use vellum_layout::BLOCK_BYTES;
@@ -10,19 +11,19 @@ use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
 use crate::core::Core;
 use crate::mapping::{BlockNo, Found, Mapping};
 
-/// Lines of a piece that are asked for before it is its turn. A megabyte in pieces of 32 KiB took a
-/// tenth less with them; four times as many gained no more.
+/// Lines at the beginning of a piece that are prefetched before it is copied. A megabyte in pieces
+/// of 32 KiB took a tenth less time with them; four times as many gained nothing.
 const AHEAD_LINES: u64 = 16;
-/// Bytes of a piece that are worth asking whether they are in memory, before they are copied.
+/// From this size on, a piece is read ahead if it is not in memory, before it is copied.
 const ASKED_BYTES: usize = 16 << 10;
 
-/// Pieces that are asked for at once without memory for a list of them.
+/// Pieces of one request whose list needs no allocation.
 const PIECES: usize = 8;
 
-/// Bytes of a range of a file that lie in one piece.
+/// A part of a range of a file whose bytes are adjacent on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// The first block; `None`: nothing is there.
+    /// The first block; `None` for a hole.
     block: Option<BlockNo>,
     /// First byte within the block.
     skip: u64,
@@ -31,7 +32,7 @@ struct Piece {
     len: usize,
 }
 
-/// Cuts a range of `len` bytes that begins `skip` bytes into the first of `found` into pieces.
+/// Splits a range of `len` bytes, which begins `skip` bytes into the first of `found`, into pieces.
 fn pieces(
     found: &[Found],
     skip: u64,
@@ -64,8 +65,8 @@ fn pieces(
     })
 }
 
-/// Copies bytes of a file out, beginning `skip` bytes into the first block; what holds no bytes
-/// reads as zeros.
+/// Copies bytes of a file to `out`, beginning `skip` bytes into the first block. Holes and
+/// unwritten blocks read as zeros.
 pub(crate) fn read<M: Memories>(
     core: &Core<M>,
     mapping: &dyn Mapping<M>,
@@ -99,8 +100,8 @@ pub(crate) fn read<M: Memories>(
     }
 }
 
-/// Fills `out` with pieces, one behind the other, of which each lies somewhere or is zeros: all
-/// that lie on a disk at once.
+/// Fills `out` with consecutive pieces, each with its location, or `None` for zeros. All pieces on
+/// a disk are read together.
 fn read_all<M: Memories>(
     core: &Core<M>,
     pieces: impl Iterator<Item = (Option<u64>, usize)>,
@@ -119,16 +120,16 @@ fn read_all<M: Memories>(
     core.pool.read_all(&mut wanted);
 }
 
-/// Asks the processor for the beginning of a piece while the one before is copied: what it fetches
-/// ahead by itself ends with a piece.
+/// Prefetches the beginning of a piece while the one before is copied: the processor's own
+/// prefetching ends with a piece.
 fn prefetch<M: Memories>(core: &Core<M>, at: u64) {
     for line in 0..AHEAD_LINES {
         core.pool.prefetch(at + line * LINE_BYTES);
     }
 }
 
-/// Copies bytes past the cache into those blocks of a range that `block_of` gives, by their places
-/// in `found`, beginning `skip` bytes into the first. Durable at the next fence.
+/// Copies bytes past the cache into the blocks of a range that `block_of` returns for the indices
+/// of `found`, beginning `skip` bytes into the first. Durable at the next fence.
 #[inline]
 pub(crate) fn write<M: Memories>(
     site: Site,

@@ -1,4 +1,4 @@
-//! An external data device of a pool: made, found, known by its head.
+//! External data devices of a pool: how they are marked, found, and recognised by their heads.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +14,8 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::devices::session::{self, Heads};
 use crate::error::{Error, MediumError, Result};
 
-/// Bytes of a medium beside its data: the head with what lies up to the data, and the head's copy.
+/// Bytes of a device beside its data: the head, the space between it and the data, and the head's
+/// copy.
 const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
 
 /// An external data device of a new pool.
@@ -22,17 +23,16 @@ const BESIDE_BYTES: u64 = MEDIUM_DATA_AT + BLOCK_BYTES;
 pub struct ExternalData {
     /// Its identity.
     pub id: [u8; 16],
-    /// Where on it the data begin.
+    /// Offset of the data on it.
     pub at: u64,
-    /// How many bytes they have.
+    /// Bytes of data.
     pub data_bytes: u64,
-    /// Bytes behind them for a copy of metadata that versions keep in order with the data; 0: the
-    /// medium carries none.
+    /// Bytes behind the data for a replica of metadata that has undo records; 0 means none.
     pub replica_bytes: u64,
 }
 
-/// What a medium of so many bytes has room for, with `replica_bytes` of it for a copy of the
-/// metadata.
+/// Returns the space for data on a device of `bytes` bytes, of which `replica_bytes` are for a
+/// metadata replica.
 pub(crate) fn room(
     path: &Path,
     bytes: u64,
@@ -54,14 +54,14 @@ pub(crate) fn room(
     })
 }
 
-/// The same, where the medium is to carry a copy of the metadata of the pool that `plan` makes of
-/// it: less data have no more metadata.
+/// The same for a device that will have a replica of the metadata of the pool that `plan` lays out
+/// on it. The loop ends, because less data never need more metadata.
 pub(crate) fn room_beside_copy(
     file: &DataFile,
     id: [u8; 16],
     plan: impl Fn(ExternalData) -> Result<Geometry>,
 ) -> Result<ExternalData> {
-    // As if there were a copy: how large it is is not known yet.
+    // Starts with the least replica: its size is not known yet.
     let mut replica_bytes = BLOCK_BYTES;
     loop {
         let external = room(file.path(), file.len(), id, replica_bytes)?;
@@ -73,11 +73,11 @@ pub(crate) fn room_beside_copy(
     }
 }
 
-/// How a pool at `pool` is to call the medium at `path`: from its own directory on, if the medium
-/// lies there or below.
+/// The path by which a pool at `pool` stores the device at `path`: relative to the pool's
+/// directory, if the device is there or below.
 ///
 /// # Errors
-/// Too long.
+/// Fails if the path is too long.
 pub(crate) fn name(pool: &Path, path: &Path) -> Result<Vec<u8>> {
     let path = path.canonicalize()?;
     let dir = dir_of(pool).canonicalize()?;
@@ -94,10 +94,10 @@ fn dir_of(pool: &Path) -> &Path {
     dir.unwrap_or(Path::new("."))
 }
 
-/// Marks a new medium as that of the pool that is being made.
+/// Marks a new device as that of the pool that is being formatted.
 ///
 /// # Errors
-/// What the operating system said.
+/// Fails if the operating system does.
 pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
     match (pool.data().next(), MediumHead::of(superblock)) {
         (Some(file), Some(head)) => write_heads(file, &head),
@@ -105,10 +105,10 @@ pub(crate) fn mark(pool: &MappedPool, superblock: &Superblock) -> Result<()> {
     }
 }
 
-/// Writes the head of a new medium and the copy of it, durably.
+/// Writes the head of a new device and the head's copy, durably.
 ///
 /// # Errors
-/// What the operating system said.
+/// Fails if the operating system does.
 pub(crate) fn write_heads(file: &DataFile, head: &MediumHead) -> Result<()> {
     let mut block = [0; BLOCK_BYTES as usize];
     block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
@@ -118,16 +118,17 @@ pub(crate) fn write_heads(file: &DataFile, head: &MediumHead) -> Result<()> {
     Ok(file.sync()?)
 }
 
-/// Where the pool at `path` says, in this block, that the medium of this identity was last found.
+/// Returns where, according to this block of the pool at `path`, the device of this identity was
+/// last found.
 pub(crate) fn last_place(places: &[u8], id: [u8; 16], path: &Path) -> Option<PathBuf> {
     let name = DevicePaths::find(places, id)?;
     Some(dir_of(path).join(OsStr::from_bytes(&name)))
 }
 
-/// Says in a new pool where its data are.
+/// Stores in a new pool where its data are.
 ///
 /// # Errors
-/// What the operating system said.
+/// Fails if the operating system does.
 pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8]) -> Result<()> {
     if let Some(external) = superblock.geometry().external {
         let places = DevicePaths::of_data(external.id, name);
@@ -136,11 +137,12 @@ pub(crate) fn say_place(pool: &MappedPool, superblock: &Superblock, name: &[u8])
     Ok(())
 }
 
-/// Has the pool's block of places, which has the bytes `places` but for what it says of sessions,
-/// tell where one more medium is, and of no others than the pool's own; gives its bytes then.
+/// Stores in the pool's block of device paths where one more device is, and drops the paths of
+/// devices that are not the pool's. `places` are the block's present bytes; its sessions do not
+/// change. Returns the block's new bytes.
 ///
 /// # Errors
-/// What the operating system said.
+/// Fails if the operating system does.
 pub(crate) fn tell_place(
     pool: &MappedPool,
     superblock: &Superblock,
@@ -162,15 +164,15 @@ pub(crate) fn tell_place(
     Ok(zerocopy::transmute!(told))
 }
 
-/// The block of places of a pool that has its data apart.
+/// Reads the block of device paths of a pool with external data devices.
 pub(crate) fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOCK_BYTES as usize] {
     let mut places = [0; BLOCK_BYTES as usize];
     pool.read(superblock.media_at, &mut places);
     places
 }
 
-/// The identity of the pool whose data lie in the file or on the device at `path`, by the head of
-/// it.
+/// The identity of the pool whose data lie in the file or on the device at `path`, from the head
+/// there.
 pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
     let mut head = [0; MEDIUM_HEAD_BYTES];
     let mut file = std::fs::File::open(path).ok()?;
@@ -178,13 +180,13 @@ pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
     Some(MediumHead::unseal(&head)?.pool)
 }
 
-/// Finds the external data devices of the pool at `path`, in the order of their blocks: those that
-/// are `asked` for, in any order, and the others where the pool says that they were last (in
-/// `places`, the block at `media_at`). They are known by their heads, and that they are no old
-/// copies by their session. None: the pool has its data itself.
+/// Finds the external data devices of the pool at `path`, in the order of their blocks: the `asked`
+/// ones, which may be in any order, and the others at the paths that the pool stores (in `places`,
+/// the block at `media_at`). Their heads identify them, and their sessions show that they are no
+/// old copies. Returns none if the pool has its data itself.
 ///
 /// # Errors
-/// Missing, in use, cut short, something else's, of another session.
+/// Fails if a device is missing, in use, truncated, of another pool or of another session.
 pub fn find_data(
     superblock: &Superblock,
     places: &[u8],
@@ -211,7 +213,7 @@ pub fn find_data(
     parts.collect()
 }
 
-/// A medium: the head that is expected of it, and the one that it has.
+/// A device: the head that it should have, its file, and the head that it has.
 pub(crate) type FoundMedium = (MediumHead, DataFile, MediumHead);
 
 /// The same, whatever their session.
@@ -247,13 +249,13 @@ pub(crate) fn find_media(
     found.collect()
 }
 
-/// Which of the media that are expected this is, and its head.
+/// Returns which of the expected devices this is, and its head.
 fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHead)> {
     let mut why = None;
     for (segment, expected) in expected.iter().enumerate() {
         match know(file, expected) {
             Ok(head) => return Ok((segment, head)),
-            // What is wrong with the right one tells more than that it is none of the others.
+            // An error of the right device says more than that it is none of the others.
             Err(error @ Error::Medium(MediumError::Foreign { .. })) => {
                 why = why.or(Some(error));
             }
@@ -263,10 +265,10 @@ fn know_one(file: &DataFile, expected: &[MediumHead]) -> Result<(usize, MediumHe
     Err(why.unwrap_or(MediumError::NoExternalData.into()))
 }
 
-/// Opens what is expected to be an external data device.
+/// Opens what should be an external data device.
 fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
     DataFile::open(place, read_only).map_err(|error| match error {
-        // It is no pool that could be made.
+        // `MediaError::Empty` advises to create a pool, which is no help here.
         MediaError::Empty { .. } => MediumError::Missing {
             path: place.to_owned(),
             source: Box::new(MediaError::Io {
@@ -285,8 +287,8 @@ fn open_medium(place: &Path, read_only: bool) -> Result<DataFile> {
     })
 }
 
-/// The head of the medium, if it is the one that is expected: the first one says so, or the copy of
-/// it where that cannot be read.
+/// Returns the head of the device, if it is the expected one. It is the first head, or its copy if
+/// that cannot be read.
 fn know(file: &DataFile, expected: &MediumHead) -> Result<MediumHead> {
     let found = Heads::find(file, Some(expected)).map(|heads| heads.counts);
     let path = || file.path().to_owned();
@@ -320,7 +322,7 @@ fn know(file: &DataFile, expected: &MediumHead) -> Result<MediumHead> {
     Ok(found)
 }
 
-/// What is not the medium that is expected.
+/// The error for a device that is not the expected one.
 fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> MediumError {
     let found = match found {
         None => "this holds no data of any pool".to_owned(),

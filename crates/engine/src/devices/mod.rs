@@ -1,5 +1,5 @@
-//! Where the bytes of a pool live: the files and devices that hold them, the segments of data,
-//! an external data device, and the metadata replica that it carries.
+//! The files and devices with the bytes of a pool: data segments, external data devices, their
+//! sessions, and the metadata replica on them.
 
 pub(crate) mod data;
 pub(crate) mod medium;

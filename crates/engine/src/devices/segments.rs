@@ -1,4 +1,4 @@
-//! The data segments of a pool: where the words of their blocks lie.
+//! The data segments of a pool: the location of the words of their blocks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -10,11 +10,11 @@ use crate::core::{Core, header};
 use crate::error::{Error, Location, Result};
 
 impl<M: Memories> Core<M> {
-    /// Where the words of the table of blocks lie, of a mapping that has one. Whoever only reads
-    /// does without those that no chunk has: their blocks are nobody's to him.
+    /// Returns the location of the words of the block table, for a mapping that has one. A reader
+    /// can do without words that have no chunk: their blocks belong to no file.
     ///
     /// # Errors
-    /// An added segment lacks some of its words.
+    /// Fails if an added segment lacks some of its words.
     pub(crate) fn table_plan(&self) -> Result<TablePlan> {
         let plan = TablePlan::of(&self.geometry, |at| self.word(at));
         if plan.missing().is_empty() {
@@ -37,7 +37,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The parts of the words of added segment `segment` that have a chunk.
+    /// Returns the parts of segment `segment`'s words that have a chunk.
     pub(crate) fn table_parts(&self, segment: u32) -> BTreeSet<u64> {
         let all = table_parts(&self.geometry, |at| self.word(at));
         let its = all.filter(|((of, _), _)| *of == segment);

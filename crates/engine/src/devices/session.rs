@@ -1,15 +1,15 @@
-//! In which session a pool and its external data device were last used together, so that an old
-//! copy of one is not taken for what belongs to the other.
+//! The session in which a pool and its external data devices were last used together, which shows
+//! an old copy of one of them.
 //!
-//! An opening for writing draws a new session. The pool says first that the medium may be of it
-//! (`next`), then the medium becomes of it, its copy of the head before its head, then the pool
-//! says that it is (`session`). Each step is durable before the next, so that the medium is of one
-//! of the two sessions at every instant, and one of its two heads is sound. Several media become of
-//! it one after the other; who finds them of both makes them of one before he draws another.
+//! An opening for writing draws a new session. First the pool stores that devices may be in it
+//! (`next`), then the device stores it, in the copy of its head before the head, then the pool
+//! stores it as its own (`session`). Each step is durable before the next. So the device is in one
+//! of the two sessions at every instant, and one of its two heads is valid. Several devices store
+//! it one after the other; an opening that finds devices of both sessions first brings all to one.
 //!
-//! What is read may be in a cache only, left by who was killed between a step and its sync, or
-//! failed in that: so the head that counts is made durable before anything is built upon it. The
-//! pool's two words lie in one line and one sector, and get durable together.
+//! What is read may be in a cache only, after a kill between a step and its sync, or after a failed
+//! sync. So the valid head is made durable before anything relies on it. The pool's two words are
+//! in one line and one sector, and become durable together.
 
 use std::io;
 
@@ -19,27 +19,27 @@ use zerocopy::IntoBytes;
 
 use crate::disk_sites;
 
-/// An external data device by its heads.
+/// The heads of an external data device.
 pub(crate) struct Heads<'a> {
     disk: &'a dyn Disk,
-    /// The head that counts.
+    /// The valid head.
     pub(crate) counts: MediumHead,
 }
 
-/// Why no session was drawn; pool and medium belong together all the same.
+/// Why no session could be begun; pool and devices still belong together.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// What the pool said.
+    /// The pool failed.
     Pool(io::Error),
-    /// What the medium said to a write.
+    /// A write to the device failed.
     Write(io::Error),
-    /// What the medium said to a sync. It may have been about bytes that a killed process wrote,
-    /// which it says once.
+    /// A sync of the device failed. The error may be about bytes that a killed process wrote, and
+    /// is reported only once.
     Sync(io::Error),
 }
 
 impl Failed {
-    /// What the pool or the medium said.
+    /// Returns the error of the pool or the device.
     pub(crate) fn into_io(self) -> io::Error {
         let (Self::Pool(error) | Self::Write(error) | Self::Sync(error)) = self;
         error
@@ -47,8 +47,8 @@ impl Failed {
 }
 
 impl<'a> Heads<'a> {
-    /// The heads of a medium: the first one counts, or else the copy of it that there would be on
-    /// the medium that is expected.
+    /// Returns the heads of a device. The first one is valid, or else its copy at the location for
+    /// the expected device.
     pub(crate) fn find(disk: &'a dyn Disk, expected: Option<&MediumHead>) -> Option<Self> {
         let head = |at| {
             let mut block = [0; MEDIUM_HEAD_BYTES];
@@ -59,8 +59,8 @@ impl<'a> Heads<'a> {
         Some(Self { disk, counts })
     }
 
-    /// Writes a head, durably. It is all that is in its block, and a whole block can be written
-    /// that cannot be read.
+    /// Writes a head, durably. It is alone in its block, and a whole block can be written even if
+    /// it cannot be read.
     fn write(&self, at: u64, head: &MediumHead) -> Result<(), Failed> {
         let mut block = [0; BLOCK_BYTES as usize];
         block[..MEDIUM_HEAD_BYTES].copy_from_slice(head.as_bytes());
@@ -69,7 +69,7 @@ impl<'a> Heads<'a> {
         synced.map_err(Failed::Sync)
     }
 
-    /// Makes the medium one of this session, durably.
+    /// Makes the device store this session, durably.
     pub(crate) fn enter(&self, session: u64) -> Result<(), Failed> {
         let new = self.counts.in_session(session);
         self.write(new.copy_at(), &new)?;
@@ -77,17 +77,17 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Whether a medium of this session belongs to a pool whose block of places has these bytes. A
-/// block that is not sound does not say: all belong.
+/// Whether a device of this session belongs to the pool with this block of device paths. If the
+/// block is not valid, every device does.
 pub(crate) fn belongs(places: &[u8], session: u64) -> bool {
     DevicePaths::sessions(places).is_none_or(|known| known.contains(&session))
 }
 
-/// Draws the next session of a pool and its media, of which there are some, and which belong
-/// together; `set` stores a word of the pool's block of places, by its offset, durably.
+/// Begins the next session of a pool and its devices, which belong together and are at least one.
+/// `set` stores a word of the pool's block of device paths durably, at an offset in it.
 ///
 /// # Errors
-/// What the pool said, or the medium of this number.
+/// Fails if the pool fails, or the device of the returned number.
 pub(crate) fn begin(
     places: &[u8],
     media: &[Heads<'_>],
@@ -100,15 +100,15 @@ pub(crate) fn begin(
     };
     each(&|heads| heads.write(0, &heads.counts))?;
     let now = media.first().map_or(0, |first| first.counts.session);
-    // The last opening was cut short between two media: of both sessions that the pool knows, all
-    // become of the first one's.
+    // The last opening was cut short between two devices, so both sessions that the pool knows
+    // occur. All devices go to the first one's.
     each(&|heads| match heads.counts.session == now {
         true => Ok(()),
         false => heads.enter(now),
     })?;
     let set = |at, value| set(at, value).map_err(|error| (0, Failed::Pool(error)));
     if DevicePaths::sessions(places).is_none_or(|[session, _]| session != now) {
-        // It was cut short behind the media's step.
+        // The last opening was cut short after the device's step.
         set(DevicePaths::SESSION, now)?;
     }
     set(DevicePaths::NEXT, new)?;

@@ -5,7 +5,7 @@ use vellum_media::Persistent;
 
 use crate::error::Result;
 
-/// Reads the superblock that counts.
+/// Reads the current superblock.
 pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
     superblock_in(pool.own_bytes(), |at, block| {
         pool.read(at, block);
@@ -13,7 +13,7 @@ pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
     })
 }
 
-/// The superblock that counts, of a pool in so many bytes, of which `read` reads blocks.
+/// Returns the current superblock of a pool of `own_bytes` bytes; `read` reads a block.
 pub(crate) fn superblock_in(
     own_bytes: u64,
     read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
@@ -24,7 +24,7 @@ pub(crate) fn superblock_in(
     };
     let copy = |at| {
         let copy = Superblock::unseal(&block(at).ok_or(SuperblockError::NotVellum)?)?;
-        // That of a dataset behind the pool is none of it.
+        // A superblock of a dataset behind the pool is not a copy of this one.
         if at > BLOCK_BYTES && copy.last_copy_at != at {
             return Err(SuperblockError::NotVellum);
         }
@@ -33,7 +33,7 @@ pub(crate) fn superblock_in(
     let first = Superblock::choose([0, BLOCK_BYTES].map(copy));
     let own_last = (own_bytes / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     let last = match &first {
-        // What lies last may be a block of a file, or another dataset's.
+        // The last block may belong to a file, or to another dataset.
         Ok(copy) => copy.last_copy_at.min(own_last),
         Err(_) => own_last,
     };

@@ -1,8 +1,8 @@
-//! Making a pool of what an external data device carries.
+//! Creating a pool from the replica on an external data device.
 //!
-//! On the medium one thing changes, last and by one sector: its identity. Before that the pool that
-//! it came from has it, and the new one is refused; from then on it is the other way round. The
-//! copy stays whole until the new pool is opened for writing.
+//! The device changes only its identity, last, by one sector. Until then it belongs to the pool
+//! that it came from, and the new one is refused; from then on it is the other way round. The
+//! replica stays whole until the new pool is opened for writing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,24 +19,24 @@ use crate::disk_sites;
 use crate::error::MediumError;
 use crate::error::Result;
 
-/// How a pool is to be made of a medium.
+/// Options of creating a pool from a device.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
     /// The external data device.
     pub data: PathBuf,
-    /// What the pool is to lie on: memory, or persistent memory.
+    /// The pool's medium: memory, or persistent memory.
     pub media: MediaChoice,
-    /// Use a file or device that exists, whatever it holds.
+    /// Overwrites an existing file or device, whatever it holds.
     pub overwrite: bool,
 }
 
-/// Makes a pool at `path` of what a medium carries, which gets the identity `id`; gives its
-/// superblock. `tell` is told how many blocks of how many are done. A file that was made is removed
-/// if that fails.
+/// Creates a pool at `path` from the replica on a device, which gets the identity `id`. Returns the
+/// pool's superblock. `tell` is called with the numbers of blocks that are done, and of all. A file
+/// that was created is removed again on failure.
 ///
 /// # Errors
-/// The path exists, or is no memory; the medium is in use, carries no copy, or one that is stale or
-/// damaged; what either said.
+/// Fails if the path exists or is not in memory; if the device is in use, or has no replica, or one
+/// that is stale or damaged; or if either fails.
 pub(crate) fn attach_medium(
     path: &Path,
     options: &AttachOptions,
@@ -66,31 +66,31 @@ pub(crate) fn attach_medium(
         copy.attach(&pool, id, &name, known_zero, tell)
     });
     if made.is_err() && !is_there {
-        // The file is ours and useless; whether it goes cannot change the answer.
+        // The new file is useless. An error of removing it does not matter.
         let _ = std::fs::remove_file(path);
     }
     made
 }
 
-/// A whole copy on a medium, which is reached by offsets of its own.
+/// A whole replica on a device, which is read by its own offsets.
 pub(crate) struct ReplicaSource<'a> {
     disk: &'a dyn Disk,
-    /// Where the medium is, told to people.
+    /// The device's path, for messages.
     path: &'a Path,
     plan: ReplicaPlan,
-    /// How often it was made whole.
+    /// How often the replica was completed.
     number: u64,
-    /// The sums of blocks.
+    /// The checksums of blocks.
     table: Vec<u8>,
-    /// That of the pool that it was made of.
+    /// The superblock of the pool that exported it.
     superblock: Superblock,
 }
 
 impl<'a> ReplicaSource<'a> {
-    /// Finds the copy on a medium of `len` bytes.
+    /// Finds the replica on a device of `len` bytes.
     ///
     /// # Errors
-    /// No medium of data, one that carries none, a stale or damaged one.
+    /// Fails if this is no data device, or it has no replica, or one that is stale or damaged.
     pub(crate) fn find(disk: &'a dyn Disk, path: &'a Path, len: u64) -> Result<Self> {
         let medium = medium_head(disk).ok_or_else(|| MediumError::NoMedium {
             path: path.to_owned(),
@@ -112,7 +112,7 @@ impl<'a> ReplicaSource<'a> {
         let superblock = superblock.ok_or_else(|| damaged(path, "the superblock"))?;
         superblock.check_readable()?;
         superblock.check_writable()?;
-        // Its own medium may have had another identity when the copy was made.
+        // The pool's device may have had another identity when the replica was written.
         let expected = head_with(&superblock, medium.id).1;
         if expected.map(|head| head.in_session(medium.session)) != Some(medium) {
             return Err(damaged(path, "the superblock").into());
@@ -127,11 +127,11 @@ impl<'a> ReplicaSource<'a> {
         })
     }
 
-    /// Makes the pool, then the medium its own, by the new identity `id`; `name` is what the pool
-    /// is to call the medium. What the pool's bytes hold is gone.
+    /// Creates the pool, then makes the device its own by the new identity `id`. `name` is the path
+    /// of the device that the pool stores. The earlier bytes of the pool are lost.
     ///
     /// # Errors
-    /// The copy is damaged: the medium was not changed. What the medium said.
+    /// Fails if the replica is damaged, which leaves the device unchanged, or if a medium fails.
     pub(crate) fn attach<P: Persistent>(
         &self,
         pool: &P,
@@ -148,7 +148,7 @@ impl<'a> ReplicaSource<'a> {
         Ok(superblock)
     }
 
-    /// Makes the pool, with this superblock.
+    /// Creates the pool, with this superblock.
     fn make_pool<P: Persistent>(
         &self,
         pool: &P,
@@ -167,7 +167,7 @@ impl<'a> ReplicaSource<'a> {
         let committed = CommittedWord::new(0).0.to_le_bytes();
         let header = geometry.undo_at + PoolHeader::COMMITTED;
         pool.write_through(site, header, &committed);
-        // The copy has all but the superblocks, which no map is about.
+        // The replica has everything but the superblocks, which the map does not cover.
         let since = self.number.to_le_bytes();
         pool.write_through(site, superblock.changed_at + ChangedMap::SINCE, &since);
         let places = DevicePaths::of_data(superblock.segments[0].medium_id, name);
@@ -179,7 +179,7 @@ impl<'a> ReplicaSource<'a> {
         Ok(pool.sync()?)
     }
 
-    /// Copies the metadata behind the superblocks; what lies behind them is empty.
+    /// Copies the metadata behind the superblocks, and zeros behind the metadata.
     fn fill<P: Persistent>(
         &self,
         pool: &P,
@@ -208,7 +208,7 @@ impl<'a> ReplicaSource<'a> {
         Ok(())
     }
 
-    /// Gives the medium to whoever knows it by this head. The copy of the head counts only where
+    /// Makes the device belong to the pool with this head. The copy of the head is valid only if
     /// the head cannot be read.
     fn hand_over(&self, head: &MediumHead) -> io::Result<()> {
         self.disk.write(0, head.as_bytes())?;
@@ -218,11 +218,11 @@ impl<'a> ReplicaSource<'a> {
     }
 }
 
-/// Makes a pool, in bytes that may be known to be zero, of what a medium of `len` bytes carries,
-/// which gets the identity `id`: for experiments, in which neither has a path.
+/// Creates a pool in `pool`, whose bytes may be known to be zero, from the replica on a device of
+/// `len` bytes, which gets the identity `id`: for experiments in which neither has a path.
 ///
 /// # Errors
-/// As for [`crate::Pool::attach`].
+/// Fails as [`crate::Pool::attach`].
 pub fn attach_copy<P: Persistent>(
     disk: &dyn Disk,
     len: u64,
@@ -233,8 +233,8 @@ pub fn attach_copy<P: Persistent>(
     copy.attach(pool, id, b"data", known_zero, &|_, _| {})
 }
 
-/// Where the copy lies on a medium of `len` bytes with this head, and its own head, which says that
-/// it is whole.
+/// Returns the location of the replica on a device of `len` bytes with this head, and the replica's
+/// own head, which marks it as whole.
 fn whole_copy(
     disk: &dyn Disk,
     path: &Path,
@@ -267,9 +267,9 @@ fn damaged(path: &Path, what: &'static str) -> MediumError {
     }
 }
 
-/// The superblock of the pool whose medium has this identity, and the head of that medium.
+/// Returns the superblock of a pool whose device has this identity, and the head of that device.
 fn head_with(superblock: &Superblock, id: [u8; 16]) -> (Superblock, Option<MediumHead>) {
-    // Other datasets of that pool are not on the medium.
+    // Other datasets of that pool are not on the device.
     let mut superblock = superblock.without_datasets();
     superblock.segments[0].medium_id = id;
     superblock.seal();
@@ -277,7 +277,7 @@ fn head_with(superblock: &Superblock, id: [u8; 16]) -> (Superblock, Option<Mediu
     (superblock, head)
 }
 
-/// The head of a medium. Where its copy lies is known to whoever knows the medium only.
+/// Returns the head of a device. Its copy cannot be located without the pool.
 fn medium_head(disk: &dyn Disk) -> Option<MediumHead> {
     let mut sector = [0; MEDIUM_HEAD_BYTES];
     disk.read(0, &mut sector).ok()?;
@@ -290,7 +290,7 @@ fn sum_of(table: &[u8], number: u64) -> u64 {
     sum.map_or(0, |&sum| u64::from_le_bytes(sum))
 }
 
-/// A block of the copy, if it is what was written.
+/// Returns a block of the replica, if its checksum is right.
 fn read_block(
     disk: &dyn Disk,
     plan: &ReplicaPlan,

@@ -1,4 +1,4 @@
-//! Making the copy whole, when a pool is closed.
+//! Completing the replica after a pool was closed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,26 +16,27 @@ use crate::disk_sites;
 use crate::error::{MediumError, Result};
 use crate::logs::changed::{ChangedBlocks, head_of, set_since};
 
-/// What was done to make a copy whole.
+/// The results of completing a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportedReplica {
-    /// Blocks of metadata that there are.
+    /// Blocks of metadata in all.
     pub blocks: u64,
-    /// Blocks that had changed, or may have, those of zeros among them.
+    /// Blocks that had changed, or may have, including those of zeros.
     pub changed: u64,
     /// Blocks of metadata that were written.
     pub written: u64,
-    /// Blocks of sums that were written.
+    /// Blocks of checksums that were written.
     pub sums_written: u64,
-    /// How often the copy was made whole.
+    /// How often the replica was completed.
     pub number: u64,
 }
 
-/// Makes the replica of a closed pool whole: of the blocks that changed since it last was, or of
-/// `all`. `tell` is called with the blocks done so far, of how many.
+/// Completes the replica of a closed pool: copies the blocks that changed since it last was whole,
+/// or, with `all`, all of them. `tell` is called with the numbers of blocks that are done, and of
+/// all.
 ///
 /// # Errors
-/// The device carries none, or failed: then the replica is stale.
+/// Fails if the device has no replica, or fails: then the replica is stale.
 pub(crate) fn make_whole<M: Memories>(
     core: &Core<M>,
     superblock: &Superblock,
@@ -73,24 +74,24 @@ pub(crate) fn make_whole<M: Memories>(
     })
 }
 
-/// A copy that is being made whole.
+/// A replica that is being completed.
 struct Copy<'a, P> {
     pool: &'a P,
     disk: &'a dyn Disk,
     plan: ReplicaPlan,
     superblock: &'a Superblock,
-    /// The sums of blocks.
+    /// The checksums of blocks.
     table: Vec<u8>,
-    /// Blocks of the table that are to be written.
+    /// Blocks of the table that have to be written.
     dirty: BTreeSet<u64>,
     /// Blocks of metadata that were written.
     written: u64,
 }
 
 impl<P: Persistent> Copy<'_, P> {
-    /// What changed since the copy was last whole, whose sums are in the table then; `None`: all
-    /// may have, because the map is about another copy, or the sums are not those of when it was
-    /// whole.
+    /// Returns the blocks that changed since the replica was last whole, and loads their checksums
+    /// into the table. `None`: all may have changed, because the map is about another replica, or
+    /// the checksums are not those of the last whole one.
     fn changed_blocks(&mut self) -> Option<Vec<u64>> {
         let changed_at = self.superblock.changed_at;
         let since = self
@@ -106,14 +107,14 @@ impl<P: Persistent> Copy<'_, P> {
             return None;
         }
         let map = ChangedBlocks::new(changed_at, self.plan.blocks);
-        // Superblocks are rewritten by tools, and nobody marks them.
+        // Tools rewrite superblocks without marking them.
         let superblocks = self.superblock.state_at / BLOCK_BYTES;
         let marked = map.marked(self.pool).into_iter();
         let others = marked.filter(|&number| number >= superblocks);
         Some((0..superblocks).chain(others).collect())
     }
 
-    /// Copies blocks, and notes their sums; gives how many.
+    /// Copies blocks, and stores their checksums in the table. Returns how many.
     fn put_all(
         &mut self,
         numbers: impl Iterator<Item = u64>,
@@ -129,7 +130,7 @@ impl<P: Persistent> Copy<'_, P> {
         Ok(done)
     }
 
-    /// Copies a block, if there is anything in it.
+    /// Copies a block, unless it is all zeros.
     fn put(&mut self, number: u64) -> io::Result<()> {
         let mut block = [0; BLOCK_BYTES as usize];
         self.pool.read(number * BLOCK_BYTES, &mut block);
@@ -144,7 +145,7 @@ impl<P: Persistent> Copy<'_, P> {
         Ok(())
     }
 
-    /// Writes the sums, then that the copy is whole, then that the map is about it.
+    /// Writes the checksums, then marks the replica as whole, then clears the map.
     fn finish(&self, number: u64) -> Result<()> {
         for &block in &self.dirty {
             let at = block * BLOCK_BYTES;
@@ -161,8 +162,8 @@ impl<P: Persistent> Copy<'_, P> {
         Ok(())
     }
 
-    /// If the power fails in between, the map is about an older copy, and all blocks count as
-    /// changed.
+    /// Clears the map and makes it about this replica. After a power cut in between the map is
+    /// about an older replica, and all blocks count as changed.
     fn clear_map(&self, number: u64) {
         let changed_at = self.superblock.changed_at;
         let bits = self.plan.map_bytes() - CHANGED_HEAD_BYTES;

@@ -1,10 +1,10 @@
-//! The copy of the metadata that an external data device carries, so that it alone is a file system
-//! elsewhere.
+//! The metadata replica on an external data device, which makes that device alone a complete file
+//! system elsewhere.
 //!
-//! Metadata lie in persistent memory, and the copy is made when a pool is closed, of the blocks
-//! that changed since the last one: a map in the pool tells which. An opening for writing calls the
-//! copy stale, durably, before anything changes; so a medium whose copy says that it is whole has
-//! all that the pool has.
+//! Metadata lie in persistent memory. The replica is completed when a pool is closed, from the
+//! blocks that changed since it last was: a map in the pool lists them. An opening for writing
+//! marks the replica as stale, durably, before anything changes. So a device whose replica is
+//! marked as whole has everything that the pool has.
 
 mod attach;
 mod copy;
@@ -19,8 +19,8 @@ pub use attach::{AttachOptions, attach_copy};
 pub use copy::ExportedReplica;
 pub(crate) use copy::make_whole;
 
-/// Whether the copy on a medium, which is reached by offsets of its own, is whole; `None` if it
-/// carries none.
+/// Whether the replica on a device is whole; `None` if it has none. The device is read by its own
+/// offsets.
 pub(crate) fn is_whole(medium: &dyn Disk, superblock: &Superblock) -> Option<bool> {
     let head = MediumHead::of(superblock).filter(|head| head.replica_at != 0)?;
     let plan = ReplicaPlan {

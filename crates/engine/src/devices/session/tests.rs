@@ -6,21 +6,21 @@ use zerocopy::{FromBytes, FromZeros};
 
 use super::*;
 
-/// What lies at the beginning of a block.
+/// The bytes at the beginning of a block.
 type Sector = [u8; MEDIUM_HEAD_BYTES];
 
-/// A head on the medium, and in the kernel's cache.
+/// A head on the device, and in the kernel's cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cached {
     lasting: Sector,
     seen: Sector,
-    /// Whether it is still to be written.
+    /// Whether the cached head has not been written yet.
     is_dirty: bool,
 }
 
 impl Cached {
-    /// All that the medium may have once it was written, or not: what was there, what is in the
-    /// cache, or some of both.
+    /// All that the device may have after a write that may or may not have happened: the old bytes,
+    /// the cached ones, or some of both.
     fn written(self) -> impl Iterator<Item = Sector> {
         let mut torn = self.seen;
         torn[100..].copy_from_slice(&self.lasting[100..]);
@@ -29,7 +29,7 @@ impl Cached {
     }
 }
 
-/// A pool's sessions, and the two heads of each medium.
+/// A pool's sessions, and the two heads of each device.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
     sessions: [u64; 2],
@@ -37,8 +37,8 @@ struct State {
 }
 
 impl State {
-    /// Each way in which the heads of these media can have been written, by what becomes of one of
-    /// them.
+    /// Returns every combination in which the heads of these devices can have been written; `of`
+    /// returns one head's new state.
     fn each(&self, media: &[usize], of: impl Fn(Cached, Sector) -> Cached) -> Vec<Self> {
         let mut states = vec![self.clone()];
         for (&medium, head) in media.iter().flat_map(|medium| [(medium, 0), (medium, 1)]) {
@@ -56,7 +56,7 @@ impl State {
         states
     }
 
-    /// All that a power cut may leave now.
+    /// All states that a power cut may leave now.
     fn cut(&self) -> Vec<Self> {
         let all: Vec<usize> = (0..self.media.len()).collect();
         self.each(&all, |_, lasting| Cached {
@@ -66,8 +66,8 @@ impl State {
         })
     }
 
-    /// All that is there behind a sync of a medium that failed: the kernel calls clean what it
-    /// could not write.
+    /// All states after a failed sync of a device: the kernel marks pages clean that it could not
+    /// write.
     fn failed(&self, medium: usize) -> Vec<Self> {
         self.each(&[medium], |head, lasting| Cached {
             lasting,
@@ -77,12 +77,12 @@ impl State {
     }
 }
 
-/// A pool and its media, of which so many steps are done.
+/// A pool and its devices, which crash after a number of steps.
 struct Crashing {
     state: Mutex<State>,
     steps: Mutex<u32>,
     syncs: bool,
-    /// The medium whose sync is the step that is not done any more, if it is one.
+    /// The device in whose sync the crash happens, if it does.
     ends_in_sync: Mutex<Option<usize>>,
 }
 
@@ -110,7 +110,7 @@ impl Crashing {
         Ok(())
     }
 
-    /// All that is there now: behind a kill, behind a power cut, and if it was a sync that failed.
+    /// All states that can be left now: by a kill, by a power cut, and by a failed sync.
     fn left(&self) -> Vec<State> {
         let state = self.state.lock().unwrap();
         let mut left = state.cut();
@@ -122,7 +122,7 @@ impl Crashing {
     }
 }
 
-/// A medium of these.
+/// A device of the crashing pool.
 struct Medium<'a>(&'a Crashing, usize);
 
 impl Disk for Medium<'_> {
@@ -153,7 +153,7 @@ impl Disk for Medium<'_> {
     }
 }
 
-/// The head of the medium that is looked for.
+/// The head of the expected device.
 fn expected() -> MediumHead {
     let mut head = MediumHead::new_zeroed();
     head.magic = vellum_layout::MEDIUM_MAGIC;
@@ -184,7 +184,7 @@ fn places(state: &State) -> DevicePaths {
     }
 }
 
-/// Draws a session of `state`, cut short behind so many steps; whether it was.
+/// Begins a session in `state`, cut short after the steps of `crashing`. Returns whether it was.
 fn begin_in(crashing: &Crashing, state: &State, new: u64) -> bool {
     let expected = expected();
     let media: Vec<Medium> = (0..state.media.len())
@@ -213,8 +213,9 @@ fn belong(state: &State) -> bool {
     })
 }
 
-/// All that is left of openings that are killed, lose the power, or fail in a sync, anywhere, one
-/// behind the other; fails where the medium is not known any more.
+/// Explores all states that openings can leave that are killed, lose power or fail in a sync,
+/// anywhere, one after the other. Returns their number, or the opening after which a device was not
+/// recognised.
 fn explore(media: usize, openings: u64, syncs: bool) -> Result<usize, u64> {
     let mut states = BTreeSet::from([new(media)]);
     for number in 1..=openings {
@@ -252,7 +253,7 @@ fn each_head_is_durable_before_the_next_step() {
 }
 
 #[test]
-fn a_session_that_began_is_that_of_both() {
+fn a_session_that_began_is_stored_by_pool_and_medium() {
     let state = new(1);
     let crashing = Crashing::of(&state, u32::MAX, true);
     assert!(!begin_in(&crashing, &state, 9));
