@@ -25,22 +25,22 @@ const SLOT_BYTES: u64 = 128;
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Shown {
     pub(crate) number: u32,
-    /// Number of the area that its root's name is in; 0 for the first one.
+    /// The number of the area that holds the name of its root; 0 for the first area.
     pub(crate) above: u32,
-    /// Of its root; none for the first one.
+    /// The label of its root. `None` for the first area.
     pub(crate) label: Option<String>,
     pub(crate) names: u64,
     pub(crate) bytes: u64,
-    /// When it was formed, in seconds since 1970; none: that is not known.
+    /// When it was formed, in seconds since 1970, if known.
     pub(crate) formed: Option<u32>,
-    /// Bytes of the names below its root then, and lookups of late; none: nobody counted.
+    /// The bytes of the names below its root then, and the recent lookups, if they were counted.
     pub(crate) formed_bytes: Option<u64>,
     pub(crate) formed_reads: Option<u32>,
     pub(crate) path: String,
 }
 
 impl Shown {
-    /// When the area was formed, and what it had then, as it is told to people.
+    /// When the area was formed, and what it had then, as text.
     pub(crate) fn formed(&self) -> [String; 2] {
         let none = || "-".to_owned();
         let counted = self.formed_bytes.zip(self.formed_reads);
@@ -52,21 +52,21 @@ impl Shown {
     }
 }
 
-/// An area that was merged, and the path that its root has now.
+/// An area that was merged, and the current path of its root.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Gone {
     pub(crate) number: u32,
-    /// Number of the area that its names went into.
+    /// The number of the area that received its names.
     pub(crate) into: u32,
-    /// In seconds since 1970; none: that is not known.
+    /// When it was merged, in seconds since 1970, if known.
     pub(crate) merged: Option<u32>,
     pub(crate) reason: String,
-    /// Bytes of the names below its root then, or of those of the directory that inherited it,
-    /// lookups of late, and what these were compared with; none: nobody counted.
+    /// The bytes of the names below its root then (or of the directory that inherited it), the
+    /// recent lookups, and the average with which these were compared, if they were counted.
     pub(crate) bytes: Option<u64>,
     pub(crate) reads: Option<u32>,
     pub(crate) average_reads: Option<u32>,
-    /// None: the directory is gone.
+    /// `None`: the directory is gone.
     pub(crate) path: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Gone {
         }
     }
 
-    /// When it was merged, and why, as it is told to people.
+    /// When it was merged, and why, as text.
     pub(crate) fn told(&self) -> [String; 2] {
         let counted = self.bytes.zip(self.reads).zip(self.average_reads);
         let why = match counted {
@@ -101,14 +101,14 @@ impl Gone {
     }
 }
 
-/// The areas that there are, and those that were merged.
+/// All areas, and the merged ones.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Areas {
     pub(crate) areas: Vec<Shown>,
     pub(crate) merged: Vec<Gone>,
 }
 
-/// What `inspect --json` writes.
+/// The output of `inspect --json`.
 #[derive(Serialize)]
 struct Inspected {
     pool: String,
@@ -126,7 +126,7 @@ struct Told {
     round: u64,
     what: String,
     outcome: String,
-    /// None: the directory is gone.
+    /// `None`: the directory is gone.
     path: Option<String>,
     inode: u64,
     area: u32,
@@ -136,16 +136,16 @@ struct Told {
     rounds_since_renamed: u64,
 }
 
-/// What rounds of evolving came to.
+/// The result of rounds of evolving.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Evolved {
     rounds: u64,
     decisions: Vec<Told>,
-    /// How many areas there are then.
+    /// The number of areas after them.
     areas: usize,
 }
 
-/// What `evolve --json` writes.
+/// The output of `evolve --json`.
 #[derive(Serialize)]
 struct EvolvedPool {
     pool: String,
@@ -153,7 +153,7 @@ struct EvolvedPool {
     evolved: Evolved,
 }
 
-/// Opens a pool whose names are kept in areas, which do not evolve by themselves meanwhile.
+/// Opens a pool with the namespace adaptive. Its areas do not evolve by themselves meanwhile.
 fn open(path: &Path, opening: &Opening, read_only: bool) -> Outcome<Pool> {
     let options = opening.options(read_only).evolve_every(None);
     let pool = location::open_with(path, &options)?;
@@ -172,14 +172,14 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
         return Ok(());
     }
     let place = path.display();
-    let said = format!("{place}: the namespace {namespace} keeps no names in areas");
+    let said = format!("{place}: the namespace {namespace} has no areas");
     Err(Failure::new(said).advise(format!(
-        "`vellum convert {} --namespace adaptive` gives it one that does",
+        "`vellum convert {} --namespace adaptive` converts it to one that has",
         quoted(path)
     )))
 }
 
-/// What the mount of a pool answers, if it has one.
+/// The answer of the pool's mount, if it is mounted.
 fn answered<T: DeserializeOwned>(path: &Path, request: ControlRequest) -> Outcome<Option<T>> {
     let Some(mounted) = info::mount_of(path).filter(|mounted| !mounted.is_dead()) else {
         return Ok(None);
@@ -195,7 +195,7 @@ fn failed(path: &Path, error: &vellum::Error) -> Failure {
     Failure::at(path.display(), error)
 }
 
-/// The path of a directory, if it is still there.
+/// The path of a directory, if it still exists.
 fn path_of(fs: &Arc<RealFs>, ino: u64, generation: u32) -> Option<String> {
     let node = fs.node(ino, generation).ok()?;
     let path = fs.path_of(&node).ok()?;
@@ -218,7 +218,7 @@ impl Areas {
             formed: Some(area.formed.seconds).filter(|&seconds| seconds != 0),
             formed_bytes: was_counted(area).then_some(u64::from(area.formed.slots) * SLOT_BYTES),
             formed_reads: was_counted(area).then_some(area.formed.reads),
-            // A directory without a name may be open for as long as the pool is.
+            // The root of an area may have lost its name and still be open.
             path: path_of(fs, area.root, area.generation).unwrap_or_default(),
         };
         let gone = fs.merged_areas()?;
@@ -229,7 +229,7 @@ impl Areas {
     }
 }
 
-/// The areas of a pool; asks its mount if it has one.
+/// The areas of a pool. The mount of a mounted pool answers.
 pub(crate) fn look(path: &Path, opening: &Opening) -> Outcome<Areas> {
     if let Some(areas) = answered(path, ControlRequest::Areas)? {
         return Ok(areas);
@@ -252,7 +252,7 @@ pub(crate) fn inspect(args: &Inspect) -> Outcome {
     print(listed(&areas))
 }
 
-/// The list for people.
+/// The list as text.
 fn listed(areas: &Areas) -> String {
     let mut text = format!(
         "{:>8}  {:>8}  {:5}  {:>10}  {:>10}  {:19}  {:26}  root\n",
@@ -293,8 +293,8 @@ fn listed(areas: &Areas) -> String {
 }
 
 impl Evolved {
-    /// Makes rounds of evolving: as many as are asked for, or until, behind those that a rename is
-    /// remembered for, there is one in which nothing was done.
+    /// Runs rounds of evolving: `most` of them; or, without it, until a round changes nothing after
+    /// the rounds for which renames are remembered.
     pub(crate) fn now(fs: &Arc<RealFs>, most: Option<u64>) -> vellum::Result<Self> {
         let (mut rounds, mut decisions) = (0, Vec::new());
         let mut is_over = most == Some(0);
@@ -317,7 +317,7 @@ impl Evolved {
     }
 }
 
-/// Runs rounds of evolving; a pool's mount, if it has one.
+/// Runs rounds of evolving. The mount of a mounted pool runs them.
 pub(crate) fn evolve(args: &Evolve) -> Outcome {
     let (path, rounds) = (&args.pool, args.rounds);
     let evolved = match answered(path, ControlRequest::Evolve { rounds })? {

@@ -20,10 +20,11 @@ use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
 use crate::location::{self, PathInPool};
 use crate::units::time;
 
-/// Bytes copied at once.
+/// The size of the copy buffer.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-/// Opens the pool of `places`, which must be one, runs a command, and closes it.
+/// Opens the pool of `places`, runs a command, and closes the pool. Fails if the paths are in
+/// different pools.
 fn with_pool(
     places: &[&PathInPool],
     opening: &Opening,
@@ -35,7 +36,7 @@ fn with_pool(
     };
     if let Some(other) = others.iter().find(|other| other.pool != first.pool) {
         return Err(
-            Failure::usage(format!("{other} is in another pool than {first}"))
+            Failure::usage(format!("{other} and {first} are in different pools"))
                 .advise("`vellum cp` copies between pools"),
         );
     }
@@ -53,7 +54,7 @@ fn with_pool(
     done.and(closed)
 }
 
-/// An open pool, and who uses it.
+/// An open pool, and the user of the command.
 struct Session {
     fs: Arc<RealFs>,
     volume: Volume,
@@ -92,7 +93,7 @@ impl Session {
             .map_err(|e| place.failed(&e))
     }
 
-    /// The place itself, or one of `name` in it if it is a directory.
+    /// The path itself, or `name` inside it if it is a directory.
     fn in_directory(&self, place: &PathInPool, name: Option<&OsStr>) -> Outcome<PathInPool> {
         let is_dir = match self.volume.metadata(&place.path) {
             Ok(attr) => attr.file_type().kind() == FileKind::Directory,
@@ -108,14 +109,14 @@ impl Session {
     }
 }
 
-/// The process's file mode creation mask, which can only be read by setting it.
+/// The umask of this process. The system call can only read it by setting it.
 pub(crate) fn umask() -> u16 {
     let old = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(old);
     (old.bits() & 0o777) as u16
 }
 
-/// A file as JSON tells it.
+/// A file in JSON.
 #[derive(Serialize)]
 struct Told<'a> {
     name: String,
@@ -364,7 +365,7 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
             let handle = session.open(place, &options)?;
             match copy_out(&handle, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => return Err(failure),
-                // Whoever reads has enough.
+                // The reader has closed the pipe.
                 Err(None) => return Ok(()),
                 Ok(()) => {}
             }
@@ -373,7 +374,7 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
     })
 }
 
-/// Copies a file's bytes; no failure in the error: the reader went away.
+/// Copies a file's bytes to `out`. An error of `None` means that the reader has closed the pipe.
 fn copy_out(
     handle: &Handle<Real>,
     place: &PathInPool,
@@ -550,7 +551,7 @@ fn remove(
     if !recursive {
         return Err(at(Error::IsDirectory));
     }
-    // The root stays; what is in it goes.
+    // The root cannot be removed, only its contents.
     let mut stack = vec![(place.path.clone(), false)];
     while let Some((path, emptied)) = stack.pop() {
         let at = |error| (place.with_path(&path), error);

@@ -1,4 +1,4 @@
-//! What people write on the command line, whatever it is: an answer or a message.
+//! Fuzzes the parsers of the command line: any input is parsed or refused with a message.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +12,7 @@ use crate::units::{parse_size, size};
 /// Cases of a target in a run of the tests.
 const CASES: usize = 1000;
 
-/// Text of pieces that matter, and of the bytes as they are.
+/// Text for the parsers: the bytes as they are, or translated to characters that matter.
 fn text(bytes: &[u8]) -> Vec<u8> {
     const PIECES: &[u8] = b"0123456789.KMGTPkibB :/-+e";
     let (raw, rest) = bytes.split_first().unwrap_or((&0, &[]));
@@ -51,7 +51,8 @@ fn places() {
         let path = place.bytes();
         assert!(path.is_empty() || path.starts_with(b"/"), "{place}");
         let pool = place.pool.as_os_str().len();
-        // Nothing is lost: pool, colon, path, and the slash of a root that was left out.
+        // No character is lost: the parts are the pool, the colon, the path, and the slash of a
+        // root that the text leaves out.
         let whole = if path.is_empty() {
             pool
         } else {

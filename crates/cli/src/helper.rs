@@ -1,10 +1,10 @@
 //! The command as mount(8), fstab, mkfs(8) and fsck(8) call it.
 //!
 //! `mount -t vellum POOL DIR -o OPTIONS` runs `mount.vellum POOL DIR [-sfnrvw] [-o OPTIONS] [-t
-//! TYPE]`, a link to this program; with `-t fuse.vellum` it runs `mount.fuse.vellum` so, or else
-//! the helper of libfuse, which runs `vellum POOL DIR -o OPTIONS`. Either is put into the words of
-//! `vellum mount` before anything else looks at it. `mkfs.vellum` is `vellum mkfs`. `fsck.vellum`
-//! is `vellum check`, and `vellum repair --yes` with -a, -p or -y.
+//! TYPE]`, a link to this program. With `-t fuse.vellum` it runs `mount.fuse.vellum` in the same
+//! way, or else the helper of libfuse, which runs `vellum POOL DIR -o OPTIONS`. All of these are
+//! translated to `vellum mount` before they are parsed. `mkfs.vellum` is `vellum mkfs`.
+//! `fsck.vellum` is `vellum check`, and with -a, -p or -y `vellum repair --yes`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::FileTypeExt;
@@ -16,38 +16,39 @@ use vellum_terminal::status;
 
 use crate::spelling::{self, Current};
 
-/// Names that the program is called by as a helper of mount(8).
+/// The names of this program as a helper of mount(8).
 const MOUNT_NAMES: [&str; 2] = ["mount.vellum", "mount.fuse.vellum"];
-/// By mkfs(8).
+/// Its name as a helper of mkfs(8).
 const MKFS_NAME: &str = "mkfs.vellum";
-/// By fsck(8).
+/// Its name as a helper of fsck(8).
 const FSCK_NAME: &str = "fsck.vellum";
-/// The options of mount(8) that a helper is not told, because they hold for whatever root mounts.
+/// Options that mount(8) does not pass to a helper, because they are the defaults for mounts of
+/// root.
 const DEFAULTS: &str = "suid,dev";
 
-/// What mount(8) makes of the end of a helper.
+/// The exit statuses that mount(8) expects of a helper.
 mod helper_status {
     pub(super) const USAGE: u8 = 1;
     pub(super) const FAILED: u8 = 32;
 }
 
-/// The command line, as it would be written by hand today.
+/// The command line, translated to a `vellum` command in the current spelling.
 pub(crate) fn arguments() -> Current {
     let is_pool = |word: &OsStr| PoolPath::of(Path::new(word)).resolved().pool.exists();
     spelling::current(translated(std::env::args_os().collect(), is_pool))
 }
 
-/// Whether this was called by mount(8), whose helpers have statuses of their own.
+/// Whether mount(8) called this program. Its helpers have exit statuses of their own.
 pub(crate) fn is_of_mount() -> bool {
     MOUNT_NAMES.contains(&program_name(std::env::args_os().next()).as_str())
 }
 
-/// Whether this was called by fsck(8).
+/// Whether fsck(8) called this program.
 pub(crate) fn is_of_fsck() -> bool {
     program_name(std::env::args_os().next()) == FSCK_NAME
 }
 
-/// How a helper exits, where the command would exit with this.
+/// Translates an exit status of the command to that of a helper, if this is one.
 pub(crate) fn exit(status: u8) -> ExitCode {
     ExitCode::from(match (is_of_mount(), status) {
         (false, status) => status,
@@ -56,7 +57,7 @@ pub(crate) fn exit(status: u8) -> ExitCode {
     })
 }
 
-/// What a program was called by, without its folder.
+/// The name by which a program was called, without the directory.
 fn program_name(program: Option<impl AsRef<OsStr>>) -> String {
     let name = program
         .as_ref()
@@ -74,7 +75,7 @@ fn translated(given: Vec<OsString>, is_pool: impl Fn(&OsStr) -> bool) -> Vec<OsS
         name if MOUNT_NAMES.contains(&name) => return as_mount(given),
         _ => {}
     }
-    // What is a command is one, whatever file is called like it.
+    // A command stays a command, even if a file has the same name.
     let is_command = |word: &OsStr| {
         use clap::CommandFactory;
         let command = crate::args::Cli::command();
@@ -97,19 +98,19 @@ fn words_after(first: &[&str], given: impl Iterator<Item = OsString>) -> Vec<OsS
     first.iter().map(Into::into).chain(given).collect()
 }
 
-/// `fsck.vellum [-apynfrvVC] POOL`, in any order: what nobody asked to be mended is only checked.
+/// Translates `fsck.vellum [-apynfrvVC] POOL`, in any order. Without -a, -p or -y it is a check.
 fn as_fsck(given: Vec<OsString>) -> Vec<OsString> {
     let mut mends = false;
     let mut rest = Vec::new();
     for word in given.into_iter().skip(1) {
         let text = word.to_str().unwrap_or_default();
         match text.strip_prefix('-').filter(|flags| !flags.is_empty()) {
-            // Progress is shown on a terminal, whichever descriptor is named for it.
+            // The descriptor of -C is ignored: progress is shown on a terminal.
             Some(flags) if flags.starts_with('C') => {}
             Some(flags) if flags.chars().all(|flag| "apynfrvV".contains(flag)) => {
                 mends |= flags.contains(['a', 'p', 'y']);
             }
-            // What is not known is refused by the command, by its name.
+            // The command rejects unknown options, by name.
             _ => rest.push(word),
         }
     }
@@ -120,13 +121,14 @@ fn as_fsck(given: Vec<OsString>) -> Vec<OsString> {
     let first: &[&str] = match (mends, rest.iter().any(is_device)) {
         (false, _) => &["vellum", "check"],
         (true, false) => &["vellum", "repair", "--yes"],
-        // Beside a device there is no place for what is overwritten.
+        // There is no place beside a device for the overwritten bytes.
         (true, true) => &["vellum", "repair", "--yes", "--no-undo"],
     };
     words_after(first, rest.into_iter())
 }
 
-/// `mount.vellum POOL DIR [-sfnrvw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, in any order.
+/// Translates `mount.vellum POOL DIR [-sfnrvw] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]`, in any
+/// order.
 fn as_mount(given: Vec<OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["vellum", "mount"].map(Into::into).to_vec();
     if rustix::process::geteuid().is_root() {
@@ -145,13 +147,13 @@ fn as_mount(given: Vec<OsString>) -> Vec<OsString> {
                         'f' => vec!["--fake".into()],
                         'r' => ["-o", "ro"].map(Into::into).to_vec(),
                         'w' => ["-o", "rw"].map(Into::into).to_vec(),
-                        // There is no table to be written but the kernel's, and nothing more to
-                        // say.
+                        // -n and -v have no effect: only the kernel keeps a table of mounts, and
+                        // there are no further messages.
                         _ => Vec::new(),
                     });
                 }
             }
-            // What is not known is refused by the command, by its name.
+            // The command rejects unknown options, by name.
             _ => words.push(word),
         }
     }
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn helpers_are_put_into_words_of_the_command() {
+    fn helpers_are_translated_to_commands() {
         for name in ["/sbin/mount.vellum", "mount.fuse.vellum"] {
             assert_eq!(said(&[name, "p", "d"]), "vellum mount p d");
             assert_eq!(

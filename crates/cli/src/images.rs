@@ -1,5 +1,5 @@
-//! `vellum info --images` and `vellum prune`: metadata of pools in memory, which killed processes
-//! left.
+//! `vellum info --images` and `vellum prune`: the metadata images that killed processes left in
+//! memory.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -16,17 +16,18 @@ use crate::killed::{self, Fit};
 use crate::location::user;
 use crate::units::size;
 
-/// Where images are, if nothing else is said.
+/// The default directory of images.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A killed process leaves the metadata of its pool in memory, and the next opening of the pool takes \
-them in. This removes those whose pool is gone for ever: nobody would take them in. `vellum mount` \
-and `vellum mkfs` do the same in /dev/shm. What cannot be told (a file system that is not mounted \
-now, a device that has no pool now, a file that only root can look for) stays, unless it is named \
-or --force is given. What the next opening of a pool would take in goes only if it is named and \
---force is given; what was not synced is lost then. `vellum info --images` lists all of them.
+A killed process leaves the metadata of its pool in memory as an image, and the next opening of \
+the pool adopts the image. This command removes images whose pool is gone for ever, which no \
+opening can adopt. `vellum mount` and `vellum mkfs` do the same in /dev/shm. An image stays if the \
+fate of its pool is unknown (a file system that is not mounted now, a device without a pool now, a \
+file that only root can look for), unless it is named or --force is given. An image that the next \
+opening would adopt is removed only if it is named and --force is given; its unsynced changes are \
+then lost. `vellum info --images` lists all images.
 
 Examples:
   vellum prune
@@ -34,24 +35,24 @@ Examples:
   vellum prune --force vellum-7ba20133...
   vellum prune vellum-7ba20133...")]
 pub(crate) struct Prune {
-    /// Images as `vellum info --images` lists them, by path or name [default: those whose pool is
-    /// gone]
+    /// Images from the list of `vellum info --images`, by path or name [default: those whose pool
+    /// is gone]
     pub(crate) images: Vec<PathBuf>,
-    /// Those of which it cannot be told whether their pool is gone, too; of those that are named
-    /// all that no process works on. What they have that was not synced is lost
+    /// Also remove images of which it is unknown whether their pool is gone; of named images, all
+    /// that are not in use. Their unsynced changes are lost
     #[arg(long, short)]
     pub(crate) force: bool,
-    /// The directory in memory, where mounts have --image
+    /// The directory with the images, if mounts use --image
     #[arg(long, default_value = SHARED_DIR, value_name = "DIR")]
     pub(crate) image: PathBuf,
-    /// Say what would be removed, and change nothing
+    /// Show what would be removed, and change nothing
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
 }
 
-/// An image, as it is listed.
+/// An image in the list.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     image: PathBuf,
@@ -62,9 +63,9 @@ struct Line {
     pid: u32,
     /// `in use`, `can be adopted`, `does not fit`, `pool gone` or `unknown`.
     state: &'static str,
-    /// Why it is not known.
+    /// Why the state is unknown.
     why: Option<&'static str>,
-    /// What people are told.
+    /// The state in words, for people.
     #[serde(skip)]
     told: String,
 }
@@ -77,25 +78,25 @@ struct Listed {
 /// What `vellum prune --json` writes.
 #[derive(Serialize)]
 struct Removed {
-    /// Whether they were removed, or would be.
+    /// True: they were removed; false: they would be removed.
     removed: bool,
     images: Vec<Line>,
 }
 
-/// What becomes of an image.
+/// The state of an image, which decides what happens to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// A process works on it.
+    /// A process uses it.
     Open,
-    /// The next opening of its pool, which is there, takes it in.
+    /// Its pool exists, and the next opening adopts it.
     There(PathBuf),
-    /// It is of a later time than the file of its pool, which is there.
+    /// Its pool exists, but its file is older than the image.
     Later(PathBuf),
     /// Its pool is gone for ever.
     Gone,
     /// It belongs to another user.
     Foreign,
-    /// Nobody is known to take it in.
+    /// It is unknown whether an opening can adopt it, for this reason.
     Unknown(&'static str),
 }
 
@@ -153,9 +154,8 @@ pub(crate) fn prune(args: &Prune) -> Outcome {
     }
 }
 
-/// Removes the images in `/dev/shm` whose pools are gone, for whoever is about to take memory
-/// there, perhaps for the pool that is named: what the copy of a pool that is gone would take in,
-/// or fail for, stays.
+/// Removes the images in `/dev/shm` whose pools are gone, before a command needs memory there. An
+/// image stays if a copy of its pool, perhaps at `named`, would adopt it or fail because of it.
 pub(crate) fn sweep(named: Option<&Path>) {
     let images = images_in(Path::new(SHARED_DIR), boot_id());
     let named = named.map(|path| PoolPath::of(path).pool);
@@ -175,7 +175,7 @@ pub(crate) fn sweep(named: Option<&Path>) {
     }
 }
 
-/// Whether the pool is gone, another one in its file counted.
+/// Whether the pool is gone. It also counts as gone if its file holds another pool.
 fn is_gone(image: &KeptImage) -> bool {
     match &image.pool_is {
         PoolIs::Gone => true,
@@ -184,7 +184,7 @@ fn is_gone(image: &KeptImage) -> bool {
     }
 }
 
-/// The images in a directory, and what becomes of them.
+/// The images in a directory, with their states.
 fn found(dir: &Path) -> Outcome<Vec<Found>> {
     let images = images_in(dir, boot_id()).map_err(|error| Failure::io(dir.display(), &error))?;
     let dir = dir
@@ -204,8 +204,7 @@ fn found(dir: &Path) -> Outcome<Vec<Found>> {
     Ok(images.into_iter().map(of).collect())
 }
 
-/// What becomes of an image in `dir` whose pool was in the file or device at `path`, which is
-/// there.
+/// The state of an image in `dir` whose pool was in the existing file or device at `path`.
 fn state_at(path: &Path, image: &KeptImage, dir: &Path) -> State {
     let there = || State::There(path.to_owned());
     match (held_by(path, image), is_device(path)) {
@@ -221,32 +220,32 @@ fn state_at(path: &Path, image: &KeptImage, dir: &Path) -> State {
             }
         }
         (Held::Another, false) => State::Gone,
-        // It may be another device by now, under the same number.
-        (Held::Another, true) => State::Unknown("on its device there is another pool"),
-        (Held::None, false) => State::Unknown("in its file there is no pool"),
-        (Held::None, true) => State::Unknown("on its device there is no pool"),
+        // The device number may belong to another device by now.
+        (Held::Another, true) => State::Unknown("its device holds another pool"),
+        (Held::None, false) => State::Unknown("its file holds no pool"),
+        (Held::None, true) => State::Unknown("its device holds no pool"),
         (Held::Unknown, _) => there(),
     }
 }
 
-/// What becomes of an image in `dir` whose pool is gone, if what is at `path` is a copy of that
-/// which takes it in, or fails for it.
+/// The state of an image in `dir` whose pool is gone, if `path` has a copy of the pool that would
+/// adopt the image or fail because of it.
 fn copy_at(path: &Path, image: &KeptImage, dir: &Path) -> Option<State> {
     let state = state_at(path, image, dir);
     let is_copy = matches!(held_by(path, image), Held::Own(_));
     (is_copy && matches!(state, State::There(_) | State::Later(_))).then_some(state)
 }
 
-/// What a file or device holds that had the pool of an image.
+/// What the file or device of an image's pool holds now.
 #[derive(Debug, PartialEq, Eq)]
 enum Held {
-    /// The pool: the dataset of this name is the image's.
+    /// The same pool; the image belongs to the dataset of this name.
     Own(String),
     /// Another pool.
     Another,
     /// No pool.
     None,
-    /// It cannot be told.
+    /// It is unknown.
     Unknown,
 }
 
@@ -271,7 +270,7 @@ fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file())
 }
 
-/// The image of this path or name.
+/// The image with this path or name.
 fn find<'i>(name: &Path, images: &'i [Found]) -> Outcome<&'i Found> {
     let place = name.display();
     let is_it = |found: &&Found| {
@@ -284,69 +283,66 @@ fn find<'i>(name: &Path, images: &'i [Found]) -> Outcome<&'i Found> {
 }
 
 impl Found {
-    /// Says that an image was removed, or would be, and what is lost by it.
+    /// Reports that an image was removed, or would be removed, and what is lost with it.
     fn tell_removed(&self, is_dry_run: bool) {
         let Self { image, state } = self;
         let (verb, lost) = match is_dry_run {
             true => ("would remove", "would be lost"),
-            false => ("removed", "is lost"),
+            false => ("removed", "are lost"),
         };
         let (path, pool) = (image.path.display(), image.pool.display());
         say!("{verb} {path} of {pool}, {}", size(image.memory_bytes));
         if *state != State::Gone {
-            warn_line!("vellum: {path}: what its pool had not synced {lost}");
+            warn_line!("vellum: {path}: the unsynced changes of its pool {lost}");
         }
     }
 
-    /// Refuses to remove what is in use or another user's, and what its pool needs unless that was
-    /// said.
+    /// Fails if the image is in use or belongs to another user, or if its pool needs it and `force`
+    /// is false.
     fn admit(&self, force: bool) -> Outcome {
         let image = self.image.path.display();
         let failed = |why: String| Failure::new(format!("{image}: {why}"));
         let force_it = format!(
-            "`vellum prune --force {}` removes it, and the same is lost",
+            "`vellum prune --force {}` removes it, with the same loss",
             quoted(&self.image.path)
         );
         match &self.state {
             State::Gone | State::Unknown(_) => Ok(()),
             State::Open => {
-                let why = format!("process {} works on it", self.image.pid);
+                let why = format!("process {} uses it", self.image.pid);
                 Err(failed(why).with_status(status::BUSY))
             }
             State::Foreign => Err(failed(others(self.image.owner))),
             State::There(_) | State::Later(_) if force => Ok(()),
             State::There(pool) => {
                 let why = format!(
-                    "the next opening of its pool, {}, takes it in",
+                    "the next opening of its pool, {}, adopts it",
                     pool.display()
                 );
                 let pool = quoted(pool);
                 Err(failed(why).advise(format!(
-                    "`vellum repair --discard-image {pool}` gives up what it has that was not \
-                     synced; {force_it}"
+                    "`vellum repair --discard-image {pool}` discards its unsynced changes; \
+                     {force_it}"
                 )))
             }
             State::Later(pool) => {
-                let why = format!(
-                    "it is of a later time than its pool's file, {}",
-                    pool.display()
-                );
+                let why = format!("it is newer than its pool's file, {}", pool.display());
                 let pool = quoted(pool);
                 Err(failed(why).advise(format!(
-                    "put the right file back, and the next opening takes it in; `vellum repair \
-                     --discard-image {pool}` gives up what it has that was not synced; {force_it}"
+                    "put the right file back, and the next opening adopts the image; or `vellum \
+                     repair --discard-image {pool}` discards its unsynced changes; {force_it}"
                 )))
             }
         }
     }
 }
 
-/// Who alone can remove an image of this owner.
+/// Names the users who can remove an image of this owner.
 fn others(owner: u32) -> String {
     match owner {
-        0 => "it belongs to root, who alone can look into it and remove it".into(),
+        0 => "it belongs to root, and only root can read and remove it".into(),
         _ => format!(
-            "it belongs to {}, who can remove it, and root can",
+            "it belongs to {}; only that user and root can remove it",
             user(owner)
         ),
     }
@@ -360,15 +356,14 @@ impl Line {
             State::There(_) => (
                 "can be adopted",
                 None,
-                "can be adopted: the next opening of the pool takes it in".into(),
+                "can be adopted: the next opening of the pool adopts it".into(),
             ),
             State::Later(pool) => (
                 "does not fit",
                 None,
                 format!(
-                    "does not fit: it is of a later time than the pool's file, which is not opened \
-                     so; put the right file back, or `vellum repair --discard-image {}` gives it \
-                     up",
+                    "does not fit: it is newer than the pool's file, so the pool cannot be opened; \
+                     put the right file back, or `vellum repair --discard-image {}` discards it",
                     quoted(pool)
                 ),
             ),
@@ -422,7 +417,7 @@ impl Line {
     }
 }
 
-/// A time in the largest unit that it has two of.
+/// A duration in the largest unit of which it has at least two.
 fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

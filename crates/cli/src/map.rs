@@ -1,4 +1,4 @@
-//! `vellum map`: areas as boxes in boxes.
+//! `vellum map`: draws areas as nested boxes.
 
 use std::fmt::Write;
 use vellum_terminal::{Failure, Outcome};
@@ -6,13 +6,13 @@ use vellum_terminal::{Failure, Outcome};
 use crate::areas::{self, Areas, Gone, Shown};
 use crate::args::Map;
 
-/// Pixels of the picture, and of what is around and above what is in a box.
+/// The size of the picture, and the margin and the title of a box, in pixels.
 const WIDTH: f64 = 1200.0;
 const HEIGHT: f64 = 800.0;
 const LEGEND: f64 = 30.0;
 const MARGIN: f64 = 3.0;
 const TITLE: f64 = 16.0;
-/// A character of a title.
+/// The width of a character of a title.
 const LETTER: f64 = 7.0;
 
 /// Labels and their colours.
@@ -23,9 +23,9 @@ const COLOURS: [(&str, &str); 4] = [
     ("hot", "#f16913"),
 ];
 
-/// So many areas are shown as the ones that were formed last, ...
+/// The number of areas that are shown as formed last, ...
 const LAST: usize = 5;
-/// ... by this border.
+/// ... with this border.
 const LAST_BORDER: &str = "stroke=\"#c51b8a\" stroke-width=\"3\"";
 const BORDER: &str = "stroke=\"#555\"";
 
@@ -39,7 +39,7 @@ struct Rectangle {
 }
 
 impl Rectangle {
-    /// Parts of it side by side along its longer side, as large as `weights` say.
+    /// Splits the rectangle along its longer side into parts with sizes in proportion to `weights`.
     fn divided(self, weights: &[f64]) -> Vec<Self> {
         let sum: f64 = weights.iter().sum();
         let is_wide = self.width >= self.height;
@@ -64,7 +64,7 @@ impl Rectangle {
         weights.iter().map(part).collect()
     }
 
-    /// What is left of it inside a border, below a title.
+    /// The rectangle without the margin and the title.
     fn inside(self) -> Self {
         Self {
             x: self.x + MARGIN,
@@ -121,7 +121,8 @@ fn drawn(pool: &str, areas: &Areas) -> String {
     svg + "</svg>\n"
 }
 
-/// The numbers of the areas that were formed last. That of the root of the pool was formed with it.
+/// The numbers of the areas that were formed last, without the area of the pool's root, which was
+/// formed with the pool.
 fn formed_last(areas: &[Shown]) -> Vec<u32> {
     let formed = areas.iter().filter(|area| area.above != 0);
     let mut times: Vec<_> = formed
@@ -136,19 +137,20 @@ fn formed_last(areas: &[Shown]) -> Vec<u32> {
         .collect()
 }
 
-/// Names in an area and in those in it, and one for each, so that empty ones are seen.
+/// The names in an area and in all areas inside it, plus one for each, so that empty areas are
+/// visible.
 fn weight(areas: &[Shown], area: &Shown) -> f64 {
     let within: f64 = within(areas, area).map(|one| weight(areas, one)).sum();
     area.names as f64 + 1.0 + within
 }
 
-/// The areas right in another one.
+/// The areas directly inside another one.
 fn within<'a>(areas: &'a [Shown], area: &Shown) -> impl Iterator<Item = &'a Shown> {
     let number = area.number;
     areas.iter().filter(move |one| one.above == number)
 }
 
-/// What is drawn.
+/// The areas to draw.
 struct Picture<'a> {
     areas: &'a [Shown],
     merged: &'a [Gone],
@@ -180,8 +182,8 @@ impl Picture<'_> {
         self.draw_side_by_side(svg, &inner, rest);
     }
 
-    /// What is told of the areas that went into one. Of a number that was another area's then
-    /// nothing is.
+    /// The text about the areas that were merged into an area. Areas that were merged into an
+    /// earlier area with the same number are left out.
     fn taken_in(&self, area: &Shown) -> String {
         let is_its = |gone: &&Gone| {
             gone.into == area.number && (area.above == 0 || gone.merged >= area.formed)
@@ -189,7 +191,7 @@ impl Picture<'_> {
         let told = |gone: &Gone| {
             let [merged, why] = gone.told();
             let path = escaped(gone.path.as_deref().unwrap_or("a directory that is gone"));
-            format!("; {path} went into it {merged} ({why})")
+            format!("; {path} was merged into it {merged} ({why})")
         };
         self.merged.iter().filter(is_its).map(told).collect()
     }
@@ -229,14 +231,14 @@ impl Picture<'_> {
     }
 }
 
-/// Text as XML has it.
+/// Escapes text for XML.
 fn escaped(text: &str) -> String {
     let escape = |c: char| match c {
         '&' => "&amp;".to_owned(),
         '<' => "&lt;".to_owned(),
         '>' => "&gt;".to_owned(),
         '"' => "&quot;".to_owned(),
-        // No other control characters are allowed.
+        // XML allows no other control characters.
         c if c.is_control() => '\u{FFFD}'.to_string(),
         c => c.to_string(),
     };
@@ -295,7 +297,7 @@ mod tests {
             area(2, 1, 100, "/a & <b>"),
             area(3, 2, 0, "/a & <b>/c"),
         ];
-        // One went into what was area 3 before.
+        // One was merged into an earlier area 3.
         let merged = [(4, 2, Some(5)), (5, 3, Some(2)), (6, 1, None)];
         let merged = merged.map(|(number, into, merged)| Gone {
             number,
@@ -311,13 +313,15 @@ mod tests {
         let svg = drawn("p.img", &Areas { areas, merged });
         // Three areas, the colours and a border.
         assert_eq!(svg.matches("<rect").count(), 3 + COLOURS.len() + 1);
-        // Area 1 is the pool's.
+        // Area 1 is that of the pool's root.
         assert_eq!(svg.matches(LAST_BORDER).count(), 2 + 1);
         assert!(svg.contains("/a &amp; &lt;b&gt;: area 2, warm, 100 names"));
         assert!(svg.contains("/: area 1, no label, 10 names"));
-        assert!(svg.contains("; /&lt;d&gt; went into it 1970-01-01 00:00:05 (asked)</title>"));
-        assert!(svg.contains("; a directory that is gone went into it - (asked)</title>"));
-        assert_eq!(svg.matches(" went into it ").count(), 2);
+        assert!(
+            svg.contains("; /&lt;d&gt; was merged into it 1970-01-01 00:00:05 (asked)</title>")
+        );
+        assert!(svg.contains("; a directory that is gone was merged into it - (asked)</title>"));
+        assert_eq!(svg.matches(" was merged into it ").count(), 2);
         assert!(!svg.contains("& <"));
     }
 }

@@ -1,7 +1,7 @@
 //! Former spellings of commands and options, which still work.
 //!
-//! A command line is rewritten to today's spellings before it is parsed. Help, manual pages and
-//! completions show no others. A note on standard error names the new spelling of each former one.
+//! A command line is rewritten to the current spellings before it is parsed. Help, manual pages and
+//! completions show only these. A note on standard error names the new spelling of each former one.
 
 use std::ffi::OsString;
 
@@ -9,16 +9,16 @@ use clap::Command;
 
 use crate::args::Cli;
 
-/// Where the value of an option goes in its new spelling.
+/// The place of an option's value in its new spelling.
 const VALUE: &str = "{}";
 
-/// An option that is spelled differently now.
+/// An option whose spelling changed.
 struct Former {
-    /// The commands that have it; none: every command.
+    /// The commands that have it. Empty: every command.
     commands: &'static [&'static str],
-    /// The option, with `=` and a value if it stands for this value alone.
+    /// The former option, with `=` and a value if only this value is meant.
     old: &'static str,
-    /// The words of today; the option has a value if one of them is [`VALUE`].
+    /// The new words. The option has a value if they contain [`VALUE`].
     new: &'static str,
 }
 
@@ -26,10 +26,10 @@ const fn former(commands: &'static [&'static str], old: &'static str, new: &'sta
     Former { commands, old, new }
 }
 
-/// Commands that make a pool, or a dataset of one.
+/// Commands that create a pool or a dataset.
 const MAKING: &[&str] = &["mkfs", "dataset add"];
 
-/// The first that fits counts.
+/// The former options. The first match applies.
 const OPTIONS: &[Former] = &[
     former(&["repair", "mount"], "--last-epoch", "--discard-image"),
     former(&["repair"], "--accept-data", "--force-data-device"),
@@ -49,18 +49,18 @@ const OPTIONS: &[Former] = &[
     former(MAKING, "--no-copy", "-O replica=off"),
 ];
 
-/// Commands that are spelled differently now.
+/// Commands whose spelling changed.
 const COMMANDS: &[(&str, &str)] = &[
     ("flush", "replica export"),
     ("attach", "replica import"),
     ("fs", "dataset"),
 ];
 
-/// A command line in the words of today.
+/// A command line in the current spelling.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Current {
     pub(crate) words: Vec<OsString>,
-    /// A line for each former spelling.
+    /// A note for each former spelling.
     pub(crate) notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn is_former_command(word: &str) -> bool {
     COMMANDS.iter().any(|(old, _)| *old == word)
 }
 
-/// Puts a command line into the words of today.
+/// Rewrites a command line to the current spelling.
 pub(crate) fn current(given: Vec<OsString>) -> Current {
     use clap::CommandFactory;
     let mut given = given;
@@ -77,7 +77,7 @@ pub(crate) fn current(given: Vec<OsString>) -> Current {
     rename_command(&mut given, &mut notes);
     let root = Cli::command();
     let (name, command, depth) = command_of(&root, &given);
-    // What is a program of its own has words of its own.
+    // Commands that other programs execute have options of their own.
     if command
         .get_arguments()
         .any(clap::Arg::is_trailing_var_arg_set)
@@ -119,7 +119,8 @@ fn note(old: &str, new: &str) -> String {
     format!("vellum: `{old}` is spelled `{new}` now")
 }
 
-/// The command that the first words name, its whole name, and how many words these are.
+/// Returns the full name of the command that the first words name, the command, and the number of
+/// these words.
 fn command_of<'c>(root: &'c Command, words: &[OsString]) -> (String, &'c Command, usize) {
     let (mut name, mut command, mut depth) = (Vec::new(), root, 1.min(words.len()));
     while let Some(word) = words.get(depth).and_then(|word| word.to_str())
@@ -131,12 +132,12 @@ fn command_of<'c>(root: &'c Command, words: &[OsString]) -> (String, &'c Command
     (name.join(" "), command, depth)
 }
 
-/// Goes through the words behind a command.
+/// Rewrites the words behind a command.
 struct Reader<'c> {
     name: String,
     command: &'c Command,
     rest: std::collections::VecDeque<OsString>,
-    /// Where among the words of today those stand that belong to no option.
+    /// The positions of the words that belong to no option.
     positions: Vec<usize>,
     current: Current,
 }
@@ -195,13 +196,13 @@ impl Reader<'_> {
             let known = all.find(|arg| arg.get_short() == Some(flag));
             known.is_some_and(|arg| arg.get_action().takes_values())
         };
-        // What follows the first that has a value is that.
+        // The rest of the word is the value of the first flag that takes one.
         if flags.chars().skip(1).position(takes_value) == Some(flags.chars().count() - 2) {
             self.push_value();
         }
     }
 
-    /// Writes the new spelling of an option, if this is a former one.
+    /// Writes the new spelling of an option, if it is a former one.
     fn replace(&mut self, option: &str, value: Option<&str>) -> bool {
         let next = || self.rest.front().and_then(|word| word.to_str());
         let given = value.or_else(next).unwrap_or_default().to_owned();
@@ -231,7 +232,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Moves the object of `inspect` before the pool: the former order was `inspect POOL areas`.
+    /// Moves the structure of `inspect` before the pool. The former order was `inspect POOL areas`.
     fn order(&mut self) {
         let [first, second] = self.positions[..] else {
             return;
@@ -263,7 +264,7 @@ mod tests {
         line.split(' ').map(OsString::from).collect()
     }
 
-    /// Former command lines, and what they are today.
+    /// Former command lines, and their current spelling.
     const LINES: &[(&str, &str)] = &[
         ("repair --last-epoch p", "repair --discard-image p"),
         ("mount p d --last-epoch", "mount p d --discard-image"),
@@ -323,7 +324,7 @@ mod tests {
             if let Err(error) = Cli::try_parse_from(&words) {
                 panic!("{new}: {error}");
             }
-            // What is said today stays as it is.
+            // The current spelling stays as it is.
             let again = current(words.clone());
             assert_eq!((again.words, again.notes.len()), (words, 0), "{new}");
         }

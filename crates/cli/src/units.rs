@@ -1,18 +1,18 @@
-//! Sizes and times as people write them.
+//! Sizes and times in the notation of people.
 
-/// Reads a layout score, 0 to 1; gives it per mille.
+/// Parses a layout score from 0 to 1. Returns it in per mille.
 pub(crate) fn parse_score(text: &str) -> Result<u16, String> {
     match text.parse::<f64>() {
         Ok(score) if (0.0..=1.0).contains(&score) => Ok((score * 1000.0).round() as u16),
         _ => Err(format!(
-            "`{text}` is no layout score: write a number from 0 to 1"
+            "`{text}` is not a layout score: write a number from 0 to 1"
         )),
     }
 }
 
-/// Reads `64M`, `4G`, `1.5G`, `4096`, `4GiB`: binary units.
+/// Parses a size with binary units: `64M`, `4G`, `1.5G`, `4096`, `4GiB`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size: write 64M, 4G, 1.5T or a number of bytes");
+    let wrong = || format!("`{text}` is not a size: write 64M, 4G, 1.5T or a number of bytes");
     let text = text.trim();
     let end = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
@@ -41,16 +41,16 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| wrong())
 }
 
-/// The identity of a new pool.
+/// The UUID of a new pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// One that is drawn.
+    /// A random one.
     Random,
     /// This one.
     Given([u8; 16]),
 }
 
-/// Reads `random`, or a UUID in the form that [`vellum::uuid_text`] writes.
+/// Parses `random`, or a UUID in the form that [`vellum::uuid_text`] writes.
 pub(crate) fn parse_uuid(text: &str) -> Result<Identity, String> {
     if text == "random" {
         return Ok(Identity::Random);
@@ -65,13 +65,13 @@ pub(crate) fn parse_uuid(text: &str) -> Result<Identity, String> {
             Ok(Identity::Given(bytes))
         }
         _ => Err(format!(
-            "`{text}` is no identity: write `random`, or a UUID such as \
+            "`{text}` is not a UUID: write `random`, or a UUID such as \
              5b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b11"
         )),
     }
 }
 
-/// Writes bytes with a binary unit: `4.0 GiB`.
+/// Formats bytes with a binary unit: `4.0 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -94,7 +94,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     format!("{:.0} %", part as f64 * 100.0 / whole as f64)
 }
 
-/// Writes a time as `2026-05-01 12:34:56` (UTC).
+/// Formats a time as `2026-05-01 12:34:56` (UTC).
 pub(crate) fn time(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -103,8 +103,8 @@ pub(crate) fn time(ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: counted from a
-/// first of March, so that the leap day is the last of its year.
+/// Year, month and day of a number of days since 1970, in the Gregorian calendar. The years are
+/// counted from the first of March, so that a leap day is the last day of its year.
 fn date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -13,14 +13,15 @@ use super::tree::{Done, Meta, Tree, Trouble, Writer};
 use super::{Copied, Losses};
 use crate::files::PIECE_BYTES;
 
-/// What becomes of a file that is there already.
+/// What to do with an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Existing {
-    /// It stays, and the other is not copied.
+    /// Keep it, and do not copy the other one.
     Stays,
-    /// It is removed first.
+    /// Remove it first.
     Goes,
-    /// A regular file gets new contents and keeps what else it has; another is removed first.
+    /// Overwrite the contents of a regular file and keep its attributes; remove any other file
+    /// first.
     IsRewritten,
 }
 
@@ -28,18 +29,18 @@ pub(super) enum Existing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) existing: Existing,
-    /// Directories are copied, with all that is in them, and symbolic links as such.
+    /// Copies directories with all their contents, and symbolic links as links.
     pub(super) is_recursive: bool,
-    /// Owners, permission bits and times are copied; else new files get the permission bits that
-    /// the umask leaves.
+    /// Copies owners, permission bits and times. Otherwise the umask applies to the permission bits
+    /// of new files.
     pub(super) keeps_attributes: bool,
-    /// Several names of a file are so again.
+    /// Keeps hard links.
     pub(super) keeps_hard_links: bool,
     pub(super) umask: u16,
 }
 
 impl Rules {
-    /// Everything as it was.
+    /// Rules that keep everything.
     pub(super) fn all(existing: Existing) -> Self {
         Self {
             existing,
@@ -59,22 +60,23 @@ pub(super) struct Copier<'a, S: Tree, T: Tree> {
     progress: &'a Progress,
     copied: &'a mut Copied,
     losses: &'a mut Losses,
-    /// Files with several names that were copied.
+    /// Copied files with several names.
     known: HashMap<(u64, u64), T::Node>,
     buffer: Vec<u8>,
 }
 
-/// A directory, and what it is copied to.
+/// A directory and its copy.
 struct Pair<S: Tree, T: Tree> {
     from: S::Node,
     to: T::Node,
-    /// How the directory is called in messages.
+    /// The name of the directory in messages.
     shown: PathBuf,
-    /// It was made for this.
+    /// Whether the copy created it.
     is_new: bool,
 }
 
-/// Work of a walk without recursion: attributes of a directory change when all is in it.
+/// A step of the walk, which does not recurse. The attributes of a directory are set after its
+/// contents are complete.
 enum Step<S: Tree, T: Tree> {
     Fill(Pair<S, T>),
     Finish(Pair<S, T>),
@@ -99,7 +101,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         }
     }
 
-    /// Copies what is in a directory into another one, which gets its attributes.
+    /// Copies the contents of a directory into another one, and then its attributes.
     pub(super) fn contents(&mut self, from: S::Node, to: T::Node, shown: PathBuf) {
         let is_new = false;
         let pair = Pair {
@@ -111,7 +113,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         self.walk(Step::Fill(pair));
     }
 
-    /// Copies a file under a name into a directory; what it is called in messages is `shown`.
+    /// Copies a file into a directory under a name. Messages call it `shown`.
     pub(super) fn file(&mut self, from: S::Node, (dir, name): (&T::Node, &[u8]), shown: PathBuf) {
         match self.entry(from, (dir, name), &shown) {
             Ok(Some(step)) => self.walk(step),
@@ -152,7 +154,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             Ok(found) => found,
             Err(trouble) => (Vec::new(), Some(trouble)),
         };
-        // Names that cannot be read; the others are copied.
+        // Some names could not be read; the others are copied.
         if let Some(trouble) = lost {
             self.lose(&pair.shown, trouble);
         }
@@ -162,7 +164,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             let found = self.source.lookup(&pair.from, &name);
             let copied = found.and_then(|found| match found {
                 Some(from) => self.entry(from, (&pair.to, &name), &shown),
-                // It was removed meanwhile.
+                // It was removed in the meantime.
                 None => Ok(None),
             });
             match copied {
@@ -174,7 +176,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         below
     }
 
-    /// Copies one file; returns the directory that is still to be filled.
+    /// Copies one file. Returns a directory whose contents must still be copied.
     fn entry(
         &mut self,
         from: S::Node,
@@ -212,7 +214,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         Ok(None)
     }
 
-    /// The directory of a name, and whether it is new.
+    /// Returns the directory with a name, and whether it was created.
     fn directory(&mut self, (dir, name): (&T::Node, &[u8])) -> Done<(T::Node, bool)> {
         match self.target.lookup(dir, name)? {
             None => {
@@ -221,12 +223,13 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             }
             Some(there) if self.target.meta(&there)?.is_dir() => Ok((there, false)),
             Some(_) => Err(Trouble::Refused(
-                "a directory does not replace a file, which exists",
+                "a directory does not replace an existing file",
             )),
         }
     }
 
-    /// Removes what is in the way of a file, or returns what is rewritten.
+    /// Removes an existing file in the way of a copy, or returns it if its contents are to be
+    /// overwritten.
     fn make_way(&self, (dir, name): (&T::Node, &[u8]), meta: &Meta) -> Done<Option<T::Node>> {
         let existing = self.rules.existing;
         if existing == Existing::IsRewritten
@@ -276,7 +279,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         }
     }
 
-    /// Copies the bytes of a file, and leaves its holes.
+    /// Copies the bytes of a file, except its holes.
     fn bytes(&mut self, from: &S::Node, to: &dyn Writer, size: u64) -> Done {
         let reader = self.source.open(from)?;
         let mut at = 0;
@@ -286,7 +289,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
                 let want = self.buffer.len().min((end - at) as usize);
                 let len = reader.read_at(at, &mut self.buffer[..want])?;
                 if len == 0 {
-                    // It became shorter meanwhile.
+                    // It became shorter in the meantime.
                     return to.set_len(at);
                 }
                 to.write_at(at, &self.buffer[..len])?;

@@ -1,4 +1,4 @@
-//! `vellum cp`: between this machine and pools, as cp(1) copies.
+//! `vellum cp`: copies between this machine and pools, as cp(1) does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::args::Cp;
 use crate::files::umask;
 use crate::location::{self, PathInPool};
 
-/// What is copied, or where to.
+/// A source or the target of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     /// A path of this machine.
@@ -45,7 +45,7 @@ impl End {
         }
     }
 
-    /// How it is called in messages.
+    /// Its name in messages.
     fn shown(&self) -> PathBuf {
         match self {
             Self::Host(path) => path.clone(),
@@ -53,7 +53,7 @@ impl End {
         }
     }
 
-    /// The pool that it is in.
+    /// The pool of the path.
     fn pool(&self) -> Option<PathBuf> {
         match self {
             Self::Host(_) => None,
@@ -61,7 +61,7 @@ impl End {
         }
     }
 
-    /// Its last name; none: it is a root, or `.` or `..`, whose contents are meant.
+    /// Its last component. `None` for a root, `.` or `..`: then the contents are copied.
     fn name(&self) -> Option<&OsStr> {
         let path = self.path();
         match path.as_os_str().as_bytes().ends_with(b"/.") {
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// Copies.
+/// Runs `vellum cp`.
 pub(crate) fn run(args: &Cp) -> Outcome {
     let pools = Pools::open(args)?;
     let progress = Progress::new(args.printing, "copied");
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Cp) -> Outcome {
     progress.report(copied, losses)
 }
 
-/// The pools that are copied from or to, each once.
+/// The pools of all sources and the target, each once.
 struct Pools(Vec<(PathBuf, Pool, PoolTree)>);
 
 impl Pools {
@@ -93,7 +93,7 @@ impl Pools {
         let first = paths.next();
         if !args.opening.data.is_empty() && paths.any(|path| Some(&path) != first.as_ref()) {
             return Err(Failure::usage(
-                "--data is for one pool, and there are several",
+                "--data needs a single pool, but the paths are in several",
             ));
         }
         let mut all = Self(Vec::new());
@@ -119,8 +119,8 @@ impl Pools {
         }
         match all.0.is_empty() {
             true => Err(
-                Failure::usage("neither what is copied nor the target is in a pool")
-                    .advise("write POOL:/path for what is in one, for example pool.img:/"),
+                Failure::usage("neither a source nor the target is in a pool")
+                    .advise("write POOL:/path for a path in a pool, for example pool.img:/"),
             ),
             false => Ok(all),
         }
@@ -132,7 +132,7 @@ impl Pools {
         found.map(|(_, _, tree)| tree)
     }
 
-    /// Closes each, whatever becomes of the others; the first failure counts.
+    /// Closes all of them, even after a failure. Returns the first failure.
     fn close(self) -> Outcome {
         let mut outcome = Ok(());
         for (path, pool, tree) in self.0 {
@@ -143,7 +143,7 @@ impl Pools {
     }
 }
 
-/// Where copies go.
+/// The target of the copies.
 enum Target<T: Tree> {
     /// Into this directory, under their own names.
     Into(T::Node),
@@ -200,7 +200,7 @@ impl Cp {
     }
 }
 
-/// One run of the command: what it takes, and what it came to so far.
+/// One run of the command: its arguments, and its result so far.
 struct Run<'a> {
     args: &'a Cp,
     progress: &'a Progress,
@@ -223,7 +223,8 @@ fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Copied, Losse
         losses: Losses::default(),
     };
     let host = Host::new();
-    // Those that follow each other in one tree go together, with the links between them.
+    // Consecutive sources in one tree are copied together, so that hard links between them are
+    // kept.
     for sources in args.sources.chunk_by(|a, b| a.pool() == b.pool()) {
         match (pools.tree(&sources[0]), pools.tree(&args.target)) {
             (Some(from), Some(to)) => {
@@ -244,8 +245,8 @@ fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Copied, Losse
 }
 
 impl Run<'_> {
-    /// Copies what is in one tree. `is_below` says whether a directory of the target is one of the
-    /// source, or below it.
+    /// Copies sources in one tree. `is_below` reports whether a directory of the target is a
+    /// directory of the source, or below it.
     fn group<S: Tree, T: Tree>(
         &mut self,
         sources: &[End],
@@ -263,7 +264,7 @@ impl Run<'_> {
             let why = match found {
                 Err(trouble) => trouble.to_string(),
                 Ok((meta, _)) if meta.is_dir() && !rules.is_recursive => {
-                    "a directory, which -r or -a copies".into()
+                    "a directory; -r or -a copies it".into()
                 }
                 Ok((meta, from)) if meta.is_dir() && is_below(target.dir(), &from) => {
                     "a directory is not copied into itself".into()

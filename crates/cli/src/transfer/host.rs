@@ -25,7 +25,7 @@ impl Host {
     }
 }
 
-/// A file of this machine; whether a symbolic link at its end is followed.
+/// A file of this machine, and whether a symbolic link as its last component is followed.
 #[derive(Clone)]
 pub(super) struct HostNode {
     pub(super) path: PathBuf,
@@ -116,7 +116,7 @@ impl Tree for Host {
         let mut names = [0; 4096];
         match rustix::fs::llistxattr(&node.path, &mut names) {
             Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
-            Ok(_) | Err(Errno::RANGE) => Ok(Some("extended attributes are not carried")),
+            Ok(_) | Err(Errno::RANGE) => Ok(Some("extended attributes are not copied")),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -198,7 +198,7 @@ struct HostFile {
 }
 
 impl Reader for HostFile {
-    /// File systems that know no holes have one range.
+    /// File systems without holes report one range.
     fn next_data(&self, at: u64) -> Done<Option<(u64, u64)>> {
         if at >= self.size {
             return Ok(None);
@@ -233,7 +233,7 @@ impl Writer for HostFile {
     }
 }
 
-/// Bytes of the files at and below a path, or nothing of what cannot be read.
+/// The bytes of the files at and below a path. Files that cannot be read count as empty.
 pub(super) fn bytes_below(path: &Path) -> u64 {
     let mut stack = vec![path.to_owned()];
     let mut bytes = 0;

@@ -18,7 +18,7 @@ pub(crate) fn run(args: &Import) -> Outcome {
     let source = std::fs::metadata(&args.dir).map_err(|e| Failure::io(&from, &e))?;
     if !source.is_dir() {
         return Err(
-            Failure::usage(format!("{from} is no directory")).advise(format!(
+            Failure::usage(format!("{from} is not a directory")).advise(format!(
                 "vellum put {} {}",
                 quoted(&args.dir),
                 quoted(args.place.to_string())
@@ -39,7 +39,7 @@ fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Copie
         progress.begin(host::bytes_below(&args.dir));
     }
     let host = Host::new();
-    // The directory that is named may be a symbolic link itself.
+    // The named directory may itself be a symbolic link.
     let from = host.find(&args.dir, true);
     let from =
         from.map_err(|trouble| Failure::new(format!("{}: {trouble}", args.dir.display())))?;

@@ -18,10 +18,10 @@ pub(crate) use cp::{End, run as cp};
 pub(crate) use export::run as export;
 pub(crate) use import::run as import;
 
-/// Lines of the report at the end.
+/// The maximum number of lines in the final report.
 const REPORT_LINES: usize = 20;
 
-/// What could not be carried.
+/// The files that could not be copied.
 #[derive(Debug, Default)]
 struct Losses {
     lines: Vec<String>,
@@ -36,7 +36,7 @@ impl Losses {
         }
     }
 
-    /// Says what was lost; it is a failure if anything was.
+    /// Reports the losses. Fails if there are any.
     fn report(self) -> Outcome {
         if self.count == 0 {
             return Ok(());
@@ -49,13 +49,13 @@ impl Losses {
             warn_line!("vellum: and {more} more");
         }
         Err(Failure::new(format!(
-            "{} things could not be carried",
+            "{} things could not be copied",
             self.count
         )))
     }
 }
 
-/// What was carried.
+/// What was copied.
 #[derive(Clone, Copy, Debug, Default)]
 struct Copied {
     files: u64,

@@ -25,13 +25,13 @@ impl PoolTree {
         }
     }
 
-    /// Bytes that the pool's files take, more than any tree in it.
+    /// The bytes of all files of the pool, an upper bound for any tree in it.
     pub(super) fn bytes_used(&self) -> u64 {
         let stat = self.fs.stat_fs();
         (stat.blocks - stat.blocks_free) * 4096
     }
 
-    /// The directory at a path, made with all above it that are missing.
+    /// Returns the directory at a path. Creates it and its missing parents.
     pub(super) fn make_all(&self, path: &Path) -> vellum::Result<Node<Real>> {
         let mut at = self.fs.root();
         for part in path.components() {
@@ -50,7 +50,7 @@ impl PoolTree {
         }
     }
 
-    /// Whether a directory is another one, or below it.
+    /// Whether a directory is the same as another one, or below it.
     pub(super) fn is_below(&self, dir: &Node<Real>, above: &Node<Real>) -> Done<bool> {
         let path_of = |node| self.fs.path_of(node);
         let (dir, above) = (path_of(dir)?, path_of(above)?);

@@ -1,4 +1,4 @@
-//! How far a transfer is, and what it came to.
+//! The progress and the result of a transfer.
 
 use std::time::Instant;
 
@@ -11,29 +11,29 @@ use vellum_terminal::{Outcome, Printing};
 use super::{Copied, Losses};
 use crate::units::size;
 
-/// Shows how far a transfer is.
+/// Shows the progress of a transfer.
 pub(super) struct Progress {
     bar: ProgressBar,
     began: Instant,
     printing: Printing,
-    /// What is done with files, in the past tense.
+    /// The verb of the command, in the past tense.
     done: &'static str,
 }
 
-/// What `--json` writes of a transfer.
+/// The output of `--json` for a transfer.
 #[derive(Serialize)]
 struct Summary<'l> {
     files: u64,
     bytes: u64,
     seconds: f64,
-    /// How many things could not be carried.
+    /// The number of things that could not be copied.
     lost: u64,
-    /// Which and why, the first of them.
+    /// The first of them, with the reason.
     losses: &'l [String],
 }
 
 impl Progress {
-    /// A bar that is hidden where nobody looks.
+    /// Creates a progress bar, hidden if standard error is not a terminal.
     pub(super) fn new(printing: Printing, done: &'static str) -> Self {
         let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
         Self {
@@ -44,7 +44,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes are to be carried.
+    /// Sets the number of bytes to copy.
     pub(super) fn begin(&self, total_bytes: u64) {
         self.bar.set_length(total_bytes);
     }
@@ -56,12 +56,12 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Prints what was done; it is a failure if something was lost.
+    /// Prints the result. Fails if something was lost.
     pub(super) fn report(&self, copied: Copied, losses: Losses) -> Outcome {
         let Copied { files, bytes } = copied;
         let seconds = self.began.elapsed().as_secs_f64();

@@ -1,4 +1,4 @@
-//! Trees that files are copied from and to: that of this machine, and that of a pool.
+//! Trees as sources and targets of copies: the files of this machine, and those of a pool.
 
 use std::io;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use vellum::{Error, FileKind};
 use vellum_terminal::plain;
 
-/// What went wrong with one file.
+/// Why one file could not be copied.
 pub(super) enum Trouble {
     Host(io::Error),
     Pool(Error),
-    /// What is not copied, and why.
+    /// The file is not copied, for this reason.
     Refused(&'static str),
 }
 
@@ -42,10 +42,10 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// The outcome of what is done with one file.
+/// The outcome of an operation on one file.
 pub(super) type Done<T = ()> = Result<T, Trouble>;
 
-/// What is copied of a file beside its bytes.
+/// The attributes of a file that are copied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meta {
     pub(super) kind: FileKind,
@@ -55,7 +55,7 @@ pub(super) struct Meta {
     pub(super) gid: u32,
     pub(super) size: u64,
     pub(super) links: u64,
-    /// What tells it from every other file: of its file system, and there.
+    /// The numbers of its file system and of the file in it, which no other file has together.
     pub(super) identity: (u64, u64),
     pub(super) device: u64,
     pub(super) atime_ns: i64,
@@ -68,7 +68,7 @@ impl Meta {
     }
 }
 
-/// A file that is read.
+/// A file open for reading.
 pub(super) trait Reader {
     /// The next range with data at or after an offset.
     fn next_data(&self, at: u64) -> Done<Option<(u64, u64)>>;
@@ -76,14 +76,14 @@ pub(super) trait Reader {
     fn read_at(&self, at: u64, buffer: &mut [u8]) -> Done<usize>;
 }
 
-/// A file that is written.
+/// A file open for writing.
 pub(super) trait Writer {
     fn write_at(&self, at: u64, data: &[u8]) -> Done;
-    /// Gives the file its length; what was not written reads as zeros.
+    /// Sets the length of the file. Bytes that were not written read as zeros.
     fn set_len(&self, size: u64) -> Done;
 }
 
-/// The names of a directory, and why some could not be read.
+/// The names of a directory, and the reason if some could not be read.
 pub(super) type Names = (Vec<Vec<u8>>, Option<Trouble>);
 
 /// A tree of files.
@@ -92,31 +92,31 @@ pub(super) trait Tree {
 
     /// The file at a path.
     fn find(&self, path: &Path, follow: bool) -> Done<Self::Node>;
-    /// The file of a name in a directory; a symbolic link is not followed.
+    /// The file with a name in a directory. A symbolic link is not followed.
     fn lookup(&self, dir: &Self::Node, name: &[u8]) -> Done<Option<Self::Node>>;
     fn meta(&self, node: &Self::Node) -> Done<Meta>;
     fn names(&self, dir: &Self::Node) -> Done<Names>;
     fn read_link(&self, node: &Self::Node) -> Done<Vec<u8>>;
     fn open(&self, node: &Self::Node) -> Done<Box<dyn Reader>>;
-    /// What a file has that cannot be copied.
+    /// The properties of a file that cannot be copied, if it has any.
     fn extras(&self, node: &Self::Node) -> Done<Option<&'static str>>;
 
-    /// Makes a directory that only its maker may use.
+    /// Creates a directory with permissions for its owner only.
     fn make_dir(&self, dir: &Self::Node, name: &[u8]) -> Done<Self::Node>;
-    /// Makes an empty file that only its maker may use.
+    /// Creates an empty file with permissions for its owner only.
     fn create(&self, dir: &Self::Node, name: &[u8]) -> Done<(Self::Node, Box<dyn Writer>)>;
-    /// Opens a file to write it from the beginning.
+    /// Truncates a file and opens it for writing.
     fn rewrite(&self, node: &Self::Node) -> Done<Box<dyn Writer>>;
     fn symlink(&self, dir: &Self::Node, name: &[u8], target: &[u8]) -> Done<Self::Node>;
-    /// Makes a fifo, a socket or a device file.
+    /// Creates a fifo, a socket or a device file.
     fn make_node(&self, dir: &Self::Node, name: &[u8], meta: &Meta) -> Done<Self::Node>;
     fn link(&self, node: &Self::Node, dir: &Self::Node, name: &[u8]) -> Done;
-    /// Removes a file that is no directory; that there is none is no failure.
+    /// Removes a file that is not a directory. A missing file is not an error.
     fn remove(&self, dir: &Self::Node, name: &[u8]) -> Done;
 
-    /// Gives a file its permission bits.
+    /// Sets the permission bits of a file.
     fn set_mode(&self, node: &Self::Node, mode: u16) -> Done;
-    /// Gives a file its owner where the user may, its permission bits and its times, in this
-    /// order: a new owner would drop set-id bits.
+    /// Sets the owner (if the user may), the permission bits and the times of a file, in this
+    /// order, because a change of owner drops set-id bits.
     fn set_all(&self, node: &Self::Node, meta: &Meta) -> Done;
 }

@@ -334,7 +334,7 @@ fn wrong_places_are_named() {
         .failed(1, &["none.img", "No such file", "vellum mkfs"]);
     bench
         .run(&["mv", "p.img:/a", "q.img:/a"])
-        .failed(2, &["another pool"]);
+        .failed(2, &["different pools"]);
     bench.run(&["cat", "p.img:/"]).failed(1, &["directory"]);
     bench
         .run(&["get", "p.img:/", "x"])
@@ -518,7 +518,7 @@ fn areas_come_and_go_and_are_shown() {
     assert!(text.contains("small: 32.0 KiB, read "), "{text}");
     bench.run(&["map", "p.img", "--out", "map.svg"]).ok();
     let map = std::fs::read_to_string(bench.join("map.svg")).expect("a map");
-    assert!(map.contains("; /a&amp;b went into it "), "{map}");
+    assert!(map.contains("; /a&amp;b was merged into it "), "{map}");
     bench.sound();
 }
 

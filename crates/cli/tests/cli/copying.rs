@@ -117,7 +117,7 @@ fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
     std::fs::write(bench.join("d/e/f"), "below").expect("written");
     std::os::unix::fs::symlink("e/f", bench.join("d/link")).expect("linked");
     let cp = |args: &[&str]| bench.run(&[&["cp"], args].concat());
-    cp(&["d", "a", "p.img:/"]).failed(1, &["d: a directory, which -r or -a copies", "1 things"]);
+    cp(&["d", "a", "p.img:/"]).failed(1, &["d: a directory; -r or -a copies it", "1 things"]);
     assert_eq!(cat(&bench, "p.img:/a"), "first");
     // Into what is there under its own name, and else as what is named.
     cp(&["-r", "d", "p.img:/n"]).ok();
@@ -139,7 +139,7 @@ fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
     // A link that is named is followed where links are not copied.
     cp(&["d/link", "p.img:/followed"]).ok();
     assert_eq!(cat(&bench, "p.img:/followed"), "below");
-    cp(&["-r", "d", "p.img:/a"]).failed(1, &["a directory does not replace a file"]);
+    cp(&["-r", "d", "p.img:/a"]).failed(1, &["a directory does not replace an existing file"]);
     cp(&["a", "p.img:/n/.."]).ok();
     bench.run(&["mkdir", "p.img:/n/a"]).ok();
     cp(&["a", "p.img:/n"]).failed(1, &["a file does not replace a directory"]);
@@ -163,7 +163,7 @@ fn what_cannot_be_copied_is_named() {
     cp(&["a", "p.img:/none/a"]).failed(1, &["p.img:/none/a", "no such file"]);
     cp(&["a", "q.img:/"]).failed(1, &["q.img"]);
     bench.run(&["mkfs", "q.img", "--size", "4M", "-q"]).ok();
-    cp(&["--data", "d", "p.img:/a", "q.img:/"]).failed(2, &["--data is for one pool"]);
+    cp(&["--data", "d", "p.img:/a", "q.img:/"]).failed(2, &["--data needs a single pool"]);
     std::fs::write(bench.join("big"), vec![1; 8 << 20]).expect("written");
     cp(&["big", "q.img:/"]).failed(1, &["big: no space"]);
     let told = cp(&["--json", "a", "p.img:/json"]).ok().out;

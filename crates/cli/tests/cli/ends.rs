@@ -241,7 +241,7 @@ fn a_dead_mount_is_cleared_and_its_pool_answers() {
         let told = run(&["info", asked]).ok();
         assert!(told.out.contains("p.img"), "{}", told.out);
         assert!(told.err.contains("has ended"), "{}", told.err);
-        run(&["evolve", asked]).failed(1, &["has ended", "keeps no names in areas"]);
+        run(&["evolve", asked]).failed(1, &["has ended", "has no areas"]);
     }
     run(&["sync", "mnt"]).failed(1, &["has ended", "mount"]);
     assert_eq!(run(&["cat", "p.img:/file"]).ok().out, "kept");

@@ -52,7 +52,7 @@ fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
     assert_eq!(state(&line), "in use");
     let by_name = image(&line);
     let by_name = by_name.to_str().expect("text");
-    bench.run(&["prune", by_name]).failed(3, &["works on it"]);
+    bench.run(&["prune", by_name]).failed(3, &["uses it"]);
     std::fs::write(mounted.path("a"), "not synced").expect("written");
     kill(&mounted);
 
@@ -65,7 +65,7 @@ fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
     bench.run(&["prune"]).ok();
     bench
         .run(&["prune", by_name])
-        .failed(1, &["takes it in", "repair --discard-image"]);
+        .failed(1, &["adopts it", "repair --discard-image"]);
     let moved = bench.join("q.img");
     std::fs::rename(&pool, &moved).expect("renamed");
     // Only root can tell by which name.
@@ -179,7 +179,7 @@ fn an_image_of_a_later_time_than_the_file_stays() {
             ],
         );
         bench.run(&["prune"]).ok();
-        let said = bench.run(&["prune", name]).failed(1, &["later time"]);
+        let said = bench.run(&["prune", name]).failed(1, &["it is newer than"]);
         assert!(
             said.err.contains("vellum repair --discard-image "),
             "{}",
@@ -320,7 +320,7 @@ fn what_is_named_goes_by_force() {
     let left = image(&listed(bench, &pool));
     let name = left.to_str().expect("text");
     let force = ["prune", "--force", name];
-    bench.run(&force).failed(3, &["works on it"]);
+    bench.run(&force).failed(3, &["uses it"]);
     kill(&mounted);
     bench
         .run(&["prune", name])
@@ -413,7 +413,7 @@ fn images_of_others_are_theirs() {
         return;
     };
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(told.contains("it belongs to root, who alone"), "{told}");
+    assert!(told.contains("it belongs to root, and only root"), "{told}");
     assert!(!told.contains("prune"), "{told}");
     let all = run(&["prune", "--force", "--image", dir]).expect("it runs");
     assert!(all.status.success() && left.exists());

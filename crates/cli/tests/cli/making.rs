@@ -82,7 +82,7 @@ fn a_pool_gets_the_label_and_the_identity_that_are_asked_for() {
         "{text}"
     );
     assert_ne!(made(&bench, &["-U", "random"])["pool"]["uuid"], uuid);
-    mkfs(&bench, &["-U", "builds"]).failed(2, &["no identity", "random"]);
+    mkfs(&bench, &["-U", "builds"]).failed(2, &["not a UUID", "random"]);
 }
 
 #[test]

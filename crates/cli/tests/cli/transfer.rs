@@ -231,7 +231,7 @@ fn wrong_ends_are_named() {
         .failed(1, &["none", "No such file"]);
     bench
         .run(&["import", "file", "p.img:/"])
-        .failed(2, &["no directory", "vellum put"]);
+        .failed(2, &["not a directory", "vellum put"]);
     bench
         .run(&["export", "p.img:/none", "x"])
         .failed(1, &["p.img:/none", "no such file"]);
