@@ -25,7 +25,7 @@ use super::first_writes::FirstWrites;
 use super::limbo::{Batch, LinkWords};
 use super::saved_state::{self, Writer};
 use super::space::{Space, claimed, unclaimed};
-use super::{BlockNo, BlockUsage, Reservation};
+use super::{Allocator, BlockNo, BlockUsage, Reservation};
 use crate::core::Core;
 use crate::core::slots::{Op, pause};
 use crate::error::{Error, Location, Result};
@@ -114,24 +114,9 @@ impl Blocks {
         self.end
     }
 
-    /// Pool offset of a block's bytes.
-    pub(super) fn data_at(&self, block: BlockNo) -> u64 {
-        self.data_at + u64::from(block.0) * BLOCK_BYTES
-    }
-
     /// Whether the segment has this block.
     pub(super) fn has(&self, block: u32) -> bool {
         u64::from(block) < self.blocks
-    }
-
-    /// See [`super::Mapping::reserve`].
-    pub(super) fn reserve<M: Memories>(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.space.reserve(op, blocks, || _ = self.reclaim(op.core))
-    }
-
-    /// See [`super::Mapping::unreserve`].
-    pub(super) fn unreserve<M: Memories>(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.space.unreserve(op, rest);
     }
 
     /// Allocates 1 to `want` adjoining reserved blocks, for a file's logical blocks from `logical`
@@ -421,43 +406,6 @@ impl Blocks {
             .give_up(core, &self.links, batch, || _ = self.reclaim(core));
     }
 
-    /// See [`super::Mapping::reclaim`].
-    pub(super) fn reclaim<M: Memories>(&self, core: &Core<M>) -> u64 {
-        self.space.reclaim(core, &self.links, |block| {
-            self.bitmap.set(&core.arena, block.into())
-        })
-    }
-
-    /// See [`super::Mapping::usage`].
-    pub(super) fn usage<M: Memories>(&self, core: &Core<M>) -> BlockUsage {
-        self.space.usage(core)
-    }
-
-    /// See [`super::Mapping::save`].
-    pub(super) fn save<M: Memories>(&self, core: &Core<M>) -> Result<()> {
-        self.space.check_settled(core)?;
-        if !core.geometry.added.is_empty() {
-            // Only the bitmap of segment 0 has a place on the pool: the next opening reads the
-            // trees.
-            return Ok(());
-        }
-        let used = self.blocks - self.space.free(core);
-        Writer::new(core, &self.saved_state, &self.bitmap).finish(used, 0);
-        Ok(())
-    }
-
-    /// See [`super::Mapping::restore`].
-    pub(super) fn restore<M: Memories>(&self, core: &Core<M>) -> bool {
-        let saved = saved_state::read_head(core, &self.saved_state);
-        let Some(head) = saved.filter(|_| core.geometry.added.is_empty()) else {
-            return false;
-        };
-        saved_state::fill_bitmap(core, &self.saved_state, &self.bitmap);
-        self.bitmap.summarise(&core.arena);
-        self.space.set_free(core, self.blocks - head.used);
-        true
-    }
-
     /// Marks every block as free. [`Self::note_used`] and [`Self::end_rebuild`] follow.
     pub(super) fn begin_rebuild<M: Memories>(&self, core: &Core<M>) {
         for first in (0..self.blocks).step_by(WORD_BLOCKS as usize) {
@@ -506,6 +454,53 @@ fn find_ones(word: u64, count: u64) -> Option<u64> {
         runs &= word >> shift;
     }
     (runs != 0).then(|| u64::from(runs.trailing_zeros()))
+}
+
+impl<M: Memories> Allocator<M> for Blocks {
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.space.reserve(op, blocks, || _ = self.reclaim(op.core))
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.space.unreserve(op, rest);
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.space.reclaim(core, &self.links, |block| {
+            self.bitmap.set(&core.arena, block.into())
+        })
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.data_at + u64::from(block.0) * BLOCK_BYTES
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.space.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.space.check_settled(core)?;
+        if !core.geometry.added.is_empty() {
+            // Only the bitmap of segment 0 has a place on the pool: the next opening reads the
+            // trees.
+            return Ok(());
+        }
+        let used = self.blocks - self.space.free(core);
+        Writer::new(core, &self.saved_state, &self.bitmap).finish(used, 0);
+        Ok(())
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        let saved = saved_state::read_head(core, &self.saved_state);
+        let Some(head) = saved.filter(|_| core.geometry.added.is_empty()) else {
+            return false;
+        };
+        saved_state::fill_bitmap(core, &self.saved_state, &self.bitmap);
+        self.bitmap.summarise(&core.arena);
+        self.space.set_free(core, self.blocks - head.used);
+        true
+    }
 }
 
 #[cfg(test)]

@@ -139,8 +139,35 @@ impl Flush {
     }
 }
 
+/// The allocator of a mapping's blocks.
+pub(crate) trait Allocator<M: Memories> {
+    /// See [`Mapping::reserve`].
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation>;
+
+    /// See [`Mapping::unreserve`].
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
+
+    /// See [`Mapping::reclaim`].
+    fn reclaim(&self, core: &Core<M>) -> u64;
+
+    /// See [`Mapping::data_at`].
+    fn data_at(&self, block: BlockNo) -> u64;
+
+    /// See [`Mapping::usage`].
+    fn usage(&self, core: &Core<M>) -> BlockUsage;
+
+    /// See [`Mapping::save`].
+    fn save(&self, core: &Core<M>) -> Result<()>;
+
+    /// See [`Mapping::restore`].
+    fn restore(&self, core: &Core<M>) -> bool;
+}
+
 /// A design of file mapping.
 pub(crate) trait Mapping<M: Memories>: Send + Sync {
+    /// The allocator of the mapping's blocks. The methods of the same names call it.
+    fn allocator(&self) -> &dyn Allocator<M>;
+
     /// Looks up `out.len()` logical blocks from `first`. Runs inside an operation: the blocks found
     /// stay allocated until the operation ends (blocks freed meanwhile are in limbo).
     ///
@@ -166,10 +193,14 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// Fails with [`Error::NoSpace`], without a search. Blocks in limbo may be waiting for the
     /// calling operation itself to end. If [`Self::usage`] counts enough free or reclaimable
     /// blocks, the caller ends the operation, waits for readers, reclaims and tries once more.
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation>;
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.allocator().reserve(op, blocks)
+    }
 
     /// Returns the blocks of a reservation that were not claimed.
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation);
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.allocator().unreserve(op, rest);
+    }
 
     /// Allocates a block for each of `out.len()` consecutive logical blocks from `first`, all of
     /// them holes. Flushes as `step` says, and does not fence.
@@ -223,7 +254,9 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     ) -> Result<u64>;
 
     /// Frees the limbo blocks whose grace period is over, and returns their number.
-    fn reclaim(&self, core: &Core<M>) -> u64;
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.allocator().reclaim(core)
+    }
 
     /// Finds the first logical block in `[first, end)` that holds data, or that is a hole.
     ///
@@ -246,7 +279,9 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64>;
 
     /// Pool offset of a block's bytes.
-    fn data_at(&self, block: BlockNo) -> u64;
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.allocator().data_at(block)
+    }
 
     /// Drops the volatile copies of persistent structures, as if the pool had just been opened. For
     /// experiments.
@@ -255,7 +290,9 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     }
 
     /// Counts all blocks, and those that are free or reclaimable.
-    fn usage(&self, core: &Core<M>) -> BlockUsage;
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.allocator().usage(core)
+    }
 
     /// Saves the allocator's volatile state where [`Self::restore`] finds it. No operation runs on
     /// the mapping. What is saved is durable at the next fence, before the pool is marked as
@@ -264,11 +301,15 @@ pub(crate) trait Mapping<M: Memories>: Send + Sync {
     /// # Errors
     /// Fails with [`crate::error::Error::Busy`] if blocks are still in limbo: the saved state would
     /// count them as used for ever.
-    fn save(&self, core: &Core<M>) -> Result<()>;
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.allocator().save(core)
+    }
 
     /// Loads the state that the last close saved. Returns `false`, with nothing changed, if there
     /// is none or if it is not sound.
-    fn restore(&self, core: &Core<M>) -> bool;
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.allocator().restore(core)
+    }
 
     /// Builds the volatile state by reading the pool, in parallel where that pays. After a crash,
     /// `survey` decides whether a mapped block stays mapped. Words that free blocks are flushed,

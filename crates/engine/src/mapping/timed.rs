@@ -15,7 +15,7 @@ use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::{
-    BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey,
+    Allocator, BlockNo, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey,
 };
 
 /// Average number of calls for each timed one.
@@ -177,6 +177,10 @@ impl<M: Memories> Timed<M> {
 }
 
 impl<M: Memories> Mapping<M> for Timed<M> {
+    fn allocator(&self) -> &dyn Allocator<M> {
+        self.inner.allocator()
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         let call = || self.inner.lookup(op, id, first, out);
         self.timer.time(Kind::Lookup, call)
@@ -261,14 +265,6 @@ impl<M: Memories> Mapping<M> for Timed<M> {
     fn count(&self, op: &Op<'_, M>, id: MapId, end: u64) -> Result<u64> {
         let call = || self.inner.count(op, id, end);
         self.timer.time(Kind::Lookup, call)
-    }
-
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.inner.data_at(block)
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.inner.usage(core)
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

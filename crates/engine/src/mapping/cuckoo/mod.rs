@@ -44,7 +44,7 @@ use self::table::Table;
 use super::blocks::Blocks;
 use super::keyed::blocks::{self, Taken};
 use super::keyed::search::Keyed;
-use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{Allocator, BlockNo, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
@@ -87,20 +87,16 @@ fn runs(id: MapId, first: u32, blocks: &[BlockNo], state: MapState) -> impl Iter
 }
 
 impl<M: Memories> Mapping<M> for Cuckoo {
+    fn allocator(&self) -> &dyn Allocator<M> {
+        &self.blocks
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         self.table.lookup(op.core, id, first, out)
     }
 
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, _: u64) {
         self.table.ask_for(core, id, logical);
-    }
-
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.blocks.reserve(op, blocks)
-    }
-
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.blocks.unreserve(op, rest);
     }
 
     fn claim(
@@ -161,10 +157,6 @@ impl<M: Memories> Mapping<M> for Cuckoo {
         })
     }
 
-    fn reclaim(&self, core: &Core<M>) -> u64 {
-        self.blocks.reclaim(core)
-    }
-
     fn seek(
         &self,
         op: &Op<'_, M>,
@@ -182,18 +174,6 @@ impl<M: Memories> Mapping<M> for Cuckoo {
             let held = self.table.find(core, &self.table.key(id, logical))?;
             Ok(held.map_or(0, |held| u64::from(held.place.following()) + 1))
         })
-    }
-
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.blocks.data_at(block)
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.blocks.usage(core)
-    }
-
-    fn save(&self, core: &Core<M>) -> Result<()> {
-        self.blocks.save(core)
     }
 
     fn restore(&self, core: &Core<M>) -> bool {

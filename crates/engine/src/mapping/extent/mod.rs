@@ -50,7 +50,7 @@ use self::cache::PageCache;
 use self::pages::{Direct, Pages};
 use super::blocks::Blocks;
 use super::nodes::Nodes;
-use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{Allocator, BlockNo, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
@@ -131,6 +131,10 @@ fn damaged(id: MapId) -> Error {
 }
 
 impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
+    fn allocator(&self) -> &dyn Allocator<M> {
+        &self.blocks
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         out.fill(Found::Hole);
         let start = u64::from(first);
@@ -146,14 +150,6 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
             }
             true
         })
-    }
-
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.blocks.reserve(op, blocks)
-    }
-
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.blocks.unreserve(op, rest);
     }
 
     fn claim(
@@ -227,16 +223,8 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
         Ok(blocks)
     }
 
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.blocks.data_at(block)
-    }
-
     fn forget_copies(&self, op: &Op<'_, M>) {
         self.pages.forget_all(op);
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.blocks.usage(core)
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {
@@ -244,10 +232,6 @@ impl<M: Memories, P: Pages> Mapping<M> for ExtentTrees<P> {
             return Err(Error::Busy);
         }
         self.blocks.save(core)
-    }
-
-    fn restore(&self, core: &Core<M>) -> bool {
-        self.blocks.restore(core)
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {

@@ -173,7 +173,51 @@ impl HashFs {
     }
 }
 
+impl<M: Memories> super::Allocator<M> for HashFs {
+    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
+        self.space.reserve(op, blocks, || {
+            _ = super::Allocator::<M>::reclaim(self, op.core)
+        })
+    }
+
+    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
+        self.space.unreserve(op, rest);
+    }
+
+    fn reclaim(&self, core: &Core<M>) -> u64 {
+        self.space.reclaim(core, &self.overflow, |block| {
+            // The bit follows the word: a set bit of an allocated block is harmless, as claims
+            // correct it.
+            core.set_word(self.entry_at(block), MapWord::FREE.0);
+            self.note_freed(core, block);
+            self.bitmap.set(&core.arena, u64::from(block));
+            // A word of the table belongs to one file, so no block is freed twice.
+            true
+        })
+    }
+
+    fn data_at(&self, block: BlockNo) -> u64 {
+        self.data_at + u64::from(block.0) * BLOCK_BYTES
+    }
+
+    fn usage(&self, core: &Core<M>) -> BlockUsage {
+        self.space.usage(core)
+    }
+
+    fn save(&self, core: &Core<M>) -> Result<()> {
+        self.save_state(core)
+    }
+
+    fn restore(&self, core: &Core<M>) -> bool {
+        self.restore_state(core)
+    }
+}
+
 impl<M: Memories> Mapping<M> for HashFs {
+    fn allocator(&self) -> &dyn super::Allocator<M> {
+        self
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         out.fill(Found::Hole);
         let start = u64::from(first);
@@ -214,15 +258,6 @@ impl<M: Memories> Mapping<M> for HashFs {
         self.space.prefetch(core);
         self.prefetch_near(core, run.home);
         self.overflow.prefetch(&core.arena, run.hash, run.home);
-    }
-
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.space
-            .reserve(op, blocks, || _ = Mapping::<M>::reclaim(self, op.core))
-    }
-
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.space.unreserve(op, rest);
     }
 
     fn claim(
@@ -285,18 +320,6 @@ impl<M: Memories> Mapping<M> for HashFs {
         Ok(batch.blocks)
     }
 
-    fn reclaim(&self, core: &Core<M>) -> u64 {
-        self.space.reclaim(core, &self.overflow, |block| {
-            // The bit follows the word: a set bit of an allocated block is harmless, as claims
-            // correct it.
-            core.set_word(self.entry_at(block), MapWord::FREE.0);
-            self.note_freed(core, block);
-            self.bitmap.set(&core.arena, u64::from(block));
-            // A word of the table belongs to one file, so no block is freed twice.
-            true
-        })
-    }
-
     fn seek(
         &self,
         op: &Op<'_, M>,
@@ -315,23 +338,7 @@ impl<M: Memories> Mapping<M> for HashFs {
         Ok(self.search(op.core, id, 0, end, u64::MAX, |_, _| {}))
     }
 
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.data_at + u64::from(block.0) * BLOCK_BYTES
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.space.usage(core)
-    }
-
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
         self.rebuild_allocator_state(core, &|id, logical, state| survey.judge(id, logical, state))
-    }
-
-    fn save(&self, core: &Core<M>) -> Result<()> {
-        self.save_state(core)
-    }
-
-    fn restore(&self, core: &Core<M>) -> bool {
-        self.restore_state(core)
     }
 }

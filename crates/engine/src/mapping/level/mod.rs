@@ -45,7 +45,7 @@ use super::blocks::Blocks;
 use super::keyed::blocks::{self, Refused, Taken};
 use super::keyed::lines::Lines;
 use super::keyed::search::Keyed;
-use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{Allocator, BlockNo, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::Result;
@@ -92,20 +92,16 @@ impl Level {
 }
 
 impl<M: Memories> Mapping<M> for Level {
+    fn allocator(&self) -> &dyn Allocator<M> {
+        &self.blocks
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         self.table.lookup(op.core, id, first, out)
     }
 
     fn prefetch(&self, core: &Core<M>, id: MapId, logical: u32, _: u64) {
         self.table.ask_for(core, id, logical);
-    }
-
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.blocks.reserve(op, blocks)
-    }
-
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.blocks.unreserve(op, rest);
     }
 
     fn claim(
@@ -166,10 +162,6 @@ impl<M: Memories> Mapping<M> for Level {
         })
     }
 
-    fn reclaim(&self, core: &Core<M>) -> u64 {
-        self.blocks.reclaim(core)
-    }
-
     fn seek(
         &self,
         op: &Op<'_, M>,
@@ -187,14 +179,6 @@ impl<M: Memories> Mapping<M> for Level {
             let held = self.table.find_block(core, id, logical)?;
             Ok(held.is_some().into())
         })
-    }
-
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.blocks.data_at(block)
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.blocks.usage(core)
     }
 
     fn save(&self, core: &Core<M>) -> Result<()> {

@@ -26,7 +26,7 @@ use vellum_media::Memories;
 
 use super::blocks::Blocks;
 use super::nodes::Nodes;
-use super::{BlockNo, BlockUsage, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
+use super::{Allocator, BlockNo, Flush, Found, MapId, Mapping, Reservation, Seek, Step, Survey};
 use crate::core::Core;
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
@@ -77,6 +77,10 @@ fn damaged(id: MapId) -> Error {
 }
 
 impl<M: Memories> Mapping<M> for Radix {
+    fn allocator(&self) -> &dyn Allocator<M> {
+        &self.blocks
+    }
+
     fn lookup(&self, op: &Op<'_, M>, id: MapId, first: u32, out: &mut [Found]) -> Result<()> {
         out.fill(Found::Hole);
         let start = u64::from(first);
@@ -87,14 +91,6 @@ impl<M: Memories> Mapping<M> for Radix {
             at = self.look_up_leaf(op, id, at, found)?;
         }
         Ok(())
-    }
-
-    fn reserve(&self, op: &Op<'_, M>, blocks: u64) -> Result<Reservation> {
-        self.blocks.reserve(op, blocks)
-    }
-
-    fn unreserve(&self, op: &Op<'_, M>, rest: Reservation) {
-        self.blocks.unreserve(op, rest);
     }
 
     fn claim(
@@ -160,23 +156,11 @@ impl<M: Memories> Mapping<M> for Radix {
         Ok(count)
     }
 
-    fn data_at(&self, block: BlockNo) -> u64 {
-        self.blocks.data_at(block)
-    }
-
-    fn usage(&self, core: &Core<M>) -> BlockUsage {
-        self.blocks.usage(core)
-    }
-
     fn save(&self, core: &Core<M>) -> Result<()> {
         if !self.nodes.is_settled(core) {
             return Err(Error::Busy);
         }
         self.blocks.save(core)
-    }
-
-    fn restore(&self, core: &Core<M>) -> bool {
-        self.blocks.restore(core)
     }
 
     fn rebuild(&self, core: &Core<M>, survey: &dyn Survey) -> Result<()> {
