@@ -79,12 +79,14 @@ impl<M: Memories> Move<'_, M> {
 
 /// Makes logs, locations and index lead to the copies of a directory's entries. The copies have
 /// their states, and the directory's own entry leads to its copy already. Flushed, not fenced.
+///
+/// One operation, which begins first: lookups wait for the directory inside theirs, and may leave
+/// no thread slot for another one.
 fn show_directory<M: Memories>(core: &Core<M>, copies: &[Copied]) {
+    let op = core.op_step();
     let _unbuilt = Unbuilt::hold(core, copies[0].dir);
     let carried = Carried::begin(core, copies[0].dir);
-    for part in copies.chunks(PIECE) {
-        show(&core.op_step(), &carried, part);
-    }
+    show(&op, &carried, copies);
 }
 
 fn show<M: Memories>(op: &Op<'_, M>, carried: &Carried<'_, M>, copies: &[Copied]) {
