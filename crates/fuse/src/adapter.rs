@@ -1,8 +1,8 @@
-//! How requests and answers travel: `fuser`'s trait in front of [`Server`]. Everything that depends
-//! on that crate's signatures is here and in `session`.
+//! The transport of requests and answers: `fuser`'s trait in front of [`Server`]. Everything that
+//! depends on that crate's signatures is here and in `session`.
 //!
-//! A handler that panics answers EIO (an answer that is dropped unsent does that) and the mount
-//! goes on.
+//! A handler that panics answers EIO, because an answer that is dropped unsent does that, and the
+//! mount goes on.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,26 +26,26 @@ use crate::convert::{file_attr, file_type, kind_of_mode, no_file, set_time};
 use crate::server::{Answer, Seek, Server, Through};
 use crate::stale::{Stale, Written};
 
-/// How long the kernel may believe names and attributes. This mount is the only one attached, so
-/// nothing changes behind the kernel's back: as long as it likes.
+/// How long the kernel may cache names and attributes. Only this mount changes the pool, so nothing
+/// changes behind the kernel's back, and the time can be long.
 const TTL: Duration = Duration::from_secs(86_400);
-/// Largest request to write or read, in bytes.
+/// The largest read or write request, in bytes.
 pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
-/// Requests that the kernel sends ahead (read-ahead and the like).
+/// The number of background requests (such as read-ahead) that the kernel may send at once.
 const BACKGROUND: u16 = 64;
-/// What the kernel is asked for, where it has it.
+/// The features requested from the kernel, if it has them.
 ///
-/// With `ASYNC_DIO` the kernel leaves stale pages behind, which [`Stale`] has dropped. (Measured:
-/// without it there are 32 000 instead of 280 000 direct writes of 4 KiB a second, 32 at once, and
-/// 208 000 where pages have to be dropped.)
+/// With `ASYNC_DIO` the kernel leaves stale pages behind, and [`Stale`] makes it drop them.
+/// (Measured, with 32 direct writes of 4 KiB at once: 280 000 a second with it, 208 000 if pages
+/// have to be dropped, 32 000 without it.)
 ///
-/// Not asked for: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so that opening needs no
-/// request), `AUTO_INVAL_DATA` (only this mount writes, and it doesn't drop those pages in time),
-/// `HANDLE_KILLPRIV` (the kernel then clears set-id bits by a change of mode, under its own locks),
-/// locks (the kernel keeps them itself). Nor `WRITEBACK_CACHE`: a write would return before its
-/// bytes are in the pool, and be lost with this process, which is less than is promised. (Measured:
-/// 4 KiB appended to an open file 2 us instead of 15, but a small file opened, written and closed
-/// 37 us instead of 20.)
+/// Not requested: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so opening needs no
+/// request), `AUTO_INVAL_DATA` (only this mount writes, and the kernel does not drop those pages in
+/// time), `HANDLE_KILLPRIV` (without it the kernel clears set-id bits by a change of mode, under
+/// its own locks), and locks (the kernel keeps them itself). `WRITEBACK_CACHE` is not requested
+/// either: a write would return before its bytes are in the pool and would be lost with this
+/// process, which breaks the promise. (Measured: 4 KiB appended to an open file take 2 us instead
+/// of 15, but a small file opened, written and closed takes 37 us instead of 20.)
 const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_PARALLEL_DIROPS,
     InitFlags::FUSE_DO_READDIRPLUS,
@@ -56,7 +56,7 @@ const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_NO_OPENDIR_SUPPORT,
 ];
 
-/// What `fuser` calls.
+/// The implementation of `fuser`'s trait.
 pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) open_requests: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Adapter {
     pub(crate) stale: Stale,
 }
 
-/// The kernel tells whose locks a request respects only where it passes its page cache.
+/// The kernel names the owner of locks only for requests that pass its page cache.
 fn through(owner: Option<LockOwner>) -> Through {
     match owner {
         Some(_) => Through::Direct,
@@ -72,14 +72,15 @@ fn through(owner: Option<LockOwner>) -> Through {
     }
 }
 
-/// Runs a handler; a panic in it has been reported when this returns.
+/// Runs a handler, and reports a panic in it.
 fn guard(run: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(run)).is_err() {
         tracing::error!("a request failed by a panic and was answered with EIO");
     }
 }
 
-/// The kernel checks permissions; the user and group of a request own what it makes.
+/// The user and group of a request, which own the files that it creates. The kernel checks
+/// permissions.
 fn caller(request: &Request) -> Cred {
     Cred {
         uid: request.uid(),
@@ -120,10 +121,10 @@ impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for flag in WANTED {
             if config.add_capabilities(flag).is_err() {
-                tracing::debug!(?flag, "this kernel does not have it");
+                tracing::debug!(?flag, "this kernel lacks a requested feature");
             }
         }
-        // A refusal names the nearest value that is possible.
+        // A refusal returns the nearest possible value.
         if let Err(possible) = config.set_max_write(REQUEST_MAX_BYTES) {
             let _ = config.set_max_write(possible);
         }
@@ -307,8 +308,8 @@ impl fuser::Filesystem for Adapter {
         if self.open_requests {
             reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
         } else {
-            // The kernel opens by itself from now on. It keeps the inode, and so our node, for as
-            // long as a file is open.
+            // From now on the kernel opens files without a request. It keeps the inode, and so our
+            // node, as long as a file is open.
             reply.error(Errno::ENOSYS);
         }
     }
@@ -324,9 +325,9 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyCreate,
     ) {
         if !self.open_requests {
-            // The kernel makes a node and opens it by itself from now on, under the directory's
-            // lock and without asking whether the mode lets it: one request less, as nobody is told
-            // of the close.
+            // From now on the kernel requests `mknod` and opens the file itself, under the
+            // directory's lock and without checking the mode. This saves a request, as there is no
+            // release either.
             return reply.error(Errno::ENOSYS);
         }
         guard(|| {
@@ -384,7 +385,7 @@ impl fuser::Filesystem for Adapter {
         guard(|| {
             let through = through(owner);
             let mut answer = self.server.write(ino.0, offset, data, through);
-            // The kernel asks for the fsync by itself, but not behind asynchronous direct writes.
+            // The kernel requests the fsync itself, but not after asynchronous direct writes.
             if through == Through::Direct && flags.0 & libc::O_DSYNC != 0 {
                 answer = answer.and_then(|len| self.server.sync().map(|()| len));
             }
@@ -404,7 +405,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Nothing waits for a close here, and the kernel need not ask again.
+        // A close has no effect here, so the kernel need not send this request again.
         reply.error(Errno::ENOSYS);
     }
 
@@ -455,7 +456,7 @@ impl fuser::Filesystem for Adapter {
             });
             match done {
                 Ok(()) => reply.ok(),
-                // Listed again when the kernel asks for what follows.
+                // The error returns when the kernel requests the following entries.
                 Err(_) if some => reply.ok(),
                 Err(errno) => reply.error(errno),
             }
@@ -476,7 +477,7 @@ impl fuser::Filesystem for Adapter {
                 let name = OsStr::from_bytes(entry.name);
                 let generation = Generation(u64::from(told.attr.generation));
                 let (ino, attr) = (INodeNo(entry.ino), file_attr(&told.attr));
-                // What is not believed at all is asked for at the first use.
+                // Attributes that must not be cached are requested again at the first use.
                 let ttl = if told.is_true { TTL } else { Duration::ZERO };
                 let is_full = reply.add(ino, entry.cookie, name, &ttl, &attr, generation);
                 some |= !is_full;
@@ -508,8 +509,8 @@ impl fuser::Filesystem for Adapter {
         });
     }
 
-    // Extended attributes do not exist yet. The answer makes the kernel stop asking, which it
-    // would otherwise do before every write.
+    // There are no extended attributes. This answer stops these requests, which the kernel would
+    // otherwise send before every write.
     fn setxattr(
         &self,
         _: &Request,
@@ -536,7 +537,8 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // The kernel checks permissions itself (`default_permissions`) and need not ask.
+        // The kernel checks permissions itself (`default_permissions`), so it need not send this
+        // request.
         reply.error(Errno::ENOSYS);
     }
 
@@ -572,7 +574,7 @@ impl fuser::Filesystem for Adapter {
         _: PollFlags,
         reply: ReplyPoll,
     ) {
-        // Files are ready at any time, and the kernel need not ask again.
+        // Files are always ready, so the kernel need not send this request again.
         reply.error(Errno::ENOSYS);
     }
 

@@ -1,4 +1,4 @@
-//! What a mount is to be like.
+//! The options of a mount.
 
 use std::sync::Arc;
 
@@ -6,37 +6,38 @@ use vellum::AccessTimes;
 
 use crate::control::Answers;
 
-/// How to mount.
+/// The options of a mount.
 #[derive(Clone)]
 pub struct MountConfig {
-    /// The kernel refuses every change.
+    /// The kernel rejects every change.
     pub read_only: bool,
-    /// What the mount table shows as the source: the pool's path, by which a mount is found again.
+    /// The source that the mount table shows: the pool's path, by which a mount is found again.
     pub fs_name: String,
-    /// Users other than the one who mounts may use it; the kernel checks permission bits in any
-    /// case.
+    /// Users other than the mounting one may use the mount. The kernel checks permission bits in
+    /// any case.
     pub allow_other: bool,
-    /// Threads that serve requests, at least one.
+    /// The number of threads that serve requests, at least one.
     pub threads: usize,
-    /// Ask for every `open` and `close` (off: the first `open` is answered "not needed", and the
-    /// kernel opens files without a request from then on). For measurements.
+    /// Have the kernel send a request for every `open` and `close`, for measurements. If false, the
+    /// first `open` is answered with "not needed", and the kernel then opens files without a
+    /// request.
     pub open_requests: bool,
     /// Further options of the mount.
     pub flags: MountFlags,
-    /// What questions through the root are answered with.
+    /// The answers to requests on the control channel.
     pub answers: Option<Arc<Answers>>,
 }
 
 /// Options of any mount, as in mount(8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountFlags {
-    /// Set-id bits count.
+    /// Set-id bits have an effect.
     pub suid: bool,
     /// Device files work.
     pub dev: bool,
     /// Programs cannot be run.
     pub no_exec: bool,
-    /// When reading moves access times; the pool is told, too.
+    /// When reading updates access times. The pool has the same option.
     pub access_times: AccessTimes,
     /// Times may be written later than they change.
     pub lazy_times: bool,

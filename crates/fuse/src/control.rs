@@ -1,8 +1,7 @@
-//! Questions to a mounted file system, through an ioctl on its root.
+//! The control channel of a mounted file system: requests by an ioctl on its root.
 //!
-//! An answer is text of any length, JSON; an ioctl has room for 8 KiB. So whoever asks says from
-//! where on it wants the text, and who answers keeps what did not fit, the last such text, under a
-//! token.
+//! An answer is JSON text of any length, but an ioctl carries 8 KiB. So a request names the offset
+//! from which it wants the text. The mount keeps the last text that did not fit, under a token.
 
 use std::fs::File;
 use std::io;
@@ -15,51 +14,51 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::session::Stopper;
 
-/// What a mount can be asked.
+/// A request to a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlRequest {
-    /// What it serves, and how. Anybody may ask.
+    /// What the mount serves, and how. Any user may request this.
     Information,
-    /// The areas that names are kept in. Only the superuser and the user who serves the mount may
-    /// ask this, and what comes below: they see every directory.
+    /// The areas of the namespace adaptive. Only the superuser and the user of the mount's process
+    /// may request this and the variants below, because the answers show every directory.
     Areas,
-    /// What rounds of evolving came to, which are made for it.
+    /// Runs rounds of evolving and returns their result.
     Evolve {
-        /// How many; none: until nothing more is to be done.
+        /// The number of rounds. `None`: until nothing is left to do.
         rounds: Option<u64>,
     },
 }
 
-/// Answers questions, as JSON.
+/// Answers requests, as JSON.
 pub type Answers = dyn Fn(ControlRequest) -> vellum::Result<String> + Send + Sync;
 
-/// A request, as it is sent; zeros follow.
+/// The bytes of a request, followed by zeros.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RequestHead {
     number: u64,
     argument: u64,
-    /// Of the answer of which more is wanted; 0: the request is a new one.
+    /// The token of the answer that is to be continued; 0: a new request.
     token: u64,
-    /// Where, in the answer, what is wanted begins.
+    /// The offset of the wanted part in the answer.
     from: u64,
 }
 
-/// What is in front of a part of an answer.
+/// The header of a part of an answer.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct ReplyHead {
-    /// Bytes of the whole answer.
+    /// The length of the whole answer.
     len: u64,
-    /// By which the rest of it can be had.
+    /// The token for requesting the rest.
     token: u64,
 }
 
-/// The number of what is no request: the mount is to end at once.
+/// The ioctl number that ends the mount at once. It is not a request.
 const STOP: u64 = 4;
-/// Bytes of an answer that one exchange has room for.
+/// The bytes of an answer that one exchange carries.
 const PART_BYTES: usize = CONTROL_BYTES - size_of::<ReplyHead>();
-/// Answers that others' questions took the place of, before one gives up.
+/// How often a request is repeated when the requests of others replaced its answer.
 const TRIES: usize = 16;
 
 impl ControlRequest {
@@ -99,7 +98,7 @@ struct Long {
     text: Vec<u8>,
 }
 
-/// Answers what comes through the root.
+/// Answers the requests on the root.
 pub(crate) struct ControlChannel {
     answers: Option<Arc<Answers>>,
     stopper: Stopper,
@@ -146,7 +145,7 @@ impl ControlChannel {
         Ok(reply(&long.text, token, 0))
     }
 
-    /// More of an answer that was kept; `EAGAIN` if another one was since.
+    /// The next part of the kept answer; `EAGAIN` if another answer has replaced it.
     fn more(&self, sent_head: &RequestHead) -> Result<Vec<u8>, Errno> {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let from = usize::try_from(sent_head.from).unwrap_or(usize::MAX);
@@ -157,7 +156,7 @@ impl ControlChannel {
     }
 }
 
-/// The part of an answer from `from` on, as it is sent.
+/// The bytes of the reply with the part of an answer from offset `from` on.
 fn reply(text: &[u8], token: u64, from: usize) -> Vec<u8> {
     let len = text.len() as u64;
     let end = text.len().min(from + PART_BYTES);
@@ -167,10 +166,11 @@ fn reply(text: &[u8], token: u64, from: usize) -> Vec<u8> {
     bytes
 }
 
-/// Asks the file system with this root; gives its JSON.
+/// Sends a request to the file system with this root. Returns its answer, as JSON.
 ///
 /// # Errors
-/// It is not of Vellum, does not know the request, or does not answer it (to this user).
+/// Fails if the file system is not a Vellum mount, does not know the request, or does not answer it
+/// (to this user).
 pub fn ask(root: &File, request: ControlRequest) -> io::Result<String> {
     for _ in 0..TRIES {
         match answer_of(root, request) {
@@ -184,12 +184,12 @@ pub fn ask(root: &File, request: ControlRequest) -> io::Result<String> {
     Err(io::ErrorKind::WouldBlock.into())
 }
 
-/// Has the file system with this root end at once: it goes from the tree of names, and whoever
-/// uses it, in whatever mount namespace, is cut off. Its pool is closed in order after this has
-/// returned.
+/// Ends the file system with this root at once. It is detached, and its users in all mount
+/// namespaces are cut off. Its pool is closed cleanly after this has returned.
 ///
 /// # Errors
-/// It is not of Vellum, it is served by a release that does not know this, or not for this user.
+/// Fails if the file system is not a Vellum mount, runs a release that does not know this request,
+/// or does not obey this user.
 pub fn stop(root: &File) -> io::Result<()> {
     let sent_head = RequestHead {
         number: STOP,
@@ -198,7 +198,7 @@ pub fn stop(root: &File) -> io::Result<()> {
     let mut bytes = [0; CONTROL_BYTES];
     bytes[..size_of::<RequestHead>()].copy_from_slice(sent_head.as_bytes());
     match control(root, &mut bytes) {
-        // It ended before it could say so.
+        // It ended before it could answer.
         Err(error)
             if matches!(
                 OsErrno::from_io_error(&error),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_one_exchange() {
+    fn a_short_answer_takes_one_exchange() {
         let channel = channel();
         for rounds in [None, Some(0), Some(7)] {
             let request = ControlRequest::Evolve { rounds };
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_several_of_one_answer() {
+    fn a_long_answer_takes_several_exchanges() {
         let channel = channel();
         let sent_head = ControlRequest::Areas.sent_head();
         let whole = text_of(ControlRequest::Areas).into_bytes();
@@ -288,7 +288,7 @@ mod tests {
         };
         let (_, rest) = exchange(&channel, 0, more).unwrap();
         assert_eq!(&rest[..9000 - PART_BYTES], &whole[PART_BYTES..]);
-        // Beyond the end, and once another answer took its place, there is nothing.
+        // There is nothing beyond the end, and nothing after another answer has replaced this one.
         let behind = RequestHead { from: 9001, ..more };
         assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::EAGAIN);
         exchange(&channel, 0, sent_head).unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_told_no_names() {
+    fn other_users_see_no_names() {
         let channel = channel();
         let stranger = rustix::process::geteuid().as_raw() + 1;
         assert!(exchange(&channel, stranger, ControlRequest::Information.sent_head()).is_ok());

@@ -1,4 +1,4 @@
-//! Between the engine's terms and the kernel's.
+//! Conversions between the engine's types and the kernel's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,7 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-/// What the kernel takes for "there is no such name", to be remembered.
+/// The attributes that tell the kernel to cache that a name does not exist.
 pub(crate) fn no_file() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
@@ -62,7 +62,7 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// The kind that the type bits of a mode stand for.
+/// The file kind of the type bits of a mode.
 pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     Some(match mode & libc::S_IFMT {
         libc::S_IFREG | 0 => FileKind::File,
@@ -82,8 +82,8 @@ fn system_time(ns: i64) -> SystemTime {
     }
 }
 
-/// A time that the kernel wants set. Times before 1970 come as seconds and nanoseconds that were
-/// both subtracted, though the nanoseconds count forward; this puts them right.
+/// A time that the kernel sets. Of times before 1970, `fuser` subtracts both seconds and
+/// nanoseconds, although the nanoseconds count forward; this corrects them.
 pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
     let at = match time {
         TimeOrNow::Now => return SetTime::Now,
@@ -105,7 +105,7 @@ fn nanos(seconds: u64, forward_ns: u32, sign: i64) -> i64 {
         .saturating_add(i64::from(forward_ns))
 }
 
-/// An errno, for the kernel. What it cannot tell of damage, the log does.
+/// The errno of an error, for the kernel. The log gets the details of damage.
 pub(crate) fn errno(error: &vellum::Error) -> Errno {
     if matches!(
         error,
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_survive_the_way_through_the_kernel() {
+    fn times_before_and_after_1970_are_converted() {
         for (seconds, ns) in [(0, 0), (0, 5), (1_700_000_000, 999_999_999)] {
             let at = UNIX_EPOCH + Duration::new(seconds, ns);
             let expected = seconds as i64 * NANOS + i64::from(ns);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_tell_kinds() {
+    fn modes_are_converted_to_kinds() {
         assert_eq!(kind_of_mode(0o100_644), Some(FileKind::File));
         assert_eq!(kind_of_mode(0o010_644), Some(FileKind::Fifo));
         assert_eq!(kind_of_mode(0o040_755), None);

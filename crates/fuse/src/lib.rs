@@ -1,13 +1,12 @@
 //! Mounts a Vellum file system, for programs that need a kernel path.
 //!
-//! The mount is one more user of the engine in its own process: requests of the kernel come in
-//! through `/dev/fuse` and are answered by the same code that a linked program runs. The kernel
-//! checks permissions and caches names, attributes and contents for as long as it likes, because a
-//! mounted pool has no other user.
+//! The mount is a process that uses the engine like any linked program. It answers the requests
+//! that the kernel sends through `/dev/fuse`. The kernel checks permissions. It caches names,
+//! attributes and contents without a time limit, because a mounted pool has no other user.
 //!
-//! * [`mount`] mounts; the [`Session`] waits for the end, or brings it about.
+//! * [`mount`] mounts; the [`Session`] waits for the end of the mount, or ends it.
 //! * [`mounts`] reads the kernel's table of mounts.
-//! * [`ask`](ask()) asks a mount from outside, through an ioctl on its root; [`stop`] has it end.
+//! * [`ask`](ask()) sends a request to a mount, by an ioctl on its root; [`stop`] ends the mount.
 #![forbid(unsafe_code)]
 
 mod adapter;

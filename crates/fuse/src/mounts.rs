@@ -1,4 +1,4 @@
-//! The kernel's table of mounts: finding the mounts of Vellum, and ending them.
+//! Finds Vellum mounts in the kernel's table of mounts, and ends them.
 
 mod file;
 mod others;
@@ -25,27 +25,27 @@ pub use others::Others;
 
 /// The type that the kernel's table shows.
 pub const FS_TYPE: &str = "fuse.vellum";
-/// How the name of a thread that serves a mount begins; its device follows. The kernel keeps 15
+/// The prefix of the name of a thread that serves a mount, before its device. The kernel keeps 15
 /// bytes of a name, which is just enough.
 const SERVES: &str = "fuse-";
 
-/// A mounted pool, or file system of one.
+/// A mounted pool or dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Where.
+    /// The directory.
     pub dir: PathBuf,
-    /// What: the pool's path, or `POOL:NAME`.
+    /// The pool's path, or `POOL:NAME`.
     pub pool: PathBuf,
     /// Whether it is mounted read-only.
     pub read_only: bool,
-    /// By which it is told from all others.
+    /// Its device number, which no other mounted file system has.
     pub device: Device,
-    /// The kernel's number of this mount.
+    /// The kernel's ID of this mount.
     id: u64,
 }
 
-/// The device number of a mounted file system. All its mounts have it, wherever they are moved or
-/// copied to, and no other file system has as long as there is one of them.
+/// The device number of a mounted file system. All its mounts have this number, wherever they are
+/// moved or copied to, and no other file system has it while one of them exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     major: u32,
@@ -53,10 +53,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// Of what is at a path now; no server is asked.
+    /// The device number of the file system at a path. No request goes to the server.
     ///
     /// # Errors
-    /// There is nothing, or no permission to look.
+    /// Fails if the path does not exist or access is denied.
     pub fn at(path: &Path) -> io::Result<Self> {
         Self::of(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -74,7 +74,7 @@ impl Device {
 impl FromStr for Device {
     type Err = ParseIntError;
 
-    /// `MAJOR:MINOR`, as the kernel's table has it.
+    /// Parses `MAJOR:MINOR`, as in the kernel's table.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let (major, minor) = text.split_once(':').unwrap_or((text, ""));
         Ok(Self {
@@ -91,9 +91,8 @@ impl fmt::Display for Device {
 }
 
 impl Mounted {
-    /// Whether its server has ended without unmounting it: nothing there can be used. Of one that
-    /// cannot be reached, because something else is mounted over it: whether no process that can be
-    /// seen here serves it.
+    /// Whether its server has ended without unmounting it, so that nothing there can be used. If
+    /// another mount hides it: whether no process that is visible here serves it.
     pub fn is_dead(&self) -> bool {
         match self.reach() {
             Ok(_) => is_dead(&self.dir),
@@ -102,17 +101,17 @@ impl Mounted {
         }
     }
 
-    /// Whether something else is mounted over it.
+    /// Whether another mount hides it.
     pub fn is_hidden(&self) -> bool {
         self.reach()
             .is_err_and(|error| Others::of(&error).is_some())
     }
 
-    /// Opens its root, and nothing else that is at its path by now.
+    /// Opens its root, and never another file system that is at its path by now.
     ///
     /// # Errors
-    /// Something else is mounted over it ([`Others`]), it is gone, its server has ended, or what
-    /// the operating system said.
+    /// Fails if something else is mounted over it ([`Others`]), if it is gone, if its server has
+    /// ended, or with the error of the operating system.
     pub fn open(&self) -> io::Result<File> {
         reopened(&self.reach()?)
     }
@@ -121,7 +120,7 @@ impl Mounted {
         self.reach_at(&self.dir, "self")
     }
 
-    /// Its root at a path, by which it is found in the mount namespace of a process.
+    /// Opens its root at `path`, which leads into the mount namespace of a process.
     fn reach_at(&self, path: &Path, process: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -135,7 +134,7 @@ impl Mounted {
         }
     }
 
-    /// Why its path leads elsewhere.
+    /// The error if its path leads to another file system.
     fn hidden(&self, process: &str) -> io::Error {
         let table = match table_of(process) {
             Ok(table) => table,
@@ -146,7 +145,7 @@ impl Mounted {
         }
         match Others::find(self.id, &table).and_then(Others::over) {
             Some(over) => over.into(),
-            None => io::Error::other("something else is at its path"),
+            None => io::Error::other("another file system is at its path"),
         }
     }
 }
@@ -160,24 +159,24 @@ fn is_in(table: &[u8], mounted: &Mounted) -> bool {
     lines.any(|line| line.id == mounted.id && line.device == mounted.device)
 }
 
-/// Opens for reading what was found.
+/// Opens a found file for reading.
 fn reopened(found: &OwnedFd) -> io::Result<File> {
     File::open(exactly(found))
 }
 
-/// The path that leads to what is open as this, whatever is mounted at its own.
+/// A path to the open file itself, whatever is mounted at its own path.
 fn exactly(found: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", found.as_raw_fd())
 }
 
-/// Whether a mount is at a path whose server has ended.
+/// Whether the path leads to a mount whose server has ended.
 pub fn is_dead(path: &Path) -> bool {
-    // The second is what who asked is told while it ends.
+    // A request that is in flight while the server ends gets the second error.
     let ended = [Errno::NOTCONN, Errno::CONNABORTED];
     rustix::fs::statfs(path).is_err_and(|errno| ended.contains(&errno))
 }
 
-/// A mount in another mount namespace, and a process that has it there.
+/// A mount in another mount namespace, and a process of that namespace.
 #[derive(Clone, Debug)]
 pub struct Elsewhere {
     /// The mount, as that process sees it.
@@ -187,7 +186,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Where the mount is found from here.
+    /// A path to the mount that works in this mount namespace.
     pub fn root(&self) -> PathBuf {
         let below = self.mounted.dir.strip_prefix("/").unwrap_or(Path::new(""));
         PathBuf::from(format!("/proc/{}/root", self.pid)).join(below)
@@ -196,17 +195,17 @@ impl Elsewhere {
     /// Opens its root, as [`Mounted::open`] does.
     ///
     /// # Errors
-    /// As there.
+    /// /// As [`Mounted::open`].
     pub fn open(&self) -> io::Result<File> {
         let process = self.pid.to_string();
         reopened(&self.mounted.reach_at(&self.root(), &process)?)
     }
 }
 
-/// Every mount of Vellum, oldest first.
+/// All Vellum mounts, oldest first.
 ///
 /// # Errors
-/// The kernel's table cannot be read.
+/// Fails if the kernel's table cannot be read.
 pub fn list() -> io::Result<Vec<Mounted>> {
     list_of("self")
 }
@@ -220,17 +219,17 @@ fn table_of(process: &str) -> io::Result<Vec<u8>> {
     std::fs::read(format!("/proc/{process}/mountinfo"))
 }
 
-/// Every mount of Vellum in other mount namespaces, as far as this user may look into them.
+/// All Vellum mounts in other mount namespaces that this user may inspect.
 ///
 /// # Errors
-/// The processes cannot be listed.
+/// Fails if the processes cannot be listed.
 pub fn elsewhere() -> io::Result<Vec<Elsewhere>> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     let mut seen = vec![namespace("self")?];
     let mut found = Vec::new();
     for pid in processes()? {
         let name = pid.to_string();
-        // Others' are not shown to everybody, and processes end.
+        // It may belong to another user, or its process may have ended.
         let Ok(other) = namespace(&name) else {
             continue;
         };
@@ -244,8 +243,8 @@ pub fn elsewhere() -> io::Result<Vec<Elsewhere>> {
     Ok(found)
 }
 
-/// What the thread that serves a mount is called: where no mount namespace shows the mount any
-/// more, this is how others know whose process it is, and what it serves.
+/// The name of the thread that serves a mount. If no mount namespace shows the mount any more, this
+/// name shows which process serves it.
 pub(crate) fn thread_that_serves(device: Device) -> String {
     format!("{SERVES}{device}")
 }
@@ -257,7 +256,7 @@ pub fn served_by(pid: u32) -> Vec<Device> {
     devices.collect()
 }
 
-/// The process that serves a file system, if it can be seen here.
+/// The process that serves a file system, if it is visible here.
 fn server_of(device: Device) -> Option<u32> {
     let mut pids = processes().into_iter().flatten();
     pids.find(|&pid| served_by(pid).contains(&device))
@@ -278,12 +277,12 @@ pub fn threads_of(pid: u32) -> Vec<String> {
 pub struct User {
     /// The process.
     pub pid: u32,
-    /// The links in `/proc` that lead to these files, with the file system of each.
+    /// The links in `/proc` to these files, with the file system of each.
     pub links: Vec<(Device, PathBuf)>,
 }
 
-/// The processes, beside the one that asks, that use files of these file systems, in whatever mount
-/// namespace, as far as this user may look. No server is asked.
+/// The processes other than this one that use files of these file systems, in all mount namespaces,
+/// as far as this user may see them. No request goes to a server.
 pub fn users(devices: &[Device]) -> Vec<User> {
     let own = std::process::id();
     let pids = processes().into_iter().flatten();
@@ -317,18 +316,18 @@ fn links_to(devices: &[Device], pid: u32) -> Vec<(Device, PathBuf)> {
     open.chain(mapped).filter(is_meant).collect()
 }
 
-/// The mount at a directory, the latest if there are several.
+/// The mount on a directory, the latest if there are several.
 ///
 /// # Errors
-/// As for [`list`].
+/// As [`list`].
 pub fn at(dir: &Path) -> io::Result<Option<Mounted>> {
     Ok(list()?.into_iter().rev().find(|mounted| mounted.dir == dir))
 }
 
-/// The mount that a path leads into, of this mount namespace.
+/// The mount of this mount namespace that contains a path.
 ///
 /// # Errors
-/// There is nothing at the path. As for [`list`].
+/// Fails if the path does not exist, or as [`list`].
 pub fn around(path: &Path) -> io::Result<Option<Mounted>> {
     let path = path.canonicalize()?;
     let device = Device::at(&path)?;
@@ -336,10 +335,10 @@ pub fn around(path: &Path) -> io::Result<Option<Mounted>> {
     Ok(list()?.into_iter().rev().find(is_around))
 }
 
-/// The mounts of a file system of a pool, given in full, oldest first.
+/// The mounts of a dataset, oldest first. The path must be absolute.
 ///
 /// # Errors
-/// As for [`list`].
+/// As [`list`].
 pub fn of_pool(place: &PoolPath) -> io::Result<Vec<Mounted>> {
     let path = place.path();
     // The pool may have had another name when it was mounted.
@@ -352,10 +351,10 @@ pub fn of_pool(place: &PoolPath) -> io::Result<Vec<Mounted>> {
     Ok(found)
 }
 
-/// The mounts of all file systems of the pool in a file, given in full, oldest first.
+/// The mounts of all datasets of the pool in a file, oldest first. The path must be absolute.
 ///
 /// # Errors
-/// As for [`list`].
+/// As [`list`].
 pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
     let file = PoolFile::at(pool);
     Ok(list()?
@@ -364,18 +363,18 @@ pub fn of_file(pool: &Path) -> io::Result<Vec<Mounted>> {
         .collect())
 }
 
-/// Whether a mount of this mount namespace is still there.
+/// Whether a mount of this mount namespace still exists.
 ///
 /// # Errors
-/// As for [`list`].
+/// As [`list`].
 pub fn is_there(mounted: &Mounted) -> io::Result<bool> {
     Ok(is_in(&table_of("self")?, mounted))
 }
 
-/// Makes sure that nothing is mounted over or below a mount of this mount namespace.
+/// Checks that nothing is mounted over or below a mount of this mount namespace.
 ///
 /// # Errors
-/// Something is: [`Others`]. As for [`list`].
+/// Fails with [`Others`] if something is, or as [`list`].
 pub fn stands_alone(mounted: &Mounted) -> io::Result<()> {
     match Others::find(mounted.id, &table_of("self")?) {
         Some(others) => Err(others.into()),
@@ -383,18 +382,18 @@ pub fn stands_alone(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Ends a mount, if nobody uses it.
+/// Unmounts a mount that is not in use.
 ///
 /// # Errors
-/// It is in use (EBUSY; [`Others`] if something is mounted over it or below it), it is gone, no
-/// permission.
+/// Fails if it is in use (EBUSY; [`Others`] if something is mounted over or below it), if it is
+/// gone, or without permission.
 pub fn unmount(mounted: &Mounted) -> io::Result<()> {
-    // It would be a use.
+    // An open root would keep the mount busy.
     drop(mounted.reach()?);
     let dir = &mounted.dir;
     let done = match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Ok(()) => Ok(()),
-        // Only root may; fusermount3 lets the owner of a mount.
+        // Only root may unmount; fusermount3 does it for the owner of a mount.
         Err(Errno::PERM) => unmount_as_user(dir, false),
         Err(errno) => Err(errno.into()),
     };
@@ -406,15 +405,16 @@ pub fn unmount(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Takes a mount from the tree of names at once, and no other that is at its path by now.
+/// Detaches a mount at once, and never another one that is at its path by now.
 ///
 /// # Errors
-/// Something else is mounted over it or below it ([`Others`]), or it is gone, no permission.
+/// Fails if something else is mounted over or below it ([`Others`]), if it is gone, or without
+/// permission.
 pub fn detach(mounted: &Mounted) -> io::Result<()> {
-    // The kernel would take that along.
+    // The kernel would detach such mounts too.
     stands_alone(mounted)?;
     let root = mounted.reach()?;
-    // By the descriptor: what is mounted at the path meanwhile is left alone.
+    // By the descriptor, so that a newer mount at the path stays.
     match rustix::mount::unmount(exactly(&root), UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
         Err(Errno::PERM) => unmount_as_user(&mounted.dir, true),
@@ -422,12 +422,12 @@ pub fn detach(mounted: &Mounted) -> io::Result<()> {
     }
 }
 
-/// Takes every mount of a file system, of this pool, that is in this mount namespace from the tree
-/// of names, wherever it has been moved. (The number alone is another's as soon as the last mount
-/// is gone.)
+/// Detaches all mounts of a file system of this pool in this mount namespace, wherever they have
+/// been moved. (The device number alone is not enough: it is reused as soon as the last mount is
+/// gone.)
 ///
 /// # Errors
-/// As for [`list`] and [`detach`]; the first that fails does not keep the others.
+/// As [`list`] and [`detach`]. A failure does not stop the others; the first one is returned.
 pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
     let mut outcome = Ok(());
     for mounted in list()?
@@ -436,7 +436,7 @@ pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
         .filter(|mounted| mounted.device == device && mounted.pool == pool)
     {
         let done = detach(mounted);
-        // Somebody else may have been quicker.
+        // Another process may have been quicker.
         if done.is_err() && !is_there(mounted)? {
             continue;
         }
@@ -445,11 +445,11 @@ pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
     outcome
 }
 
-/// Ends a mount by force: whoever uses it, in whatever namespace, is cut off, its server too.
+/// Ends a mount by force: its users in all mount namespaces are cut off, and its server too.
 ///
 /// # Errors
-/// Something else is mounted over it or below it ([`Others`]), or it is gone, no permission: only
-/// root may.
+/// Fails if something else is mounted over or below it ([`Others`]), if it is gone, or if the user
+/// is not root.
 pub fn abort(mounted: &Mounted) -> io::Result<()> {
     stands_alone(mounted)?;
     drop(mounted.reach()?);
@@ -512,7 +512,7 @@ impl<'t> Line<'t> {
     }
 }
 
-/// The mount of a line, if it is one of ours.
+/// The mount of a line, if it is a Vellum mount.
 fn parse(line: &[u8]) -> Option<Mounted> {
     let line = Line::of(line).filter(|line| line.fs_type == FS_TYPE.as_bytes())?;
     let mut options = line.options.split(|&b| b == b',');
@@ -525,7 +525,7 @@ fn parse(line: &[u8]) -> Option<Mounted> {
     })
 }
 
-/// Puts back what the table writes as a backslash and three octal digits.
+/// Decodes a path in which the table writes some bytes as a backslash and three octal digits.
 fn path(escaped: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(escaped.len());
     let mut rest = escaped;

@@ -1,5 +1,4 @@
-//! What the kernel asks, answered by the engine. Nothing here knows how requests and answers
-//! travel; the adapter does.
+//! Answers the requests of the kernel with the engine. The adapter handles the transport.
 
 #[cfg(test)]
 mod tests;
@@ -20,18 +19,18 @@ use crate::table::{Known, Table};
 /// The outcome of a request.
 pub(crate) type Answer<T> = Result<T, Errno>;
 
-/// Bytes that one request to copy copies at most, so that it can be interrupted between requests.
+/// The most bytes that one copy request copies, so that a copy can be interrupted between requests.
 const COPY_BYTES: u64 = 16 << 20;
-/// Bytes copied at once.
+/// The size of the copy buffer.
 const COPY_PIECE_BYTES: usize = 1 << 20;
-/// Entries whose attributes are got at once.
+/// The number of entries whose attributes are read at once.
 const LIST_BATCH: usize = 16;
-/// Cookies of the entries that every directory has; those of names are above.
+/// The cookie of `.`. The cookies of names are higher than those of `.` and `..`.
 const COOKIE_DOT: u64 = 1;
-/// See [`COOKIE_DOT`].
+/// The cookie of `..`.
 const COOKIE_DOT_DOT: u64 = 2;
 
-/// An entry of a directory that was put aside.
+/// An entry of a listing, kept until its attributes are read.
 struct Listed {
     ino: u64,
     cookie: u64,
@@ -55,7 +54,8 @@ impl Listed {
         }
     }
 
-    /// What is told of a file whose attributes cannot be had; `known`: it is known by its number.
+    /// The answer for a file whose attributes cannot be read. `known`: the file, if the kernel
+    /// knows it.
     fn without_attr(&self, known: Option<&Known>) -> EntryAttr {
         let attr = Attr {
             ino: self.ino,
@@ -79,22 +79,22 @@ impl Listed {
     }
 }
 
-/// What a listing tells of a file beside its entry.
+/// The attributes of a file in a listing.
 pub(crate) struct EntryAttr {
     pub(crate) attr: Attr,
-    /// The attributes are the file's; if not, they could not be had, and asking for them gives the
-    /// error.
+    /// True if these are the file's attributes. If false, they could not be read, and a request for
+    /// them returns the error.
     pub(crate) is_true: bool,
 }
 
-/// Which end of data a seek looks for.
+/// What a seek looks for: data or a hole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seek {
     Data,
     Hole,
 }
 
-/// How the kernel reads or writes bytes of a file.
+/// How the kernel reads or writes the bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Through {
     /// Through its page cache.
@@ -107,7 +107,7 @@ pub(crate) enum Through {
 pub(crate) struct Server {
     pub(crate) fs: Arc<RealFs>,
     table: Table,
-    /// Held for reading by every request; true: no request is answered any more.
+    /// Held for reading by every request. True: requests are no longer answered.
     closed: RwLock<bool>,
 }
 
@@ -121,25 +121,25 @@ impl Server {
         }
     }
 
-    /// Lets a request in.
+    /// Admits a request, unless the server is closed.
     fn enter(&self) -> Answer<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
-            // As the kernel answers soon, when the process has ended.
+            // The kernel returns the same error when the process has ended.
             Err(Errno::ENOTCONN)
         } else {
             Ok(closed)
         }
     }
 
-    /// Waits for the requests under way, answers no further ones, and lets every file go.
+    /// Waits for the requests in flight, rejects further ones, and releases all files.
     pub(crate) fn close(&self) {
         let mut closed = self.closed.write().unwrap_or_else(PoisonError::into_inner);
         *closed = true;
         self.table.clear();
     }
 
-    /// Files that the kernel knows.
+    /// The number of files that the kernel knows.
     pub(crate) fn known_files(&self) -> usize {
         self.table.len()
     }
@@ -148,7 +148,7 @@ impl Server {
         self.table.get(ino).ok_or(Errno::ESTALE)
     }
 
-    /// Counts a lookup, and gives the attributes that go with it.
+    /// Counts a lookup, and returns the attributes of the file.
     fn entry(&self, node: Node<Real>) -> Answer<Attr> {
         let attr = self.fs.attr(&node).map_err(|e| errno(&e))?;
         self.table.count(node);
@@ -182,8 +182,9 @@ impl Server {
         let known = self.known(ino)?;
         let mut set = *set;
         if set == SetAttr::default() {
-            // So the kernel asks for a new change time, and nothing else (`chown(path, -1, -1)`):
-            // to set the access time to what it is brings that, and loses no change of others.
+            // The kernel sends this for a new change time and nothing else (`chown(path, -1, -1)`).
+            // Setting the access time to its present value updates the change time, and loses no
+            // change by others.
             let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
             set.atime = Some(SetTime::At(attr.atime_ns));
         }
@@ -276,7 +277,7 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// Reads, and gives the bytes to `reply`: they stay in a buffer of this thread.
+    /// Reads into a buffer of this thread, and passes the bytes to `reply`.
     pub(crate) fn read<T>(
         &self,
         ino: u64,
@@ -316,7 +317,7 @@ impl Server {
         handle.read_at(offset, out).map_err(|e| errno(&e))
     }
 
-    /// A file's handle, for a change of its bytes.
+    /// The handle of a file, for a change of its bytes.
     fn handle_to_change<'k>(&self, known: &'k Known) -> Answer<&'k Handle<Real>> {
         if self.fs.is_damaged() {
             return Err(Errno::EROFS);
@@ -341,8 +342,8 @@ impl Server {
         Ok(len as u32)
     }
 
-    /// Whether the kernel's page cache may hold bytes of a file that a direct write, which was
-    /// made, has replaced.
+    /// Whether the kernel's page cache may hold bytes of a file that a finished direct write has
+    /// replaced.
     pub(crate) fn may_be_cached(&self, ino: u64) -> bool {
         self.table
             .get(ino)
@@ -379,7 +380,7 @@ impl Server {
         found.map_err(|e| errno(&e))
     }
 
-    /// Copies without a way through the kernel; gives how many bytes, perhaps fewer than asked.
+    /// Copies bytes inside the engine. Returns their number, which may be less than `len`.
     pub(crate) fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer<u32> {
         let _open = self.enter()?;
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
@@ -405,8 +406,8 @@ impl Server {
         Ok(done as u32)
     }
 
-    /// Gives entries of a directory after a cookie, with `.` and `..`, until `add` says that there
-    /// is no room; that entry is not consumed.
+    /// Passes the entries of a directory after a cookie to `add`, with `.` and `..`, until `add`
+    /// reports that its buffer is full. That entry is not consumed.
     pub(crate) fn list(
         &self,
         ino: u64,
@@ -427,8 +428,8 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// The same with attributes; every name but `.` and `..` that is taken counts as looked up. A
-    /// name whose file is lost is listed all the same.
+    /// The same with attributes. Each consumed name except `.` and `..` counts as looked up. A name
+    /// is listed even if its file is lost.
     pub(crate) fn list_plus(
         &self,
         ino: u64,
@@ -438,7 +439,7 @@ impl Server {
         let _open = self.enter()?;
         let dir = self.known(ino)?;
         for dot in self.dots(ino, &dir, after)?.into_iter().flatten() {
-            // The kernel looks only at the number and the kind of these two.
+            // The kernel uses only the number and the kind of these two.
             let attr = self.fs.attr(&dir.node).map_err(|e| errno(&e))?;
             let attr = Attr {
                 ino: dot.ino,
@@ -461,7 +462,7 @@ impl Server {
             let collected = self.collect(&dir, after, &mut batch);
             for listed in &batch {
                 if !self.add_with_attr(&dir, listed, add)? {
-                    // So that the next request finds where it goes on.
+                    // The next request finds here where to go on.
                     let mut position = before;
                     let stop = listed.cookie;
                     let mut skip = |entry: ListEntry<'_>| entry.cookie < stop;
@@ -477,7 +478,7 @@ impl Server {
         }
     }
 
-    /// Up to [`LIST_BATCH`] entries: a look-up cannot run inside a listing.
+    /// Collects up to [`LIST_BATCH`] entries, because a lookup cannot run inside a listing.
     fn collect(&self, dir: &Known, after: u64, batch: &mut Vec<Listed>) -> Answer<()> {
         batch.clear();
         let mut position = dir.position();
@@ -510,7 +511,7 @@ impl Server {
         add: &mut dyn FnMut(ListEntry<'_>, &EntryAttr) -> bool,
     ) -> Answer<bool> {
         let node = match self.fs.lookup(&Cred::root(), &dir.node, &listed.name) {
-            // Removed since it was listed.
+            // It was removed since it was listed.
             Err(Error::NotFound) => return Ok(true),
             found => found,
         };
@@ -523,13 +524,14 @@ impl Server {
                 attr,
                 is_true: true,
             },
-            // The kernel is told why when it asks for the file.
+            // The kernel gets the error when it requests the file.
             Err(_) => listed.without_attr(self.table.get(listed.ino).as_deref()),
         };
         let added = add(listed.entry(), &told);
         if added {
-            // The kernel counts a lookup of every name that it was given. What it knows under
-            // another name it must not be made to forget.
+            // The kernel counts a lookup for every returned name, so this does too. A file that
+            // cannot be looked up may be known by another name; without this count, the kernel's
+            // next forget would release it too early.
             let node = node.ok();
             let known = || Some(self.table.get(listed.ino)?.node.clone());
             if let Some(node) = node.or_else(known) {
@@ -539,7 +541,7 @@ impl Server {
         Ok(added)
     }
 
-    /// Those of `.` and `..` that come after a cookie.
+    /// The entries `.` and `..`, if they come after a cookie.
     fn dots(&self, ino: u64, dir: &Known, after: u64) -> Answer<[Option<ListEntry<'static>>; 2]> {
         let dot = |ino, cookie, name| {
             let kind = FileKind::Directory;

@@ -1,4 +1,4 @@
-//! From mounting to the end of a mount.
+//! The life of a mount, from mounting to its end.
 
 use std::ffi::CString;
 use std::io;
@@ -22,10 +22,10 @@ use crate::mounts::{self, Device, Others};
 use crate::server::Server;
 use crate::stale::Stale;
 
-/// How long users of a mount that is to end may finish, before they are cut off.
+/// How long users may finish after a request to end the mount, before they are cut off.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long until it is looked again whether something is still mounted over or below a mount that
-/// is to end.
+/// The interval at which an ending mount checks whether something is still mounted over or below
+/// it.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a directory could not be mounted on.
@@ -39,7 +39,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The directory is one that every process needs, the mount's own too.
+    /// Every process needs the directory, including that of the mount.
     #[error("cannot mount on {}: the process behind a mount needs what is there itself, and all \
          others do: choose another directory", .0.display())]
     Needed(PathBuf),
@@ -54,7 +54,7 @@ pub enum Error {
         /// The pool.
         pool: PathBuf,
     },
-    /// A mount is there whose process has ended, and it cannot be taken away.
+    /// A mount whose process has ended is there, and it cannot be cleared.
     #[error(
         "the mount on {} is dead, its process has ended, and it cannot be cleared: {}",
         dir.display(), plain(source)
@@ -65,17 +65,17 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// A pool is mounted there, and something else over it.
+    /// A pool is mounted there, and something else is mounted over it.
     #[error("{} is mounted on {} already, and {}", pool.display(), dir.display(), plain(source))]
     Hidden {
         /// The directory.
         dir: PathBuf,
         /// The pool.
         pool: PathBuf,
-        /// What is over it ([`Others`]).
+        /// What is mounted over it ([`Others`]).
         source: io::Error,
     },
-    /// No FUSE in this kernel, or no permission to use it.
+    /// The kernel has no FUSE, or the user may not use it.
     #[error("cannot open /dev/fuse ({}): {}", plain(.0), what_it_needs(.0))]
     Device(io::Error),
     /// The kernel refused the mount.
@@ -86,18 +86,18 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The session with the kernel could not be started or broke.
+    /// The session with the kernel could not be started, or it failed.
     #[error("the session with the kernel failed: {0}")]
     Session(io::Error),
 }
 
-/// The words for an error, without the number that `std` adds.
+/// The text of an error, without the number that `std` adds.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error ").next().unwrap_or(&text).to_owned()
 }
 
-/// What there has to be, where `/dev/fuse` cannot be opened for this reason.
+/// What to do if `/dev/fuse` cannot be opened for this reason.
 fn what_it_needs(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS) => {
@@ -116,16 +116,16 @@ fn what_it_needs(error: &io::Error) -> &'static str {
 /// How a mount ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was unmounted, and every user had finished.
+    /// It was unmounted, and all users had finished.
     Finished,
-    /// It was asked to end, and users that did not finish in time were cut off.
+    /// It was stopped, and users that did not finish in time were cut off.
     CutOff,
 }
 
 enum Event {
     /// The kernel has no more requests.
     Over(io::Result<()>),
-    /// Somebody wants the end.
+    /// The mount is to end.
     Stop,
 }
 
@@ -134,32 +134,32 @@ enum Event {
 pub struct Session {
     server: Arc<Server>,
     dir: PathBuf,
-    /// By which its mounts are found, wherever they are by now.
+    /// The number by which its mounts are found, wherever they have been moved.
     device: Device,
     fs_name: PathBuf,
     events: Receiver<Event>,
     stopper: Stopper,
 }
 
-/// Brings the end of a mount about, from any thread.
+/// Ends a mount, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Sender<Event>);
 
 impl Stopper {
-    /// Asks for the end: the mount goes from the tree of names, its users may finish for ten
-    /// seconds, and are then cut off. Asking twice cuts them off at once.
+    /// Ends the mount: it is detached, and its users are cut off after ten seconds. A second call
+    /// cuts them off at once.
     pub fn stop(&self) {
-        // No receiver: it has ended.
+        // Without a receiver, the mount has ended.
         let _ = self.0.send(Event::Stop);
     }
 
-    /// Asks for the end at once: users are cut off.
+    /// Ends the mount at once, and cuts its users off.
     pub fn cut_off(&self) {
         self.stop();
         self.stop();
     }
 
-    /// One of nothing.
+    /// A stopper without a mount.
     #[cfg(test)]
     pub(crate) fn unheard() -> Self {
         Self(channel().0)
@@ -226,7 +226,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     std::thread::Builder::new()
         .name(mounts::thread_that_serves(device))
         .spawn(move || {
-            // Nobody may be waiting any more.
+            // The receiver may be gone already.
             let _ = sender.send(Event::Over(session.run()));
         })
         .map_err(Error::Session)?;
@@ -240,8 +240,8 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     })
 }
 
-/// Whether the process behind a mount on a directory, given in full, could not work for want of
-/// what is there: it finds its own descriptors and mounts in `/proc`.
+/// Whether the process of a mount needs this absolute path itself: it finds its own descriptors and
+/// mounts in `/proc`.
 fn is_needed(dir: &Path) -> bool {
     let is_all_of = |kernels: &str| dir.starts_with(kernels);
     dir == Path::new("/")
@@ -249,7 +249,7 @@ fn is_needed(dir: &Path) -> bool {
         || ["/proc", "/sys"].into_iter().any(is_all_of)
 }
 
-/// Makes sure that no Vellum pool is mounted on a directory; what is dead there is taken away.
+/// Checks that no Vellum pool is mounted on a directory. Removes a dead mount there.
 fn clear(dir: &Path) -> Result<(), Error> {
     while let Ok(Some(mounted)) = mounts::at(dir) {
         let pool = mounted.pool.clone();
@@ -270,7 +270,7 @@ fn clear(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts by the system call, which root may; gives nothing if somebody else asks.
+/// Mounts by the system call. Returns `None` if the user is not root, who alone may do that.
 fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
@@ -319,7 +319,7 @@ fn access(config: &MountConfig) -> SessionACL {
     }
 }
 
-/// The same for the way through `fusermount3`.
+/// The same options for `fusermount3`.
 fn session_config(config: &MountConfig) -> Config {
     let mut options = vec![
         MountOption::FSName(config.fs_name.replace('\\', "\\\\").replace(',', "\\,")),
@@ -351,31 +351,31 @@ fn session_config(config: &MountConfig) -> Config {
 }
 
 impl Session {
-    /// Where it is mounted.
+    /// The directory of the mount.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// By which its mounts are told from all others.
+    /// The device number of its mounts, which no others have.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// A way to end it from elsewhere.
+    /// A handle that ends the mount from any thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Files that the kernel knows.
+    /// The number of files that the kernel knows.
     pub fn known_files(&self) -> usize {
         self.server.known_files()
     }
 
-    /// Waits until the mount has ended: unmounted by somebody, or stopped. When this returns, no
-    /// request is under way and no file is held, so that the pool can be closed.
+    /// Waits until the mount has ended, because it was unmounted or stopped. When this returns, no
+    /// request is in flight and no file is held, so that the pool can be closed.
     ///
     /// # Errors
-    /// The session with the kernel broke.
+    /// Fails if the session with the kernel failed.
     pub fn wait(self) -> Result<End, Error> {
         let over = match self.events.recv() {
             Ok(Event::Over(result)) => Some(result),
@@ -391,8 +391,8 @@ impl Session {
         }
     }
 
-    /// Unmounts; gives nothing if users had to be cut off. While something is mounted over or below
-    /// it, the mount stays where it is, as with umount(8); in the end it stays there, dead.
+    /// Unmounts. Returns `None` if users had to be cut off. As with umount(8), the mount stays
+    /// while something is mounted over or below it; after the last attempt it stays there, dead.
     fn end(&self) -> Option<io::Result<()>> {
         let until = Instant::now() + GRACE;
         let mut is_told = false;
@@ -415,8 +415,8 @@ impl Session {
                 Err(RecvTimeoutError::Timeout) if pause < left => {}
                 Ok(Event::Stop) | Err(_) => {
                     let left = match unmounted {
-                        Err(error) => format!("cut off, and left where it is: {error}"),
-                        Ok(()) => "files are still in use: cut off".to_owned(),
+                        Err(error) => format!("users cut off, mount left where it is: {error}"),
+                        Ok(()) => "files were still in use: users cut off".to_owned(),
                     };
                     tracing::warn!(dir = %self.dir.display(), "{left}");
                     return None;
@@ -430,7 +430,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    /// Nothing is mounted here for this.
+    /// The mount fails before anything is mounted.
     #[test]
     fn directories_that_every_process_needs_are_refused() {
         for dir in [
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_open_the_device_is_told_so_and_of_no_module() {
+    fn a_denied_device_is_reported_without_advice_about_modules() {
         let told = |errno: Errno| Error::Device(errno.into()).to_string();
         let denied = told(Errno::ACCESS);
         assert!(denied.contains("no right"), "{denied}");

@@ -1,13 +1,13 @@
-//! Pages that the kernel has to drop once a direct write is done.
+//! Makes the kernel drop stale pages after a direct write.
 //!
-//! Before a direct write (`O_DIRECT`) the kernel drops the pages of its range, and those that
-//! readers have filled since, once it is done: but not where the write was asynchronous
+//! Before a direct write (`O_DIRECT`) the kernel drops the pages of its range. After the write it
+//! drops the pages that readers have filled meanwhile, but not after an asynchronous write
 //! (`io_submit`, `io_uring`; fs/fuse/file.c, `fuse_aio_complete`, in Linux up to 6.18 at least).
-//! Such a page stays stale until something else drops it. So a direct write is answered only after
-//! the kernel has dropped, because we say so, what it may have cached of the range.
+//! Such a page stays stale until something else drops it. So this module makes the kernel drop the
+//! cached pages of the range before the direct write is answered.
 //!
-//! Dropping waits for pages that are being read or written back, which ends when other requests are
-//! answered: so it has a thread of its own, which answers none.
+//! Dropping waits for pages that are being read or written back, which needs answers to other
+//! requests. So it has a thread of its own, which answers no requests.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -15,18 +15,18 @@ use fuser::{INodeNo, Notifier, ReplyWrite};
 
 use crate::server::Answer;
 
-/// A write that was made, or failed, and was not answered.
+/// A write that has succeeded or failed, but is not answered yet.
 pub(crate) struct Written {
     pub(crate) ino: INodeNo,
     pub(crate) offset: u64,
-    /// Bytes that it was to write.
+    /// The requested number of bytes.
     pub(crate) len: usize,
     pub(crate) answer: Answer<u32>,
     pub(crate) reply: ReplyWrite,
 }
 
 impl Written {
-    /// Answers it.
+    /// Answers the write.
     pub(crate) fn reply(self) {
         match self.answer {
             Ok(len) => self.reply.written(len),
@@ -35,10 +35,10 @@ impl Written {
     }
 }
 
-/// Has pages dropped.
+/// Requests that pages be dropped.
 pub(crate) struct Stale(Sender<Written>);
 
-/// What a [`Stale`] asks for.
+/// The receiver of the requests of a [`Stale`].
 pub(crate) struct Asked(Receiver<Written>);
 
 impl Stale {
@@ -47,7 +47,7 @@ impl Stale {
         (Self(sender), Asked(receiver))
     }
 
-    /// Has the kernel drop its pages of what was written, and answers then.
+    /// Makes the kernel drop its pages of the written range, then answers the write.
     pub(crate) fn drop_then_reply(&self, written: Written) {
         if let Err(unheard) = self.0.send(written) {
             unheard.0.reply();
@@ -56,12 +56,12 @@ impl Stale {
 }
 
 impl Asked {
-    /// Drops and answers until there is nobody to ask.
+    /// Drops pages and answers writes until all senders are gone.
     pub(crate) fn serve(self, kernel: &Notifier) {
         for written in self.0 {
             let (from, len) = (written.offset as i64, written.len as i64);
             if let Err(error) = kernel.inval_inode(written.ino, from, len) {
-                tracing::debug!(%error, ino = written.ino.0, "the kernel drops no pages");
+                tracing::debug!(%error, ino = written.ino.0, "the kernel did not drop pages");
             }
             written.reply();
         }

@@ -1,9 +1,9 @@
 //! The nodes that the kernel knows, by inode number.
 //!
-//! The kernel counts how often each inode was looked up and forgets that many; until then it may
-//! ask about the inode, whatever happened to its names. So a node is held for as long as the kernel
-//! knows it, which is also as long as any file of it is open. Requests therefore need no file
-//! handles: the inode number is enough.
+//! The kernel counts the lookups of each inode, and later forgets as many. Until then it may send
+//! requests for the inode, whatever happened to its names. So this table holds a node as long as
+//! the kernel knows it, which includes the time in which a file of it is open. Requests therefore
+//! need no file handles: the inode number is enough.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -18,11 +18,11 @@ const SHARDS: usize = 64;
 /// A file that the kernel knows.
 pub(crate) struct Known {
     pub(crate) node: Node<Real>,
-    /// For reading and, as long as that is possible, writing; made when it is first needed.
+    /// The handle for reading and, if possible, writing. It is created at the first use.
     handle: OnceLock<Handle<Real>>,
-    /// The same, for files opened with `O_NOATIME`.
+    /// The handle for files opened with `O_NOATIME`.
     quiet: OnceLock<Handle<Real>>,
-    /// Where the latest listing stopped. Only a hint, so listings may share it.
+    /// Where the latest listing stopped. This is only a hint, so listings may share it.
     position: Mutex<ListPosition>,
     /// See [`Known::note_cached`].
     cached: AtomicBool,
@@ -39,7 +39,8 @@ impl Known {
         }
     }
 
-    /// The file, open. The kernel has checked how each of its own files was opened.
+    /// The handle of the file. The kernel has checked the mode in which each of its files was
+    /// opened.
     pub(crate) fn handle(&self, fs: &Arc<RealFs>, no_atime: bool) -> Result<&Handle<Real>> {
         let slot = if no_atime { &self.quiet } else { &self.handle };
         if let Some(handle) = slot.get() {
@@ -53,14 +54,14 @@ impl Known {
         Ok(slot.get_or_init(|| opened))
     }
 
-    /// Notes, before bytes are read or written for the kernel's page cache, that it may hold some
-    /// from here on.
+    /// Records, before bytes are read or written through the kernel's page cache, that the cache
+    /// may hold some from here on.
     pub(crate) fn note_cached(&self) {
         if !self.cached.load(Ordering::Relaxed) {
             self.cached.store(true, Ordering::Relaxed);
         }
-        // Pairs with the one below: either those bytes are what a direct write left, or it sees the
-        // note.
+        // Pairs with the fence below: either the cached bytes are those of the direct write, or the
+        // direct write sees this flag.
         fence(Ordering::SeqCst);
     }
 
@@ -75,7 +76,7 @@ impl Known {
         *locked(&self.position)
     }
 
-    /// Remembers where a listing stopped.
+    /// Stores where a listing stopped.
     pub(crate) fn set_position(&self, position: ListPosition) {
         *locked(&self.position) = position;
     }
@@ -88,13 +89,13 @@ struct Counted {
 
 type Shard = HashMap<u64, Counted>;
 
-/// The table.
+/// The files that the kernel knows.
 pub(crate) struct Table {
     shards: Vec<Mutex<Shard>>,
 }
 
 impl Table {
-    /// A table that knows the root, for ever.
+    /// A table that always contains the root.
     pub(crate) fn new(root: Node<Real>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let table = Self { shards };
@@ -132,14 +133,14 @@ impl Table {
         known
     }
 
-    /// Takes `lookups` back; the file is let go when none is left.
+    /// Subtracts `lookups`. Releases the file when none is left.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
         if ino == fuser::INodeNo::ROOT.0 {
             return;
         }
         let mut shard = self.shard(ino);
         let Some(counted) = shard.get_mut(&ino) else {
-            tracing::warn!(ino, "the kernel forgets a file it did not know");
+            tracing::warn!(ino, "the kernel forgets a file that it did not know");
             return;
         };
         counted.lookups = counted.lookups.saturating_sub(lookups);
@@ -149,11 +150,11 @@ impl Table {
             None
         };
         drop(shard);
-        // Dropping the last node of a file runs the engine, so not under the lock.
+        // Dropped outside the lock, because dropping the last node of a file runs the engine.
         drop(gone);
     }
 
-    /// Lets everything go.
+    /// Releases all files.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let taken = std::mem::take(&mut *locked(shard));
@@ -161,13 +162,14 @@ impl Table {
         }
     }
 
-    /// Files that the kernel knows.
+    /// The number of files that the kernel knows.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| locked(shard).len()).sum()
     }
 }
 
-/// A panic elsewhere leaves these maps whole: they change by single insertions and removals.
+/// Locks a map. Poisoning is ignored: these maps change by single insertions and removals, so a
+/// panic leaves them consistent.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! Whose mounts are those of the pool in a file: a path may lead to another file by now than the
-//! one that was mounted.
+//! Decides which mounts belong to the pool in a file: the path of a mount may lead to another file
+//! by now than the mounted one.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,18 @@ use vellum::media::{is_in_use, lock_holders};
 
 use super::{Device, Mounted, served_by, server_of};
 
-/// The file or device of a pool, and who has it open.
+/// The file or device of a pool, and the processes that have it open.
 #[derive(Debug)]
 pub struct PoolFile {
     path: PathBuf,
-    /// The processes that have it locked, as far as they can be seen.
+    /// The visible processes that have it locked.
     holders: Vec<u32>,
-    /// What they serve.
+    /// The file systems that they serve.
     devices: Vec<Device>,
 }
 
 impl PoolFile {
-    /// The one at a path in full.
+    /// The file or device at an absolute path.
     pub fn at(path: &Path) -> Self {
         let holders = lock_holders(path);
         Self {
@@ -31,8 +31,8 @@ impl PoolFile {
         }
     }
 
-    /// Whether a mount is of the pool in this file, as far as that can be seen; if it cannot, by
-    /// its path.
+    /// Whether a mount belongs to the pool in this file. If its process is invisible, its path
+    /// decides.
     pub fn is_of(&self, mounted: &Mounted) -> bool {
         let place = PoolPath::of(&mounted.pool);
         let is_held = self.devices.contains(&mounted.device);
@@ -42,19 +42,20 @@ impl PoolFile {
         }
     }
 
-    /// Whether the process behind a mount of this path has another file, which was there before.
+    /// Whether the process of a mount with this path has another file open, which was at the path
+    /// before.
     fn is_of_another(&self, mounted: &Mounted, place: &PoolPath) -> bool {
         let is_unused = || {
             let file = File::open(&self.path);
             file.is_ok_and(|file| is_in_use(&file, place.dataset()).is_ok_and(|used| !used))
         };
-        // Without a process it is dead, or of a process that cannot be seen.
+        // Without a server, the mount is dead or its process is invisible.
         server_of(mounted.device).is_some_and(|server| {
             !self.holders.contains(&server) && (!self.holders.is_empty() || is_unused())
         })
     }
 
-    /// Whether the file is also at this path, or was before it got its name now: a process may
+    /// Whether the file is at this path too, or was there before it was renamed. A process may
     /// serve several pools.
     fn was_at(&self, path: &Path, device: Device) -> bool {
         let number = |path: &Path| {

@@ -1,5 +1,4 @@
-//! What is mounted over a mount, or below it, so that this cannot be reached, or not be taken away
-//! alone.
+//! Mounts over or below a mount, which hide it or keep it from being unmounted.
 
 use std::fmt;
 use std::io;
@@ -7,27 +6,26 @@ use std::path::{Path, PathBuf};
 
 use super::{FS_TYPE, Line, path};
 
-/// What is mounted over a mount or below it, in its mount namespace: nobody may take it away with
-/// that.
+/// The mounts over or below a mount, in its mount namespace. Ending the mount must not detach them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Others {
-    /// In the order in which they can be unmounted.
+    /// The mounts, in the order in which they can be unmounted.
     mounts: Vec<Other>,
 }
 
-/// A mount of whatever type.
+/// A mount of any type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Other {
     dir: PathBuf,
     fs_type: String,
     source: String,
-    /// Whether it hides the mount, or lies on what does.
+    /// Whether it hides the mount, or is below a mount that does.
     is_over: bool,
 }
 
 impl Others {
-    /// What is over and below a mount by the kernel's table, which names the parent of each; gives
-    /// nothing if nothing is.
+    /// Finds the mounts over and below a mount in the kernel's table, which names the parent of
+    /// each. Returns `None` if there are none.
     pub(super) fn find(id: u64, table: &[u8]) -> Option<Self> {
         let all: Vec<Line<'_>> = table.split(|&b| b == b'\n').filter_map(Line::of).collect();
         let own = all.iter().find(|line| line.id == id)?;
@@ -35,25 +33,26 @@ impl Others {
         let below = all.iter().filter(|line| line.parent == id && line.id != id);
         let mut below = on(below.collect(), &all);
         below.retain(|line| !over.iter().any(|known| known.id == line.id));
-        // What hides comes first, and of each what lies deeper.
+        // Mounts that hide it come first, and deeper mounts before those above them.
         let over = over.into_iter().rev().map(|line| Other::of(line, true));
         let below = below.into_iter().rev().map(|line| Other::of(line, false));
         let mounts: Vec<_> = over.chain(below).collect();
         (!mounts.is_empty()).then_some(Self { mounts })
     }
 
-    /// Those of them that hide the mount, if any do.
+    /// The mounts that hide the mount, if there are any.
     pub(super) fn over(mut self) -> Option<Self> {
         self.mounts.retain(|other| other.is_over);
         (!self.mounts.is_empty()).then_some(self)
     }
 
-    /// Those that an error is about.
+    /// The mounts that an error is about.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 
-    /// What takes them off, in this order: the words of each command before its directory.
+    /// The commands that unmount them, in this order: the words before the directory, and the
+    /// directory.
     pub fn commands(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.mounts.iter().map(|other| {
             let program = match other.fs_type.as_str() {
@@ -65,7 +64,7 @@ impl Others {
     }
 }
 
-/// Mounts, and what is mounted below them, however deep.
+/// The given mounts and all mounts below them, however deep.
 fn on<'a, 't>(mut found: Vec<&'a Line<'t>>, all: &'a [Line<'t>]) -> Vec<&'a Line<'t>> {
     let mut next = 0;
     while let Some(parent) = found.get(next).map(|line| line.id) {
@@ -78,8 +77,8 @@ fn on<'a, 't>(mut found: Vec<&'a Line<'t>>, all: &'a [Line<'t>]) -> Vec<&'a Line
     found
 }
 
-/// What is mounted at the directory of a mount or at one above it, on what the path to the mount
-/// leads through.
+/// The mounts that hide a mount: those on its directory or on a directory above it, on the file
+/// systems along its path.
 fn hiding<'a, 't>(own: &'a Line<'t>, all: &'a [Line<'t>]) -> Vec<&'a Line<'t>> {
     let mut found = Vec::new();
     let mut on_the_way = own;
@@ -89,7 +88,7 @@ fn hiding<'a, 't>(own: &'a Line<'t>, all: &'a [Line<'t>]) -> Vec<&'a Line<'t>> {
         all.iter()
             .filter(|line| line.parent == own.id && line.id != own.id && line.dir == own.dir),
     );
-    // The root of all is its own parent, or has none that is shown.
+    // The root mount is its own parent, or its parent is not shown.
     while let Some(above) = all
         .iter()
         .find(|line| line.id == on_the_way.parent && line.id != on_the_way.id)
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_mount_can_be_unmounted_in_the_order_it_is_named_in() {
+    fn mounts_below_are_listed_in_the_order_of_unmounting() {
         let table = b"\
             36 25 0:41 / /m rw shared:9 - fuse.vellum /p.img rw\n\
             38 37 0:43 / /m/a/b rw - fuse.vellum /q.img rw\n\
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_a_mount_is_told_from_what_is_below_it() {
+    fn mounts_over_and_below_are_distinguished() {
         let table = b"\
             1 1 0:2 / / rw - rootfs none rw\n\
             25 1 0:3 / /w rw - tmpfs w rw\n\
@@ -214,12 +213,12 @@ mod tests {
         );
         let over = both.over().expect("two");
         assert_eq!(commands(&over), ["umount /w/m/b", "umount /w/m"]);
-        // One that is over it is not below what it is over.
+        // A mount over another one is not below it.
         assert_eq!(Others::find(42, table), None);
     }
 
     #[test]
-    fn what_is_mounted_over_a_directory_above_hides_a_mount() {
+    fn a_mount_over_a_parent_directory_hides_the_mount() {
         let table = b"\
             1 1 0:2 / / rw - rootfs none rw\n\
             30 1 0:7 / /w/d rw - tmpfs older rw\n\

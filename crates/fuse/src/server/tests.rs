@@ -1,4 +1,4 @@
-//! The server without a kernel: what it answers, and what it holds for how long.
+//! Tests of the server without a kernel: its answers, and how long it holds files.
 
 use std::os::unix::fs::FileExt;
 
@@ -33,7 +33,7 @@ fn read(server: &Server, ino: u64) -> Answer<Vec<u8>> {
     })
 }
 
-/// Names after a cookie, at most `room`, and the cookie of the last.
+/// The names after a cookie, at most `room`, and the cookie of the last.
 fn list(server: &Server, after: u64, room: usize, plus: bool) -> (Vec<String>, u64) {
     let mut names = Vec::new();
     let mut last = after;
@@ -88,7 +88,7 @@ fn an_unlinked_file_is_kept_until_it_is_forgotten() {
 }
 
 #[test]
-fn what_is_made_belongs_to_who_asked() {
+fn a_new_file_belongs_to_the_user_of_the_request() {
     let pool = pool();
     let server = Server::new(pool.fs());
     let attr = server
@@ -125,7 +125,7 @@ fn a_listing_goes_on_where_it_stopped() {
             assert_eq!(all, expected, "room for {room}, with attributes: {plus}");
         }
     }
-    // Every listing with attributes counted every name once.
+    // The listings with attributes counted each name.
     assert_eq!(server.known_files(), 101);
     let ino = server
         .lookup(ROOT, b"file-3")
@@ -156,7 +156,7 @@ fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
         .write(true)
         .open(&path)
         .expect("the pool's file");
-    // The generation: the checksum does not fit any more.
+    // A damaged generation no longer matches the checksum.
     file.write_all_at(&[0xFF; 4], lost_at + 4).expect("damaged");
     let pool = Pool::open(&path).expect("opened");
     let server = Server::new(pool.fs());
@@ -170,7 +170,7 @@ fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
     });
     assert_eq!(done, Ok(()));
     assert_eq!(seen[2..], made);
-    // What is lost is known by no number.
+    // The lost file is not among the known files.
     assert_eq!(server.known_files(), 40);
     server.forget(lost, 1);
     let found = server.lookup(ROOT, b"file-7").map(drop);
@@ -223,8 +223,8 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     );
 }
 
-/// Whoever writes past the kernel's page cache has it drop what it may hold, which is nothing as
-/// long as all others passed it, too.
+/// A direct write makes the kernel drop cached pages only if the page cache may hold some, because
+/// another request went through it.
 #[test]
 fn only_what_may_be_cached_has_to_be_dropped() {
     use Through::{Cache, Direct};
