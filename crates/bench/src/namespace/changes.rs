@@ -1,4 +1,4 @@
-//! Fig 4: making and removing files and directories.
+//! Fig 4: creating and removing files and directories.
 
 use std::ffi::CString;
 
@@ -13,7 +13,7 @@ use crate::side::Side;
 use crate::target::Target;
 
 const LABELS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];
-/// How many times as fast as the baseline, by Fig 4.
+/// The targets by Fig 4: how many times as fast as the baseline.
 const RATIOS: [f64; 4] = [1.09, 1.76, 1.24, 1.37];
 const DIR: &str = "changes";
 

@@ -1,4 +1,4 @@
-//! Looking up whole paths of one component to 64, and one of eight by its components.
+//! Looks up whole paths of one to 64 components, and a path of eight by its components.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -16,14 +16,14 @@ use crate::target::Target;
 const DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Files at each depth, looked up in turn.
 const FILES: usize = 32;
-/// The depth that may cost no more than [`RATIO`] times what the first one does, ...
+/// The depth at which a lookup may take at most [`RATIO`] times as long as at the first depth, ...
 const DEEP: &str = "8";
 const DEEP_COMPONENTS: usize = 8;
 const RATIO: f64 = 1.3;
-/// ... and is to be found by its whole path so many times as fast as by its components.
+/// ... and must be this many times as fast by the whole path as by components.
 const GAIN: f64 = 2.0;
 const WAYS: [&str; 2] = ["whole path", "by components"];
-/// A directory below which paths are no whole ones.
+/// A directory below which paths are not whole ones.
 const BELOW: &str = "below";
 /// Lookups of a round.
 const LOOKUPS: usize = 10_000;
@@ -77,7 +77,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     ))
 }
 
-/// Paths that are looked up from the root on, and from below it.
+/// Paths that are looked up from the root, and from below it.
 struct Ways(Vec<CString>);
 
 impl Ways {
@@ -124,7 +124,7 @@ fn look_up<S: Side>(side: &S, start: &S::Dir, paths: &[CString]) -> Result<Sampl
     })
 }
 
-/// So many directories, each with a slash behind it.
+/// This many directories, each followed by a slash.
 fn above(depth: usize) -> String {
     (0..depth).map(|level| format!("dir-{level:04}/")).collect()
 }

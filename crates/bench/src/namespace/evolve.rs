@@ -1,6 +1,6 @@
-//! One directory after the other is filled, renamed and emptied while it is looked into, and areas
-//! come and go for it; what evolving costs those who look things up meanwhile, and a pool where
-//! nothing happens.
+//! One directory after the other is filled, renamed and emptied while it is used, and areas are
+//! split and merged for it. Measures what evolving costs concurrent lookups, and what it costs a
+//! pool where nothing happens.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -25,18 +25,18 @@ use crate::target::Target;
 
 /// Directories, one of which is in use.
 const DIRS: usize = 4;
-/// A directory in use has so many times the names that others have: it is large, they are small.
+/// A directory in use has this many times as many names as the others: it is large, they are small.
 const LEAST_PART: usize = 100;
-/// Intervals of a round, as many for each directory.
+/// Intervals of a round, the same number for each directory.
 const INTERVALS: usize = 32;
-/// Rounds of evolving in the time that one directory is in use; an area whose root was not renamed
-/// in 64 may go.
+/// Rounds of evolving in the time that one directory is in use. An area whose root was not renamed
+/// in 64 of them may be merged.
 const EVOLVED: u32 = 192;
-/// Of so many operations one renames, and up to `CHANGES` others make or remove a name, and as many
+/// One in this many operations renames; up to `CHANGES` others create or remove a name, and as many
 /// look into another directory.
 const MIX: u64 = 1024;
 const CHANGES: u64 = 64;
-/// Operations between two looks at how late it is.
+/// Operations between two looks at the clock.
 const OPERATIONS: usize = 16;
 const PERCENTILES: [(&str, f64); 4] = [
     ("median", 0.5),
@@ -44,46 +44,47 @@ const PERCENTILES: [(&str, f64); 4] = [
     ("99.9 %", 0.999),
     ("99.99 %", 0.9999),
 ];
-/// The percentile that evolving may make worse, and by how much at most.
+/// The percentile that evolving may make worse, and the most by which it may.
 const LATE: &str = "99.9 %";
 const LATE_RATIO: f64 = 2.0;
-/// What the evolving thread may take of a core on a quiet pool.
+/// The target for the evolving thread: its share of a core on a quiet pool.
 const QUIET_PART: f64 = 0.03;
 const QUIET: &str = "quiet";
 const BUSY: &str = "busy";
-/// Where the directories are, and how files in them begin.
+/// The directory above all others, and the prefix of files.
 const ABOVE: &str = "used";
 const FILE: &str = "file-";
-/// The thread that evolves.
+/// The name of the evolving thread.
 const THREAD: &str = "vellum-evolver";
 
-/// The names, and how long a round takes.
+/// The names, and the duration of a round.
 struct Plan {
-    /// By directory and what it is called, the whole paths of the files in it.
+    /// For each directory and each of its names, the whole paths of its files.
     paths: Vec<[Vec<CString>; 2]>,
     files: Vec<CString>,
     least: usize,
     most: usize,
     interval: Duration,
-    /// Where directories and names stand in each file system, which a round leaves to the next one.
+    /// The state of directories and names in each file system, which a round leaves to the next
+    /// one.
     state: RefCell<Vec<State>>,
     round: usize,
     side: usize,
 }
 
-/// How the directories of a file system stand.
+/// The state of a file system's directories.
 #[derive(Clone)]
 struct State {
     names: [usize; DIRS],
     called: [usize; DIRS],
 }
 
-/// What a round came to.
+/// The result of a round.
 struct Told {
     intervals: Vec<Sample>,
     latencies: Latencies,
     marks: Vec<Mark>,
-    /// Of the evolving thread, over the time of the round.
+    /// The evolving thread's processor time over the time of the round.
     busy: Option<f64>,
 }
 
@@ -190,7 +191,7 @@ impl Figures {
         }
     }
 
-    /// What the thread takes where nothing happens any more.
+    /// Measures the evolving thread on a pool where nothing happens any more.
     fn add_quiet(&mut self, setting: &Setting<'_>, span: Duration) -> Result<()> {
         let files = setting.options.files;
         let pools = setting.pools(Room::for_names(DIRS * files), &PoolKind::adam())?;
@@ -259,18 +260,18 @@ impl Plan {
         }
     }
 
-    /// When an interval begins, in seconds.
+    /// The beginning of an interval, in seconds.
     fn label(&self, interval: usize) -> String {
         format!("{:.2}", self.interval.as_secs_f64() * interval as f64)
     }
 }
 
-/// What a directory is called before it is renamed, and behind that.
+/// The name of a directory before and after it is renamed.
 fn name_of(dir: usize, called: usize) -> String {
     format!("{}-{dir}", ["here", "there"][called])
 }
 
-/// Makes the directories, with their least names.
+/// Creates the directories, each with the small number of names.
 struct Fill<'a>(&'a Plan);
 
 impl Visit for Fill<'_> {
@@ -335,7 +336,7 @@ impl Visit for Plan {
     }
 }
 
-/// What is done in a file system.
+/// The work in a file system.
 struct Load<'a, S: Side> {
     plan: &'a Plan,
     side: &'a S,
@@ -371,7 +372,7 @@ impl<S: Side> Load<'_, S> {
         })
     }
 
-    /// Gives whether it was a rename.
+    /// Executes an operation; returns whether it was a rename.
     fn operation(&mut self, dir: usize, fills: bool) -> Result<bool> {
         let (side, plan) = (self.side, self.plan);
         let names = &mut self.state.names[dir];
@@ -406,7 +407,7 @@ impl<S: Side> Load<'_, S> {
     }
 }
 
-/// The areas of a pool, where it has some.
+/// The areas of a pool, if it has any.
 struct Areas(BTreeSet<u64>);
 
 impl Areas {
@@ -416,7 +417,7 @@ impl Areas {
         Self(roots.collect())
     }
 
-    /// What came and went since the last look.
+    /// The areas that were split off and merged since the last call.
     fn look(&mut self, library: Option<&Library>, at: &str) -> Vec<Mark> {
         let now = Self::of(library).0;
         let told = |roots: Vec<&u64>, what: &str| {
@@ -433,10 +434,10 @@ impl Areas {
     }
 }
 
-/// Parts of a power of two that times are told apart by.
+/// The number of steps by which times between two powers of two are distinguished.
 const PARTS: usize = 32;
 
-/// How often operations took how long, to a 32nd.
+/// A histogram of latencies, with a resolution of 1/32.
 #[derive(Default)]
 struct Latencies(Vec<u64>);
 
@@ -451,7 +452,7 @@ impl Latencies {
         self.0[power as usize * PARTS + part] += 1;
     }
 
-    /// The time that such a part of operations did not exceed.
+    /// The time that this fraction of operations did not exceed.
     fn at(&self, part: f64) -> Sample {
         let ops: u64 = self.0.iter().sum();
         let mut left = (ops as f64 * part).ceil() as u64;
@@ -470,8 +471,8 @@ impl Latencies {
     }
 }
 
-/// Time that evolving threads of this process have had a processor for; nothing where there are
-/// none, or the kernel doesn't tell.
+/// Processor time of this process's evolving threads; `None` if there are none, or if the kernel
+/// doesn't report it.
 fn thread_time() -> Result<Option<Duration>> {
     let failed = || doing("look at this process's threads");
     let mut time = None;
@@ -494,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_told_to_a_32nd() {
+    fn percentiles_have_a_resolution_of_a_32nd() {
         let mut latencies = Latencies::default();
         for ns in 1..=10_000 {
             latencies.add(Duration::from_nanos(ns));

@@ -20,17 +20,17 @@ use crate::report::Outcome;
 use crate::side::Side;
 
 const LABELS: [&str; 2] = ["checkout", "status"];
-/// The branches, which differ in a tenth of the files, and in the name of one directory.
+/// The branches, which differ in a tenth of the files and in the name of one directory.
 const FIRST: &str = "first";
 const SECOND: &str = "second";
 const CHANGED_PART: usize = 10;
 const RENAMED: &str = "a-renamed-directory";
-/// Where in the repository the tree is.
+/// The directory of the tree in the repository.
 const BELOW: &str = "tree";
-/// The repository has every file once more, and what differs.
+/// The space for the repository: it contains every file once more, and the differences.
 const COPIES: u64 = 4;
-/// What `git` goes by, whatever is configured on the machine. Objects are stored as they are and
-/// not synced: what is timed is not.
+/// Settings of `git` that replace those of the machine. Objects are stored uncompressed and without
+/// syncs, so that only the file system is timed.
 const SETTINGS: [&str; 8] = [
     "user.name=bench",
     "user.email=bench@localhost",
@@ -42,7 +42,7 @@ const SETTINGS: [&str; 8] = [
     "safe.directory=*",
 ];
 
-/// A place where `git` works.
+/// A directory where `git` works.
 enum Target {
     Pool {
         mount: Mount,
@@ -139,7 +139,7 @@ impl Target {
         self.dir().join("repository")
     }
 
-    /// Runs `git` in the repository; gives what it said.
+    /// Runs `git` in the repository; returns its output.
     fn git(&self, words: &[&str]) -> Result<String> {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c", setting]);
         let output = Command::new("git")
@@ -162,7 +162,7 @@ impl Target {
         }
     }
 
-    /// Makes the repository with both commits; the first one is checked out.
+    /// Creates the repository with both commits, and checks out the first one.
     fn prepare(&self, tree: &Tree) -> Result<()> {
         let root = self.repository();
         std::fs::create_dir(&root).map_err(doing("make a repository"))?;
@@ -184,7 +184,7 @@ impl Target {
         self.git(&["checkout", "--quiet", FIRST]).map(drop)
     }
 
-    /// Writes every `part`th file; what is in it says which and what for.
+    /// Writes every `part`th file; its content says which file it is and what it is for.
     fn write(&self, tree: &Tree, part: usize) -> Result<()> {
         let files = tree.dirs.iter().flat_map(|dir| {
             let path = self.repository().join(dir.path(BELOW));
@@ -206,7 +206,7 @@ impl Target {
             .map(drop)
     }
 
-    /// Checks out the other branch and comes back, with a look at what differs behind each.
+    /// Checks out the other branch and then the first one again, with a `git status` after each.
     fn round(&self) -> Result<Vec<Sample>> {
         let mut samples = [Sample::default(); LABELS.len()];
         for branch in [SECOND, FIRST] {

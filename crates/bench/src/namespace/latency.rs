@@ -1,4 +1,4 @@
-//! Fig 7: making and removing names where each flushed line takes longer.
+//! Fig 7: creating and removing names where each flushed line takes longer.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use crate::slowed::{Latency, Slowed, SlowedPool};
 use crate::stopwatch::Stopwatch;
 use crate::target::Target;
 
-/// Nanoseconds that a line takes more.
+/// Additional nanoseconds per line.
 const LATENCIES_NS: [u64; 6] = [0, 200, 400, 600, 800, 1000];
 const OPERATIONS: [&str; 4] = ["create", "unlink", "mkdir", "rmdir"];
 
-/// A pool in memory, with a namespace of its own, whose lines take longer.
+/// A pool in memory with its own namespace, whose lines take longer.
 struct Slow {
     namespace: NamespaceKind,
     fs: Arc<Fs<Slowed>>,
@@ -85,7 +85,7 @@ fn grid(operation: &str, pools: &[Slow], files: usize) -> Grid {
         ))
 }
 
-/// That the latency costs a namespace no more than the baseline, nanosecond for nanosecond.
+/// The target that the latency adds no more time to a namespace than to the baseline.
 fn cost(side: &str, operation: &str, grid: &Grid) -> Option<Target> {
     let ratio = grid.last_less_first(side)? / grid.last_less_first(BASELINE)?;
     let what =
@@ -93,7 +93,7 @@ fn cost(side: &str, operation: &str, grid: &Grid) -> Option<Target> {
     Some(Target::at_most(what, ratio, 1.0))
 }
 
-/// That the latency makes what a namespace is faster by more, as a ratio.
+/// The target that the latency increases the ratio by which a namespace is faster.
 fn growth(operation: &str, grid: &Grid) -> Option<Target> {
     let ratio = grid.last_over_first(BASELINE)? / grid.last_over_first(ADAM)?;
     let what = format!(
@@ -131,8 +131,8 @@ impl Slow {
         })
     }
 
-    /// Makes and removes all names, as files and as directories, with so many nanoseconds more for
-    /// each line.
+    /// Creates and removes all names, as files and as directories, with `ns` additional nanoseconds
+    /// per line.
     fn round(&self, ns: u64, made: &[CString], removed: &[CString]) -> Result<[Sample; 4]> {
         let (fs, root, cred) = (&self.fs, &self.root, &self.cred);
         let create = self.timed(ns, made, |name| {
@@ -150,8 +150,8 @@ impl Slow {
         Ok([create, unlink, mkdir, rmdir])
     }
 
-    /// The time of one operation, done for all names; what is left to the background is done behind
-    /// it, as fast as it can be.
+    /// Times one operation for all names. Background work follows untimed, without additional
+    /// latency.
     fn timed(
         &self,
         ns: u64,

@@ -1,4 +1,4 @@
-//! Fig 5: listing directories, by one thread to ten.
+//! Fig 5: listing directories, by one to ten threads.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::side::Side;
 
 /// Directories that are listed.
 const DIRS: usize = 100;
-/// Passes of each thread over all of them, in a round.
+/// The number of times that each thread lists all of them in a round.
 const PASSES: usize = 20;
 
 struct Listing {

@@ -1,4 +1,4 @@
-//! DRAM that a pool's file system takes once each of its files was looked at.
+//! The DRAM that a pool's file system takes after a `stat` of each of its files.
 
 use vellum::{CreateOptions, NamespaceKind, PoolOptions};
 
@@ -15,9 +15,9 @@ use crate::target::Target;
 
 /// Files of a directory.
 const IN_ONE: usize = 100;
-/// How much of what the default namespace takes the one of ADAM may take.
+/// The target: the DRAM of ADAM's namespace over that of the default one.
 const RATIO: f64 = 0.15;
-/// Bytes of metadata for a file; and of the pool for each of these.
+/// Bytes of metadata per file, and bytes of the pool per byte of metadata.
 const METADATA_BYTES: u64 = 512;
 const POOL_PER_METADATA: u64 = 4;
 const POOL_MIN_BYTES: u64 = 64 << 20;
@@ -46,7 +46,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     for (side, namespace) in NamespaceKind::ALL.into_iter().enumerate() {
         setting.check()?;
         let taken = taken(setting, namespace, dirs)?;
-        // What memory is in use does not vary.
+        // The memory in use does not vary between rounds.
         grid.add(1, side, 0, taken);
     }
     let ratio = grid.over(ADAM, DEFAULT, &files);
@@ -62,7 +62,7 @@ fn dir_name(number: usize) -> String {
     format!("dir-{number}")
 }
 
-/// Bytes of DRAM a file.
+/// Bytes of DRAM per file.
 fn taken(setting: &Setting<'_>, namespace: NamespaceKind, dirs: usize) -> Result<Sample> {
     let dir = setting.dir()?;
     let files = (dirs * IN_ONE) as u64;

@@ -1,10 +1,10 @@
-//! Names and directories: the figures of ADAM, for every namespace there is, beside file systems of
+//! Names and directories: the figures of ADAM, for every namespace, compared with file systems of
 //! the kernel.
 //!
-//! What is timed is what programs do through the library, and through system calls where a peer is
-//! of the kernel. Each round lets every side do the same, one after the other; the first round is
-//! not counted. Ratios are of values taken in one round, to the namespace *tree*, the baseline as
-//! NOVA has it.
+//! What is timed is what programs do: through the library, and through system calls for peers of
+//! the kernel. In each round every side does the same, one after the other; the first round does
+//! not count. Ratios compare values of the same round with the namespace *tree*, which is the
+//! baseline after NOVA.
 
 mod changes;
 mod depth;
@@ -33,22 +33,22 @@ use subjects::Setting;
 /// A figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
-    /// Making and removing files and directories (Fig 4)
+    /// Creating and removing files and directories (Fig 4)
     Ops,
-    /// Listing directories, one thread to ten (Fig 5)
+    /// Listing directories, by one to ten threads (Fig 5)
     Listdirs,
-    /// Renaming a directory with one name to 100 000 in it (Fig 6)
+    /// Renaming a directory with one to 100 000 names (Fig 6)
     Rename,
-    /// Making and removing where each flushed line takes 0 ns to 1000 ns longer (Fig 7)
+    /// Creating and removing where each flushed line takes 0 ns to 1000 ns longer (Fig 7)
     Latency,
-    /// Looking up whole paths of one component to 64
+    /// Looking up whole paths of one to 64 components
     Depth,
-    /// One directory after the other is filled, renamed and emptied, while areas evolve; and what
-    /// evolving costs
+    /// One directory after the other is filled, renamed and emptied while areas evolve; and the
+    /// cost of evolving
     Evolve,
-    /// A tree of sources: unpacked, searched, summed up, renamed at the top, removed
+    /// A source tree: unpacked, searched, summed up, renamed at the top, removed
     SourceTree,
-    /// Checking out one commit and another one with `git`, in mounted pools
+    /// Checking out two commits in turn with `git`, in mounted pools
     Git,
     /// DRAM after a stat of each file
     Memory,
@@ -70,36 +70,36 @@ impl Figure {
     }
 }
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct NamespaceOptions {
-    /// The figures; all of them if none is named
+    /// Figures to measure [default: all]
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
-    /// How the report is given
+    /// The form of the report
     #[command(flatten)]
     pub output: Output,
-    /// Directories of file systems to compare with; `ext4-ram` makes an ext4 in memory for the run
-    /// (superuser)
+    /// Directories of file systems to compare with; `ext4-ram` creates an ext4 in memory for the
+    /// run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., default_value = "/dev/shm")]
     pub peer: Vec<String>,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Files, or directories, of a round
+    /// Files, or directories, in a round
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub files: usize,
     /// Names in the largest directory that is renamed
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub children: usize,
-    /// Threads that list, at most
+    /// The most threads that list
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub threads: usize,
-    /// Seconds that `evolve` takes of each file system in a round
+    /// Seconds that `evolve` spends on each file system in a round
     #[arg(long, value_name = "SECONDS", default_value_t = 12)]
     pub seconds: u32,
-    /// A directory whose tree `source-tree` and `git` copy, names and sizes; without it one is
-    /// drawn, with as many files as `--files` says
+    /// A directory whose tree `source-tree` and `git` copy, with names and sizes [default: a random
+    /// tree with `--files` files]
     #[arg(long, value_name = "DIR")]
     pub tree: Option<PathBuf>,
     /// Directory for the pools
@@ -115,7 +115,7 @@ const ABOUT: About = About {
     baseline: "the namespace tree",
 };
 
-/// Most names of a directory, which file names have digits for.
+/// The most names of a directory, as many as the digits in file names allow.
 const NAMES_MAX: usize = 1_000_000;
 
 impl NamespaceOptions {
@@ -137,7 +137,7 @@ impl NamespaceOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// Options that make no sense, no room, a signal.
+/// An option makes no sense, there is not enough space, or a signal came.
 pub fn main_namespace(options: &NamespaceOptions) -> Result<()> {
     measure(options)?.publish(&options.output)
 }

@@ -1,4 +1,4 @@
-//! Fig 6: renaming a directory, whatever is in it.
+//! Fig 6: renaming a directory, whatever its content.
 
 use std::ffi::CString;
 
@@ -13,12 +13,12 @@ use crate::report::Outcome;
 use crate::side::Side;
 use crate::target::Target;
 
-/// Renames of a round, there and back.
+/// Renames of a round, back and forth.
 const RENAMES: usize = 200;
-/// The same of a directory with more than [`MANY`] names, which may all have to be written.
+/// Renames of a directory with more than [`MANY`] names, which may all have to be written.
 const RENAMES_OF_MANY: usize = 20;
 const MANY: usize = 1000;
-/// By how much the largest directory may be dearer than that with a single name.
+/// The target: the most that the largest directory may take over one with a single name.
 const RATIO: f64 = 2.0;
 
 struct Renames {

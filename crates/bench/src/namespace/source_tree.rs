@@ -1,5 +1,4 @@
-//! What is done to a tree of sources: unpack it, find what is in it, sum it up, rename it, remove
-//! it.
+//! Work on a source tree: unpack it, find its files, sum up their sizes, rename it, remove it.
 
 use std::ffi::CString;
 
@@ -13,12 +12,12 @@ use crate::report::Outcome;
 use crate::side::{For, Side};
 
 const LABELS: [&str; 6] = ["unpack", "find", "du", "first rename", "rename", "delete"];
-/// What the tree is called, and what it is renamed to.
+/// The name of the tree, and the one that it is renamed to.
 const ROOT: &str = "sources";
 const OTHER: &str = "sources.old";
-/// Renames of a round behind the first one, back and there, ending where the tree was.
+/// Renames of a round after the first one, back and forth, which end with the original name.
 const RENAMES: usize = 19;
-/// The bytes of files.
+/// The byte that fills files.
 const FILL: u8 = b'v';
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
@@ -85,7 +84,7 @@ impl Work for Sources {
     }
 }
 
-/// Makes every directory, then every file with its bytes.
+/// Creates every directory, then every file with its bytes.
 fn unpack<S: Side>(tree: &Tree, side: &S) -> Result<()> {
     let most = tree.files().map(|file| file.bytes).max();
     let bytes = vec![FILL; most.unwrap_or(0)];
@@ -111,7 +110,7 @@ fn find<S: Side>(tree: &Tree, side: &S) -> Result<u64> {
         .sum()
 }
 
-/// Lists every directory, and asks for the size of each file in it.
+/// Lists every directory, and gets the size of each file in it.
 fn sum_up<S: Side>(tree: &Tree, side: &S) -> Result<u64> {
     let mut bytes = 0;
     for dir in &tree.dirs {
@@ -124,7 +123,7 @@ fn sum_up<S: Side>(tree: &Tree, side: &S) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Removes every file, and directories behind what is in them.
+/// Removes every file, and each directory after its content.
 fn delete<S: Side>(tree: &Tree, side: &S) -> Result<()> {
     for dir in tree.dirs.iter().rev() {
         let path = dir.path(ROOT);

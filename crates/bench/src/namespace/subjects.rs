@@ -1,4 +1,4 @@
-//! What takes part: a pool with every namespace, and directories of other file systems.
+//! The file systems to measure: a pool with every namespace, and directories of other file systems.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::peer::Peer;
 use crate::side::Side;
 use crate::stopwatch::Stopwatch;
 
-/// The namespace that ratios are taken to.
+/// The namespace that ratios compare with.
 pub(super) const BASELINE: &str = "tree";
-/// The one that sentences are about.
+/// The namespace that sentences are about.
 pub(super) const DEFAULT: &str = "direct";
-/// The one that the figures are of.
+/// The namespace of the paper.
 pub(super) const ADAM: &str = "adaptive";
-/// The same, where areas stay as they are.
+/// The same, with areas that stay as they are.
 pub(super) const STILL: &str = "adaptive, not evolving";
-/// Room in a pool, and in an ext4 in memory, for each name; and beside.
+/// Space for each name, in a pool and in an ext4 in memory; and space in addition.
 const NAME_BYTES: u64 = 2048;
 const POOL_MIN_BYTES: u64 = 64 << 20;
 
-/// What a run of this command has to go by.
+/// The options and tools of a run.
 pub(super) struct Setting<'a> {
     pub(super) options: &'a NamespaceOptions,
     interrupt: &'a Interrupt,
 }
 
-/// A kind of pool that takes part.
+/// A kind of pool to measure.
 #[derive(Clone, Copy)]
 pub(super) struct PoolKind {
     name: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct PoolKind {
 }
 
 impl PoolKind {
-    /// One for each namespace, as users get it.
+    /// One pool for each namespace, with default options.
     pub(super) fn each() -> Vec<Self> {
         let each = NamespaceKind::ALL.map(|namespace| Self {
             name: namespace.name(),
@@ -53,20 +53,20 @@ impl PoolKind {
         each.into()
     }
 
-    /// The one with areas, as users get it.
+    /// The pool with areas, with default options.
     pub(super) fn adam() -> Vec<Self> {
         let each = Self::each().into_iter();
         each.filter(|kind| kind.name == ADAM).collect()
     }
 
-    /// The one with areas that never evolve.
+    /// The pool with areas that never evolve.
     pub(super) const STILL: Self = Self {
         name: STILL,
         namespace: NamespaceKind::Adaptive,
         evolve_every: None,
     };
 
-    /// The same, evolving so often.
+    /// The same, with this interval between rounds of evolving.
     pub(super) fn evolving(self, every: Duration) -> Self {
         Self {
             evolve_every: self.evolve_every.and(Some(every)),
@@ -75,34 +75,34 @@ impl PoolKind {
     }
 }
 
-/// A file system that takes part.
+/// A file system to measure.
 pub(super) struct Subject {
     pub(super) name: String,
     by: By,
 }
 
 enum By {
-    // Boxed, as peers are of another size.
+    // Boxed, because peers have another size.
     Library(Box<Pool>),
     Peer(Box<Peer>),
 }
 
 struct Pool {
     library: Library,
-    // Order matters: the pool goes before its directory.
+    // Field order: the pool is closed before its directory is removed.
     _dir: TempDir,
 }
 
-/// Something that every side does.
+/// Work that every side does.
 pub(super) trait Work {
-    /// Done once, not timed.
+    /// Runs once, untimed.
     fn fill<S: Side>(&self, side: &S) -> Result<()>;
 
-    /// What a round came to at each label.
+    /// Runs a round; returns the result at each label.
     fn round<S: Side>(&self, side: &S) -> Result<Vec<Sample>>;
 }
 
-/// For what a file system has to have room.
+/// The space that a file system must have.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     names: usize,
@@ -110,23 +110,23 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// For so many names of empty files.
+    /// Space for this many names of empty files.
     pub(super) fn for_names(names: usize) -> Self {
         let file_bytes = 0;
         Self { names, file_bytes }
     }
 
-    /// And for files of so many bytes.
+    /// Adds space for this many bytes of files.
     pub(super) fn and_files(self, file_bytes: u64) -> Self {
         Self { file_bytes, ..self }
     }
 
-    /// Bytes of the file system. Not all can be used.
+    /// The size of the file system in bytes. Not all of it can be used.
     fn bytes(self) -> u64 {
         pool_bytes(self.names) + self.file_bytes + self.file_bytes / 4
     }
 
-    /// How a pool is made.
+    /// The options for creating a pool.
     pub(super) fn pool(self, namespace: NamespaceKind) -> CreateOptions {
         CreateOptions::new(self.bytes())
             .namespace(namespace)
@@ -134,27 +134,27 @@ impl Room {
     }
 }
 
-/// Where in its directory a pool is.
+/// The path of a pool in its directory.
 pub(super) fn pool_path(dir: &Path) -> PathBuf {
     dir.join("pool")
 }
 
-/// Somebody who does something with a side of any type.
+/// A visitor of sides of any type.
 pub(super) trait Visit {
-    /// What comes of it.
+    /// The result of a visit.
     type Told;
 
-    /// Visits a side; one of ours is the library.
+    /// Visits a side; `library` is set if it is a pool.
     fn visit<S: Side>(&self, side: &S, library: Option<&Library>) -> Result<Self::Told>;
 }
 
-/// Bytes of a pool with room for so many names.
+/// The size of a pool with space for this many names.
 pub(super) fn pool_bytes(names: usize) -> u64 {
     POOL_MIN_BYTES + names as u64 * NAME_BYTES
 }
 
 impl Subject {
-    /// Lets somebody see the side as what it is.
+    /// Passes the side, with its type, to a visitor.
     pub(super) fn show<V: Visit>(&self, to: &V) -> Result<V::Told> {
         match &self.by {
             By::Library(pool) => to.visit(&pool.library, Some(&pool.library)),
@@ -168,7 +168,7 @@ impl<'a> Setting<'a> {
         Self { options, interrupt }
     }
 
-    /// Goes on unless the run was interrupted.
+    /// Fails if the run was interrupted.
     pub(super) fn check(&self) -> Result<()> {
         self.interrupt.check()
     }
@@ -190,7 +190,7 @@ impl<'a> Setting<'a> {
         kinds.iter().map(|&kind| self.pool(kind, room)).collect()
     }
 
-    /// The peers; those that are made for the run have room.
+    /// The peers; those that are created for the run have enough space.
     pub(super) fn peers(&self, room: Room) -> Result<Vec<Peer>> {
         let peers = self.options.peer.iter();
         peers.map(|name| Peer::new(name, room.bytes())).collect()
@@ -247,13 +247,13 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// What is left to the background is not the next one's to pay.
+/// Finishes background work, so that the next side does not pay for it.
 fn rest(library: &Library, samples: Vec<Sample>) -> Result<Vec<Sample>> {
     library.settle()?;
     Ok(samples)
 }
 
-/// The time of each of `ops` operations, and what all of them did.
+/// The time per operation of `ops` operations, and their total counts.
 pub(super) fn timed<S: Side>(
     side: &S,
     ops: usize,

@@ -1,4 +1,4 @@
-//! A tree of sources: drawn, or as it lies in a directory.
+//! A source tree: random, or read from a directory.
 
 use std::ffi::{CString, OsString};
 use std::path::Path;
@@ -9,24 +9,25 @@ use crate::error::{Error, doing};
 use crate::order::Numbers;
 use crate::side::BLOCK;
 
-/// Files of a drawn directory, on average, and how deep directories lie at most: about as in a
-/// kernel's sources.
+/// The average number of files in a random directory, and the largest depth: about as in the
+/// sources of a kernel.
 const FILES_PER_DIR: usize = 15;
 const DEPTH_MAX: usize = 8;
-/// Powers of two between which sizes are drawn, evenly by their logarithm: half of the files have
+/// Sizes are drawn between these powers of two, evenly by their logarithm: half of the files have
 /// less than 4 KiB.
 const SIZE_POWERS: [f64; 2] = [8.0, 16.0];
-/// What drawn numbers are below, to become parts of one.
+/// The upper bound of the random numbers from which fractions are made.
 const FINE: u64 = 1 << 32;
 
-/// Directories, each behind the one it is in; the first is the root, whose path is empty.
+/// Directories in an order in which each follows the one that contains it. The first is the root,
+/// whose path is empty.
 pub(super) struct Tree {
     pub(super) dirs: Vec<Dir>,
 }
 
 #[derive(Default)]
 pub(super) struct Dir {
-    /// Below the root.
+    /// The path below the root.
     path: String,
     depth: usize,
     /// Files in it.
@@ -61,7 +62,7 @@ impl Dir {
 }
 
 impl Tree {
-    /// The one that the options ask for.
+    /// The tree that the options request.
     pub(super) fn of(options: &NamespaceOptions) -> Result<Self> {
         match &options.tree {
             Some(dir) => Self::in_dir(dir),
@@ -69,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// What a reader should know of it.
+    /// A note for the reader.
     pub(super) fn note(&self, options: &NamespaceOptions) -> String {
         let from = match &options.tree {
             Some(dir) => format!("as in {}", dir.display()),
@@ -84,12 +85,12 @@ impl Tree {
         self.dirs.iter().flat_map(|dir| &dir.files)
     }
 
-    /// How many files and directories there are.
+    /// The number of files and directories.
     pub(super) fn names(&self) -> usize {
         self.dirs.len() + self.files().count()
     }
 
-    /// Bytes of all files, each in whole blocks.
+    /// Bytes of all files, each rounded up to whole blocks.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.files().map(|file| file.bytes.next_multiple_of(BLOCK));
         bytes.sum::<usize>() as u64
@@ -119,7 +120,7 @@ impl Tree {
         Self { dirs }
     }
 
-    /// Names and sizes of directories and regular files; those of a repository are left out.
+    /// Reads names and sizes of directories and regular files; repositories are left out.
     fn in_dir(root: &Path) -> Result<Self> {
         let mut dirs = vec![Dir::default()];
         let mut at = 0;

@@ -1,6 +1,6 @@
-//! What each operation may cost.
+//! The budgets of operations.
 
-/// The file system that an operation's time is set against.
+/// The file system that an operation's time is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Against {
     Tmpfs,
@@ -8,7 +8,7 @@ pub(crate) enum Against {
 }
 
 impl Against {
-    /// The kind of peer that is meant.
+    /// The kind of peer.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Tmpfs => "tmpfs",
@@ -17,16 +17,16 @@ impl Against {
     }
 }
 
-/// What one operation may cost.
+/// The budget of one operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub(crate) op: &'static str,
-    /// The peer takes at least this many times as long.
+    /// The peer must take at least this many times as long.
     pub(crate) ratio: f64,
     pub(crate) against: Against,
-    /// Lines flushed, at most.
+    /// The most lines flushed.
     pub(crate) lines: f64,
-    /// Fences, at most.
+    /// The most fences.
     pub(crate) fences: f64,
 }
 
@@ -64,18 +64,18 @@ pub(crate) const BUDGETS: &[Budget] = &[
     },
 ];
 
-/// Operations on names and attributes take through a mount at most 1.3 times as long as with a file
-/// system that does nothing.
+/// Operations on names and attributes through a mount may take at most 1.3 times as long as with
+/// the null file system.
 pub(crate) const MOUNT_RATIO: f64 = 1.0 / 1.3;
 
-/// What [`MOUNT_RATIO`] is not meant for: they move data.
+/// Operations without [`MOUNT_RATIO`], because they move data.
 pub(crate) const DATA: [&str; 3] = ["pread_4k_random", "append_4k", "create_write4k_fsync"];
 
-/// Two threads in one directory reach at least this much of the speed of two threads in a directory
-/// each.
+/// Two threads in one directory must reach at least this fraction of the speed of two threads in a
+/// directory each.
 pub(crate) const SHARED_TO_PRIVATE: f64 = 0.85;
 
-/// Bytes of DRAM for a cached file, at most.
+/// The most bytes of DRAM for a cached file.
 pub(crate) const CACHE_BYTES_PER_FILE: f64 = 200.0;
 
 /// The budget of an operation.

@@ -1,8 +1,9 @@
-//! DRAM that cached files take, in a pool that is as full of files as its caches are planned for.
+//! The DRAM of cached files, in a pool with as many files as its caches are designed for.
 //!
-//! What counts is what a file adds: memory in use with every file in the cache, less that of the
-//! same pool opened and not looked at. The arena is mapped for large pages, which would round it up
-//! to 2 MiB wherever it is touched; this measurement turns them off, so that its pages have 4 KiB.
+//! What counts is what a file adds: memory in use with every file in the cache, minus that of the
+//! same pool when it was opened and not used. The arena is mapped for large pages, which would
+//! round up to 2 MiB wherever it is touched. This measurement disables them, so that its pages have
+//! 4 KiB.
 
 use std::path::Path;
 
@@ -17,19 +18,19 @@ use crate::side::Side;
 
 /// Metadata slots of a file: an inode and an entry, each of 128 bytes.
 const METADATA_BYTES_PER_FILE: u64 = 2 * 128;
-/// Pool bytes for a byte of metadata.
+/// Bytes of the pool per byte of metadata.
 const POOL_PER_METADATA: u64 = 16;
-/// Part of the metadata that files fill.
+/// The fraction of the metadata that files fill.
 const FULL: (u64, u64) = (3, 4);
-/// Directories; each holds as many files as those of the other measurements.
+/// The number of directories; each holds as many files as those of the other measurements.
 const DIRECTORIES: usize = 10;
 
-/// How it was measured, for whoever reads the result.
+/// The method, for readers of the result.
 const NOTE: &str = "bytes a file: (memory in use with every file in the cache - the same before \
     the first was looked at) / files, in pages of 4 KiB; ordinary runs take the arena in pages of \
     2 MiB where the kernel has them, which rounds it up as a whole";
 
-/// Fills a pool with files, reopens it, visits every file, and looks at what is in memory.
+/// Fills a pool with files, reopens it, visits every file, and measures the memory in use.
 pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {
     let _small = SmallPages::only()?;
     let total = (DIRECTORIES * files) as u64;

@@ -1,4 +1,4 @@
-//! From laps to rows: medians, spreads, ratios, and what missed its budget.
+//! From laps to rows: medians, spreads, ratios, and missed budgets.
 
 use vellum::media::count::Counts;
 
@@ -7,12 +7,12 @@ use super::report::{LIBRARY, MOUNT, Row};
 use super::rounds::Label;
 use super::workload::{Laps, Part};
 
-/// What the rounds of one workload gave.
+/// The results of the rounds of one workload.
 pub(crate) struct Collected {
     parts: Vec<Of>,
 }
 
-/// What the rounds of one part gave.
+/// The results of the rounds of one part.
 struct Of {
     part: Part,
     vellum: Vec<f64>,
@@ -122,7 +122,7 @@ fn hold_to(row: &mut Row, budget: &Budget) {
             row.missed.push(what.into());
         }
     };
-    // Half a hundredth is how far rounding goes.
+    // The margin is the largest rounding error.
     miss("lines_flushed", row.lines_flushed > budget.lines + 0.005);
     miss("fences", row.fences > budget.fences + 0.005);
     if row.peer_kind == budget.against.kind() {
@@ -131,7 +131,7 @@ fn hold_to(row: &mut Row, budget: &Budget) {
     }
 }
 
-/// Compares a row through a mount with the file system that does nothing.
+/// Compares a row through a mount with the null file system.
 fn hold_to_null_fs(row: &mut Row) {
     if DATA.contains(&row.op.as_str()) {
         return;
@@ -143,7 +143,7 @@ fn hold_to_null_fs(row: &mut Row) {
     }
 }
 
-/// How much faster two threads are than one, and in one directory than in two.
+/// The speedup of two threads over one, and of one directory over two.
 fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
     let single = |other: &&&Of| {
         let op = other.part.op;
@@ -173,7 +173,7 @@ fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
     }
 }
 
-/// The middle value; 0 of nothing.
+/// The median; 0 for no values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -184,7 +184,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// From the smallest to the largest value, as a part of the median.
+/// The difference between the largest and the smallest value, as a fraction of the median.
 fn spread(values: &[f64]) -> f64 {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -194,7 +194,7 @@ fn spread(values: &[f64]) -> f64 {
     }
 }
 
-/// Rounds to `digits` after the point; what is no number becomes 0.
+/// Rounds to `digits` after the point; values that are not numbers become 0.
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     let rounded = (value * scale).round() / scale;

@@ -1,10 +1,10 @@
-//! Single operations: counts and times beside their budgets and beside peers.
+//! Single operations: counts and times, compared with budgets and with peers.
 //!
-//! One thread (rows with `threads: 2` aside), directories of 10 000 files, a pool whose pages are
-//! all present. Each round lets every side do the same, one after the other; the first round is not
-//! counted. Counts run from before an operation's loop until no background work is left over from
-//! it, so that refills, frees and recycling are part of them; times are those of the loop, without
-//! the time in which other programs had the processor.
+//! Operations run in one thread (except in rows with `threads: 2`), in directories of 10 000 files,
+//! on a pool whose pages are all present. In each round every side does the same, one after the
+//! other; the first round does not count. Counts begin before an operation's loop and end when no
+//! background work is left over from it, so refills, frees and recycling are included. Times are
+//! those of the loop, without the time in which other programs used the processor.
 
 mod budget;
 mod cache;
@@ -41,14 +41,14 @@ pub(crate) use rounds::Label;
 use rounds::{Bench, Vellum};
 use workload::AnyWorkload;
 
-/// Bytes of an ext4 in memory beside the large file.
+/// Bytes of an ext4 in memory in addition to the large file.
 const IMAGE_SPARE_BYTES: u64 = 1 << 30;
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct OpsOptions {
-    /// Directories of file systems to compare with; `ext4-ram` makes an ext4 in memory for the run
-    /// (superuser)
+    /// Directories of file systems to compare with; `ext4-ram` creates an ext4 in memory for the
+    /// run (superuser)
     #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "serve")]
     pub peer: Vec<String>,
     /// JSON instead of a table
@@ -57,20 +57,20 @@ pub struct OpsOptions {
     /// Measure these operations only
     #[arg(long, value_name = "OP", num_args = 1.., value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 7)]
     pub rounds: usize,
     /// Files in a directory
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub files: usize,
-    /// Bytes of the file that is read at random
+    /// Size of the file that is read at random, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub large_file_bytes: u64,
     /// Directory for the pool
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub pool_dir: PathBuf,
-    /// Leave out the same operations through a mount, beside a mounted file system that does
-    /// nothing
+    /// Leave out the same operations through a mount, and the comparison with a file system that
+    /// does nothing
     #[arg(long)]
     pub no_mount: bool,
     /// Serve a mount for another process that measures
@@ -101,7 +101,8 @@ impl OpsOptions {
         self.only.is_empty() || self.only.iter().any(|only| only == op)
     }
 
-    /// Room for the large file, and a hundredfold for blocks and metadata of everything else.
+    /// Twice the size of the large file plus 64 KiB for each file: a wide margin for blocks and
+    /// metadata.
     fn pool_bytes(&self) -> u64 {
         let small = self.files as u64 * 64 * 1024;
         (2 * (self.large_file_bytes + small)).next_multiple_of(64 << 20)
@@ -111,7 +112,7 @@ impl OpsOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// As for [`run`]; writing to the standard output.
+/// As [`run`], or writing to the standard output fails.
 pub fn main_ops(options: OpsOptions) -> Result<()> {
     if let [what, dir] = options.serve.as_slice() {
         return serve(what, dir, options.files);
@@ -120,11 +121,11 @@ pub fn main_ops(options: OpsOptions) -> Result<()> {
     crate::report::print(options.printing.json, &report, report.table())
 }
 
-/// Measures. Everything that is made for it is gone afterwards: also on errors, and on SIGINT,
-/// SIGTERM and SIGHUP.
+/// Measures, and removes everything that it created: also after errors, and after SIGINT, SIGTERM
+/// and SIGHUP.
 ///
 /// # Errors
-/// A peer cannot be set up, an operation failed or had another effect than it should, a signal
+/// A peer cannot be set up, an operation failed or had another effect than it should, or a signal
 /// came.
 pub fn run(options: &OpsOptions) -> Result<Report> {
     options.check()?;
@@ -184,10 +185,10 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
     })
 }
 
-/// A run under way.
+/// A running measurement.
 struct Run<'a> {
     options: &'a OpsOptions,
-    /// Directory for pools; it goes with everything in it.
+    /// The directory for pools, which is removed with everything in it.
     pool_dir: &'a Path,
     workloads: Vec<Box<dyn AnyWorkload>>,
     interrupt: &'a Interrupt,
@@ -195,7 +196,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Rows through the library, beside every peer.
+    /// Rows through the library, compared with every peer.
     fn library(&self, machine: &mut Machine) -> Result<Vec<Row>> {
         let options = self.options;
         let image_bytes = options.pool_bytes() + IMAGE_SPARE_BYTES;
@@ -218,7 +219,7 @@ impl Run<'_> {
         Ok(collect::rows(&collected, LIBRARY, &labels))
     }
 
-    /// Rows through a mount, beside a mounted file system that does nothing.
+    /// Rows through a mount, compared with a mount of the null file system.
     fn mount(&self) -> Result<Vec<Row>> {
         let options = self.options;
         let pool = self.pool_dir.join("mounted");
@@ -271,7 +272,7 @@ fn all(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
 }
 
 impl OpsOptions {
-    /// Whether the run needs the superuser: it makes a loop device and mounts it.
+    /// Whether the run needs the superuser, because it creates and mounts a loop device.
     pub fn needs_superuser(&self) -> bool {
         self.peer.iter().any(|peer| peer == EXT4_RAM)
     }
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for() {
+    fn only_the_requested_operations() {
         let mut options = OpsOptions {
             peer: vec!["/dev/shm".into()],
             printing: Printing::default(),

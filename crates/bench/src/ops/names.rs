@@ -7,7 +7,7 @@ use crate::Result;
 use crate::order::{names, shuffled_names};
 use crate::side::Side;
 
-/// Making files and removing them.
+/// Creates files and removes them.
 pub(crate) struct Files {
     ascending: Vec<CString>,
     shuffled: Vec<CString>,
@@ -54,7 +54,7 @@ impl Workload for Files {
     }
 }
 
-/// Making directories and removing them.
+/// Creates directories and removes them.
 pub(crate) struct Directories {
     ascending: Vec<CString>,
     shuffled: Vec<CString>,
@@ -101,7 +101,7 @@ impl Workload for Directories {
     }
 }
 
-/// Renaming files, there and back.
+/// Renames files, back and forth.
 pub(crate) struct Rename {
     parts: [Part; 1],
     dirs: [&'static str; 2],

@@ -7,10 +7,10 @@ use crate::Result;
 use crate::order::{LISTED, Numbers, names, shuffled_names};
 use crate::side::{BLOCK, For, Side};
 
-/// Bytes written at once while the large file is made.
+/// Bytes per write while the large file is created.
 const FILL_BYTES: usize = 1 << 20;
 
-/// Makes the directories of a path and empty files in the last one.
+/// Creates the directories of a path, and empty files in the last one.
 fn fill_dir<S: Side>(side: &S, path: &str, names: &[CString]) -> Result<()> {
     for (end, _) in path.match_indices('/') {
         side.make_dir(&path[..end])?;
@@ -20,12 +20,12 @@ fn fill_dir<S: Side>(side: &S, path: &str, names: &[CString]) -> Result<()> {
     names.iter().try_for_each(|name| side.create(&dir, name))
 }
 
-/// `stat` of every file of a directory.
+/// Calls `stat` for every file of a directory.
 pub(crate) struct Stat {
     parts: [Part; 1],
     /// The directory with the files.
     files_in: &'static str,
-    /// Where the paths start.
+    /// The directory at which the paths start.
     from: &'static str,
     names: Vec<CString>,
     paths: Vec<CString>,
@@ -87,7 +87,7 @@ impl Workload for Stat {
     }
 }
 
-/// Opening and closing every file of a directory.
+/// Opens and closes every file of a directory.
 pub(crate) struct OpenClose {
     names: Vec<CString>,
     shuffled: Vec<CString>,
@@ -126,7 +126,7 @@ impl Workload for OpenClose {
     }
 }
 
-/// Listing a directory, per entry.
+/// Lists a directory; values are per entry.
 pub(crate) struct List {
     names: Vec<CString>,
 }
@@ -176,7 +176,7 @@ impl Workload for List {
     }
 }
 
-/// Reading single blocks of a large file in a random order.
+/// Reads single blocks of a large file in a random order.
 pub(crate) struct ReadRandom {
     blocks: u64,
     offsets: Vec<u64>,
@@ -199,7 +199,7 @@ impl Workload for ReadRandom {
         const { &[Part::single("pread_4k_random", "random")] }
     }
 
-    /// Every block holds its number.
+    /// Writes the file; every block holds its number.
     fn fill<S: Side>(&self, side: &S) -> Result<()> {
         side.make_dir("read")?;
         let dir = side.dir("read")?;

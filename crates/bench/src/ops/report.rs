@@ -6,80 +6,81 @@ use serde::{Deserialize, Serialize};
 
 use crate::Machine;
 
-/// `path` of rows through the library.
+/// The `path` of rows through the library.
 pub(crate) const LIBRARY: &str = "library";
-/// `path` of rows through a mount.
+/// The `path` of rows through a mount.
 pub(crate) const MOUNT: &str = "mount";
 
-/// What a run gave.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// What it ran on.
+    /// The machine.
     pub machine: Machine,
     /// A row for each operation and peer.
     pub rows: Vec<Row>,
-    /// What cached files take; absent when single operations were asked for.
+    /// The memory of cached files; absent when single operations were requested.
     pub cache: Option<CacheReport>,
     /// What was left out, and why.
     pub notes: Vec<String>,
 }
 
-/// One operation beside one peer. Counts are per operation and include background work.
+/// One operation, compared with one peer. Counts are per operation and include background work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The operation.
     pub op: String,
     /// How Vellum was used: `library` or `mount`.
     pub path: String,
-    /// Threads that did it at once.
+    /// The number of threads that executed it at the same time.
     pub threads: usize,
     /// For two threads: `shared` (one directory) or `private` (a directory each).
     pub directories: Option<String>,
-    /// In which order things were visited.
+    /// The order of visits.
     pub order: String,
-    /// Time of an operation, as the thread sees it: median of the rounds.
+    /// The time of an operation, as the thread sees it: the median of the rounds.
     pub vellum_ns: f64,
     /// The same for first accesses after the pool was opened.
     pub cold_ns: Option<f64>,
-    /// The peer, as it was named.
+    /// The name of the peer.
     pub peer: String,
-    /// Type of the peer's file system.
+    /// The type of the peer's file system.
     pub peer_kind: String,
-    /// Time of an operation on the peer: median of the rounds.
+    /// The time of an operation on the peer: the median of the rounds.
     pub peer_ns: f64,
     /// `peer_ns / vellum_ns`.
     pub ratio: f64,
-    /// Cache lines flushed; lines stored past the cache count.
+    /// Cache lines flushed, including lines stored past the cache.
     pub lines_flushed: f64,
     /// Fences.
     pub fences: f64,
     /// Bytes stored into the pool.
     pub pool_bytes_written: f64,
-    /// Lines of indices looked at.
+    /// Lines of indices that were accessed.
     pub probes: f64,
-    /// Things allocated in pool or arena.
+    /// Allocations in the pool or the arena.
     pub allocations: f64,
-    /// From the fastest to the slowest round of Vellum, as a part of the median.
+    /// The range of Vellum's rounds, as a fraction of the median.
     pub spread: f64,
-    /// The same of the peer.
+    /// The range of the peer's rounds, as a fraction of the median.
     pub peer_spread: f64,
-    /// Operations a second of all threads, as a multiple of those of one thread.
+    /// Operations per second of all threads, as a multiple of those of one thread.
     pub scaling: Option<f64>,
-    /// Speed in a shared directory as a part of that in private ones: median over rounds.
+    /// The speed in a shared directory as a fraction of that in private ones: the median over
+    /// rounds.
     pub shared_to_private: Option<f64>,
-    /// `ratio` is to be at least this.
+    /// The budget: `ratio` must be at least this.
     pub budget_ratio: Option<f64>,
-    /// `lines_flushed` is to be at most this.
+    /// The budget: `lines_flushed` must be at most this.
     pub budget_lines_flushed: Option<f64>,
-    /// `fences` is to be at most this.
+    /// The budget: `fences` must be at most this.
     pub budget_fences: Option<f64>,
-    /// `shared_to_private` is to be at least this.
+    /// The budget: `shared_to_private` must be at least this.
     pub budget_shared_to_private: Option<f64>,
     /// The fields that missed their budget.
     pub missed: Vec<String>,
 }
 
-/// DRAM that cached files take.
+/// The DRAM of cached files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheReport {
     /// Files in the cache.
@@ -88,21 +89,22 @@ pub struct CacheReport {
     pub index_entries: u64,
     /// Buckets of the index.
     pub index_buckets: u64,
-    /// Bytes of the arena, most of which may never have been touched.
+    /// The size of the arena in bytes, most of which may never have been touched.
     pub arena_bytes: u64,
-    /// Bytes of memory in use before the first file was looked at: what an open pool takes, however
-    /// many files are in the cache (free space, thread slots, the mapping's aids).
+    /// Bytes of memory in use before the first file was used. This is what an open pool takes,
+    /// however many files are in the cache (free space, thread slots, the mapping's saved allocator
+    /// state).
     pub fixed_resident_bytes: u64,
     /// The same with every file in the cache: pages of 4 KiB of the arena, and a little of the
     /// heap.
     pub resident_bytes: u64,
-    /// What a file in the cache adds: `(resident_bytes - fixed_resident_bytes) / files`.
+    /// The bytes that a cached file adds: `(resident_bytes - fixed_resident_bytes) / files`.
     pub dram_bytes_per_file: f64,
-    /// At most this.
+    /// The budget: `dram_bytes_per_file` must be at most this.
     pub budget_bytes_per_file: f64,
-    /// Whether it is more.
+    /// Whether the budget was missed.
     pub missed: bool,
-    /// How it was measured.
+    /// The method of the measurement.
     pub note: String,
 }
 
@@ -124,7 +126,7 @@ const COLUMNS: [(&str, usize); 14] = [
 ];
 
 impl Report {
-    /// Rows that missed a budget.
+    /// The number of rows that missed a budget.
     pub fn missed(&self) -> usize {
         self.rows
             .iter()

@@ -1,4 +1,4 @@
-//! Rounds: every side does the same, one after the other.
+//! Rounds, in which every side does the same, one after the other.
 
 use indicatif::ProgressBar;
 
@@ -9,10 +9,10 @@ use crate::interrupt::Interrupt;
 use crate::kernel::Kernel;
 use crate::library::Library;
 
-/// Times that the pool is reopened for the figures of first accesses.
+/// The number of times that the pool is reopened for figures of first accesses.
 const COLD_ROUNDS: usize = 3;
 
-/// What rows call a peer.
+/// The label of a peer in rows.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     pub(crate) name: String,
@@ -20,13 +20,13 @@ pub(crate) struct Label {
     pub(crate) kind: String,
 }
 
-/// The way to Vellum that is measured.
+/// The way in which Vellum is accessed.
 pub(crate) enum Vellum<'a> {
     Library(&'a mut Library),
     Mount(&'a Kernel),
 }
 
-/// A run under way.
+/// A running measurement.
 pub(crate) struct Bench<'a> {
     pub(crate) vellum: Vellum<'a>,
     pub(crate) peers: Vec<&'a Kernel>,
@@ -91,7 +91,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One round more than asked for: the first one warms up.
+    /// Runs one round more than requested: the first one warms up.
     fn rounds(
         &mut self,
         workload: &dyn AnyWorkload,

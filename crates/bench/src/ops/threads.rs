@@ -1,4 +1,4 @@
-//! Two threads in one directory, beside two threads in a directory each.
+//! Two threads in one directory, compared with two threads in a directory each.
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::side::Side;
 use crate::stopwatch::Stopwatch;
 
 const THREADS: usize = 2;
-/// Passes of `stat` in a round.
+/// The number of `stat` passes in a round.
 const PASSES: usize = super::workload::VISITS;
 
 const SHARED: [&str; THREADS] = ["two-shared"; THREADS];
@@ -20,7 +20,7 @@ const PRIVATE: [&str; THREADS] = ["two-first", "two-second"];
 const STAT_SHARED: [&str; THREADS] = ["two-stat-shared"; THREADS];
 const STAT_PRIVATE: [&str; THREADS] = ["two-stat-first", "two-stat-second"];
 
-/// create, unlink and stat by two threads at once.
+/// create, unlink and stat by two threads at the same time.
 pub(crate) struct TwoThreads {
     created: [Vec<CString>; THREADS],
     unlinked: [Vec<CString>; THREADS],
@@ -29,7 +29,7 @@ pub(crate) struct TwoThreads {
 }
 
 impl TwoThreads {
-    /// Each thread works on `files` files; for `stat` of a shared directory on the same ones.
+    /// Each thread works on `files` files; `stat` in a shared directory uses the same ones.
     pub(crate) fn new(files: usize) -> Self {
         Self {
             created: [names("a-", files), names("b-", files)],
@@ -100,7 +100,7 @@ impl Workload for TwoThreads {
             side.expect("files left", side.list(&side.dir(paths[1])?)?, 0)?;
         }
         for (number, paths) in [STAT_SHARED, STAT_PRIVATE].iter().enumerate() {
-            // As in other warm rounds, a visit that is not timed comes first.
+            // As in other warm rounds, an untimed visit comes first.
             for (path, names) in paths.iter().zip(&self.stated) {
                 let dir = side.dir(path)?;
                 names
@@ -127,8 +127,8 @@ impl Workload for TwoThreads {
     }
 }
 
-/// Times `ops` operations of each thread. Every thread has opened its directory and used it once
-/// before the clock starts.
+/// Times `ops` operations of each thread. Every thread opens its directory and uses it once before
+/// the clock starts.
 fn both<S: Side>(
     side: &S,
     laps: &mut Laps,

@@ -1,4 +1,4 @@
-//! Workloads: what is done in a round, the same on every side, and how it is timed.
+//! Workloads: the work of a round, the same on every side, and its timing.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Part {
     pub(crate) threads: usize,
     /// For two threads: `shared` or `private`.
     pub(crate) directories: Option<&'static str>,
-    /// In which order things are visited.
+    /// The order of visits.
     pub(crate) order: &'static str,
 }
 
@@ -33,24 +33,24 @@ impl Part {
     }
 }
 
-/// Something to measure.
+/// Work to measure.
 pub(crate) trait Workload {
-    /// What it times.
+    /// The operations that it times.
     fn parts(&self) -> &[Part];
 
-    /// Makes what is there before the first round.
+    /// Creates what must exist before the first round.
     fn fill<S: Side>(&self, side: &S) -> Result<()>;
 
-    /// Does everything once, times it, checks it, and leaves things as they were.
+    /// Does everything once, times it, checks it, and restores the original state.
     fn round<S: Side>(&self, side: &S, laps: &mut Laps) -> Result<()>;
 
-    /// Whether a round right after reopening shows what a first access costs.
+    /// Whether a round right after reopening shows the cost of a first access.
     fn has_first_access(&self) -> bool {
         false
     }
 }
 
-/// Workloads of any type.
+/// A workload of any type.
 pub(crate) trait AnyWorkload {
     fn parts(&self) -> &[Part];
     fn has_first_access(&self) -> bool;
@@ -86,18 +86,18 @@ impl<W: Workload> AnyWorkload for W {
     }
 }
 
-/// What one part cost in one round.
+/// The cost of one part in one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lap {
-    /// Time of an operation as its thread sees it.
+    /// The time of an operation as its thread sees it.
     pub(crate) ns: f64,
-    /// Operations of all threads.
+    /// The number of operations of all threads.
     pub(crate) ops: u64,
-    /// What all of them counted, the background's work included.
+    /// The counts of all of them, including background work.
     pub(crate) counts: Counts,
 }
 
-/// Visits that are timed in a round, so that it isn't too short.
+/// The number of timed visits in a round, so that it isn't too short.
 pub(crate) const VISITS: usize = 5;
 
 /// The laps of one side in one round.
@@ -122,14 +122,14 @@ impl Laps {
         }
     }
 
-    /// How often to visit everything: once if it is to be for the first time.
+    /// The number of visits: one for a first access, otherwise `warm`.
     fn passes(&self, warm: usize) -> usize {
         if self.is_first_access { 1 } else { warm }
     }
 
-    /// Times visits of `ops` operations each by one thread. Visits for the first time are one
-    /// visit; else a visit that is not timed comes first, because the other sides' turns have
-    /// driven what this side keeps out of the processor's caches. Gives how many visits there were.
+    /// Times visits of `ops` operations each by one thread, and returns the number of visits. A
+    /// first access is one visit. Otherwise an untimed visit comes first, because the turns of
+    /// other sides have replaced this side's data in the processor's caches.
     pub(crate) fn time_visits<S: Side>(
         &mut self,
         side: &S,
@@ -161,8 +161,8 @@ impl Laps {
         })
     }
 
-    /// Times `ops` operations of each of `threads` threads; `run` gives the time that the
-    /// slowest one took.
+    /// Times `ops` operations of each of `threads` threads; `run` returns the time of the slowest
+    /// one.
     pub(crate) fn time_threads<S: Side>(
         &mut self,
         side: &S,

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::order::names;
 use crate::side::{BLOCK, For, Side};
 
-/// Appending blocks to one file.
+/// Appends blocks to one file.
 pub(crate) struct Append {
     appends: usize,
 }
@@ -49,7 +49,7 @@ impl Workload for Append {
     }
 }
 
-/// Making files with a block in them, each durable before the next.
+/// Creates files with a block in them, each durable before the next.
 pub(crate) struct CreateWriteSync {
     names: Vec<CString>,
 }

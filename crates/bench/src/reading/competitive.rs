@@ -1,4 +1,4 @@
-//! What the rules pay on traces, beside the best that can be done with knowledge of the future.
+//! The cost of the rules on traces, compared with the optimal choice that knows the future.
 
 use vellum::reading::{Costs, Layout, Rule, simulate};
 
@@ -6,14 +6,14 @@ use super::report::Competition;
 use crate::order::Numbers;
 use crate::variant::Variant;
 
-/// Blocks of a piece of a page table.
+/// Blocks in a piece of a page table.
 const PIECE_BLOCKS: u64 = 512;
-/// Requests of a trace at most.
+/// The most requests of a trace.
 const REQUESTS_MAX: u64 = 20_000;
 /// Traces of each kind.
 const TRACES: u64 = 200;
 
-/// The costs that the paper estimated for its machine.
+/// The paper's estimates for its machine.
 const PAPER: Costs = Costs {
     search_request_ps: 0,
     search_page_ps: 1_800_000,
@@ -25,7 +25,7 @@ const PAPER: Costs = Costs {
     large_page_ps: 0,
 };
 
-/// How a piece lies in the pool.
+/// Ways in which the blocks of a piece lie in the pool.
 fn layouts() -> [(&'static str, Layout); 4] {
     let scattered = |runs| Layout {
         looked_up: PIECE_BLOCKS,
@@ -47,12 +47,12 @@ fn layouts() -> [(&'static str, Layout); 4] {
     ]
 }
 
-/// Plays every rule on every layout, by the costs of a pool.
+/// Simulates every rule on every layout with the costs of a pool.
 pub(super) fn play_here(pool: Variant, costs: &Costs) -> Vec<Competition> {
     play("here", Some(pool), costs)
 }
 
-/// The same by the paper's costs.
+/// Simulates every rule with the paper's costs.
 pub(super) fn play_paper() -> Vec<Competition> {
     play("paper", None, &PAPER)
 }
@@ -76,7 +76,7 @@ fn play(machine: &'static str, pool: Option<Variant>, costs: &Costs) -> Vec<Comp
     rows
 }
 
-/// What a rule paid, as ratios to the best.
+/// The cost of a rule, as ratios to the optimum.
 struct Outcome {
     worst: f64,
     worst_avoidable: f64,
@@ -88,7 +88,7 @@ fn compete(costs: &Costs, layout: Layout, rule: Rule) -> Outcome {
     for salt in 0..TRACES {
         let trace = trace(salt, costs, layout);
         let mut lengths = vec![trace.len()];
-        // Whoever stops right behind the purchase is the worst that can happen to a rule.
+        // The worst case for a rule is a trace that ends right after the purchase.
         let whole = simulate(rule, costs, layout, &trace);
         lengths.extend(whole.bought_after.map(|bought| bought + 1));
         for len in lengths {
@@ -106,7 +106,8 @@ fn compete(costs: &Costs, layout: Layout, rule: Rule) -> Outcome {
     }
 }
 
-/// Requests to one piece: few or many, of few or many pages, about as long as buying takes to pay.
+/// Requests to one piece: few or many, of few or many pages, for about as long as a purchase takes
+/// to pay.
 fn trace(salt: u64, costs: &Costs, layout: Layout) -> Vec<u64> {
     let mut numbers = Numbers::new(salt);
     let long = numbers.below(2) == 1;

@@ -1,4 +1,4 @@
-//! What was measured as figures, beside what the paper says.
+//! Draws the measurements as figures, and compares them with the paper's claims.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::{figure_of, filebench, traces};
 
-/// Smallest request for which the paper's file systems build a page table at once.
+/// The smallest request for which the paper's file systems build a page table at once.
 const PAPER_LARGE_BYTES: u64 = 48 << 10;
 
 /// All figures of a report.
@@ -49,12 +49,12 @@ pub(super) fn draw(report: &Report) -> Vec<figure::Figure> {
     figures
 }
 
-/// Name of a figure, told from the same of other pools.
+/// The name of a figure, distinct for each kind of pool.
 fn name(figure: &str, variant: Variant) -> String {
     format!("{figure}-{}", variant.label().replace(' ', "-"))
 }
 
-/// MiB a second of each round's extremes and of the median.
+/// MiB per second: the median, and the extremes of the rounds.
 fn throughput(row: &Row, side: &str, at: String) -> Option<Point> {
     let speed = |ns: f64| row.request_bytes as f64 / (1 << 20) as f64 / (ns * 1e-9);
     let [least_ns, greatest_ns] = *row.spread_ns.get(side)?;
@@ -66,7 +66,7 @@ fn throughput(row: &Row, side: &str, at: String) -> Option<Point> {
     ))
 }
 
-/// A series for each side that has values.
+/// A series for each side with values.
 fn by_side(rows: &[&Row], at: impl Fn(&Row) -> String) -> Vec<Series> {
     let series = SIDES.iter().map(|(side, name)| Series {
         name: (*name).into(),
@@ -82,7 +82,7 @@ fn speed_axis() -> Axis {
     Axis::of("Throughput", "MiB/s", Scale::Log)
 }
 
-/// Where a side gains least and most on search.
+/// Where a side gains least and most over search.
 fn extremes<'r>(rows: &[&'r Row], side: &str) -> Option<[(f64, &'r Row); 2]> {
     let mut gains: Vec<(f64, &Row)> = rows
         .iter()
@@ -109,7 +109,7 @@ fn against_search(
     ))
 }
 
-/// What was to be reached, as sentences.
+/// Targets as sentences.
 fn told(targets: &[Target]) -> Vec<String> {
     targets.iter().map(Target::to_string).collect()
 }
@@ -131,7 +131,7 @@ fn against_memory(rows: &[&Row], size: impl Fn(&Row) -> u64) -> Option<String> {
     ))
 }
 
-/// What page tables came to, each the least that there was.
+/// The page tables that were built, one sentence for the worst of each rule.
 fn page_tables(rows: &[&Row]) -> Vec<String> {
     let rules = SIDES.iter().filter_map(|(rule, name)| {
         let tables = rows
@@ -230,13 +230,13 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     })
 }
 
-/// Files from their opening on, purchases included.
+/// Files from their opening, including the costs of page tables.
 fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
     let file = all.iter().map(|opening| opening.file_bytes).max()?;
     let mut found: Vec<String> = told(targets::from_opening(all).as_slice());
     found.extend(worst(all, Rule::Threshold).map(|(ratio, opening)| {
         format!(
-            "The paper's rule: at worst {} times the better road, after {} readings of {}.",
+            "The paper's rule: at worst {} times the better path, after {} readings of {}.",
             number(ratio),
             opening.readings,
             bytes(opening.file_bytes)
@@ -264,12 +264,12 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
         claim: "AFPT, Section III-D: adaptive switching pays at most 1.38 times the best.".into(),
         found,
         x: Axis::labels("Times that the file was read"),
-        y: Axis::of("Time over that of the better road", "", Scale::Linear),
+        y: Axis::of("Time over that of the better path", "", Scale::Linear),
         shape: Shape::Lines,
         series: series.collect(),
         marks: Vec::new(),
         notes: vec![
-            "The better road is the faster of search and a page table at once, after as many \
+            "The better path is the faster of search and a page table at once, after as many \
              readings in the same round; what page tables cost is part of all times. Other sizes \
              are among the numbers that `--json` prints."
                 .into(),
@@ -277,7 +277,7 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
     })
 }
 
-/// Views of a range beside copies of it.
+/// Views of a range, and copies of it.
 fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     let row = rows.first()?;
     let labels = [
@@ -315,7 +315,7 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     })
 }
 
-/// Search on each kind of pool, where there are several.
+/// Search on each kind of pool, if there are several.
 fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
     if report.pools.len() < 2 {
         return None;
@@ -367,7 +367,7 @@ fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
     })
 }
 
-/// What rules pay on traces, for each machine's costs.
+/// The costs of the rules on traces, for each machine's costs.
 fn competitions(rows: &[Competition]) -> Vec<figure::Figure> {
     let mut machines: Vec<(&str, Option<Variant>)> = Vec::new();
     for row in rows {

@@ -1,7 +1,7 @@
-//! Reading files of a pool by each path, and a file of a peer.
+//! Reads files of a pool by each path, and a file of a peer.
 //!
-//! All paths read one file, and one page table is there at a time: all windows of a process share
-//! the areas that the kernel allows it, and a large file needs most of them.
+//! All paths read the same file, and only one page table exists at a time: all windows of a process
+//! share the areas that the kernel allows it, and a large file needs most of them.
 
 use std::fs;
 use std::hint::black_box;
@@ -28,34 +28,34 @@ use crate::order::Numbers;
 use crate::stopwatch::Stopwatch;
 use crate::variant::Variant;
 
-/// Bytes written at once.
+/// Bytes per write.
 const FILL_BYTES: usize = 1 << 20;
-/// Smallest file of `file-size`.
+/// The smallest file of `file-size`.
 const SMALLEST_BYTES: u64 = 64 << 10;
-/// Bytes of a request of `file-size`, and of those that a rule decides by before anything is timed.
+/// Bytes of a request of `file-size`, and of requests before anything is timed, by which a rule
+/// decides.
 const REQUEST_BYTES: u64 = 64 << 10;
 /// Bytes of a view.
 const VIEW_BYTES: u64 = 32 << 10;
-/// Smallest and largest request of `block-size`.
+/// The smallest and the largest request of `block-size`.
 const REQUESTS: [u64; 2] = [1 << 10, 2 << 20];
-/// Times that a file is read through at most before anything is timed, for its page table to be
-/// there.
+/// The most times that a file is read before anything is timed, so that its page table is built.
 const READINGS_MAX: u32 = 24;
-/// Bytes read at most after an opening, as a multiple of what a round reads.
+/// The most bytes read after an opening, as a multiple of the bytes read in a round.
 const OPENING_PART: u64 = 32;
-/// The pool's bytes, as a multiple of the file's: files come out more fragmented than asked for in
-/// fuller ones.
+/// The size of the pool, as a multiple of the file's: in fuller pools files become more fragmented
+/// than requested.
 const POOL_PART: u64 = 3;
 /// Small pages.
 const SMALL_PAGE_BYTES: u64 = 4096;
-/// Large pages, which memory is a multiple of.
+/// The size of large pages, of which the size of the memory is a multiple.
 const LARGE_BYTES: u64 = 2 << 20;
-/// The file, in the pool and at the peer.
+/// The name of the file in the pool and at the peer.
 const FILE: &str = "file";
 
-/// What reads beside search, pass by pass: each begins with a file that was just opened. Peer and
-/// memory take part in that of the default rule. The paper's rule comes first, before a file is
-/// known to be read on and on.
+/// The rule of each pass; search takes part in all of them. Each pass begins with a file that was
+/// just opened. The peer and memory take part in the pass of the default rule. The paper's rule
+/// comes first, before a file is known to be read repeatedly.
 pub(super) const PASSES: [Rule; 3] = [Rule::Threshold, Rule::Layout, Rule::Mmu];
 const WITH_OTHERS: Rule = Rule::Layout;
 
@@ -66,25 +66,25 @@ pub(super) struct Fixture<'a> {
     interrupt: &'a Interrupt,
     progress: &'a ProgressBar,
     pool: Pool,
-    /// The bytes of `memory` in pages of 4 KiB, which page tables of scattered files have, too.
-    /// Goes before it.
+    /// The bytes of `memory` in pages of 4 KiB, which page tables of scattered files have too.
+    /// Field order: dropped before it.
     small_pages: Option<Window>,
-    /// One piece of the pool's own kind of memory, on large pages as far as the pool is, copied
-    /// from by the same instructions: what is left to be slower by is the way to the bytes.
+    /// Contiguous memory of the pool's kind, on large pages as far as the pool is, and copied with
+    /// the same instructions. So only the path to the bytes can make the pool slower.
     memory: MappedPool,
     peer: TempDir,
-    // Goes last.
+    // Field order: removed last.
     _pool_dir: TempDir,
 }
 
-/// What is read in a round.
+/// The requests of a round.
 struct Requests {
     bytes: u64,
     offsets: Vec<u64>,
 }
 
 impl Requests {
-    /// `total` bytes in requests of `bytes`, of a file of `file` bytes.
+    /// Requests of `bytes` bytes, `total` bytes together, to a file of `file` bytes.
     fn new(bytes: u64, file: u64, total: u64, at_random: bool, salt: u64) -> Self {
         let places = (file / bytes).max(1);
         let mut numbers = Numbers::new(salt);
@@ -100,10 +100,10 @@ impl Requests {
     }
 }
 
-/// A file's bytes, beside those in memory.
+/// A file of the pool, and a copy at the peer.
 struct Subject {
     bytes: u64,
-    /// Read by search alone.
+    /// The file, read by search alone.
     searched: File,
     peer: fs::File,
 }
@@ -146,7 +146,7 @@ impl<'a> Fixture<'a> {
         })
     }
 
-    /// What reading costs here, measured by a file of the size that is read.
+    /// The costs of reading here, measured with a file of the size that is read.
     pub(super) fn costs(&self) -> Result<Option<Costs>> {
         let volume = self.pool.volume();
         let path = "/measured";
@@ -163,13 +163,13 @@ impl<'a> Fixture<'a> {
         machine.instructions = format!("{:?}", fs.isa());
     }
 
-    /// Which part of the memory that is copied from lies on large pages.
+    /// The fraction of the copied memory on large pages.
     pub(super) fn gathered(&self) -> f64 {
         let bytes = self.memory.len();
         self.memory.gather_large_pages(bytes) as f64 / bytes as f64
     }
 
-    /// A file of `bytes`.
+    /// A subject with a file of `bytes`.
     fn subject(&self, bytes: u64) -> Result<Subject> {
         let path = self.peer.path().join(FILE);
         let peer = fs::File::options()
@@ -194,14 +194,14 @@ impl<'a> Fixture<'a> {
         })
     }
 
-    /// Opens the file anew: with a page table of its own, that nobody has bought anything for.
+    /// Opens the file again, with a new and empty page table.
     fn open(&self) -> Result<File> {
         let reading = OpenOptions::new().read(true).no_atime(true);
         Ok(self.pool.volume().open_with(FILE, &reading)?)
     }
 
-    /// Reads a file through by a rule until all of its page table is there, or no more will come;
-    /// gives how often.
+    /// Reads a file by a rule until its page table is complete, or gives up; returns the number of
+    /// readings.
     fn settle(&self, rule: Rule, file: &File, bytes: u64) -> Result<u32> {
         self.pool.fs().set_read_rule(rule);
         let mut out = vec![0; REQUEST_BYTES as usize];
@@ -216,14 +216,14 @@ impl<'a> Fixture<'a> {
         Ok(READINGS_MAX)
     }
 
-    /// Sizes of requests that `block-size` measures, of a file of `file_bytes`.
+    /// The request sizes of `block-size`, for a file of `file_bytes`.
     pub(super) fn request_sizes(file_bytes: u64) -> impl Iterator<Item = u64> {
         let [least, most] = REQUESTS;
         let sizes = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
         sizes.take_while(move |&bytes| bytes <= most.min(file_bytes))
     }
 
-    /// Sizes of files that `file-size` measures, the largest of `file_bytes`.
+    /// The file sizes of `file-size`, up to `file_bytes`.
     pub(super) fn file_lengths(file_bytes: u64) -> impl Iterator<Item = u64> {
         let sizes = std::iter::successors(Some(SMALLEST_BYTES), |bytes| Some(bytes * 4));
         sizes.take_while(move |&bytes| bytes <= file_bytes)
@@ -242,7 +242,7 @@ impl<'a> Fixture<'a> {
         self.read(&self.subject(bytes)?, rows.collect())
     }
 
-    /// Fig 10, and the same files from their opening on.
+    /// Fig 10, and the same files from their opening.
     pub(super) fn file_sizes(&mut self) -> Result<(Vec<Row>, Vec<Opening>)> {
         let (mut rows, mut openings) = (Vec::new(), Vec::new());
         for bytes in Self::file_lengths(self.options.file_bytes) {
@@ -256,7 +256,7 @@ impl<'a> Fixture<'a> {
         Ok((rows, openings))
     }
 
-    /// Opens the file anew by each rule and reads it through again and again.
+    /// Opens the file by each rule and reads it repeatedly.
     fn openings(&self, bytes: u64) -> Result<Vec<Opening>> {
         let most_bytes = self.options.round_bytes * OPENING_PART;
         let mut openings = Opening::all(self.variant, bytes, most_bytes);
@@ -303,7 +303,7 @@ impl<'a> Fixture<'a> {
         Ok(rows.into_iter().map(Row::finished).collect())
     }
 
-    /// Lets every side of a pass read the same.
+    /// Lets every side of a pass read the same requests.
     fn round(
         &self,
         subject: &Subject,
@@ -346,7 +346,7 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    /// Views of 32 KiB beside copies of them.
+    /// Views of 32 KiB, and copies of the same bytes.
     pub(super) fn views(&mut self) -> Result<Vec<Row>> {
         let bytes = self.options.file_bytes;
         let subject = self.subject(bytes)?;
@@ -379,8 +379,8 @@ impl<'a> Fixture<'a> {
     }
 }
 
-/// All of a memory in a window one small page further on, so that no large page fits; `None` if the
-/// kernel does not map it.
+/// Maps all of a memory into a window that is shifted by one small page, so that no large page
+/// fits; `None` if the kernel refuses.
 fn small_pages(memory: &MappedPool) -> Option<Window> {
     let bytes = memory.len();
     let window = memory.window(bytes + SMALL_PAGE_BYTES)?;
@@ -389,7 +389,7 @@ fn small_pages(memory: &MappedPool) -> Option<Window> {
     Some(window)
 }
 
-/// Reads a file from its beginning to its end, by requests as long as `out`.
+/// Reads a file sequentially, with requests as long as `out`.
 fn read_through(file: &File, bytes: u64, out: &mut [u8]) -> Result<()> {
     for at in (0..bytes).step_by(out.len()) {
         let most = (bytes - at).min(out.len() as u64) as usize;
@@ -398,19 +398,19 @@ fn read_through(file: &File, bytes: u64, out: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of files and memory from `at` on.
+/// The bytes of files and memory from offset `at`.
 fn pattern(at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(|i| (i % 251) as u8).collect()
 }
 
-/// As many requests as `like` has, at random.
+/// The same number of random requests as `like` has.
 fn requests_of(like: &Requests, file: u64, salt: u64) -> Requests {
     let total = like.bytes * like.offsets.len() as u64;
     Requests::new(like.bytes, file, total, true, salt)
 }
 
-/// How long all requests take; each must give all its bytes. They are made once before, so that
-/// every side finds the caches as it leaves them, not as the side before did.
+/// The time of all requests; each must return all its bytes. They run once before, untimed, so that
+/// every side finds the caches as it leaves them itself.
 fn time(requests: &Requests, mut read: impl FnMut(u64) -> Result<usize>) -> Result<Duration> {
     let mut all = || -> Result<Duration> {
         let watch = Stopwatch::start();

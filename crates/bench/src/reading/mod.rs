@@ -1,8 +1,8 @@
 //! Reading by search and by page table (AFPT): the paper's figures, each by one command.
 //!
-//! Each round reads the same places by search and by one other path, the default rule beside a file
-//! of a peer and plain memory, one after the other; the first round is not counted. Ratios are of
-//! times of the same round.
+//! In each round the same locations are read by search and by one other path, one after the other.
+//! With the default rule, a file of a peer and plain memory are read too. The first round does not
+//! count. Ratios compare times of the same round.
 
 mod competitive;
 mod figures;
@@ -31,7 +31,7 @@ use crate::report::{Output, Page};
 use crate::variant::{Variant, Variants};
 use crate::workloads::{Subject, TraceOptions, WorkloadOptions, traces};
 
-/// Who reads, as rows name it, and as legends do.
+/// The sides, by their names in rows and in legends.
 const SIDES: [(&str, &str); 7] = [
     ("search", "search"),
     ("mmu", "page table at once"),
@@ -45,14 +45,14 @@ const SIDES: [(&str, &str); 7] = [
 /// A figure of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Figure {
-    /// Time of a request against its size, one after the other and at random (Fig 6)
+    /// Time of a request against its size, sequential and random (Fig 6)
     BlockSize,
-    /// Reading a whole file again and again against its size (Fig 10)
+    /// Reading a whole file repeatedly, against its size (Fig 10)
     FileSize,
-    /// What the rules pay beside the best that can be done, by the costs of this machine and of the
+    /// The costs of the rules compared with the optimum, by the costs of this machine and of the
     /// paper's
     Competitive,
-    /// Looking at 32 KiB in place beside copying them
+    /// Views of 32 KiB in place, and copies of them
     View,
     /// Filebench's personalities, small and large requests (Fig 7)
     Filebench,
@@ -74,31 +74,32 @@ impl Figure {
     }
 }
 
-/// What to measure.
+/// The options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReadingOptions {
-    /// The figures; all of them if none is named
+    /// Figures to measure [default: all]
     #[arg(long, value_name = "FIGURE", num_args = 1.., value_delimiter = ',', value_enum)]
     pub figure: Vec<Figure>,
     /// Directory of the file system to compare with
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub peer: PathBuf,
-    /// How the report is given
+    /// The form of the report
     #[command(flatten)]
     pub output: Output,
-    /// The pools; of HashFS if no mapping is named
+    /// The pools [default: HashFS]
     #[command(flatten)]
     pub variants: Variants,
-    /// What `filebench` runs
+    /// Options of `filebench`
     #[command(flatten)]
     pub workloads: WorkloadOptions,
-    /// What `traces` replays
+    /// Options of `traces`
     #[command(flatten)]
     pub traces: TraceOptions,
-    /// Rounds that count, beside the one that warms up
+    /// Rounds that count; one more warms up
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
-    /// Bytes of the file, for `block-size`, `view` and `traces`; of the largest, for `file-size`
+    /// Size of the file in bytes, for `block-size`, `view` and `traces`; of the largest file, for
+    /// `file-size`
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20)]
     pub file_bytes: u64,
     /// Bytes that each path reads in a round
@@ -127,7 +128,7 @@ impl ReadingOptions {
             .check_named(self.wants(Figure::Filebench), false)
     }
 
-    /// Whether a file of a pool is read for some figure.
+    /// Whether some figure reads files of a pool.
     fn wants_files(&self) -> bool {
         let figures = [
             Figure::BlockSize,
@@ -138,7 +139,7 @@ impl ReadingOptions {
         figures.into_iter().any(|figure| self.wants(figure))
     }
 
-    /// Each kind of pool by each rule.
+    /// Each kind of pool with each rule.
     fn subjects(&self) -> Vec<Subject> {
         let by_rule = |variant| {
             let rules = [Rule::Search, Rule::Mmu, Rule::Threshold, Rule::Layout];
@@ -155,7 +156,7 @@ impl ReadingOptions {
         self.variants.list(&[MappingKind::HashFs])
     }
 
-    /// Rounds that a pool takes.
+    /// The number of rounds of a pool.
     fn steps(&self) -> usize {
         let passes = files::PASSES.len();
         let rows = [
@@ -173,7 +174,7 @@ impl ReadingOptions {
         wanted.map(|(_, rows)| rows).sum::<usize>() * (self.rounds + 1)
     }
 
-    /// How the measurement was asked for.
+    /// The options and their values.
     fn settings(&self) -> Vec<(&'static str, String)> {
         let mut settings = vec![
             ("File", bytes(self.file_bytes)),
@@ -193,7 +194,8 @@ impl ReadingOptions {
 /// Measures, and prints the report.
 ///
 /// # Errors
-/// Options that make no sense, no room, a signal; the page cannot be written.
+/// An option makes no sense, there is not enough space, a signal came, or the page cannot be
+/// written.
 pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     let report = measure(options)?;
     let figures = figures::draw(&report);

@@ -1,4 +1,4 @@
-//! Files from their opening on, so that what a page table costs is part of the time.
+//! Reads files from their opening, so that the time includes the cost of page tables.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use vellum::reading::Rule;
 use crate::figure::median;
 use crate::variant::Variant;
 
-/// Times that a file is read through after it was opened, at most.
+/// The most times that a file is read after it was opened.
 const READINGS_MAX: u64 = 32;
-/// Files for which a clock can be read between two readings without its being seen.
+/// The smallest file: reading a clock between two readings must not affect the time.
 pub(super) const FILE_MIN_BYTES: u64 = 1 << 20;
 
-/// So many readings of a file right after its opening.
+/// A number of readings of a file right after its opening.
 #[derive(Clone, Debug, Serialize)]
 pub struct Opening {
     /// The pool's mapping and layout score.
@@ -24,11 +24,11 @@ pub struct Opening {
     pub file_bytes: u64,
     /// Times that the file was read through.
     pub readings: u64,
-    /// Nanoseconds from before the opening to the end of the last reading, median over the rounds,
-    /// by rule.
+    /// Nanoseconds from before the opening to the end of the last reading, by rule: the median over
+    /// the rounds.
     pub ns: BTreeMap<&'static str, f64>,
-    /// Median over the rounds of that time over the shorter of those of search and of a page table
-    /// at once.
+    /// That time over the better one of search and of a page table at once: the median over the
+    /// rounds.
     pub over_best: BTreeMap<&'static str, f64>,
     /// Nanoseconds by rule and round.
     #[serde(skip)]
@@ -47,7 +47,7 @@ impl Opening {
         }
     }
 
-    /// One, two, four readings and so on, of together at most `most_bytes`.
+    /// 1, 2, 4, ... readings, of at most `most_bytes` together.
     pub(super) fn all(variant: Variant, file_bytes: u64, most_bytes: u64) -> Vec<Self> {
         let most = (most_bytes / file_bytes).clamp(1, READINGS_MAX);
         let readings = std::iter::successors(Some(1), |readings| Some(readings * 2));
@@ -57,7 +57,7 @@ impl Opening {
             .collect()
     }
 
-    /// Notes a round; round 0 warms up.
+    /// Adds a round; round 0 warms up.
     pub(super) fn note(&mut self, round: u64, rule: Rule, time: Duration) {
         if round > 0 {
             let times = self.times.entry(rule.name()).or_default();
@@ -79,7 +79,7 @@ impl Opening {
     }
 }
 
-/// Where a rule pays most over the better path.
+/// The worst ratio of a rule to the better path.
 pub(super) fn worst<'o>(openings: &[&'o Opening], rule: Rule) -> Option<(f64, &'o Opening)> {
     let all = openings.iter();
     let all = all.filter_map(|opening| Some((*opening.over_best.get(rule.name())?, *opening)));

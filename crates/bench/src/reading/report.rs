@@ -1,4 +1,4 @@
-//! What was measured, as JSON and as text.
+//! The report, as JSON and as text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::WorkloadRow;
 
-/// Who reads.
+/// The sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Rule(Rule),
     Peer,
     Memcpy,
-    /// From pages of 4 KiB.
+    /// A copy from pages of 4 KiB.
     MemcpySmall,
     View,
     ViewAgain,
@@ -54,33 +54,32 @@ pub struct Row {
     pub request_bytes: u64,
     /// `sequential` or `random`.
     pub order: &'static str,
-    /// Nanoseconds a request takes, median over the rounds, by side.
+    /// Nanoseconds per request by side: the median over the rounds.
     pub ns_per_request: BTreeMap<&'static str, f64>,
-    /// The least and the greatest of the rounds, by side.
+    /// The least and the greatest of the rounds by side.
     pub spread_ns: BTreeMap<&'static str, [f64; 2]>,
-    /// Median over the rounds of the time of search over that of a side: above 1 the side is
+    /// The time of search over that of a side: the median over the rounds. Above 1 the side is
     /// faster.
     pub search_over: BTreeMap<&'static str, f64>,
-    /// Median over the rounds of the time of a side over that of memcpy: how much slower the side
-    /// is.
+    /// The time of a side over that of memcpy: the median over the rounds.
     pub over_memcpy: BTreeMap<&'static str, f64>,
-    /// What each rule's page table came to.
+    /// The page table of each rule.
     pub page_tables: BTreeMap<&'static str, Laid>,
-    /// Nanoseconds a request, pass by pass, by side and round.
+    /// Nanoseconds per request by pass, side and round.
     #[serde(skip)]
     passes: Vec<BTreeMap<&'static str, Vec<f64>>>,
 }
 
-/// What a page table came to.
+/// The page table that a rule built.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Laid {
-    /// Times that the file was read through, before anything was timed, until the table was there
-    /// or no more came.
+    /// The number of times that the file was read, before anything was timed, until the table was
+    /// complete or no more was added.
     pub readings: u32,
-    /// Part of the file that lies in it.
+    /// The fraction of the file in the table.
     pub part: f64,
-    /// Whether it gave up: the process had no areas left, or the system refused. The rest is
-    /// searched for.
+    /// Whether it gave up, because the process had no areas left or the system refused. The rest is
+    /// read by search.
     pub gave_up: bool,
 }
 
@@ -107,7 +106,7 @@ impl Row {
         }
     }
 
-    /// Notes what a side took in a round of a pass; round 0 warms up.
+    /// Adds the time of a side in a round of a pass; round 0 warms up.
     pub(super) fn note(
         &mut self,
         (pass, round): (usize, u64),
@@ -123,7 +122,7 @@ impl Row {
         }
     }
 
-    /// Median over all rounds in which both take part of the time of a side over that of another.
+    /// The ratio of a side's time to another's: the median over all rounds in which both take part.
     fn over(&self, side: &str, other: &str) -> Option<f64> {
         let both = self.passes.iter();
         let both = both.filter_map(|pass| Some(pass.get(side)?.iter().zip(pass.get(other)?)));
@@ -150,26 +149,26 @@ impl Row {
     }
 }
 
-/// What a rule paid on traces.
+/// The cost of a rule on traces.
 #[derive(Clone, Debug, Serialize)]
 pub struct Competition {
-    /// Whose costs: `here`, as measured on that pool, or `paper`.
+    /// The source of the costs: `here` (measured on the pool) or `paper`.
     pub machine: &'static str,
-    /// The pool whose costs these are; none for the paper's.
+    /// The pool with these costs; `None` for the paper's.
     pub pool: Option<Variant>,
-    /// How the blocks lie.
+    /// The layout of the blocks.
     pub layout: String,
     /// The rule.
     pub rule: String,
-    /// Paid over the best, in the worst trace.
+    /// The cost over the optimum in the worst trace.
     pub worst_ratio: f64,
-    /// The same of what can be avoided.
+    /// The same for the avoidable part of the cost.
     pub worst_avoidable_ratio: f64,
-    /// Paid over the best, all traces together.
+    /// The cost over the optimum, all traces together.
     pub mean_ratio: f64,
 }
 
-/// The costs, in nanoseconds.
+/// The costs of reading, in nanoseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct CostsNs {
     /// A request of one page by search.
@@ -180,19 +179,19 @@ pub struct CostsNs {
     pub search_16_pages_ns: f64,
     /// A request of 16 pages through a page table.
     pub mmu_16_pages_ns: f64,
-    /// A page table entry by itself.
+    /// A page table entry alone.
     pub table_entry_ns: f64,
-    /// Laying a run of blocks.
+    /// Mapping a run of blocks.
     pub run_ns: f64,
     /// Filling in the translation of a block.
     pub small_page_ns: f64,
     /// Filling in the translation of a large page.
     pub large_page_ns: f64,
-    /// T of the paper.
+    /// The paper's T.
     pub threshold_pages: u64,
-    /// 1 + epsilon of the paper.
+    /// The paper's ratio, 1 + epsilon.
     pub paper_ratio: f64,
-    /// The same against the best that can be done.
+    /// The ratio against the optimum.
     pub worst_ratio: f64,
 }
 
@@ -218,33 +217,33 @@ impl From<&Costs> for CostsNs {
 /// A pool that was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct PoolCosts {
-    /// What it was made with.
+    /// The options that created it.
     #[serde(flatten)]
     pub variant: Variant,
-    /// Part of the memory that memcpy reads which is on large pages.
+    /// The fraction of the memory read by memcpy that is on large pages.
     pub memory_on_large_pages: f64,
-    /// What reading costs there; none if it could not be measured.
+    /// The costs of reading there; `None` if they could not be measured.
     pub costs: Option<CostsNs>,
 }
 
-/// All that was measured.
+/// The report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// How the measurement was asked for: options and values.
+    /// The options and their values.
     pub settings: Vec<(&'static str, String)>,
     /// The pools.
     pub pools: Vec<PoolCosts>,
-    /// Points of the figures that were timed.
+    /// The timed points of the figures.
     pub rows: Vec<Row>,
-    /// Files from their opening on.
+    /// Files from their opening.
     pub openings: Vec<Opening>,
-    /// What was simulated.
+    /// The simulations.
     pub competitive: Vec<Competition>,
-    /// What whole workloads came to.
+    /// The results of whole workloads.
     pub workloads: Vec<WorkloadRow>,
-    /// What was to be reached.
+    /// The targets.
     pub targets: Vec<Target>,
 }
 
@@ -264,7 +263,7 @@ impl Report {
 }
 
 impl Report {
-    /// Files of a pool from their opening on.
+    /// Files of a pool from their opening.
     pub(super) fn openings_of(&self, variant: Variant) -> Vec<&Opening> {
         let openings = self.openings.iter();
         openings

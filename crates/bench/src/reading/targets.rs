@@ -1,4 +1,4 @@
-//! What reading was to reach.
+//! Targets for reading.
 
 use vellum::reading::Rule;
 
@@ -10,21 +10,21 @@ use crate::target::Target;
 use crate::variant::Variant;
 use crate::workloads::WorkloadRow;
 
-/// Random requests of so many bytes by the default rule take at most so many times what a copy of
-/// memory takes.
+/// The target for random requests of these sizes by the default rule: the most that they may take
+/// over a copy of memory.
 const OVER_MEMCPY: [(u64, f64); 2] = [(64 << 10, 1.15), (1 << 20, 1.5)];
-/// Nanoseconds that a view of bytes in one piece takes at most.
+/// The target for a view of contiguous bytes, in nanoseconds.
 const VIEW_NS: f64 = 200.0;
-/// By how much the default rule is to be faster than search where a fragmented file of this size is
-/// read again.
+/// The target for reading a fragmented file of this size again: how many times as fast as search
+/// the default rule is.
 const READ_AGAIN: (u64, f64) = (64 << 20, 1.15);
-/// What the default rule pays at most over the better of the two paths: its competitive ratio.
+/// The target for the default rule over the better of the two paths: its competitive ratio.
 const COMPETITIVE: f64 = 2.0;
-/// Layout scores of whole and of fully scattered files, per mille.
+/// Layout scores of unfragmented and of fully scattered files, per mille.
 const WHOLE: u16 = 1000;
 const SCATTERED: u16 = 0;
 
-/// Of all that a report has.
+/// All targets of a report.
 pub(super) fn all(report: &Report) -> Vec<Target> {
     let mut targets = Vec::new();
     for pool in &report.pools {
@@ -44,8 +44,8 @@ pub(super) fn all(report: &Report) -> Vec<Target> {
     targets
 }
 
-/// Copies by the default rule beside those of memory. A file that is fully scattered is measured,
-/// but nothing is asked of it.
+/// Copies by the default rule over copies of memory. Fully scattered files are measured, but have
+/// no target.
 pub(super) fn block_size(rows: &[&Row]) -> Vec<Target> {
     let asked = |row: &&&Row| row.order == "random" && row.variant.layout_score > SCATTERED;
     let target = |row: &&Row| {
@@ -64,7 +64,7 @@ pub(super) fn block_size(rows: &[&Row]) -> Vec<Target> {
     rows.iter().filter(asked).filter_map(target).collect()
 }
 
-/// Views, where bytes lie in one piece.
+/// Views of contiguous bytes.
 pub(super) fn view(rows: &[&Row]) -> Vec<Target> {
     let asked = |row: &&&Row| row.variant.layout_score == WHOLE;
     let target = |row: &&Row| {
@@ -98,11 +98,11 @@ pub(super) fn file_size(rows: &[&Row]) -> Vec<Target> {
     rows.iter().filter(asked).filter_map(target).collect()
 }
 
-/// What the default rule takes from the opening of a file on over the better of both paths.
+/// The default rule over the better of both paths, from the opening of a file.
 pub(super) fn from_opening(openings: &[&Opening]) -> Option<Target> {
     let (ratio, opening) = worst(openings, Rule::Layout)?;
     let what = format!(
-        "{}, the default rule over the better road from the opening on, at worst ({} readings of \
+        "{}, the default rule over the better path from the opening on, at worst ({} readings of \
          {})",
         opening.variant.label(),
         opening.readings,
@@ -111,7 +111,7 @@ pub(super) fn from_opening(openings: &[&Opening]) -> Option<Target> {
     Some(Target::at_most(what, ratio, COMPETITIVE))
 }
 
-/// What the default rule takes over the better of search and page table, where it is worst.
+/// The default rule over the better of search and page table, in the worst case.
 fn better_path(variant: Variant, rows: &[&Row]) -> Option<Target> {
     let all = rows.iter().filter_map(|row| {
         let (layout, mmu) = (row.search_over.get("layout")?, row.search_over.get("mmu")?);
@@ -119,7 +119,7 @@ fn better_path(variant: Variant, rows: &[&Row]) -> Option<Target> {
     });
     let (worst, row) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let what = format!(
-        "{}: the default rule over the better of both roads, at worst ({}, {} {} of {})",
+        "{}: the default rule over the better of both paths, at worst ({}, {} {} of {})",
         variant.label(),
         row.figure,
         bytes(row.request_bytes),
@@ -129,7 +129,7 @@ fn better_path(variant: Variant, rows: &[&Row]) -> Option<Target> {
     Some(Target::at_most(what, worst, COMPETITIVE))
 }
 
-/// The same of whole workloads, purchases included.
+/// The same for whole workloads, including the costs of page tables.
 fn better_path_of_workloads(rows: &[WorkloadRow]) -> Option<Target> {
     let over = |own: &WorkloadRow| {
         let of = |rule: &str| {
@@ -146,7 +146,7 @@ fn better_path_of_workloads(rows: &[WorkloadRow]) -> Option<Target> {
     let all = by_default.filter_map(|row| Some((over(row)?, row)));
     let (worst, row) = all.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let what = format!(
-        "the default rule over the better of both roads, in workloads at worst ({} {}, {})",
+        "the default rule over the better of both paths, in workloads at worst ({} {}, {})",
         row.figure,
         row.workload,
         row.pool.map_or(String::new(), Variant::label)
@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    /// A row of which each side took so many nanoseconds a request, in passes of which the later
-    /// are twice as slow as a whole.
+    /// A row in which each side takes `ns` nanoseconds per request; the later of two passes is
+    /// twice as slow as a whole.
     fn row(
         figure: Figure,
         score: u16,

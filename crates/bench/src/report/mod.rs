@@ -1,5 +1,5 @@
-//! Figures as a page: one file that shows them without network and without scripts, drawn as SVG,
-//! with what the paper says beside what was measured, the numbers, the machine and the settings.
+//! Figures as a page: a single file without network access and scripts. It has the plots as SVG,
+//! the paper's claims with the findings, the numbers, the machine and the settings.
 
 mod output;
 mod parts;
@@ -21,34 +21,34 @@ pub use parts::Parts;
 pub use study::Report;
 pub(crate) use study::{About, Outcome};
 
-/// How the page looks, in light and in dark.
+/// The style of the page, in light and in dark.
 const STYLE: &str = include_str!("page.css");
 
-/// All that a page shows.
+/// The content of a page.
 #[derive(Clone, Debug)]
 pub struct Page<'a> {
     /// The headline.
     pub title: &'a str,
-    /// What the figures have in common.
+    /// An introduction to all figures.
     pub introduction: &'a str,
-    /// On what was measured.
+    /// The machine of the measurement.
     pub machine: &'a Machine,
-    /// How was measured, beside what the machine says.
+    /// The settings in addition to those of the machine.
     pub settings: Vec<(&'a str, String)>,
     /// The figures.
     pub figures: &'a [Figure],
 }
 
 impl Page<'_> {
-    /// Writes the page, as a whole or not at all.
+    /// Writes the page atomically.
     ///
     /// # Errors
-    /// The file cannot be written, a figure cannot be drawn.
+    /// The file cannot be written, or a figure cannot be drawn.
     pub fn write(&self, path: &Path) -> Result<()> {
         write_whole(path, &self.html()?)
     }
 
-    /// The page.
+    /// Returns the page.
     ///
     /// # Errors
     /// A figure cannot be drawn.
@@ -114,7 +114,7 @@ impl Page<'_> {
     }
 }
 
-/// Writes a file, as a whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, text: &str) -> Result<()> {
     let what = || format!("write {}", path.display());
     let dir = match path.parent() {
@@ -130,7 +130,7 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where the pools were; how large and on what, if all were alike.
+/// The directory of the pools; also their size and medium, if these were the same for all.
 fn pool_of(machine: &Machine) -> String {
     let (pool, instructions) = (&machine.pool, &machine.instructions);
     match machine.pool_bytes {
@@ -143,7 +143,7 @@ fn pool_of(machine: &Machine) -> String {
     }
 }
 
-/// One figure: claim, finding, plot, notes, numbers.
+/// One figure: claim, findings, plot, notes, numbers.
 fn section(out: &mut String, figure: &Figure) -> Result<()> {
     let _ = write!(
         out,
@@ -190,7 +190,7 @@ fn numbers(out: &mut String, figure: &Figure) {
     out.push_str("</tbody></table></div></details>\n");
 }
 
-/// A value with its spread; in brackets what a peer's is over it.
+/// A value with its spread; in brackets the ratio of a peer to it.
 fn cell(point: &Point) -> String {
     let mut text = number(point.value);
     if point.low < point.high {
@@ -203,7 +203,7 @@ fn cell(point: &Point) -> String {
     text
 }
 
-/// Text as HTML has it.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -218,7 +218,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A time of day in UTC (the proleptic Gregorian calendar, days counted from the first of March).
+/// A time in UTC (the proleptic Gregorian calendar, with days counted from the first of March).
 fn utc(unix_seconds: u64) -> String {
     let (days, seconds) = (unix_seconds / 86_400, unix_seconds % 86_400);
     let days = days + 719_468;

@@ -1,4 +1,5 @@
-//! Where a report goes: to the terminal as text or JSON, to a page, to parts of other documents.
+//! The output of a report: to the terminal as text or JSON, as a page, or as parts of other
+//! documents.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -12,24 +13,24 @@ use crate::Result;
 use crate::error::doing;
 use crate::target::Target;
 
-/// How a report is given.
+/// The form of a report.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Output {
     /// JSON instead of tables
     #[command(flatten)]
     pub printing: Printing,
-    /// Write a page with plots, beside what the paper says
+    /// Write a page with plots and the paper's claims
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
-    /// Write plots (SVG) and tables (Markdown), a file each, and what was to be reached
+    /// Write plots (SVG) and tables (Markdown), one file each, and the targets
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 }
 
-/// Prints a report on standard output, as JSON or as text. That its reader went away is no failure.
+/// Prints a report on standard output, as JSON or as text. A closed pipe is not an error.
 ///
 /// # Errors
-/// What the operating system said.
+/// Writing failed.
 pub(crate) fn print(is_json: bool, report: &impl Serialize, text: impl Display) -> Result<()> {
     let text = match is_json {
         true => serde_json::to_string_pretty(report).unwrap_or_default() + "\n",
@@ -44,16 +45,16 @@ pub(crate) fn print(is_json: bool, report: &impl Serialize, text: impl Display) 
     }
 }
 
-/// Says something on standard error, whether or not somebody reads it.
+/// Prints a line on standard error, and ignores failures.
 pub(crate) fn note(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "vellum bench: {line}");
 }
 
 impl Output {
-    /// Prints a report, and writes what was asked for of its page.
+    /// Prints a report, and writes the requested page and parts.
     ///
     /// # Errors
-    /// A file cannot be written, a figure cannot be drawn.
+    /// A file cannot be written, or a figure cannot be drawn.
     pub(crate) fn publish(
         &self,
         report: &(impl Serialize + Display),

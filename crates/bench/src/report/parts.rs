@@ -1,5 +1,5 @@
-//! Figures as parts of other documents: for each a plot (SVG) and its numbers as a table
-//! (Markdown), and what was to be reached.
+//! Figures as parts of other documents: for each figure a plot (SVG) and its numbers as a table
+//! (Markdown), and the targets.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,24 +11,24 @@ use crate::figure::{Figure, Point, number};
 use crate::machine::Machine;
 use crate::target::Target;
 
-/// What is written.
+/// The content to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
-    /// On what was measured.
+    /// The machine of the measurement.
     pub machine: &'a Machine,
     /// The figures.
     pub figures: &'a [Figure],
-    /// What was to be reached.
+    /// The targets.
     pub targets: &'a [Target],
 }
 
 impl Parts<'_> {
     /// Writes `NAME.svg` and `NAME.md` for each figure, `targets.md` (rows of a table: what, found,
-    /// asked, whether it was met) and `machine.md` into a directory, which is made if there is
-    /// none.
+    /// asked, whether it was met) and `machine.md` into a directory, which is created if it is
+    /// missing.
     ///
     /// # Errors
-    /// A file cannot be written, a figure cannot be drawn.
+    /// A file cannot be written, or a figure cannot be drawn.
     pub fn write(&self, dir: &Path) -> Result<()> {
         std::fs::create_dir_all(dir).map_err(doing(format!("make {}", dir.display())))?;
         for figure in self.figures {
@@ -60,7 +60,7 @@ fn row(target: &Target) -> String {
     format!("| {what} | {value} | {sign} {bound} | {verdict} |\n")
 }
 
-/// The numbers: a row for each series, a column for each label, or the other way round where that
+/// The numbers: a row for each series and a column for each label, or the other way round if that
 /// is narrower.
 fn table(figure: &Figure) -> String {
     let labels = figure.labels();
@@ -121,7 +121,7 @@ fn cell(point: &Point) -> String {
     text
 }
 
-/// Text as a table of Markdown has it.
+/// Escapes text for a Markdown table.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -1,7 +1,7 @@
 //! A figure as SVG.
 //!
-//! Colours of axes and text are set by the page's style, which finds them by the values here, so
-//! that a plot is readable on light and on dark ground. Series differ in colour and in shape.
+//! The page's style sets the colours of axes and text, which it finds by the values here, so a plot
+//! is readable on light and on dark backgrounds. Series differ in colour and in shape.
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::coord::{CoordTranslate, Shift};
@@ -11,26 +11,26 @@ use crate::Result;
 use crate::error::Error;
 use crate::figure::{Figure, Point, Scale, Shape};
 
-/// Size of a plot, and of its legend at the right.
+/// The size of a plot, and of its legend at the right.
 const WIDTH: u32 = 960;
 const HEIGHT: u32 = 440;
 const LEGEND_WIDTH: u32 = 190;
 const LEGEND_LINE: i32 = 24;
-/// Height of what a mark says.
+/// The height of a line of a mark's text.
 const MARK_LINE: i32 = 11;
-/// Part of a label's width that a group of bars takes.
+/// The fraction of a label's width that a group of bars takes.
 const GROUP: f64 = 0.8;
-/// How far lines' points are moved aside, so that their spreads do not cover one another.
+/// The shift between points of lines, so that their spreads do not cover one another.
 const ASIDE: f64 = 0.04;
-/// Marks on the vertical axis, about.
+/// The approximate number of marks on the vertical axis.
 const MARKS: f64 = 8.0;
 /// Labels beyond this many are drawn small.
 const LABELS_LARGE: usize = 14;
 
-/// Text, axes and spreads, as the style sheet finds them.
+/// Colours of text, axes and spreads, by which the style sheet finds them.
 const INK: RGBColor = RGBColor(0x10, 0x10, 0x10);
 const RULE: RGBColor = RGBColor(0xD0, 0xD0, 0xD0);
-/// Series; of a lightness that light and dark grounds bear.
+/// Colours of series, whose lightness suits light and dark backgrounds.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0x3B, 0x82, 0xC4),
     RGBColor(0xD9, 0x77, 0x06),
@@ -45,7 +45,7 @@ const COLOURS: [RGBColor; 8] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Labels, Numbers>>;
 
-/// The horizontal axis: labels in a row, one apart; the first is at 0.
+/// The horizontal axis: labels in a row, at a distance of one; the first is at 0.
 struct Labels(Vec<String>);
 
 impl Labels {
@@ -82,7 +82,7 @@ impl ValueFormatter<f64> for Labels {
     }
 }
 
-/// The vertical axis. (plotters' own logarithmic one looks for its marks for ever in some ranges.)
+/// The vertical axis. (In some ranges plotters' own logarithmic axis looks for its marks forever.)
 #[derive(Clone)]
 struct Numbers {
     scale: Scale,
@@ -91,7 +91,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Room for everything that a figure shows.
+    /// A range that includes everything in a figure.
     fn of(figure: &Figure) -> Self {
         let points = || figure.series.iter().flat_map(|series| &series.points);
         let high = points().map(|point| point.high).fold(0.0, f64::max);
@@ -110,7 +110,7 @@ impl Numbers {
         Self { scale, low, high }
     }
 
-    /// 1, 2 and 5 times powers of ten; of many powers, these alone.
+    /// 1, 2 and 5 times powers of ten; only the powers if there are many.
     fn marks(&self) -> Vec<f64> {
         let powers = |low: f64, high: f64| low.log10().floor() as i32..=high.log10().ceil() as i32;
         let factors = [1.0, 2.0, 5.0];
@@ -170,7 +170,7 @@ impl ValueFormatter<f64> for Numbers {
     }
 }
 
-/// A mark's number.
+/// The number at a mark.
 fn label(value: f64) -> String {
     let digits = 2 - value.abs().max(f64::MIN_POSITIVE).log10().floor() as i32;
     if value == 0.0 || digits <= 0 {
@@ -198,7 +198,7 @@ pub(super) fn svg(figure: &Figure) -> Result<String> {
     ))
 }
 
-/// A figure as a file of its own, on white ground.
+/// A figure as a file of its own, on a white background.
 pub(super) fn alone(figure: &Figure) -> Result<String> {
     let background = "<rect width=\"100%\" height=\"100%\" fill=\"#FFFFFF\"/>\n";
     let mut text = svg(figure)?;
@@ -253,7 +253,7 @@ fn draw(area: &Area<'_>, figure: &Figure) -> Result<()> {
         .try_for_each(|(label, at)| marks(&mut chart, figure, label, f64::from(at)))
 }
 
-/// A line over the whole height where something happened, with what it was below one another.
+/// A line over the whole height where something happened, with a text of several lines.
 fn marks(chart: &mut Chart<'_, '_>, figure: &Figure, label: &str, x: f64) -> Result<()> {
     let here = figure.marks.iter().filter(|mark| mark.at == label);
     let area = chart.plotting_area();
@@ -333,7 +333,7 @@ fn colour(index: usize) -> RGBColor {
     COLOURS[index % COLOURS.len()]
 }
 
-/// A point of a series: series next to each other in the legend differ in shape.
+/// The mark of a point: neighbouring series in the legend differ in shape.
 fn mark<CT: CoordTranslate>(
     area: &DrawingArea<SVGBackend<'_>, CT>,
     at: CT::From,

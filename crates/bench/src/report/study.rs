@@ -1,4 +1,4 @@
-//! The figures of a study of several designs side by side, as JSON and as text.
+//! The figures of a study that compares several designs, as JSON and as text.
 
 use std::fmt::{self, Write as _};
 
@@ -10,27 +10,27 @@ use crate::figure::{Figure, number};
 use crate::machine::{Machine, load};
 use crate::target::Target;
 
-/// What a study is about.
+/// The description of a study.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct About {
     /// The headline of its page.
     pub(crate) title: &'static str,
-    /// What its figures have in common.
+    /// An introduction to all figures.
     pub(crate) introduction: &'static str,
-    /// What ratios compare with.
+    /// The baseline of ratios.
     pub(crate) baseline: &'static str,
 }
 
-/// All that was measured.
+/// The results of a study.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// On what.
+    /// The machine.
     pub machine: Machine,
-    /// How the measurement was asked for: options and values.
+    /// The options and their values.
     pub settings: Vec<(&'static str, String)>,
-    /// What came out.
+    /// The figures.
     pub figures: Vec<Figure>,
-    /// What was to be reached.
+    /// The targets.
     pub targets: Vec<Target>,
     #[serde(skip)]
     about: About,
@@ -51,7 +51,7 @@ impl Report {
         }
     }
 
-    /// Adds what figures come to, one after the other.
+    /// Measures figures, one after the other, and adds their results.
     pub(crate) fn measure(
         mut self,
         outcomes: impl Iterator<Item = Result<Outcome>>,
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// What a figure of the study came to.
+/// The result of a figure of the study.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) figures: Vec<Figure>,
@@ -85,7 +85,7 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Figures, and what was to be reached, which the first of them tells.
+    /// Figures with their targets, which the first figure also describes.
     pub(crate) fn new(mut figures: Vec<Figure>, targets: Vec<Target>) -> Self {
         if let Some(first) = figures.first_mut() {
             first
@@ -95,7 +95,7 @@ impl Outcome {
         Self { figures, targets }
     }
 
-    /// The same, and what was measured behind it.
+    /// Appends another result.
     pub(crate) fn join(&mut self, other: Self) {
         self.figures.extend(other.figures);
         self.targets.extend(other.targets);
@@ -172,7 +172,7 @@ fn write_figure(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     Ok(())
 }
 
-/// Lines flushed and fences of an operation, which don't depend on the machine.
+/// Lines flushed and fences per operation, which don't depend on the machine.
 fn write_flushes(f: &mut fmt::Formatter<'_>, figure: &Figure) -> fmt::Result {
     for series in &figure.series {
         let points = series.points.iter();

@@ -1,33 +1,34 @@
-//! Numbers drawn from the distributions that workloads are made of.
+//! Random numbers from the distributions that workloads use.
 
 use crate::order::Numbers;
 
 impl Numbers {
-    /// A number from 0 up to 1.
+    /// A number from 0 up to, but not including, 1.
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Exponentially distributed, with this mean.
+    /// An exponentially distributed number with this mean.
     pub(super) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Gamma distributed with shape 1.5 and this mean: the sum of an exponential and half the
-    /// square of a normal variate (Box and Muller), both of scale 1, has shape 1.5 and mean 1.5.
+    /// A gamma distributed number with shape 1.5 and this mean. The sum of an exponential and half
+    /// the square of a normal variate (Box and Muller), both of scale 1, has shape 1.5 and mean
+    /// 1.5.
     pub(super) fn gamma(&mut self, mean: f64) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * self.unit()).cos();
         (self.exponential(1.0) + normal * normal / 2.0) * mean / 1.5
     }
 
-    /// A size in bytes that a variate stands for: at least 1, at most sixteen times the mean, so
-    /// that no drawn file fills a pool.
+    /// The size in bytes for a variate: at least 1, and at most sixteen times the mean, so that no
+    /// random file fills a pool.
     pub(super) fn bytes(variate: f64, mean: u64) -> u64 {
         (variate as u64).clamp(1, mean.saturating_mul(16))
     }
 
-    /// One of a list, with its place; nothing of an empty one.
+    /// A random element of a list and its position; `None` for an empty list.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> Option<(usize, T)> {
         let at = self.below(from.len() as u64) as usize;
         Some((at, *from.get(at)?))

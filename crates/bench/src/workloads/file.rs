@@ -1,4 +1,4 @@
-//! Workload files: what threads do with a set of files, as text that users edit.
+//! Workload files: the work of threads on a set of files, as text that users edit.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use crate::Result;
 use crate::error::{Error, doing};
 
-/// The personalities that are always there: names and texts.
+/// The built-in personalities: names and texts.
 const SHIPPED: [(&str, &str); 4] = [
     ("fileserver", include_str!("personalities/fileserver.toml")),
     ("webproxy", include_str!("personalities/webproxy.toml")),
@@ -16,11 +16,11 @@ const SHIPPED: [(&str, &str); 4] = [
     ("varmail", include_str!("personalities/varmail.toml")),
 ];
 
-/// Most names in a set of files.
+/// The most names in a set of files.
 const COUNT_MAX: u32 = 1_000_000;
-/// Most times that a step is done in a row.
+/// The most times that a step is repeated.
 const TIMES_MAX: u32 = 10_000;
-/// Largest size of any kind.
+/// The largest size of any kind.
 const SIZE_MAX: u64 = 1 << 40;
 
 /// A workload.
@@ -37,13 +37,13 @@ pub(crate) struct Workload {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Files {
-    /// Names.
+    /// The number of names.
     pub(crate) count: u32,
-    /// Names in a directory.
+    /// The number of names in a directory.
     pub(crate) a_directory: u32,
 }
 
-/// What a thread does, again and again, in order.
+/// A step that a thread executes, in order and again and again.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -59,7 +59,7 @@ fn once() -> u32 {
     1
 }
 
-/// One thing done with a file.
+/// The action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Deed {
@@ -71,12 +71,12 @@ pub(crate) enum Deed {
     Log,
 }
 
-/// A choice of sizes, in bytes.
+/// A variant: sizes in bytes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sizes {
     pub(crate) name: String,
-    /// Mean size of a file.
+    /// The mean size of a file.
     #[serde(deserialize_with = "size")]
     pub(crate) file: u64,
     /// Bytes of a single read.
@@ -85,12 +85,12 @@ pub(crate) struct Sizes {
     /// Bytes of a single write.
     #[serde(deserialize_with = "size")]
     pub(crate) write: u64,
-    /// Mean of what is appended at once.
+    /// The mean number of bytes appended at once.
     #[serde(deserialize_with = "size")]
     pub(crate) append: u64,
 }
 
-/// Reads `65536` and `"64 KiB"`.
+/// Parses `65536` and `"64 KiB"`.
 fn size<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<u64, D::Error> {
     #[derive(Deserialize)]
     #[serde(
@@ -126,7 +126,7 @@ fn parse_size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// The text of a workload: one that is shipped, or a file.
+/// The text of a workload: a built-in one, or a file.
 pub(super) fn read_named(
     name: &str,
     shipped: &[(&str, &'static str)],
@@ -140,21 +140,22 @@ pub(super) fn read_named(
 }
 
 impl Workload {
-    /// All that are shipped.
+    /// All built-in workloads.
     pub(crate) fn shipped() -> Result<Vec<Self>> {
         let parse = |(name, text)| Self::parse(text, name);
         SHIPPED.into_iter().map(parse).collect()
     }
 
-    /// What a user named: one that is shipped, or a file.
+    /// The workload that a user named: a built-in one, or a file.
     ///
     /// # Errors
-    /// The file cannot be read, or says something that a workload does not have; with the line.
+    /// The file cannot be read, or has a field or value that no workload has; the error names the
+    /// line.
     pub(crate) fn named(name: &str) -> Result<Self> {
         Self::parse(&read_named(name, &SHIPPED)?, name)
     }
 
-    /// Whether a name is that of a shipped one.
+    /// Whether a name is that of a built-in workload.
     pub(crate) fn is_shipped(name: &str) -> bool {
         SHIPPED.iter().any(|(shipped, _)| *shipped == name)
     }
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shipped_is_what_the_papers_say() {
+    fn shipped_workloads_follow_the_papers() {
         let shipped = Workload::shipped().expect("sound");
         let names: Vec<&str> = shipped.iter().map(|workload| &*workload.name).collect();
         assert_eq!(names, ["fileserver", "webproxy", "webserver", "varmail"]);

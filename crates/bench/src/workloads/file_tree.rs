@@ -1,5 +1,5 @@
 //! Where workloads run: the library in this process, or a directory of a file system of the kernel.
-//! Both take the same names, relative to a root, and give the same answers.
+//! Both use the same names, relative to a root, and return the same results.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -17,15 +17,15 @@ use crate::error::doing;
 const FILE_MODE: u32 = 0o644;
 const DIR_MODE: u32 = 0o755;
 
-/// For what a file is opened.
+/// The purpose of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
-    /// Both, from its beginning.
+    /// Reading and writing, from its beginning.
     ReadWrite,
     /// Every write goes to the end.
     Append,
-    /// Made; it must not exist.
+    /// Creating the file, which must not exist.
     Create,
 }
 
@@ -39,9 +39,9 @@ pub(crate) trait FileTree: Sync {
     fn remove(&self, name: &CStr) -> Result<()>;
     fn remove_dir(&self, name: &CStr) -> Result<()>;
     fn rename(&self, old: &CStr, new: &CStr) -> Result<()>;
-    /// Makes durable all that was done.
+    /// Makes all changes durable.
     fn sync(&self) -> Result<()>;
-    /// The same, and leaves nothing of it to be done later by somebody else.
+    /// Makes all changes durable, and leaves no background work.
     fn settle(&self) -> Result<()> {
         self.sync()
     }
@@ -49,11 +49,11 @@ pub(crate) trait FileTree: Sync {
 
 /// An open file.
 pub(crate) trait Opened {
-    /// Reads; fewer bytes than asked for only at the end.
+    /// Reads; returns fewer bytes than requested only at the end.
     fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize>;
     /// Writes all of `data`.
     fn write_at(&self, at: u64, data: &[u8]) -> Result<()>;
-    /// Writes all of `data` to the end, if the file was opened for that.
+    /// Writes all of `data` to the end, if the file was opened for appending.
     fn append(&self, data: &[u8]) -> Result<()>;
     fn sync(&self) -> Result<()>;
     fn set_len(&self, bytes: u64) -> Result<()>;

@@ -1,4 +1,4 @@
-//! Personalities on pools and peers, in turns.
+//! Personalities on pools and peers, which take turns.
 
 use indicatif::ProgressBar;
 
@@ -11,10 +11,10 @@ use crate::interrupt::Interrupt;
 
 /// The figure's name.
 const NAME: &str = "filebench";
-/// Least bytes of a pool.
+/// The smallest size of a pool.
 const POOL_LEAST_BYTES: u64 = 64 << 20;
 
-/// What AFPT says of them.
+/// AFPT's claims.
 pub(crate) const OF_READING: About = About {
     name: NAME,
     title: "Filebench's personalities, by reading rule",
@@ -25,7 +25,7 @@ pub(crate) const OF_READING: About = About {
            its file and closes it again.",
 };
 
-/// What HashFS says of them.
+/// HashFS's claims.
 pub(crate) const OF_MAPPING: About = About {
     name: NAME,
     title: "Filebench's personalities, by mapping",
@@ -36,7 +36,7 @@ pub(crate) const OF_MAPPING: About = About {
            file and closes it again.",
 };
 
-/// What FSMAC says of them.
+/// FSMAC's claims.
 pub(crate) const OF_DISKS: About = About {
     name: NAME,
     title: "Filebench's personalities on a disk",
@@ -46,20 +46,20 @@ pub(crate) const OF_DISKS: About = About {
          and closes it again.",
 };
 
-/// What to run.
+/// The workloads to run.
 pub(crate) struct Plan<'a> {
     pub(crate) run: RunOptions<'a>,
     pub(crate) workloads: Vec<Workload>,
-    /// Times that each thread does a workload's steps in a round.
+    /// The number of times that each thread executes a workload's steps in a round.
     pub(crate) loops: u64,
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if
-    /// none is.
+    /// A plan for the workloads that were named, built-in ones or files; if there are none, for all
+    /// built-in ones.
     ///
     /// # Errors
-    /// A file cannot be read or says something that a workload does not have.
+    /// A file cannot be read, or has a field or value that no workload has.
     pub(crate) fn of(
         run: RunOptions<'a>,
         named: &[&str],
@@ -83,7 +83,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Steps of the progress bar.
+    /// The number of steps of the progress bar.
     pub(crate) fn steps(&self, sides: usize) -> usize {
         let variants = self
             .workloads
@@ -92,10 +92,11 @@ impl<'a> Plan<'a> {
         variants.sum::<usize>() * sides * (self.run.rounds + 1)
     }
 
-    /// Runs everything.
+    /// Runs all workloads.
     ///
     /// # Errors
-    /// No room, a signal, an operation that failed or had another effect than it should.
+    /// There is not enough space, a signal came, or an operation failed or had another effect than
+    /// it should.
     pub(crate) fn measure(
         &self,
         subjects: &[Subject],

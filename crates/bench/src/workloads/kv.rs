@@ -1,11 +1,11 @@
-//! redb on a file of any place.
+//! redb on a file of any tree.
 
 use std::fmt;
 use std::io;
 
 use super::file_tree::Opened;
 
-/// The file that a database lies in.
+/// The file that contains a database.
 #[derive(Debug)]
 pub(super) struct Backend<F>(pub(super) F);
 

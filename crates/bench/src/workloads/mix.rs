@@ -1,4 +1,4 @@
-//! Mixes of operations on records, as text that users edit; YCSB's A to F are shipped.
+//! Mixes of operations on records, as text that users edit; YCSB's A to F are built in.
 
 use serde::Deserialize;
 
@@ -6,8 +6,7 @@ use super::file::read_named;
 use crate::Result;
 use crate::error::Error;
 
-/// The mixes that are always there, in the order in which YCSB has them run on one store: names and
-/// texts.
+/// The built-in mixes, in the order in which YCSB runs them on one store: names and texts.
 const SHIPPED: [(&str, &str); 6] = [
     ("A", include_str!("mixes/a.toml")),
     ("B", include_str!("mixes/b.toml")),
@@ -17,22 +16,22 @@ const SHIPPED: [(&str, &str); 6] = [
     ("E", include_str!("mixes/e.toml")),
 ];
 
-/// Most records of a scan.
+/// The most records of a scan.
 const SCAN_MAX: u64 = 1 << 20;
 
-/// Which records are asked for.
+/// The distribution of requests over records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// By Zipf's law, scattered over all records
+    /// Zipf's law, scattered over all records
     Zipfian,
-    /// The likelier the later they were added
+    /// More likely the later they were added
     Latest,
-    /// All alike
+    /// All equally likely
     Uniform,
 }
 
-/// What is done with a record.
+/// The action on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Deed {
@@ -44,7 +43,7 @@ pub(super) enum Deed {
     Modify,
 }
 
-/// A workload: of a hundred operations, how many do what.
+/// A workload: the percentages of its operations.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mix {
@@ -60,7 +59,7 @@ pub(super) struct Part {
     #[serde(rename = "do")]
     pub(super) deed: Deed,
     pub(super) percent: u64,
-    /// Most records of a scan.
+    /// The most records of a scan.
     #[serde(default = "hundred")]
     pub(super) most: u64,
 }
@@ -70,21 +69,21 @@ fn hundred() -> u64 {
 }
 
 impl Mix {
-    /// All that are shipped.
+    /// All built-in mixes.
     pub(super) fn shipped() -> Result<Vec<Self>> {
         let parse = |(name, text)| Self::parse(text, name);
         SHIPPED.into_iter().map(parse).collect()
     }
 
-    /// Whether a name is that of a shipped one.
+    /// Whether a name is that of a built-in mix.
     pub(super) fn is_shipped(name: &str) -> bool {
         SHIPPED.iter().any(|(shipped, _)| *shipped == name)
     }
 
-    /// What a user named: one that is shipped, or a file.
+    /// The mix that a user named: a built-in one, or a file.
     ///
     /// # Errors
-    /// The file cannot be read, or says something that a mix does not have; with the line.
+    /// The file cannot be read, or has a field or value that no mix has; the error names the line.
     pub(super) fn named(name: &str) -> Result<Self> {
         Self::parse(&read_named(name, &SHIPPED)?, name)
     }
@@ -109,7 +108,7 @@ impl Mix {
         Ok(())
     }
 
-    /// What a number below 100 stands for.
+    /// The operations for a random number below 100.
     pub(super) fn part(&self, draw: u64) -> &Part {
         let mut left = draw;
         let drawn = self.operations.iter().find(|part| {
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shipped_is_what_ycsb_has() {
+    fn shipped_mixes_are_those_of_ycsb() {
         let shipped = Mix::shipped().expect("sound");
         let told: Vec<_> = shipped
             .iter()

@@ -1,15 +1,14 @@
-//! Workloads of whole programs: what they do is text that users edit, or drawn numbers, or a
-//! recorded trace; where they run is a pool of any kind, or a directory of the kernel's file
-//! systems.
+//! Workloads of whole programs. They are text that users edit, random requests, or a recorded
+//! trace. They run on a pool of any kind, or in a directory of the kernel's file systems.
 //!
-//! * [`file`]: workload files, with those that are shipped (after Filebench's personalities).
+//! * [`file`]: workload files and the built-in ones (after Filebench's personalities).
 //! * [`personality`]: the driver of workload files.
 //! * [`place`]: the same calls on the library and on the kernel.
 //! * [`sides`]: the pools and directories of a run, which take turns; the time that mappings take.
-//! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store, with
-//!   [`kv`] between the store and the place.
-//! * [`traces`]: requests of block traces, drawn or read by [`msr`].
-//! * [`rows`]: what came of it.
+//! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store;
+//!   [`kv`] connects the store with the file system.
+//! * [`traces`]: requests of block traces, random or parsed by [`msr`].
+//! * [`rows`]: the results.
 
 mod draw;
 mod file;
@@ -38,20 +37,20 @@ pub use ycsb::YcsbOptions;
 use crate::Result;
 use crate::error::Error;
 
-/// Which workloads to run, as options of a command.
+/// The workloads to run, as options of a command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WorkloadOptions {
     /// Workloads: fileserver, webproxy, webserver and varmail of `filebench`, A to F of `ycsb`, or
-    /// files; of a figure of which none is named, all of these
+    /// files [default: all of the figure]
     #[arg(long, value_name = "NAME|FILE", num_args = 1..)]
     pub workload: Vec<String>,
-    /// Threads of `filebench` and `ycsb`; as many as there are processors if not said
+    /// Threads of `filebench` and `ycsb` [default: one a processor]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Times that each thread does a workload's steps in a round
+    /// Times that each thread executes a workload's steps in a round
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub loops: u64,
-    /// Names in a workload's set of files, instead of what the workload says
+    /// Names in a workload's set of files, instead of its own number
     #[arg(long, value_name = "N")]
     pub files: Option<u32>,
 }
@@ -74,7 +73,7 @@ impl WorkloadOptions {
         Ok(())
     }
 
-    /// Threads to run.
+    /// The number of threads.
     pub(crate) fn threads(&self) -> usize {
         let cores = || {
             std::thread::available_parallelism()
@@ -84,7 +83,7 @@ impl WorkloadOptions {
         self.threads.unwrap_or_else(cores)
     }
 
-    /// How workloads run, for reports.
+    /// The options and their values, for reports.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let files = match self.files {
             Some(files) => files.to_string(),
@@ -102,7 +101,7 @@ impl WorkloadOptions {
         ]
     }
 
-    /// What all runs of workloads go by.
+    /// The common options of all runs of workloads.
     pub(crate) fn run<'a>(&self, rounds: usize, pool_dir: &'a Path) -> RunOptions<'a> {
         RunOptions {
             rounds,
@@ -111,10 +110,10 @@ impl WorkloadOptions {
         }
     }
 
-    /// Personalities, those that were named or all that are shipped.
+    /// Personalities: those that were named, or all built-in ones.
     ///
     /// # Errors
-    /// A file cannot be read or says something that a workload does not have.
+    /// A file cannot be read, or has a field or value that no workload has.
     pub(crate) fn filebench<'a>(
         &self,
         rounds: usize,
@@ -125,7 +124,7 @@ impl WorkloadOptions {
         filebench::Plan::of(run, &named, self.loops, self.files)
     }
 
-    /// Mixes, those that were named or all that are shipped.
+    /// Mixes: those that were named, or all built-in ones.
     ///
     /// # Errors
     /// As [`Self::filebench`].
@@ -139,7 +138,7 @@ impl WorkloadOptions {
         ycsb::Plan::of(run, options, &self.named(Kind::Records)?)
     }
 
-    /// Which of the named ones are of a kind.
+    /// The named workloads of a kind.
     fn named(&self, kind: Kind) -> Result<Vec<&str>> {
         let mut named = Vec::new();
         for name in &self.workload {
@@ -150,7 +149,7 @@ impl WorkloadOptions {
         Ok(named)
     }
 
-    /// Fails if a workload is named that none of the figures runs.
+    /// Fails if a named workload belongs to none of the figures.
     pub(crate) fn check_named(&self, files: bool, records: bool) -> Result<()> {
         for name in &self.workload {
             let runs = match Kind::of(name)? {
@@ -166,7 +165,7 @@ impl WorkloadOptions {
     }
 }
 
-/// What a workload works on.
+/// The objects of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A set of files: a personality.
@@ -176,7 +175,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The kind of a shipped workload, or of a file by what it speaks of: mixes have `operations`.
+    /// The kind of a built-in workload, or of a file by its content: mixes have `operations`.
     fn of(name: &str) -> Result<Self> {
         if file::Workload::is_shipped(name) {
             return Ok(Self::Files);
@@ -185,7 +184,7 @@ impl Kind {
             return Ok(Self::Records);
         }
         let text = file::read_named(name, &[])?;
-        // What cannot be read at all is refused by the one as by the other.
+        // A file that cannot be parsed is refused as either kind.
         let table: toml::Table = toml::from_str(&text).unwrap_or_default();
         Ok(match table.contains_key("operations") {
             true => Self::Records,

@@ -1,5 +1,5 @@
-//! Block traces in the format of MSR Cambridge's (SNIA IOTTA): a line for each request, seven
-//! fields with commas between them.
+//! Block traces in the format of MSR Cambridge (SNIA IOTTA): a line for each request, with seven
+//! fields separated by commas.
 //!
 //! `timestamp,hostname,disk,type,offset,size,response time`; the type is `Read` or `Write`, offset
 //! and size are bytes. Times are not used: requests are replayed one after the other.
@@ -11,15 +11,15 @@ use super::traces::Request;
 use crate::Result;
 use crate::error::{Error, doing};
 
-/// Fields of a line.
+/// The number of fields in a line.
 const FIELDS: usize = 7;
-/// Largest request.
+/// The largest request.
 const SIZE_MAX: u64 = 64 << 20;
 
-/// The first `most` requests of a trace, and how many disks they go to.
+/// The first `most` requests of a trace, and the number of disks that they go to.
 ///
 /// # Errors
-/// The file cannot be read; a line is no request, named by its number.
+/// The file cannot be read, or a line is not a request; the error names its number.
 pub(super) fn read(path: &Path, most: usize) -> Result<(Vec<Request>, usize)> {
     let what = || format!("read the trace {}", path.display());
     let file = std::fs::File::open(path).map_err(doing(what()))?;
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, most: usize) -> Result<(Vec<Request>, usize)> {
         let line = line.map_err(doing(what()))?;
         let refuse =
             |why: &str| Error::Option(format!("trace {}, line {number}: {why}", path.display()));
-        let line = std::str::from_utf8(&line).map_err(|_| refuse("it is no text"))?;
+        let line = std::str::from_utf8(&line).map_err(|_| refuse("it is not text"))?;
         if line.trim().is_empty() {
             continue;
         }
@@ -53,7 +53,7 @@ pub(super) fn read(path: &Path, most: usize) -> Result<(Vec<Request>, usize)> {
     Ok((requests, disks.len()))
 }
 
-/// A line as a request, and the disk that it goes to.
+/// Parses a line: the request, and the disk that it goes to.
 fn parse(line: &str) -> std::result::Result<(Request, String), String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     let [time, host, disk, kind, offset, size, response] = fields.as_slice() else {
@@ -61,7 +61,7 @@ fn parse(line: &str) -> std::result::Result<(Request, String), String> {
     };
     let number = |name: &str, text: &str| {
         let parsed = text.parse::<u64>();
-        parsed.map_err(|_| format!("{name} `{text}` is no number"))
+        parsed.map_err(|_| format!("{name} `{text}` is not a number"))
     };
     number("the timestamp", time)?;
     number("the disk", disk)?;
@@ -123,7 +123,7 @@ mod tests {
             ("413", "413,9", 1, "8 fields instead of 7"),
             ("32768,413", "32768", 1, "6 fields instead of 7"),
             ("Write", "Wipe", 2, "`Wipe` is neither"),
-            ("2822144", "-5", 2, "the offset `-5` is no number"),
+            ("2822144", "-5", 2, "the offset `-5` is not a number"),
             ("write,7,1,0", "write,7,0,0", 4, "the size 0 is not"),
             (
                 "write,7,1,0",
@@ -148,7 +148,7 @@ mod tests {
             assert!(said.contains("hm_0.csv"), "{said}");
         }
         let said = trace(b"\xFF\xFE,a\n").expect_err("binary").to_string();
-        assert!(said.contains("line 1: it is no text"), "{said}");
+        assert!(said.contains("line 1: it is not text"), "{said}");
         assert!(
             trace(b"\n\n")
                 .expect_err("empty")
@@ -162,7 +162,7 @@ mod tests {
     fn as_many_as_asked_for() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("t.csv");
-        // What lies behind is not looked at.
+        // Lines after those that are needed are not parsed.
         std::fs::write(&path, "1,a,0,Read,0,512,1\n2,a,0,Read,0,512,1\nrubbish\n")
             .expect("written");
         assert_eq!(read(&path, 2).expect("two").0.len(), 2);

@@ -1,9 +1,9 @@
-//! Runs a workload file: threads that each do its steps, again and again, on files of their own in
-//! directories that all share.
+//! Runs a workload file: each thread executes its steps repeatedly, on files of its own in
+//! directories that all threads share.
 //!
-//! Every thread owns a part of the names, so that nobody finds a file gone that somebody else
-//! removed; Filebench draws from all and marks those in use. What is drawn depends on round and
-//! thread alone, so that every side does the same and has the same files at any time.
+//! Every thread owns a part of the names, so that none finds a file removed by another; Filebench
+//! draws from all names and marks those in use. Random numbers depend only on the round and the
+//! thread, so every side does the same and has the same files at any time.
 
 use std::ffi::{CStr, CString};
 
@@ -18,40 +18,40 @@ use std::time::Duration;
 
 /// The file that all threads append to.
 const LOG: &CStr = c"log";
-/// Of ten names, this many have a file at the start.
+/// This many of ten names have a file at the start.
 const PRESENT_OF_TEN: u32 = 8;
-/// What distinguishes the numbers of a set's making from those of its rounds.
+/// Distinguishes the random numbers for creating a set from those of its rounds.
 const SETUP_SALT: u64 = u64::MAX;
 
-/// A set of files on one side, and what is known of it.
+/// A set of files on one side, and its known state.
 pub(super) struct FileSet<'w> {
     workload: &'w Workload,
     sizes: &'w Sizes,
     names: Vec<CString>,
     shares: Vec<Share>,
-    /// What is written.
+    /// The bytes that are written.
     data: Vec<u8>,
 }
 
-/// A thread's part.
+/// The names of a thread.
 struct Share {
     present: Vec<Known>,
     absent: Vec<u32>,
 }
 
-/// A file that is there.
+/// An existing file.
 #[derive(Clone, Copy)]
 struct Known {
     name: u32,
     bytes: u64,
 }
 
-/// What a round did.
+/// The work done in a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
-    /// Operations.
+    /// The number of operations.
     pub(crate) ops: u64,
-    /// Time of all threads together, without waiting for a processor.
+    /// The time of all threads together, without waits for a processor.
     pub(crate) time: Duration,
 }
 
@@ -63,7 +63,7 @@ impl std::ops::AddAssign for Done {
 }
 
 impl<'w> FileSet<'w> {
-    /// Makes the directories and the files that are there at the start.
+    /// Creates the directories, and the files that exist at the start.
     pub(super) fn make<P: FileTree>(
         place: &P,
         workload: &'w Workload,
@@ -109,7 +109,7 @@ impl<'w> FileSet<'w> {
         Ok(set)
     }
 
-    /// A round: every thread does the steps `loops` times.
+    /// Runs a round: every thread executes the steps `loops` times.
     pub(super) fn round<P: FileTree>(
         &mut self,
         place: &P,
@@ -164,7 +164,7 @@ impl<'w> FileSet<'w> {
         })
     }
 
-    /// One thing; `false` if there is no file, or no name, to do it with.
+    /// Executes one action; returns `false` if there is no file, or no name, for it.
     fn step<P: FileTree>(
         &self,
         place: &P,
@@ -252,7 +252,7 @@ impl<'w> FileSet<'w> {
     }
 }
 
-/// Reads a file from its beginning to its end; gives how many bytes.
+/// Reads a file sequentially; returns the number of bytes.
 fn read_whole<P: FileTree>(place: &P, name: &CStr, buffer: &mut [u8]) -> Result<u64> {
     let file = place.open(name, Purpose::Read)?;
     let mut at = 0;
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::workloads::file_tree::KernelDir;
 
-    /// Sizes of all files of a set, by name, as its own notes have them.
+    /// The sizes of all files of a set by name, as the set records them.
     fn known(set: &FileSet<'_>) -> Vec<(u32, u64)> {
         let files = set.shares.iter().flat_map(|share| &share.present);
         let mut files: Vec<_> = files.map(|file| (file.name, file.bytes)).collect();

@@ -1,4 +1,4 @@
-//! What workloads came to: rows, and figures of them.
+//! The results of workloads: rows, and figures of them.
 
 use std::fmt;
 
@@ -7,43 +7,43 @@ use serde::Serialize;
 use crate::figure::{Axis, Figure, Point, Scale, Series, Shape, median, number};
 use crate::variant::Variant;
 
-/// A workload on one side.
+/// The result of a workload on one side.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkloadRow {
     /// The figure.
     pub figure: &'static str,
     /// The workload, with its variant: `fileserver small`.
     pub workload: String,
-    /// The side, as legends call it.
+    /// The side, as in legends.
     pub side: String,
-    /// The pool's mapping and layout score; none for a peer.
+    /// The pool's mapping and layout score; `None` for a peer.
     pub pool: Option<Variant>,
-    /// By which rule the pool is read; none for a peer.
+    /// The rule for reading the pool; `None` for a peer.
     pub rule: Option<&'static str>,
     /// Threads.
     pub threads: usize,
     /// Operations in a round.
     pub operations: u64,
-    /// Operations a second, median of the rounds. Time in which other programs had the processor
-    /// does not count.
+    /// Operations per second: the median of the rounds. Time in which other programs used the
+    /// processor does not count.
     pub ops_per_second: f64,
     /// The least and the greatest of the rounds.
     pub ops_per_second_spread: [f64; 2],
-    /// Median over the rounds of this side's speed over that of the first peer in the same round.
+    /// This side's speed over that of the first peer in the same round: the median over the rounds.
     pub over_peer: Option<f64>,
     /// The same over the first side.
     pub over_first: f64,
-    /// Part of the time that finding blocks takes, median; none for a peer.
+    /// The fraction of time for finding blocks: the median; `None` for a peer.
     pub lookup_share: Option<f64>,
-    /// Part of the time that giving and taking back blocks takes, median; none for a peer.
+    /// The fraction of time for allocating and freeing blocks: the median; `None` for a peer.
     pub change_share: Option<f64>,
-    /// Whether the page table of a file that stays open gave up, so that more of the file was
-    /// searched for than the rule wanted.
+    /// Whether the page table of a file that stays open gave up, so that more of the file was read
+    /// by search than the rule wanted.
     pub page_table_gave_up: bool,
 }
 
 impl WorkloadRow {
-    /// Part of the time that the mapping takes.
+    /// The fraction of the time that the mapping takes.
     pub fn mapping_share(&self) -> Option<f64> {
         Some(self.lookup_share? + self.change_share?)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for WorkloadRow {
     }
 }
 
-/// What a side measured, round by round.
+/// The measurements of a side, round by round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) speeds: Vec<f64>,
@@ -86,7 +86,7 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Median over the rounds of these speeds over those of another side.
+    /// The median over the rounds of these speeds over those of another side.
     pub(super) fn over(&self, other: &Self) -> f64 {
         let ratios = self.speeds.iter().zip(&other.speeds);
         let ratios: Vec<f64> = ratios.map(|(mine, theirs)| mine / theirs).collect();
@@ -94,21 +94,21 @@ impl Rounds {
     }
 }
 
-/// What a paper says of workloads, and how a figure of them is named.
+/// A paper's claims about workloads, and the name of their figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct About {
     /// The figure's name.
     pub(crate) name: &'static str,
     /// Its title.
     pub(crate) title: &'static str,
-    /// What the paper says.
+    /// The paper's claim.
     pub(crate) claim: &'static str,
-    /// What a reader should know beside.
+    /// A note for the reader.
     pub(crate) note: &'static str,
 }
 
-/// Two figures of the rows of one name: operations a second, and the part of the time that mapping
-/// takes.
+/// Two figures of the rows of one name: operations per second, and the share of mapping in the
+/// time.
 pub(crate) fn figure_of(about: About, rows: &[WorkloadRow]) -> Vec<Figure> {
     let rows: Vec<&WorkloadRow> = rows.iter().filter(|row| row.figure == about.name).collect();
     if rows.is_empty() {
@@ -162,7 +162,7 @@ fn by_side(rows: &[&WorkloadRow], point: impl Fn(&WorkloadRow) -> Option<Point>)
     series
 }
 
-/// A sentence for each side: how it compares with the first one over all workloads.
+/// A sentence for each side that compares it with the first one over all workloads.
 fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
     let Some(first) = rows.first() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The sides of a run: pools and peers' directories. They take turns, round by round.
+//! The sides of a run: pools and directories of peers. They take turns, round by round.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::figure::{Point, median};
 use crate::peer::Peer;
 use crate::variant::Variant;
 
-/// Bytes of the file by which it is measured what reading costs: as many as a measurement reads.
+/// Bytes of the file with which the costs of reading are measured: as many as a measurement reads.
 const MEASURED_BYTES: u64 = 16 << 20;
 
-/// Options that all runs of workloads have.
+/// The common options of all runs of workloads.
 #[derive(Clone, Debug)]
 pub(crate) struct RunOptions<'a> {
-    /// Rounds that count, beside the one that warms up.
+    /// Rounds that count; one more warms up.
     pub(crate) rounds: usize,
-    /// Threads.
+    /// The number of threads.
     pub(crate) threads: usize,
     /// Directory for the pools.
     pub(crate) pool_dir: &'a Path,
 }
 
-/// What is measured: a kind of pool on a medium, read by a rule.
+/// A kind of pool to measure, on a medium, read by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) variant: Variant,
@@ -53,18 +53,18 @@ pub(super) struct Side {
     rounds: Rounds,
 }
 
-/// Where a side works.
+/// The file system of a side.
 pub(super) enum Target {
     Pool(Box<Pooled>),
     Peer(Box<PeerDir>),
 }
 
-/// A pool of the run's own.
+/// A pool created for the run.
 pub(super) struct Pooled {
     pub(super) volume: Volume,
     timer: Arc<MappingTimer>,
     pool: Pool,
-    // Goes last.
+    // Field order: removed last.
     _dir: TempDir,
 }
 
@@ -75,8 +75,8 @@ pub(super) struct PeerDir {
 }
 
 impl Side {
-    /// A new pool of `bytes`. What reading costs there is measured at once: no opening of a
-    /// workload reads as much as the engine waits for, and until then every rule searches.
+    /// A new pool of `bytes`. The costs of reading are measured at once: no file of a workload is
+    /// read as much as the engine requires for a measurement, and until then every rule searches.
     fn pool(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
         let side = Self::unmeasured(subject, label, bytes, pool_dir)?;
         if let Target::Pool(pooled) = &side.target {
@@ -84,7 +84,7 @@ impl Side {
             let path = "/measured";
             let sample = MEASURED_BYTES.min(bytes / 8);
             volume.write(path, vec![1; sample as usize])?;
-            // Kept by the file system for those who read.
+            // The file system keeps the costs for later readers.
             let _ = volume.open(path)?.handle().read_costs();
             volume.remove_file(path)?;
         }
@@ -156,7 +156,7 @@ impl Side {
         pools.chain(peers).collect()
     }
 
-    /// Does a round and notes it, if it counts. `threads` did it together.
+    /// Adds the result of a round by `threads` threads, if the round counts.
     pub(super) fn note(
         &mut self,
         counts: bool,
@@ -178,7 +178,7 @@ impl Side {
         Ok(())
     }
 
-    /// Begins another workload.
+    /// Starts another workload.
     pub(super) fn forget(&mut self) {
         self.rounds = Rounds::default();
     }
@@ -193,7 +193,7 @@ impl Side {
 
 impl Rounds {
     fn note(&mut self, threads: usize, done: Done, mapping: Option<MappingTime>) {
-        // Threads beyond the processors take turns, and their waiting is not in the time.
+        // Threads in excess of the processors take turns, and their waits are not in the time.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let at_once = threads.min(cores) as f64;
         let time = done.time.as_secs_f64();
@@ -247,7 +247,7 @@ mod tests {
 
     const POOL_BYTES: u64 = 64 << 20;
     const FILE_BYTES: usize = 1 << 20;
-    /// Times that the file is read: less than the engine measures after, more than any rule waits
+    /// The number of readings: too few for a measurement by the engine, more than any rule waits
     /// for.
     const READINGS: usize = 4;
 
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// The pool of a side, and what the page table of a file came to that was read again and again.
+    /// The page table of a file that was read repeatedly in the pool of a side.
     fn read_again(side: &Side) -> PageTable {
         let Target::Pool(pooled) = &side.target else {
             panic!("a side without a pool");
@@ -282,8 +282,8 @@ mod tests {
         page_table(file.handle())
     }
 
-    /// Whether a table is bought at once does not depend on what was measured, but on its having
-    /// been.
+    /// Whether a table is built at once depends only on there being a measurement, not on its
+    /// values.
     #[test]
     fn sides_know_what_reading_costs_before_the_first_workload() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_rule_and_the_default_one_lay_a_page_table_for_what_is_read_again() {
+    fn the_papers_rule_and_the_default_one_build_a_page_table_for_repeated_reads() {
         let dir = tempfile::tempdir().expect("a directory");
         for rule in [Rule::Threshold, Rule::Layout] {
             let side = Side::unmeasured(subject(rule), String::new(), POOL_BYTES, dir.path());

@@ -1,7 +1,7 @@
-//! Requests of block traces replayed on files: five mixes that are drawn, or a recorded trace.
+//! Replays requests of block traces on files: five mixes of random requests, or a recorded trace.
 //!
-//! Each disk of a trace is a file; what lies beyond its size wraps around to its beginning.
-//! Requests are made one after the other by one thread, as fast as they are answered.
+//! Each disk of a trace is a file; offsets beyond its size wrap around to its beginning. One thread
+//! makes the requests one after the other, each as soon as the one before has returned.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -23,20 +23,20 @@ use crate::stopwatch::Stopwatch;
 
 /// The figure's name.
 const NAME: &str = "traces";
-/// Bytes written at once where a file is filled.
+/// Bytes per write while a file is filled.
 const FILL_BYTES: usize = 1 << 20;
-/// Granularity of drawn places, and of what wraps around: a block.
+/// The granularity of random offsets, and of wrapping around: a block.
 const PLACE_BYTES: u64 = 4096;
 /// Popular regions of a file.
 const REGIONS: u64 = 1024;
-/// Of a hundred requests, those that go on where the one before ended.
+/// The number of requests out of a hundred that continue where the one before ended.
 const GOES_ON: u64 = 40;
-/// Requests between two looks at whether a signal came.
+/// The number of requests between two checks for a signal.
 const CHECK_EVERY: usize = 256;
-/// Disks of a trace at most.
+/// The most disks of a trace.
 const DISKS_MAX: usize = 64;
 
-/// What AFPT says of traces.
+/// AFPT's claims.
 pub(crate) const ABOUT: About = About {
     name: NAME,
     title: "Requests like those of enterprise traces, by reading rule",
@@ -51,11 +51,11 @@ pub(crate) const ABOUT: About = About {
 /// Options of traces.
 #[derive(Clone, Debug, clap::Args)]
 pub struct TraceOptions {
-    /// Replay a trace in the format of MSR Cambridge's, instead of drawn requests:
+    /// Replay a trace in the format of MSR Cambridge instead of random requests:
     /// timestamp,hostname,disk,type,offset,size,response
     #[arg(long, value_name = "FILE.csv")]
     pub trace: Option<PathBuf>,
-    /// Requests of a round of `traces`; of a recorded trace, the first so many
+    /// Requests of a round of `traces`; of a recorded trace, the first ones
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     pub requests: usize,
 }
@@ -70,7 +70,7 @@ impl TraceOptions {
 }
 
 impl TraceOptions {
-    /// What is replayed, for reports.
+    /// The options and their values, for reports.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let trace = match &self.trace {
             Some(path) => path.display().to_string(),
@@ -93,17 +93,17 @@ pub(super) struct Request {
     pub(super) bytes: u64,
 }
 
-/// A mix of requests that are drawn.
+/// A mix of random requests.
 struct Mix {
     name: &'static str,
     reads: u64,
     writes: u64,
-    /// Sizes of reads and of writes, from which one is drawn, in KiB.
+    /// Sizes of reads and of writes in KiB, from which one is drawn.
     read_kib: &'static [u64],
     write_kib: &'static [u64],
 }
 
-/// AFPT's Table II; small writes in rsrch, as its Section IV-D says.
+/// AFPT's Table II, with small writes in rsrch, as its Section IV-D says.
 const MIXES: [Mix; 5] = [
     Mix {
         name: "hm",
@@ -199,10 +199,10 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Reads or draws the requests, to files of `file_bytes`.
+    /// Parses or draws the requests, to files of `file_bytes`.
     ///
     /// # Errors
-    /// The trace cannot be read, or has a line that is no request.
+    /// The trace cannot be read, or has a line that is not a request.
     pub(crate) fn of(run: RunOptions<'a>, options: &TraceOptions, file_bytes: u64) -> Result<Self> {
         let traces = match &options.trace {
             Some(path) => {
@@ -238,7 +238,7 @@ impl<'a> Plan<'a> {
         Ok(plan)
     }
 
-    /// Puts every request inside its file, at the same place of a block as before.
+    /// Moves every request into its file, at the same offset within a block as before.
     fn wrap(&mut self) {
         let whole = (self.file_bytes - self.file_bytes % PLACE_BYTES).max(PLACE_BYTES);
         for request in self.traces.iter_mut().flat_map(|trace| &mut trace.requests) {
@@ -252,15 +252,15 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Steps of the progress bar.
+    /// The number of steps of the progress bar.
     pub(crate) fn steps(&self, sides: usize) -> usize {
         self.traces.len() * sides * (self.run.rounds + 1)
     }
 
-    /// Replays everything on every side.
+    /// Replays all traces on every side.
     ///
     /// # Errors
-    /// No room, a signal, a request that failed or was not answered in full.
+    /// There is not enough space, a signal came, or a request failed or was not complete.
     pub(crate) fn measure(
         &self,
         subjects: &[Subject],
@@ -300,7 +300,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Makes the files of a trace and fills them.
+    /// Creates the files of a trace and fills them.
     fn fill<P: FileTree>(
         &self,
         place: &P,
@@ -446,8 +446,8 @@ mod tests {
         }
     }
 
-    /// A disk's requests begin at sectors, most of them at blocks: that decides how many blocks
-    /// each touches.
+    /// A disk's requests begin at sectors, most of them at blocks. That determines how many blocks
+    /// each request touches.
     #[test]
     fn what_wraps_around_keeps_its_place_in_a_block() {
         const FILE_BYTES: u64 = 4 << 20;

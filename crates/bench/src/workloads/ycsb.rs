@@ -1,11 +1,10 @@
-//! Mixes of operations ([`super::mix`]), YCSB's A to F if no others are named, over redb, a
-//! key-value store that keeps a copy-on-write B-tree in one file.
+//! Runs mixes of operations ([`super::mix`]), by default YCSB's A to F, over redb, a key-value
+//! store that keeps a copy-on-write B-tree in one file.
 //!
-//! Records are single values, so that an update writes the whole of one (YCSB's default writes one
-//! of ten fields). The workloads run one after the other on one database a side, YCSB's in its
-//! order, A, B, C, F, D, E; every change is a transaction of its own, durable before it returns.
-//! redb lets one transaction change something at a time, and keeps pages in a cache of its own,
-//! whose size is an option.
+//! Records are single values, so an update writes a whole record (YCSB's default writes one of ten
+//! fields). The workloads run one after the other on one database per side, YCSB's in its order: A,
+//! B, C, F, D, E. Every change is a transaction of its own, durable before it returns. redb allows
+//! one changing transaction at a time, and keeps pages in its own cache, whose size is an option.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,14 +30,14 @@ use crate::stopwatch::Stopwatch;
 /// The figure's name.
 const NAME: &str = "ycsb";
 const TABLE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("usertable");
-/// Records of a transaction of the loading.
+/// The number of records per transaction while loading.
 const LOAD_AT_ONCE: u64 = 1000;
-/// Bytes of a pool for each byte of records: the tree's nodes, what transactions copy, and redb's
-/// growth in doublings.
+/// Bytes of a pool per byte of records: the tree's nodes, the copies by transactions, and redb's
+/// growth by doubling.
 const POOL_PART: u64 = 8;
 const POOL_LEAST_BYTES: u64 = 64 << 20;
 
-/// What HashFS says of YCSB.
+/// HashFS's claims.
 pub(crate) const ABOUT: About = About {
     name: NAME,
     title: "YCSB over a key-value store, by mapping",
@@ -63,7 +62,7 @@ pub struct YcsbOptions {
     /// Bytes of the key-value store's own cache
     #[arg(long, value_name = "BYTES", default_value_t = 8 << 20)]
     pub cache_bytes: usize,
-    /// Which records `ycsb` asks for; what the workload says if not said
+    /// Distribution of `ycsb`'s requests over records [default: by workload]
     #[arg(long, value_name = "WHICH", value_enum)]
     pub distribution: Option<Distribution>,
 }
@@ -82,7 +81,7 @@ impl YcsbOptions {
 }
 
 impl YcsbOptions {
-    /// How it runs, for reports.
+    /// The options and their values, for reports.
     pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
         let distribution = self.distribution.and_then(|it| it.to_possible_value());
         let distribution =
@@ -103,20 +102,20 @@ impl YcsbOptions {
 /// A database on a side.
 struct Store {
     database: Database,
-    /// Records that are there, as everybody may read them.
+    /// The number of existing records, which every thread may read.
     records: AtomicU64,
     /// Held while a record is added.
     adding: Mutex<()>,
     value: Vec<u8>,
 }
 
-/// What redb said.
+/// An error of redb.
 fn said(error: impl Into<redb::Error>) -> Error {
     let error: redb::Error = error.into();
     Error::Wrong(format!("the key-value store: {error}"))
 }
 
-/// The key of a record: YCSB's, whose order is not that of their making.
+/// The key of a record: YCSB's, whose order differs from the order of creation.
 fn key(record: u64) -> [u8; 24] {
     let mut key = *b"user00000000000000000000";
     let mut rest = fnv(record);
@@ -207,7 +206,7 @@ impl Store {
             expect("bytes of a record", value.value().len(), self.value.len())?;
             count += 1;
         }
-        // The record itself is there, so that no scan is empty.
+        // The record itself exists, so no scan is empty.
         expect("an empty scan", count == 0, false)
     }
 
@@ -268,7 +267,7 @@ impl Store {
     }
 }
 
-/// What all threads go by.
+/// The parameters of all threads.
 struct Load<'a> {
     options: &'a YcsbOptions,
     threads: u64,
@@ -276,7 +275,7 @@ struct Load<'a> {
     interrupt: &'a Interrupt,
 }
 
-/// What to run.
+/// The workloads to run.
 pub(crate) struct Plan<'a> {
     run: RunOptions<'a>,
     options: &'a YcsbOptions,
@@ -284,11 +283,11 @@ pub(crate) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// A plan for the workloads that were named: shipped ones or files; all that are shipped if
-    /// none is.
+    /// A plan for the workloads that were named, built-in ones or files; if there are none, for all
+    /// built-in ones.
     ///
     /// # Errors
-    /// A file cannot be read or says something that a workload does not have.
+    /// A file cannot be read, or has a field or value that no workload has.
     pub(crate) fn of(
         run: RunOptions<'a>,
         options: &'a YcsbOptions,
@@ -308,7 +307,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Steps of the progress bar.
+    /// The number of steps of the progress bar.
     pub(crate) fn steps(&self, sides: usize) -> usize {
         self.mixes.len() * sides * (self.run.rounds + 1)
     }
@@ -316,7 +315,8 @@ impl<'a> Plan<'a> {
     /// Runs the workloads on every side.
     ///
     /// # Errors
-    /// No room, a signal, an operation that failed or had another effect than it should.
+    /// There is not enough space, a signal came, or an operation failed or had another effect than
+    /// it should.
     pub(crate) fn measure(
         &self,
         subjects: &[Subject],
@@ -353,7 +353,7 @@ impl<'a> Plan<'a> {
             all.extend(rows(NAME, name, run.threads, &sides));
             sides.iter_mut().for_each(Side::forget);
         }
-        // Databases write when they go, and the pools must still be there.
+        // Databases write when they are dropped, and the pools must still exist then.
         drop(stores);
         all.sort_by(|a, b| a.workload.cmp(&b.workload));
         Ok(all)

@@ -1,12 +1,12 @@
-//! Zipfian numbers, as YCSB draws them (Gray et al., "Quickly generating billion-record synthetic
+//! Zipfian numbers as in YCSB (Gray et al., "Quickly generating billion-record synthetic
 //! databases", SIGMOD 1994).
 
 use crate::order::Numbers;
 
-/// YCSB's constant: how skewed.
+/// YCSB's constant of skew.
 const THETA: f64 = 0.99;
 
-/// Numbers below a count, of which 0 is the most frequent, then 1, and so on.
+/// Random numbers below a count; 0 is the most frequent, then 1, and so on.
 #[derive(Clone, Debug)]
 pub(super) struct Zipf {
     count: u64,
@@ -16,7 +16,7 @@ pub(super) struct Zipf {
 }
 
 impl Zipf {
-    /// Takes time proportional to `count`, which is at least 2.
+    /// Creates a generator in time proportional to `count`, which is at least 2.
     pub(super) fn new(count: u64) -> Self {
         let zeta_of = |count: u64| -> f64 { (1..=count).map(|i| (i as f64).powf(-THETA)).sum() };
         let zeta = zeta_of(count);
@@ -43,7 +43,7 @@ impl Zipf {
     }
 }
 
-/// The FNV-1a hash of a number's bytes: by it YCSB scatters what is frequent over all records.
+/// The FNV-1a hash of a number's bytes, with which YCSB scatters frequent records over all records.
 pub(super) fn fnv(number: u64) -> u64 {
     number
         .to_le_bytes()
@@ -67,7 +67,7 @@ mod tests {
         for _ in 0..draws {
             seen[zipf.draw(&mut numbers) as usize] += 1;
         }
-        // The first two are exact, the rest an approximation: whole decades are compared.
+        // The first two are exact, and the rest is an approximation, so whole decades are compared.
         let zeta: f64 = (1..=count).map(|i| (i as f64).powf(-THETA)).sum();
         let expected = |range: std::ops::Range<u64>| -> f64 {
             range.map(|i| ((i + 1) as f64).powf(-THETA)).sum::<f64>() / zeta * f64::from(draws)
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_fnv_1a() {
-        // Of eight zero bytes, by multiplication alone.
+        // For eight zero bytes, the hash is computed by multiplication alone.
         let prime = 0x0100_0000_01B3_u64;
         let expected = (0..8).fold(0xCBF2_9CE4_8422_2325_u64, |hash, _| {
             hash.wrapping_mul(prime)

@@ -1,4 +1,4 @@
-//! The benchmarks as commands.
+//! The commands of the benchmarks.
 
 use std::path::Path;
 use std::process::Command;

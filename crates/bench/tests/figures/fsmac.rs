@@ -1,4 +1,4 @@
-//! The figures of pools with a log come out of one command, on few files: their shape.
+//! One command measures the figures of pools with a log, here on few files. Tests their shape.
 
 use std::process::Command;
 
@@ -41,7 +41,7 @@ fn measured(figure: fsmac::Figure) -> Report {
     report
 }
 
-/// The figure of times: two sides, each with a value at each of so many labels.
+/// The figure of times: two sides, each with a value at each of `labels` labels.
 fn times(report: &Report, labels: usize) -> &Figure {
     let figure = &report.figures[0];
     assert_values(figure, 2, labels);
@@ -124,7 +124,7 @@ fn with_a_log_and_without() {
     assert_eq!(report.targets.len(), 8);
 }
 
-/// A process is killed that has the pool open: the program itself, called anew.
+/// The process that is killed while it has the pool open is this program, started again.
 #[test]
 fn a_pool_is_opened_however_it_was_left() {
     let _turn = turn();
@@ -148,7 +148,7 @@ fn a_pool_is_opened_however_it_was_left() {
     assert_eq!(report["targets"].as_array().map(Vec::len), Some(4));
 }
 
-/// Where the kernel counts requests, what was synced was written and flushed.
+/// If the kernel counts requests, the synced data were written and flushed.
 #[test]
 fn the_disk_is_asked() {
     let report = measured(fsmac::Figure::FsMark);

@@ -1,5 +1,5 @@
 //! The figures of each benchmark, on small files: their shape, and counts that do not depend on the
-//! machine; and the command.
+//! machine. Also tests the commands.
 #![allow(missing_docs)]
 
 mod command;
@@ -14,7 +14,7 @@ mod small;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// One at a time of those tests that keep all processors busy, or count what the process does.
+/// Serialises tests that keep all processors busy, or count what the process does.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

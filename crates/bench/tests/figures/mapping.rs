@@ -1,5 +1,5 @@
-//! The figures of file mapping come out of one command, on small files: their shape, and counts
-//! that do not depend on the machine.
+//! One command measures the figures of file mapping, here on small files. Tests their shape, and
+//! counts that do not depend on the machine.
 
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
@@ -7,11 +7,11 @@ use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure}
 use vellum_bench::report::Output;
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
-/// Probes of a lookup by HashFS: the home line; of a displaced block its count, the head of its
-/// chain, and link and line of a block or two.
+/// Probes of a lookup by HashFS: the home line; for a displaced block also its count, the head of
+/// its chain, and link and line of one or two blocks.
 const HASHED: std::ops::RangeInclusive<f64> = 1.0..=7.0;
 
-/// The seed of the hashes of pools in `make test`, by `.cargo/config.toml`.
+/// The seed of the hashes of pools in `make test`, set in `.cargo/config.toml`.
 const USUAL_SEED: &str = "20261121";
 
 fn options(figure: mapping::Figure) -> MappingOptions {
@@ -48,8 +48,7 @@ fn report(figure: mapping::Figure) -> Report {
     measure(&options(figure)).unwrap()
 }
 
-/// The figure of that name, in which every mapping that there is has a value at each of so many
-/// labels.
+/// The figure of that name, in which every mapping has a value at each of `labels` labels.
 fn complete<'r>(report: &'r Report, name: &str, labels: usize) -> &'r Figure {
     let mut figures = report.figures.iter();
     let figure = figures.find(|figure| figure.name == name);
@@ -73,7 +72,7 @@ fn complete<'r>(report: &'r Report, name: &str, labels: usize) -> &'r Figure {
     figure
 }
 
-/// What an operation of a mapping did at a label.
+/// The counts of an operation of a mapping at a label.
 fn counts(figure: &Figure, series: &str, label: &str) -> CountsPerOp {
     figure
         .series(series)
@@ -95,7 +94,7 @@ fn locality_counts_what_an_access_costs() {
     assert_eq!(counts(lookups, "radix", "cold random").probes, 3.0);
     for name in ["hashfs", "hashfs-1"] {
         let insert = counts(inserts, name, "hot random");
-        // The word, and now and then that of the inode, when an operation ends.
+        // The word, and sometimes that of the inode, when an operation ends.
         let once = 1.0..1.1;
         assert!(once.contains(&insert.lines_flushed), "{name}: {insert:?}");
         assert_eq!(insert.lines_flushed, insert.fences, "{name}");
@@ -114,7 +113,7 @@ fn fragmentation_lengthens_no_search_but_in_extent_trees() {
     complete(&report, "fragmentation-cold", 6);
     complete(&report, "fragmentation-insert", 6);
     let probes = |series, score| counts(figure, series, score).probes;
-    // How many of a few hundred blocks are displaced differs from pool to pool.
+    // The share of displaced blocks among a few hundred differs from pool to pool.
     for (name, most) in [("hashfs", 2.0), ("radix", 1.1)] {
         assert!(probes(name, "0") <= probes(name, "1") * most, "{name}");
     }
@@ -145,7 +144,7 @@ fn a_request_of_many_blocks_probes_once_for_a_run() {
     }
     let probes = |series, blocks| counts(figure, series, blocks).probes;
     assert!(probes("hashfs", "1") >= 1.0);
-    // An eighth, but for runs that are displaced: how many of a few are differs from pool to pool.
+    // An eighth, except for displaced runs, whose share among a few differs from pool to pool.
     assert!(probes("hashfs", "32") < 0.6);
     assert!(probes("hashfs-1", "32") >= 1.0);
     for name in ["io-size-16-cold", "io-size-16-hot"] {
@@ -166,9 +165,9 @@ fn churn_does_not_lengthen_searches() {
     for name in ["utilisation-hits", "utilisation-misses"] {
         complete(&report, name, 11);
     }
-    // Probes depend on nothing but what was done, and on the seed of the hashes. Of 80 seeds
-    // `hashfs-1` had the largest ratios: 1.14 in the mean, with a standard deviation of 0.07, so
-    // that one in a hundred is above what is asked. Seven deviations are as good as never.
+    // Probes depend only on the operations and on the seed of the hashes. Over 80 seeds `hashfs-1`
+    // had the largest ratios: 1.14 on average, with a standard deviation of 0.07, so one in a
+    // hundred exceeds the target. An excess of seven deviations practically never occurs.
     let is_drawn = std::env::var("VELLUM_HASH_SEED").is_ok_and(|seed| seed != USUAL_SEED);
     let targets = report.targets.iter();
     for target in targets.filter(|target| target.what.starts_with("hashfs")) {

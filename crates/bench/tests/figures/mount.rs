@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Longest wait for a process, far beyond what it takes.
+/// The longest wait for a process, far beyond what it takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn has_fuse() -> bool {
@@ -40,7 +40,7 @@ fn is_empty(dir: &Path) -> bool {
     std::fs::read_dir(dir).expect("directory").next().is_none()
 }
 
-/// How many file systems are mounted below a directory.
+/// The number of file systems that are mounted below a directory.
 fn mounts_below(dir: &Path) -> usize {
     let table = std::fs::read_to_string("/proc/self/mountinfo").expect("the kernel's table");
     table.matches(&*dir.to_string_lossy()).count()
@@ -74,7 +74,7 @@ fn a_mount_is_measured_beside_one_that_does_nothing() {
     assert_eq!(mounts_below(mounts.path()), 0);
 }
 
-/// The peer's values say whether `git` is there at all: then the pools have theirs, too.
+/// If the peer has values, `git` is installed, and the pools have values too.
 #[test]
 fn git_works_in_mounted_pools() {
     if !has_fuse() {
@@ -111,7 +111,7 @@ fn a_signal_leaves_nothing_behind() {
     }
     let (pools, mounts) = (tempfile::tempdir(), tempfile::tempdir());
     let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
-    // More rounds through the mounts than there are before the signal.
+    // More rounds through the mounts than fit before the signal.
     let arguments = ["--only", "create", "--rounds", "30"];
     let mut child = bench(&arguments, pools.path(), mounts.path())
         .stdout(Stdio::null())

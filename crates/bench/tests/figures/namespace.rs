@@ -1,5 +1,5 @@
-//! The figures of names and directories come out of one command, on small directories: their shape,
-//! and counts that do not depend on the machine.
+//! One command measures the figures of names and directories, here on small directories. Tests
+//! their shape, and counts that do not depend on the machine.
 
 use vellum::NamespaceKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
@@ -17,8 +17,8 @@ fn measured(options: &NamespaceOptions) -> Report {
 /// Every namespace, and the peer.
 const SIDES: usize = NamespaceKind::ALL.len() + 1;
 
-/// The one figure of a report, in which every namespace and the peer have a value at each of so
-/// many labels.
+/// The only figure of a report, in which every namespace and the peer have a value at each of
+/// `labels` labels.
 fn complete(report: &Report, labels: usize) -> &Figure {
     let [figure] = &report.figures[..] else {
         panic!("{} figures", report.figures.len());
@@ -61,7 +61,7 @@ fn making_and_removing() {
             );
         }
     }
-    // Name and inode apart: a name that goes is one word.
+    // Name and inode are separate: removing a name changes one word.
     let unlink = |namespace| counts(figure, namespace, "unlink").lines_flushed;
     assert!(unlink(NamespaceKind::Direct) < unlink(NamespaceKind::Tree));
     assert!(unlink(NamespaceKind::Adaptive) < unlink(NamespaceKind::Tree));
@@ -77,7 +77,7 @@ fn listing() {
     }
 }
 
-/// However many names are in it, but where each has its path.
+/// The number of names in it does not matter, except where each entry has its path.
 #[test]
 fn renaming_a_directory() {
     let report = measured(&options(namespace::Figure::Rename));
@@ -97,7 +97,8 @@ fn renaming_a_directory() {
     assert_eq!(report.targets.len(), NamespaceKind::ALL.len());
 }
 
-/// The namespaces alone, since no peer's lines can be slowed; what a line costs is in no count.
+/// Only the namespaces, since no peer's lines can be slowed; the counts do not include the cost of
+/// a line.
 #[test]
 fn lines_that_take_longer() {
     let report = measured(&options(namespace::Figure::Latency));
@@ -136,7 +137,7 @@ fn whole_paths() {
     assert_eq!(report.targets.len(), 2);
 }
 
-/// Directories become roots when they are renamed, and lookups go on; the thread that evolves is
+/// Directories become roots when they are renamed, and lookups continue. The evolving thread is
 /// found.
 #[test]
 fn a_changing_set_of_directories() {

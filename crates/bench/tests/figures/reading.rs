@@ -1,4 +1,4 @@
-//! The figures of reading come out of one command, on small files.
+//! One command measures the figures of reading, here on small files.
 
 use std::path::Path;
 
@@ -65,12 +65,12 @@ fn every_figure_has_its_points() {
             ]
         );
         assert!(row.over_memcpy["layout"] > 0.0 && row.over_memcpy["memcpy"] == 1.0);
-        // The whole file lies in the page table that is bought at once.
+        // The page table that is built at once contains the whole file.
         let laid = &row.page_tables["mmu"];
         assert_eq!((laid.part, laid.gave_up), (1.0, false), "{row:?}");
         assert_eq!(row.page_tables.len(), 3, "search has none");
     }
-    // 1 MiB and 4 MiB, of which 32 MiB are read after an opening at most.
+    // 1 MiB and 4 MiB; at most 32 MiB are read after an opening.
     let readings = report
         .openings
         .iter()
@@ -93,7 +93,7 @@ fn every_figure_has_its_points() {
     };
     assert_eq!(asked("over memcpy"), 2, "64 KiB and 1 MiB");
     assert_eq!(asked("view of 32 KiB"), 1);
-    assert_eq!(asked("better of both roads"), 2, "files and workloads");
+    assert_eq!(asked("better of both paths"), 2, "files and workloads");
     assert_eq!(asked("from the opening on"), 1);
     assert!(report.to_string().contains("asked at most 1.15"));
     let setting = |name: &str| report.settings.iter().any(|(known, _)| *known == name);
@@ -225,7 +225,7 @@ fn every_kind_of_pool_has_its_figures_on_the_page() {
     }
     assert_eq!(html.matches("<svg").count(), 3 * pools.len());
     assert!(html.contains("AFPT, Fig 10"));
-    // Whoever asked for no figure of them gets none.
+    // Figures that were not requested are missing.
     assert!(!html.contains("competitive") && !html.contains("block-size"));
 }
 
