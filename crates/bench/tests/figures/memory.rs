@@ -5,7 +5,7 @@ use vellum::NamespaceKind;
 use vellum_bench::namespace::{Figure, measure};
 use vellum_testing::in_own_process;
 
-/// The namespaces alone: a kernel's caches are not the process's.
+/// Only the namespaces: the caches of the kernel do not belong to the process.
 #[test]
 fn memory_of_names() {
     in_own_process(memory_of_names, || {
