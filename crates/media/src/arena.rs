@@ -9,11 +9,11 @@ use rustix::mm::{Advice, MapFlags};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Shared volatile memory. Pages are taken from the system when they are first written.
+/// Shared volatile memory. The system allocates pages at the first write.
 pub struct MappedArena {
     mapping: Mapping,
     owner: Owner,
-    /// `None`: memory of this process alone.
+    /// The memory, if it is shared; `None` for memory of this process alone.
     memory: Option<Arc<OwnedFd>>,
 }
 
@@ -21,13 +21,13 @@ impl MappedArena {
     /// An arena of `len` zero bytes.
     ///
     /// # Errors
-    /// If the system has no memory, descriptor or address range left for it.
+    /// Fails if the system has no memory, descriptor or address range left.
     pub fn new(len: u64) -> Result<Self, MediaError> {
         Self::map(Arc::new(memory_file("vellum-arena", len)?), len)
     }
 
-    /// An arena of `len` zero bytes for a single process: it cannot be mapped again, but lies on
-    /// large pages where the kernel has them, which makes random accesses faster by a third.
+    /// An arena of `len` zero bytes for a single process. It cannot be mapped again, but lies on
+    /// large pages if the kernel has them, which makes random accesses faster by a third.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -35,10 +35,10 @@ impl MappedArena {
         Self::of(Mapping::private(len), None, len)
     }
 
-    /// The same bytes, mapped once more at another address.
+    /// Maps the same bytes again at another address.
     ///
     /// # Errors
-    /// As for [`new`](Self::new); a [`private`](Self::private) arena refuses.
+    /// As for [`new`](Self::new); fails for a [`private`](Self::private) arena.
     pub fn again(&self) -> Result<Self, MediaError> {
         let len_bytes = self.mapping.len();
         match &self.memory {
@@ -50,14 +50,14 @@ impl MappedArena {
         }
     }
 
-    /// Asks the kernel for large pages: random accesses get faster by a third, and memory is taken
-    /// 2 MiB at a time. The kernel may decline.
+    /// Asks the kernel for large pages: random accesses get faster by a third, and memory is
+    /// allocated 2 MiB at a time. The kernel may decline.
     pub fn prefer_large_pages(&self) {
         self.mapping.prefer_large_pages();
     }
 
-    /// Takes every page from the system now, so that no later access waits for one. The kernel may
-    /// decline; pages then come at their first access.
+    /// Allocates every page now, so that no later access waits for one. The kernel may decline;
+    /// pages are then allocated at their first access.
     pub fn populate(&self) {
         let (base, bytes) = self.mapping.whole();
         // SAFETY: populating changes no byte; the range is our mapping.
@@ -93,17 +93,17 @@ impl MappedArena {
         }
     }
 
-    /// The arena's stores are not counted: they cost the medium nothing.
+    /// An arena's stores are not counted: they cost the medium nothing.
     #[inline(always)]
     fn wrote(&self, _bytes: u64) {}
 
-    /// An arena is memory alone.
+    /// An arena has no file to read.
     #[inline(always)]
     fn read_by_call(&self, _at: u64, _out: &mut [u8]) -> bool {
         false
     }
 
-    /// Nobody wants to know which lines of an arena were stored to.
+    /// Dirty lines of an arena are not recorded.
     #[inline(always)]
     fn noting(&self, _at: u64, _len: u64) {}
 }

@@ -1,4 +1,5 @@
-//! What lies behind a pool: opening it, locking it, giving it its blocks, telling what it is.
+//! The file or device of a pool: opening, locking, allocating its blocks, and finding out what it
+//! is.
 
 use crate::holders::{Locked, lock_when_they_end};
 use crate::mapping::Mapping;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
-/// Bytes written at once where blocks can only be had by writing.
+/// Bytes per call where blocks can only be allocated by writing.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// What kind of file a pool is.
@@ -31,17 +32,17 @@ pub(crate) enum Node {
     Dax,
 }
 
-/// The descriptor of a pool. The lock goes when this is [released](Self::release), at the latest
-/// when it is dropped, and not only with the last duplicate: a child that another thread has just
-/// forked has one, until it runs its program.
+/// The descriptor of a pool. The lock ends when this is [released](Self::release), at the latest
+/// when it is dropped, and does not wait for the last duplicate: a child that another thread has
+/// just forked has one until it executes its program.
 pub(crate) struct PoolFile {
     fd: OwnedFd,
-    /// The process that may give the lock up: not a child that goes on without having opened
+    /// The process that may release the lock: not a child that continues without having opened
     /// anything.
     opened_by: Process,
-    /// The descriptor that carries the lock, if this one does not.
+    /// The descriptor that carries the lock, if it is not this one.
     locked: Option<Arc<PoolFile>>,
-    /// How many use the lock that this one carries, itself among them.
+    /// Number of users of the lock that this descriptor carries, including itself.
     users: AtomicUsize,
     is_released: AtomicBool,
 }
@@ -57,9 +58,8 @@ impl PoolFile {
         }
     }
 
-    /// The same file, opened once more, under the same lock. The kernel tells each opening of a
-    /// file once that bytes could not be written back: of one that two pools share only one would
-    /// hear of it.
+    /// Opens the same file once more, under the same lock. The kernel reports a writeback error
+    /// once to each open file: of two pools that share one, only one would learn of it.
     pub(crate) fn again(self: &Arc<Self>) -> Result<Self, Errno> {
         let fd = self.reopened(OFlags::empty())?;
         let carrier = self.locked.as_ref().unwrap_or(self);
@@ -70,7 +70,7 @@ impl PoolFile {
         Ok(again)
     }
 
-    /// Gives up what this has locked, and the lock on the file, unless others use it.
+    /// Releases the range locks of this descriptor, and the lock on the file unless others use it.
     pub(crate) fn release(&self) {
         if self.opened_by != Process::current() || self.is_released.swap(true, Ordering::AcqRel) {
             return;
@@ -85,7 +85,7 @@ impl PoolFile {
         }
     }
 
-    /// The same file, opened once more, with more flags and without a lock.
+    /// Opens the same file once more, with more flags and without a lock.
     pub(crate) fn reopened(&self, more: OFlags) -> Result<OwnedFd, Errno> {
         let flags = rustix::fs::fcntl_getfl(&self.fd)? & OFlags::RWMODE;
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
@@ -101,13 +101,13 @@ impl AsFd for PoolFile {
 
 impl Drop for PoolFile {
     fn drop(&mut self) {
-        // Closing the descriptor gives the locks up as well, if nobody else has it.
+        // Closing the descriptor releases the locks as well, if there is no duplicate.
         self.release();
     }
 }
 
-/// The descriptor of a pool that is open, which releases it when it is dropped, though others may
-/// need it for the lock that it carries.
+/// The descriptor of an open pool. Dropping it releases the descriptor, even if others still need
+/// it for the lock that it carries.
 pub(crate) struct Held(Arc<PoolFile>);
 
 impl Held {
@@ -145,32 +145,32 @@ pub(crate) struct Backing {
     pub(crate) len: u64,
     /// Bytes that the kernel maps at once.
     pub(crate) page_bytes: usize,
-    /// Whether all bytes were just made, as zeros.
+    /// Whether all bytes were just created, as zeros.
     pub(crate) known_zero: bool,
 }
 
 /// Which files `create` accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// There must be none.
+    /// The file must not exist.
     Refused,
-    /// A file is emptied, a device is taken as it is.
+    /// A file is emptied; a device is used as it is.
     Replaced,
 }
 
-/// What a file is locked for.
+/// The purpose of a lock on a file.
 #[derive(Clone, Copy)]
 enum Lock<'n> {
-    /// To change it; nobody else has it open.
+    /// To change it; no other process has it open.
     Change,
     /// To read it, as others may.
     Read,
-    /// To read the dataset of this name in it, whoever changes others.
+    /// To read the dataset of this name, while other processes may change other datasets.
     ReadOne(&'n str),
 }
 
 impl Lock<'_> {
-    /// Takes it; `false`: somebody else is in the way.
+    /// Takes the lock; `false` if another process is in the way.
     fn take(self, fd: &OwnedFd) -> io::Result<bool> {
         let operation = match self {
             Self::Change => FlockOperation::NonBlockingLockExclusive,
@@ -195,7 +195,8 @@ impl Backing {
         Self::open_for(path, lock)
     }
 
-    /// Opens an existing pool to read the dataset of this name in it, whoever changes others.
+    /// Opens an existing pool to read the dataset of this name, while other processes may change
+    /// others.
     pub(crate) fn open_to_read(path: &Path, name: &str) -> Result<Self, MediaError> {
         Self::open_for(path, Lock::ReadOne(name))
     }
@@ -207,10 +208,10 @@ impl Backing {
         } else {
             OFlags::RDWR
         };
-        // Opening some devices does things, and a path may be what a pool says.
+        // Opening some devices has side effects, and the path may come from a pool.
         let stat = rustix::fs::stat(path).map_err(|e| failed("open", path, e))?;
         node_of(&stat, path)?;
-        // NONBLOCK: a FIFO in the pool's place must not make us wait.
+        // NONBLOCK: opening a FIFO in the place of a pool must not block.
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd =
             rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed("open", path, e))?;
@@ -224,7 +225,7 @@ impl Backing {
         Ok(backing)
     }
 
-    /// Creates and locks a pool of `len` bytes, all of them allocated. A `len` of 0 takes all of a
+    /// Creates and locks a pool of `len` bytes, all of them allocated. A `len` of 0 uses the whole
     /// device.
     pub(crate) fn create(path: &Path, len: u64, existing: Existing) -> Result<Self, MediaError> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -247,13 +248,13 @@ impl Backing {
             backing.sized(len)
         });
         if made.is_err() && is_new {
-            // The file is ours and useless; whether it goes cannot change the answer.
+            // The file is ours and useless; a failure to remove it changes nothing.
             let _ = rustix::fs::unlink(path);
         }
         made
     }
 
-    /// Takes the lock, then looks at what was opened.
+    /// Takes the lock, then examines the opened file.
     fn locked(fd: OwnedFd, path: &Path, lock: Lock<'_>) -> Result<Self, MediaError> {
         let stat = rustix::fs::fstat(&fd).map_err(|e| failed("examine", path, e))?;
         let node = node_of(&stat, path)?;
@@ -276,8 +277,8 @@ impl Backing {
                 });
             }
         }
-        // Beside somebody who changes others and is there, nothing of a dead one is waited for:
-        // what is read is nobody's.
+        // If a live process changes other datasets, writes in flight of a killed process need no
+        // wait: the bytes that are read are not theirs.
         if !range_locks::are_told(&fd) {
             in_flight::wait(&fd, path)?;
         }
@@ -313,7 +314,7 @@ impl Backing {
     }
 
     /// Makes the file `len` bytes long, with every block allocated: a store into a hole of a full
-    /// disk would be a SIGBUS.
+    /// disk would raise SIGBUS.
     fn sized(mut self, len: u64) -> Result<Self, MediaError> {
         if self.node != Node::File {
             if len > self.len {
@@ -347,7 +348,7 @@ impl Backing {
         allocate(self.fd.as_fd(), 0, len)
     }
 
-    /// Lets a file on tmpfs begin its life on large pages, as far as the kernel has them.
+    /// Puts a new file on tmpfs on large pages, as far as the kernel has them.
     fn take_large_pages(&self, len: u64) {
         let mapped = Mapping::new(self.fd.as_fd(), len, MapFlags::SHARED, self.page_bytes);
         if let Ok(mapping) = mapped {
@@ -355,21 +356,21 @@ impl Backing {
         }
     }
 
-    /// A pool that was created is there after a power cut.
+    /// Makes the name of a new pool survive a power cut.
     fn make_name_durable(&self) -> Result<(), MediaError> {
         rustix::fs::fsync(&self.fd).map_err(|e| failed("write back", &self.path, e))?;
         let parent = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // A directory that cannot be read, or a file system that cannot sync one, is no reason to
-        // refuse the pool.
+        // An unreadable directory, or a file system that cannot sync one, is no reason to refuse
+        // the pool.
         if let Ok(directory) = rustix::fs::open(parent, flags, Mode::empty()) {
             let _ = rustix::fs::fsync(directory);
         }
         Ok(())
     }
 
-    /// What the pool lies on, when it is not DAX.
+    /// The kind of medium, for a pool that is not on DAX.
     pub(crate) fn plain_kind(&self) -> MediaKind {
         if self.node == Node::File && is_memory(fs_type(&self.fd)) {
             MediaKind::Memory
@@ -379,8 +380,7 @@ impl Backing {
     }
 }
 
-/// Gives `len` bytes of a file from `at` on, which are zeros, all their blocks. The file grows if
-/// it has to.
+/// Allocates all blocks of `len` bytes from `at` on, which are zeros. The file grows if necessary.
 pub(crate) fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> Result<(), Errno> {
     loop {
         match rustix::fs::fallocate(fd, FallocateFlags::empty(), at, len) {
@@ -406,7 +406,7 @@ fn write_zeros(fd: BorrowedFd<'_>, from: u64, len: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Why `len` bytes are not to be had.
+/// The error for `len` bytes that cannot be allocated.
 pub(crate) fn no_room(path: &Path, len: u64, errno: Errno) -> MediaError {
     let path = path.to_owned();
     match errno {
@@ -432,7 +432,7 @@ pub(crate) fn failed(action: &'static str, path: &Path, errno: Errno) -> MediaEr
     }
 }
 
-/// Whether a file system of this number is memory.
+/// Whether this number stands for a file system in memory.
 pub(crate) fn is_memory(fs_type: Option<u64>) -> bool {
     matches!(fs_type, Some(TMPFS_MAGIC | RAMFS_MAGIC | HUGETLBFS_MAGIC))
 }
@@ -444,13 +444,13 @@ pub(crate) fn fs_type(fd: impl AsFd) -> Option<u64> {
         .map(|stat| u64::from(stat.f_type as u32))
 }
 
-/// What there is at a path that a pool can lie on, if there is anything.
+/// The node at a path, if there is one and a pool can lie on it.
 pub(crate) fn node_at(path: &Path) -> Option<Node> {
     let stat = rustix::fs::stat(path).ok()?;
     node_of(&stat, path).ok()
 }
 
-/// What a pool can lie on, of what is there.
+/// The node, if a pool can lie on it.
 pub(crate) fn node_of(stat: &Stat, path: &Path) -> Result<Node, MediaError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(Node::File),
@@ -474,7 +474,7 @@ fn name_of(kind: FileType) -> &'static str {
     }
 }
 
-/// Where sysfs describes a character device.
+/// The sysfs directory of a character device.
 fn sysfs_of(device: u64) -> PathBuf {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     PathBuf::from(format!("/sys/dev/char/{major}:{minor}"))

@@ -1,4 +1,4 @@
-//! How the files of a pool are synced: with the caches of their devices flushed, or without.
+//! How the files of a pool are synced: with or without flushes of the devices' caches.
 
 use crate::count;
 use crate::logged::{sync_file_range, write_all, write_by};
@@ -8,29 +8,29 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a sync has the devices flush their caches, which it does unless it is told otherwise.
+/// Whether a sync flushes the caches of the devices, which is the default.
 ///
-/// Without, it waits until the devices have said that they have what was written. What they have in
-/// their caches, and what the file system below has not committed of where a file's bytes are, a
-/// power cut takes, whatever came before what.
+/// Without these flushes, a sync waits until the devices have accepted the written data. A power
+/// cut may then lose, in any order, what the devices hold in their caches, and what the file system
+/// below has not committed about the locations of a file's bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Barriers {
     are_left_out: AtomicBool,
 }
 
 impl Barriers {
-    /// Leaves them out from here on.
+    /// Disables the flushes from here on.
     pub(crate) fn leave_out(&self) {
         self.are_left_out.store(true, Ordering::Relaxed);
     }
 
-    /// Leaves them out no longer; gives whether they were. What was written so far is flushed by
-    /// whatever syncs next.
+    /// Enables the flushes again; returns whether they were disabled. The next sync flushes what
+    /// was written so far.
     pub(crate) fn keep(&self) -> bool {
         self.are_left_out.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether syncs have them.
+    /// Whether syncs flush the caches of devices.
     pub(crate) fn are_kept(&self) -> bool {
         !self.are_left_out.load(Ordering::Relaxed)
     }
@@ -38,7 +38,7 @@ impl Barriers {
     /// Syncs a file.
     ///
     /// # Errors
-    /// What the operating system said, now or to a write before.
+    /// Returns the error of the operating system, from now or from an earlier write.
     pub(crate) fn sync(&self, file: BorrowedFd<'_>) -> io::Result<()> {
         if self.are_kept() {
             count::synced();
@@ -47,10 +47,10 @@ impl Barriers {
         write_back(file, 0, 0)
     }
 
-    /// Writes all of `data` from `at` on, so that a sync of these bytes alone has followed.
+    /// Writes all of `data` from `at` on, as if only these bytes were then synced.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     pub(crate) fn write_durably(
         &self,
         file: BorrowedFd<'_>,
@@ -74,8 +74,8 @@ impl Barriers {
     }
 }
 
-/// Has the kernel write what is dirty of `[at, at + len)`, or from `at` on if `len` is 0, and waits
-/// for it.
+/// Makes the kernel write the dirty pages of `[at, at + len)`, or from `at` on if `len` is 0, and
+/// waits for it.
 fn write_back(file: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
     let whole = libc::SYNC_FILE_RANGE_WAIT_BEFORE
         | libc::SYNC_FILE_RANGE_WRITE

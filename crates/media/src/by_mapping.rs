@@ -1,4 +1,4 @@
-//! What lies in a [`Mapping`](crate::mapping::Mapping), as memory.
+//! Memory in a [`Mapping`](crate::mapping::Mapping).
 
 /// Implements [`Memory`](crate::Memory) for a type by its fields `mapping` and `owner`.
 macro_rules! memory_of_mapping {

@@ -4,18 +4,18 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// Runs `run` in a child that is forked off this process, and ends the child: with status 0, or 1
-/// if `run` panics. Nothing of the process's own end is run there; after `patience`, in whole
-/// seconds, SIGALRM ends it. Gives the child's number. For tests: a child has the calling thread
-/// alone, and what other threads have locked stays so.
+/// Runs `run` in a forked child of this process, and ends the child with status 0, or 1 if `run`
+/// panics. The child skips the process's exit handlers. After `patience`, in whole seconds, SIGALRM
+/// ends it. Returns the child's process id. For tests: the child has only the calling thread, and
+/// locks held by other threads stay locked.
 ///
 /// # Errors
-/// What the operating system said.
+/// Returns the error of the operating system.
 pub fn fork(patience: Duration, run: impl FnOnce()) -> io::Result<i32> {
     let seconds = u32::try_from(patience.as_secs()).unwrap_or(u32::MAX);
-    // SAFETY: of our memory the child has a copy, and goes on in it as this thread does, which was
-    // at no step that anybody else has to end: the C library keeps its allocator usable across a
-    // fork. What locks other threads may have it waits for, which harms nobody.
+    // SAFETY: the child has a copy of our memory and continues in it as this thread, which was at
+    // no step that another thread must finish: the C library keeps its allocator usable across a
+    // fork. If the child waits for locks of other threads, it harms no other process.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {

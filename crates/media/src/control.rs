@@ -1,12 +1,12 @@
-//! An ioctl to a mounted file system: it needs one call that the compiler cannot prove, and those
-//! live in this crate.
+//! An ioctl to a mounted file system. It needs one call that the compiler cannot prove, and this
+//! crate has all of those.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Bytes that are sent and come back; an ioctl number has 14 bits for the size.
+/// Bytes of the request and of the reply; an ioctl number has 14 bits for the size.
 pub const CONTROL_BYTES: usize = 8192;
 /// The number of the ioctl: writes and reads [`CONTROL_BYTES`] bytes, group `v`, number 2.
 pub const CONTROL_IOCTL: Opcode = opcode::read_write::<[u8; CONTROL_BYTES]>(b'v', 2);
@@ -14,18 +14,19 @@ pub const CONTROL_IOCTL: Opcode = opcode::read_write::<[u8; CONTROL_BYTES]>(b'v'
 /// File system number of FUSE, from `linux/magic.h`.
 const FUSE_SUPER_MAGIC: u32 = 0x6573_5546;
 
-/// Hands `bytes` to the FUSE file system that `file` is on, which puts its answer in their place.
+/// Sends `bytes` to the FUSE file system that `file` is on, which replaces them by its reply.
 ///
 /// # Errors
-/// `file` is not on FUSE, or what the file system says: `ENOTTY` if it does not know the question.
+/// Fails if `file` is not on FUSE, or with the error of the file system: `ENOTTY` if it does not
+/// know the request.
 pub fn control(file: impl AsFd, bytes: &mut [u8; CONTROL_BYTES]) -> io::Result<()> {
     let on = rustix::fs::fstatfs(&file)?;
     if on.f_type as u32 != FUSE_SUPER_MAGIC {
         return Err(io::Error::from(rustix::io::Errno::NOTTY));
     }
     // SAFETY: `file` is on FUSE, whose ioctls on files and directories are restricted: the kernel
-    // itself copies as many bytes as the number says, and so many `bytes` has.
-    // The kernel gives no number of group `v` another meaning before FUSE sees it.
+    // itself copies the number of bytes in the ioctl number, which is the length of `bytes`. The
+    // kernel gives no number of group `v` another meaning before FUSE sees it.
     unsafe { ioctl(&file, Updater::<CONTROL_IOCTL, _>::new(bytes))? };
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Counters: what an operation cost, in things that do not depend on the machine.
+//! Counters: the cost of an operation in units that do not depend on the machine.
 //!
-//! Every thread adds to a block of its own; [`snapshot`] sums all blocks. A block outlives its
-//! thread and is handed, with what it holds, to a later one, so sums never fall. Cost: about a
-//! nanosecond an event.
+//! Every thread adds to its own block; [`snapshot`] sums all blocks. A block outlives its thread,
+//! and a later thread gets it with its counts, so sums never fall. An event costs about a
+//! nanosecond.
 
 use std::cell::Cell;
 use std::ops::{AddAssign, Sub};
@@ -20,7 +20,7 @@ pub struct Counts {
     pub pool_bytes_written: u64,
     /// Steps of index searches, see [`probe`].
     pub probes: u64,
-    /// Things allocated in pool or arena, see [`allocation`].
+    /// Allocations in the pool or the arena, see [`allocation`].
     pub allocations: u64,
     /// Calls that made the operating system write, see
     /// [`Persistent::sync`](crate::Persistent::sync).
@@ -57,7 +57,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// One thread's counts. Written by its owner alone, so a load and a store make an addition.
+/// One thread's counts. Only its owner writes them, so a load and a store are enough to add.
 struct Block {
     lines_flushed: AtomicU64,
     fences: AtomicU64,
@@ -65,9 +65,9 @@ struct Block {
     probes: AtomicU64,
     allocations: AtomicU64,
     syncs: AtomicU64,
-    /// Whether a thread has it.
+    /// Whether a thread uses it.
     taken: AtomicBool,
-    /// The block that was made before; does not change once others can see this one.
+    /// The block created before this one; it does not change once other threads can see this one.
     before: AtomicPtr<Block>,
 }
 
@@ -97,24 +97,23 @@ impl Block {
     }
 }
 
-/// The block that was made last. No lock is taken, which another thread could hold at a fork for
-/// ever.
+/// The block created last. There is no lock, which another thread could hold for ever after a fork.
 static LAST: AtomicPtr<Block> = AtomicPtr::new(std::ptr::null_mut());
 
-/// All blocks there ever were.
+/// All blocks ever created.
 fn blocks() -> impl Iterator<Item = &'static Block> {
-    // SAFETY: both pointers are null, or of a block that was leaked.
+    // SAFETY: both pointers are null, or point to a leaked block.
     let at = |pointer: &AtomicPtr<Block>| unsafe { pointer.load(Acquire).as_ref::<'static>() };
     std::iter::successors(at(&LAST), move |block| at(&block.before))
 }
 
-/// A block that nobody has any more.
+/// A block that no thread uses.
 fn idle_block() -> Option<&'static Block> {
     let mut blocks = blocks().filter(|block| !block.taken.load(Relaxed));
     blocks.find(|block| !block.taken.swap(true, Acquire))
 }
 
-/// One more block.
+/// Creates a block.
 fn new_block() -> &'static Block {
     let block: &'static Block = Box::leak(Box::new(Block::new()));
     let mut last = LAST.load(Relaxed);
@@ -128,7 +127,7 @@ fn new_block() -> &'static Block {
     }
 }
 
-/// Where a thread counts once its own block is gone (in other destructors of the thread).
+/// Counts of threads whose own block is gone already (in other destructors of the thread).
 static LATE: Block = Block::new();
 
 thread_local! {
@@ -136,7 +135,7 @@ thread_local! {
     static GUARD: Guard = const { Guard };
 }
 
-/// Gives the block back when the thread ends.
+/// Returns the block when the thread ends.
 struct Guard;
 
 impl Drop for Guard {
@@ -157,7 +156,7 @@ fn adopt() -> &'static Block {
     let block = idle_block().unwrap_or_else(new_block);
     MINE.set(Some(block));
     if GUARD.try_with(|_| ()).is_err() {
-        // The thread is ending: nobody would give the block back.
+        // The thread is ending: no other code would return the block.
         block.taken.store(false, Release);
         MINE.set(Some(&LATE));
         return &LATE;
@@ -197,7 +196,7 @@ pub(crate) fn synced() {
     add(&mine().syncs, 1);
 }
 
-/// Counts one step of an index search: one line looked at.
+/// Counts one step of an index search: one examined line.
 #[inline(always)]
 pub fn probe() {
     add(&mine().probes, 1);
@@ -215,8 +214,8 @@ pub fn allocation() {
     add(&mine().allocations, 1);
 }
 
-/// The sum over all threads of the process, those that ended included. Threads that run meanwhile
-/// are seen at some moment of the call.
+/// The sum over all threads of the process, including ended ones. Running threads are seen at some
+/// moment of the call.
 pub fn snapshot() -> Counts {
     let mut sum = LATE.counts();
     for block in blocks() {
@@ -225,8 +224,8 @@ pub fn snapshot() -> Counts {
     sum
 }
 
-/// What the calling thread counted. Differences are exact, absolute values are not: a thread may
-/// inherit the counts of one that ended.
+/// The calling thread's counts. Differences are exact, absolute values are not: a thread may
+/// inherit the counts of an ended one.
 pub fn of_this_thread() -> Counts {
     mine().counts()
 }
@@ -280,7 +279,7 @@ mod tests {
         for _ in 0..200 {
             std::thread::spawn(probe).join().expect("thread");
         }
-        // Other tests run beside this one and may add a few.
+        // Other tests run concurrently and may add a few.
         assert!(count() < before + 150);
     }
 }

@@ -17,21 +17,21 @@ pub struct DataFile {
 }
 
 impl DataFile {
-    /// Opens one that exists.
+    /// Opens an existing external data device.
     ///
     /// # Errors
-    /// There is none, somebody has it open, it is neither a file nor a block device, or what the
-    /// operating system said.
+    /// Fails if it does not exist, another process has it open, or it is neither a file nor a block
+    /// device, or on an error of the operating system.
     pub fn open(path: &Path, read_only: bool) -> Result<Self, MediaError> {
         Self::of(Backing::open(path, read_only)?)
     }
 
-    /// Makes one of `len` bytes, with every block of it allocated; 0 takes all of a device.
-    /// Whatever is there already is refused, unless it is to be overwritten: a file loses its
-    /// bytes, a device is taken as it is.
+    /// Creates one of `len` bytes, with every block allocated; 0 uses the whole device. An existing
+    /// one is refused unless it is to be overwritten: a file then loses its bytes, a device is used
+    /// as it is.
     ///
     /// # Errors
-    /// The name is taken, space is short, or as for [`open`](Self::open).
+    /// Fails if the file exists or space is short, or as for [`open`](Self::open).
     pub fn create(path: &Path, len: u64, overwrite: bool) -> Result<Self, MediaError> {
         let existing = if overwrite {
             Existing::Replaced
@@ -51,17 +51,17 @@ impl DataFile {
         }
     }
 
-    /// Where it was found.
+    /// The path at which it was opened.
     pub fn path(&self) -> &Path {
         &self.backing.path
     }
 
-    /// Its bytes.
+    /// Its size in bytes.
     pub fn len(&self) -> u64 {
         self.backing.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -69,7 +69,7 @@ impl DataFile {
     /// Fills `out` with the bytes from `at` on.
     ///
     /// # Errors
-    /// Outside, or what the operating system said.
+    /// Fails outside the device, or on an error of the operating system.
     pub fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         read_exact(self.backing.fd.as_fd(), at, out)
     }
@@ -77,7 +77,7 @@ impl DataFile {
     /// Writes bytes.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     pub fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         write_all(self.backing.fd.as_fd(), at, data)
     }
@@ -85,13 +85,13 @@ impl DataFile {
     /// Makes what was written survive a power cut.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     pub fn sync(&self) -> io::Result<()> {
         fdatasync(&self.backing.fd)
     }
 }
 
-/// By offsets of the medium.
+/// Offsets are those of the device.
 impl Disk for DataFile {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.read(at, out)

@@ -1,28 +1,28 @@
 //! Blocks of files that are read and written past the kernel's page cache (`O_DIRECT`).
 //!
-//! The device then reads and writes our memory itself, in whole blocks: offset, length and address
-//! have to be multiples of [`BLOCK_BYTES`], which is what any device of our time asks for, or more.
-//! What is aligned so goes without a copy. Everything else goes through a buffer of the thread: to
-//! read, whole blocks are read and a part of them is copied out; to write, a block of which a part
-//! is written is read before, and written as a whole.
+//! The device then accesses our memory itself, in whole blocks: offset, length and address must be
+//! multiples of [`BLOCK_BYTES`], which any present device accepts. Aligned requests need no copy.
+//! Everything else goes through a buffer of the thread. A read fetches whole blocks and copies a
+//! part of them out. A write that covers only a part of a block first reads the block, and then
+//! writes it as a whole.
 //!
-//! **Two writers of one block.** Whoever wrote another part of a block between the two would lose
-//! it. Nobody does. Blocks of files are written by operations, each under the lock of its file,
-//! which locks all other writers of the file out (`Core::lock`), for all of the operation. A block
-//! is one file's from the operation that claims it to the one that gives it up, both under that
-//! lock, and another's only once nobody is in an operation any more that began before it was given
-//! up. Whoever has the pool has it alone. Beside operations, an opening writes blocks that rode in
-//! the log before the first one begins, and a close the copy of the metadata that a medium carries,
-//! in blocks of no file, after the last has ended; each is one thread. So no two writes touch one
-//! block at a time, whatever parts of it they are about. Readers lock nobody out: in a block that
-//! is written again, the bytes beside those of the write are what they were.
+//! **Two writers of one block.** A second writer of another part of the block, between the read and
+//! the write, would lose its bytes. This cannot happen. Operations write blocks of files under the
+//! lock of the file, which excludes all other writers of the file (`Core::lock`) for the whole
+//! operation. A block belongs to one file from the operation that claims it to the one that frees
+//! it, both under that lock, and to another file only once no operation is running that began
+//! before it was freed. Only one process has the pool open. Outside operations, an opening writes
+//! the journaled data of the log before the first operation begins, and a close writes the metadata
+//! replica, in blocks of no file, after the last one has ended; each is one thread. So no two
+//! writes touch one block at a time, whatever parts of it they cover. Readers are not excluded:
+//! when a block is rewritten, the bytes beside those of the write keep their values.
 //!
-//! **Beside the page cache.** What lies there is not asked here, and yet agrees: Linux writes dirty
-//! pages of a range back before it reads or writes it directly, and drops the pages of what was
-//! written directly, also out of mappings; where it cannot it writes through the cache. So whoever
-//! reads the file another way, a checker after the close, say, sees what was written. Errors come
-//! with the write itself, and a sync of the file, by whichever description, makes durable what was
-//! written by any.
+//! **Beside the page cache.** The cache is not consulted and still agrees: Linux writes dirty pages
+//! of a range back before a direct read or write of it, and drops the pages of what was written
+//! directly, including those in mappings; if it cannot, it writes through the cache. So other
+//! readers of the file, such as a checker after the close, see what was written. A write reports
+//! its errors itself, and a sync of the file, through any description, makes durable what was
+//! written through any of them.
 
 use crate::MediaError;
 use crate::backing::{PoolFile, failed};
@@ -44,35 +44,34 @@ mod batch;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// Bytes that go through the buffer at once: those of one operation, which touches a block more
-/// where it is not aligned.
+/// Bytes of the buffer: an operation's worth, plus one block for unaligned requests.
 const BOUNCE_BYTES: usize = (1 << 20) + BLOCK;
 
 thread_local! {
-    /// Taken when the thread first needs it; its pages, as it first uses them.
+    /// Allocated when the thread first needs it; its pages are allocated at their first use.
     static BOUNCE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A file or device, opened once more, for direct reads and writes alone.
+/// A file or device, opened once more for direct reads and writes only.
 pub(crate) struct Direct {
     fd: OwnedFd,
-    /// The first byte of the pool that is reached so.
+    /// Offset in the pool of the first byte that is reached this way.
     pub(crate) from: u64,
-    /// Where they end.
+    /// Offset in the pool at which these bytes end.
     end: u64,
-    /// Where it lies in the file.
+    /// Offset of the first byte in the file.
     file_from: u64,
-    /// By which several requests are made at once.
+    /// For several requests at once.
     rings: Rings,
-    /// The process whose requests hold up the next opening, if they do, so that it may write by
-    /// batches.
+    /// The process for whose requests in flight the next opening waits; `None` if it need not wait
+    /// and batches must not write.
     held_by: Option<Process>,
 }
 
 impl Direct {
-    /// Opens `file` once more. A duplicate of its descriptor would not do: it had to be direct,
-    /// too, and that of the pool's own file reads and writes metadata. The lock stays with the
-    /// description that carries it.
+    /// Opens `file` once more. A duplicate of its descriptor would not do: `O_DIRECT` would apply
+    /// to both, and that of the pool's own file also reads and writes metadata. The lock stays with
+    /// the description that carries it.
     pub(crate) fn open(
         file: &PoolFile,
         path: &Path,
@@ -84,7 +83,7 @@ impl Direct {
             source,
         };
         if !file_from.is_multiple_of(BLOCK_BYTES.max(page_size() as u64)) {
-            // Two blocks of files would share one of the device, or one and the log a page.
+            // Two blocks of files would share a block of the device, or a block and the log a page.
             return Err(refused(io::ErrorKind::InvalidInput.into()));
         }
         let fd = file.reopened(OFlags::DIRECT);
@@ -101,34 +100,34 @@ impl Direct {
             rings: Rings::new(),
             held_by: is_held.then(Process::current),
         };
-        // What only some file systems say when they open a file. A block that cannot be read is
-        // none of it.
+        // Some file systems report this only at the first read. An unreadable block is a different
+        // error.
         match direct.read(from, &mut [0; BLOCK]) {
             Err(error) if is_refusal(&error) => Err(refused(error)),
             _ => Ok(direct),
         }
     }
 
-    /// Whether this byte of the pool is reached so.
+    /// Whether this byte of the pool is reached this way.
     #[inline(always)]
     pub(crate) fn has(&self, at: u64) -> bool {
         (self.from..self.end).contains(&at)
     }
 
-    /// Whether these bytes are, all of them.
+    /// Whether all of these bytes are reached this way.
     #[inline(always)]
     pub(crate) fn has_all(&self, at: u64, len: usize) -> bool {
         self.has(at) && len as u64 <= self.end - at
     }
 
-    /// Fills `out` with what lies at `at` of the pool.
+    /// Fills `out` with the bytes at `at` of the pool.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         read(self, at - self.from + self.file_from, out)
     }
 
-    /// The same; what cannot be read is tried by `other`, another way to the same bytes, which may
-    /// go into memory of any kind. Blocks that neither reads become zeros, and `lose` is told of
-    /// each before.
+    /// As [`Self::read`], but tries `other` for blocks that cannot be read: another path to the
+    /// same bytes, which works for memory of any kind. Blocks that neither reads become zeros;
+    /// `lose` is called for each before.
     pub(crate) fn read_or_lose(
         &self,
         at: u64,
@@ -153,17 +152,16 @@ impl Direct {
         }
     }
 
-    /// Writes bytes to `at` of the pool. Nobody else writes to the blocks that they touch
-    /// meanwhile.
+    /// Writes bytes to `at` of the pool. No other thread writes to the touched blocks meanwhile.
     pub(crate) fn write(&self, at: u64, data: &[u8]) -> io::Result<()> {
         write(self, at - self.from + self.file_from, data)
     }
 }
 
 impl Direct {
-    /// Has the next opening wait no more: nothing is under way, and nothing will be.
+    /// Releases the next opening from waiting: nothing is in flight, and nothing will be.
     pub(crate) fn let_go(&self) {
-        // Not for a child that goes on without having opened anything.
+        // A child that continues without having opened anything must not do this.
         if self.held_by == Some(Process::current()) {
             in_flight::let_go(&self.fd, self.file_from);
         }
@@ -176,14 +174,14 @@ impl Drop for Direct {
     }
 }
 
-/// Whether a file system says that it has no direct I/O.
+/// Whether a file system reports that it lacks direct I/O.
 fn is_refusal(error: &io::Error) -> bool {
     [Errno::INVAL, Errno::OPNOTSUPP]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// What moves whole blocks between a medium and memory that is aligned as it is.
+/// Moves whole blocks between a medium and memory with the required alignment.
 trait Blocks {
     fn read_blocks(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
     fn write_blocks(&self, at: u64, data: &[u8]) -> io::Result<()>;
@@ -199,17 +197,17 @@ impl Blocks for Direct {
     }
 }
 
-/// How a transfer begins: with so many bytes.
+/// The first step of a transfer, with its number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Whole blocks, from and to the caller's memory.
+    /// Whole blocks, directly from or to the caller's memory.
     Straight(usize),
     /// Through the buffer.
     Bounced(usize),
 }
 
 impl Step {
-    /// Of `len` bytes at `at`, which lie in memory at this address.
+    /// The first step for `len` bytes at `at`, which lie in memory at this address.
     fn first(at: u64, address: *const u8, len: usize) -> Self {
         let skip = (at % BLOCK_BYTES) as usize;
         let head = BLOCK - skip;
@@ -252,7 +250,7 @@ fn write(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
         let (now, later) = rest.split_at(len);
         match step {
             Step::Straight(_) => match blocks.write_blocks(next, now) {
-                // Memory that a device cannot reach, a processor may.
+                // The processor may reach memory that the device cannot.
                 Err(error) if error.raw_os_error() == Some(Errno::FAULT.raw_os_error()) => {
                     write_copied(blocks, next, now)?;
                 }
@@ -283,8 +281,8 @@ fn write_copied(blocks: &impl Blocks, at: u64, data: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the first and the last of the blocks at `start` that are to be written, unless all of
-/// their bytes are: those are `len`, behind `skip`.
+/// Reads the first and the last of the blocks at `start` that are to be written, unless the `len`
+/// new bytes behind `skip` cover them.
 fn read_ends(
     blocks: &impl Blocks,
     (start, skip, len): (u64, usize, usize),
@@ -301,8 +299,8 @@ fn read_ends(
     Ok(())
 }
 
-/// Calls `run` with where the blocks begin that `len` bytes at `at` touch, how many bytes lie
-/// before these, and a buffer for the blocks.
+/// Calls `run` with the offset of the first block that `len` bytes at `at` touch, the number of
+/// bytes before `at` in it, and a buffer for the blocks.
 fn bounced(
     at: u64,
     len: usize,
@@ -313,7 +311,7 @@ fn bounced(
     with_buffer(|buffer| run(at - skip as u64, skip, &mut buffer[..bytes]))
 }
 
-/// Calls `run` with the thread's buffer, [`BOUNCE_BYTES`] that begin where a block can.
+/// Calls `run` with the thread's buffer: [`BOUNCE_BYTES`], aligned to a block.
 fn with_buffer<T>(run: impl FnOnce(&mut [u8]) -> T) -> T {
     BOUNCE.with_borrow_mut(|buffer| {
         if buffer.is_empty() {
@@ -333,7 +331,7 @@ mod tests {
 
     const MEDIUM_BYTES: usize = 8 * BLOCK;
 
-    /// A medium that takes nothing but whole blocks in aligned memory.
+    /// A medium that only accepts whole blocks in aligned memory.
     struct Strict {
         bytes: RefCell<Vec<u8>>,
         transfers: Cell<u32>,
@@ -376,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A medium whose device reaches some memory at the second try only, as if it were the buffer.
+    /// A medium whose device rejects some memory at first, so that the buffer is tried.
     struct Choosy(Strict);
 
     impl Blocks for Choosy {
@@ -413,7 +411,7 @@ mod tests {
         &mut buffer[start..][..len]
     }
 
-    /// Writes and reads, and compares with the same bytes in a row.
+    /// Writes and reads, and compares with a plain byte array.
     fn check(medium: &Strict, at: usize, len: usize, misalignment: usize) {
         let mut plain = medium.bytes.borrow().clone();
         let mut buffer = Vec::new();
@@ -463,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_more_bytes_than_the_buffer_goes_in_pieces() {
+    fn transfers_longer_than_the_buffer_are_split() {
         let medium = Strict::new(2 * BOUNCE_BYTES + 4 * BLOCK);
         for (at, len) in [
             (0, BOUNCE_BYTES),
@@ -486,7 +484,7 @@ mod tests {
             medium.transfers.get()
         };
         assert_eq!(count(BLOCK_BYTES, 4 * BLOCK, 0), 1);
-        // Bounced as one.
+        // Bounced as one transfer.
         assert_eq!(count(BLOCK_BYTES, 4 * BLOCK, 80), 1);
         assert_eq!(count(100, 50, 0), 2);
         assert_eq!(count(100, BLOCK, 0), 3);

@@ -1,9 +1,10 @@
-//! Which lines of an image were stored to since the last cut: a bit a line, and a bit for each word
-//! of these.
+//! The dirty lines of an image, stored to since the last cut: one bit per line, and one bit per
+//! word of these.
 //!
-//! A line is noted before it is stored to, by whoever stores; a cut comes when nobody does. Who
-//! finds a line's bit set knows that whoever set it sets the bit above, too, before a cut can come.
-//! A kill can come before it does: what a killed process noted is read from the lines alone.
+//! A thread marks a line before it stores to it; a cut comes when no thread stores. If a thread
+//! finds a line's bit set, the thread that set it also sets the bit above before a cut can come. A
+//! kill can come in between: the dirty lines of a killed process are read from the map of lines
+//! only.
 
 use crate::heap::zeroed_cells;
 use crate::mapping::Mapping;
@@ -12,7 +13,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-/// Cells on the heap, or in a mapping.
+/// Cells on the heap or in a mapping.
 pub(crate) enum Cells {
     Heap(Box<[AtomicU64]>),
     Mapped {
@@ -23,18 +24,18 @@ pub(crate) enum Cells {
     },
 }
 
-// SAFETY: what `start` leads to are atomics, which any thread may use as long as the mapping lives.
+// SAFETY: `start` points to atomics, which any thread may use while the mapping lives.
 unsafe impl Send for Cells {}
 // SAFETY: as above.
 unsafe impl Sync for Cells {}
 
 impl Cells {
-    /// Zeros, on the heap.
+    /// Zeroed cells on the heap.
     pub(crate) fn new(count: usize) -> Self {
         Self::Heap(zeroed_cells(count))
     }
 
-    /// Those from `at` of the mapping on; none, if they are not all in it.
+    /// The cells from `at` of the mapping on; none, if they are not all inside it.
     pub(crate) fn mapped(mapping: &Arc<Mapping>, at: u64, count: usize) -> Self {
         let cells = mapping.cells(at, count).unwrap_or(&[]);
         Self::Mapped {
@@ -53,19 +54,19 @@ impl Deref for Cells {
         match self {
             Self::Heap(cells) => cells,
             Self::Mapped { start, count, .. } => {
-                // SAFETY: the mapping gave these as a slice, and is kept as long as `self`.
+                // SAFETY: the mapping returned these as a slice, and lives as long as `self`.
                 unsafe { std::slice::from_raw_parts(*start, *count) }
             }
         }
     }
 }
 
-/// Bytes of a map of the lines of so many bytes: whole words.
+/// Bytes of a map of the lines of `bytes` bytes: whole words.
 pub(crate) fn map_bytes(bytes: u64) -> u64 {
     bytes.div_ceil(LINE_BYTES).div_ceil(64) * 8
 }
 
-/// Lines that were stored to.
+/// The dirty lines.
 pub(crate) struct DirtyLines {
     lines: Cells,
     /// A bit for each word of `lines`.
@@ -78,13 +79,13 @@ impl DirtyLines {
         Self::in_cells(Cells::new((map_bytes(bytes) / 8) as usize))
     }
 
-    /// In such a map of lines, which is empty.
+    /// Uses these cells, which are zero, as the map of lines.
     pub(crate) fn in_cells(lines: Cells) -> Self {
         let words = Cells::new(lines.len().div_ceil(64));
         Self { lines, words }
     }
 
-    /// DirtyLines the lines that `[at, at + len)` touches; those outside the image are passed over.
+    /// Marks the lines that `[at, at + len)` touches; those outside the image are ignored.
     #[inline]
     pub(crate) fn note(&self, at: u64, len: u64) {
         let (mut line, last) = (
@@ -102,20 +103,20 @@ impl DirtyLines {
             }
             line += count;
         }
-        // A kill leaves what was done so far: the store that follows must not be done before, by
-        // the compiler. The processor stops between instructions.
+        // A kill leaves what was done so far, so the compiler must not move the store that follows
+        // before this. The processor stops between instructions.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// DirtyLines lines as another map's word has them.
+    /// Marks the lines of a word of another map.
     pub(crate) fn add(&self, number: u64, lines: u64) {
         if let Some(word) = self.lines.get(number as usize) {
             self.set(number, word, lines);
         }
     }
 
-    /// Calls `each` with the offset of every line that is in one of the maps, ascending: what a
-    /// killed process noted.
+    /// Calls `each` with the offset of every line in one of the maps, ascending: the dirty lines of
+    /// a killed process.
     pub(crate) fn each_of(maps: &[&Self; 2], mut each: impl FnMut(u64)) {
         let [first, second] = maps.map(|map| map.lines.iter());
         for ((a, b), word) in first.zip(second).zip(0..) {
@@ -129,9 +130,8 @@ impl DirtyLines {
         self.words[(number / 64) as usize].fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
 
-    /// Calls `each` with the offset of every line that was noted, ascending, and forgets them;
-    /// before it forgets any, `keep` gets the word of the map, and its number. Nobody stores
-    /// meanwhile.
+    /// Calls `each` with the offset of every dirty line, ascending, and clears it; before any is
+    /// cleared, `keep` gets the word of the map and its number. No thread stores meanwhile.
     pub(crate) fn take(&self, keep: impl Fn(u64, u64), each: &mut dyn FnMut(u64)) {
         for (number, word) in (0..).zip(&*self.words) {
             for index in bits_of(word.swap(0, Ordering::AcqRel)) {
@@ -146,7 +146,7 @@ impl DirtyLines {
     }
 }
 
-/// The numbers of the bits that are set, ascending.
+/// The numbers of the set bits, ascending.
 pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = u64> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| u64::from(word.trailing_zeros()));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_is_taken_once() {
+    fn dirty_lines_are_taken_once() {
         let dirty_lines = DirtyLines::new(1 << 20);
         for (at, len) in [
             (0, 8),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_passed_over() {
+    fn lines_outside_are_ignored() {
         let dirty_lines = DirtyLines::new(4096);
         dirty_lines.note(4096, 64);
         dirty_lines.note(u64::MAX, 8);

@@ -1,24 +1,24 @@
-//! What can go wrong with a medium: what, where, and what to do about it.
+//! Errors of media: what went wrong, where, and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::holders::has_ended;
 
-/// Why a pool or an arena could not be had.
+/// Why a pool or an arena is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MediaError {
-    /// Somebody else has the pool open.
+    /// Another process has the pool open.
     #[error("{} is in use{}", path.display(), owner(*owner_pid))]
     Busy {
         /// The pool.
         path: PathBuf,
-        /// The process that holds the lock, when the kernel tells; one that has ended where a child
-        /// of it, which cannot be told, goes on with it.
+        /// The process that holds the lock, if the kernel reports it. It may have ended and left
+        /// the lock to an unknown child.
         owner_pid: Option<u32>,
     },
-    /// A new pool was asked for and the file is there already.
+    /// A new pool was requested, but the file exists already.
     #[error(
         "{} exists already: choose another name, or ask for it to be overwritten",
         path.display()
@@ -33,22 +33,22 @@ pub enum MediaError {
         path.display()
     )]
     NotAPool {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Its actual type.
         found: &'static str,
     },
-    /// The size asked for cannot be had.
+    /// The requested size is not available.
     #[error("{} {}", path.display(), too_large(*len_bytes, *available_bytes))]
     TooLarge {
         /// The file or device.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         len_bytes: u64,
-        /// Bytes there are; 0: the file system, or a limit of the process, allows no such file.
+        /// Available bytes; 0: the file system, or a limit of the process, allows no such file.
         available_bytes: u64,
     },
-    /// A pool of no bytes.
+    /// A pool without bytes.
     #[error("{} has no bytes: a pool must be created first", path.display())]
     Empty {
         /// The file or device.
@@ -62,19 +62,19 @@ pub enum MediaError {
     NoSpace {
         /// The file.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         len_bytes: u64,
     },
-    /// A device ends behind the pool on it, or too soon behind it.
-    #[error("{} has {available_bytes} bytes behind what is in use of it, and {len_bytes} are \
-         needed: a device has room for further file systems only if its pool was made with a \
+    /// A device ends with the pool on it, or has too little space behind it.
+    #[error("{} has {available_bytes} bytes free behind its last dataset, and {len_bytes} are \
+         needed: a device has space for further datasets only if its pool was created with a \
          --size smaller than it", path.display())]
     NoRoomBehind {
         /// The device.
         path: PathBuf,
-        /// Bytes asked for.
+        /// Requested bytes.
         len_bytes: u64,
-        /// Bytes there are.
+        /// Available bytes.
         available_bytes: u64,
     },
     /// DAX was required and the medium has none.
@@ -84,14 +84,14 @@ pub enum MediaError {
         /// The file.
         path: PathBuf,
     },
-    /// Direct I/O was asked for and is not to be had.
+    /// Direct I/O was requested but is not available.
     #[error("{} cannot be read past the page cache ({source}): its file system or device has no \
-         direct I/O in blocks of 4096 bytes; open the pool without --direct, or put the data where \
-         there is", path.display())]
+         direct I/O in blocks of 4096 bytes; open the pool without --direct, or move the data to \
+         one that has it", path.display())]
     NotDirect {
         /// The file or device with the data.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A device-DAX node cannot be mapped copy-on-write.
@@ -106,48 +106,48 @@ pub enum MediaError {
     /// Too many pools and arenas mapped in this process.
     #[error("more than {limit} pools and arenas are mapped in this process: close some")]
     TooManyMappings {
-        /// How many there may be.
+        /// The maximum number of them.
         limit: usize,
     },
-    /// Anonymous memory could not be had.
+    /// Anonymous memory is not available.
     #[error(
         "cannot get {len_bytes} bytes of shared memory: {source}; ask for less, or raise the \
          memory limit"
     )]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Requested bytes.
         len_bytes: u64,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Metadata cannot be worked on in memory of their own here.
+    /// This medium cannot have an image in separate memory.
     #[error("a pool with a log cannot lie on this medium")]
     NoImage,
-    /// What changes in persistent memory cannot be taken back here.
-    #[error("a pool whose data lie elsewhere, without a log, cannot lie on this medium")]
+    /// This medium cannot roll changes back.
+    #[error("a split pool cannot lie on this medium")]
     NoTransactions,
-    /// What a killed process left in memory cannot be used.
+    /// The image that a killed process left in memory cannot be used.
     #[error("{}, the image of a process that was killed, {why}", path.display())]
     Image {
         /// The file of the image.
         path: PathBuf,
-        /// What is the matter, and what can be done.
+        /// The reason, and what can be done.
         why: &'static str,
     },
-    /// The operating system refused something else.
+    /// Any other error of the operating system.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, to be read after "cannot".
+        /// The failed action, to be read after "cannot".
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl MediaError {
-    /// The errno for callers that can be told nothing else.
+    /// The errno, for callers that can report nothing else.
     pub fn to_errno(&self) -> i32 {
         match self {
             Self::Busy { .. } => libc::EBUSY,
@@ -180,7 +180,7 @@ fn too_large(len_bytes: u64, available_bytes: u64) -> String {
     }
 }
 
-/// By whom, and what to do.
+/// The process that has a pool open, and what to do.
 fn owner(pid: Option<u32>) -> String {
     let there = "close it there first";
     match pid {

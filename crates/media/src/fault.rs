@@ -1,16 +1,17 @@
-//! SIGBUS on a mapped page becomes zeros and a recorded offset, not the end of the program.
+//! Turns SIGBUS on a mapped page into zeros and a recorded offset, instead of the end of the
+//! program.
 //!
-//! A mapped page can vanish: the file is truncated, its disk is full or fails, a line of persistent
-//! memory is poisoned. The kernel then sends SIGBUS. The handler here looks the address up in a
-//! fixed table of registered mappings, marks the page as lost, puts a zero page in its place, and
-//! returns, so that the access is repeated and gives zeros. Addresses that are not ours go to the
-//! handler that was there before.
+//! A mapped page can vanish: the file is truncated, its disk is full or fails, or a line of
+//! persistent memory is poisoned. The kernel then sends SIGBUS. The handler here looks the address
+//! up in a fixed table of registered mappings, marks the page as lost, maps a page of zeros in its
+//! place, and returns, so that the access is repeated and reads zeros. Foreign addresses go to the
+//! previous handler.
 //!
-//! Whoever accesses a lost page later meets no signal but the mark, once the mapping is *watched*
-//! ([`Memory::watch`](crate::Memory::watch)): each such access, and each outside the memory, is
-//! counted for its thread ([`faults`]). Accesses that were under way when the page was lost are
-//! told by [`Memory::condition`](crate::Memory::condition), which changes before the zero page
-//! comes.
+//! Later accesses to a lost page raise no signal. Once the mapping is *watched*
+//! ([`Memory::watch`](crate::Memory::watch)), they find the mark: each such access, and each one
+//! outside the memory, is counted for its thread ([`faults`]). Accesses in flight when the page was
+//! lost are covered by [`Memory::condition`](crate::Memory::condition), which changes before the
+//! page of zeros appears.
 //!
 //! The handler uses only atomics and `mmap`; it takes no lock and allocates nothing.
 
@@ -20,7 +21,7 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// How many mappings one process may have.
+/// Most mappings of one process.
 const SLOTS: usize = 4096;
 /// [`Slot::damaged`] while nothing failed.
 const UNHARMED: u64 = u64::MAX;
@@ -30,12 +31,12 @@ const FAILED: u64 = 1;
 /// [`Slot::condition`]: counts pages lost.
 const LOST_ONE: u64 = 2;
 
-/// Accesses of one thread that failed: outside a memory, or to bytes that are lost.
+/// Failed accesses of one thread: outside a memory, or to lost bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// How many there were, in all memories.
+    /// Their number, in all memories.
     pub count: u64,
-    /// The offset of the last.
+    /// The offset of the last one.
     pub last: u64,
 }
 
@@ -43,7 +44,7 @@ thread_local! {
     static FAULTS: Cell<Faults> = const { Cell::new(Faults { count: 0, last: 0 }) };
 }
 
-/// The calling thread's failed accesses so far.
+/// The number and last offset of the calling thread's failed accesses so far.
 #[inline]
 pub fn faults() -> Faults {
     FAULTS.get()
@@ -58,18 +59,18 @@ pub(crate) fn note(at: u64) {
 
 /// One registered mapping.
 pub(crate) struct Slot {
-    /// Whether a mapping has it, or is about to.
+    /// Whether a mapping uses the slot, or is about to.
     taken: AtomicBool,
-    /// Odd while the slot is in use. Raised by one at every change, so that the handler can tell
-    /// whether it read one mapping's values.
+    /// Odd while the slot is in use. Incremented at every change, so that the handler can check
+    /// that it read the values of a single mapping.
     version: AtomicU64,
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Bytes that are replaced when one of them fails: a power of two.
+    /// Bytes that are replaced when an access fails: a power of two.
     page_bytes: AtomicUsize,
     /// A bit for each page, set when it is lost. Windows have none.
     lost: AtomicPtr<AtomicU64>,
-    /// Of a window: the pool whose bytes it shows.
+    /// In a window: the slot of the pool whose bytes it shows.
     shows: AtomicPtr<Slot>,
     damaged: AtomicU64,
     /// [`FAILED`], and the number of losses.
@@ -81,9 +82,9 @@ pub(crate) struct Slot {
 static TABLE: [Slot; SLOTS] = [const { Slot::unused() }; SLOTS];
 /// No slot at or after this index was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// The action that SIGBUS had before ours.
+/// The previous action of SIGBUS.
 static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
-/// Whether our action was seen to be the present one, once.
+/// Whether our action was once seen to be installed.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 impl Slot {
@@ -102,7 +103,7 @@ impl Slot {
         }
     }
 
-    /// 0 while nothing failed; changes by [`LOST_ONE`] or more with each page that is lost.
+    /// 0 while nothing failed; changes by [`LOST_ONE`] or more with each lost page.
     #[inline(always)]
     pub(crate) fn condition(&self) -> u64 {
         self.condition.load(Ordering::Relaxed)
@@ -119,7 +120,7 @@ impl Slot {
         Some(self.damaged.load(Ordering::Relaxed)).filter(|&at| at != UNHARMED)
     }
 
-    /// Records an access outside, and counts it for the thread.
+    /// Records an access outside the memory, and counts it for the thread.
     #[cold]
     pub(crate) fn record_outside(&self, at: u64) {
         note(at);
@@ -127,11 +128,11 @@ impl Slot {
         self.condition.fetch_or(FAILED, Ordering::SeqCst);
     }
 
-    /// Records the loss of a page. Everybody who may have met its zeros finds the condition
-    /// changed: to be called before they come.
+    /// Records the loss of a page. Must be called before the page of zeros appears: then every
+    /// thread that may have read it finds the condition changed.
     fn record_loss(&self, page: &Page) {
-        // SAFETY: slots are never freed. That of a pool outlives in its present use the windows of
-        // the pool.
+        // SAFETY: slots are never freed. In its present use, the slot of a pool outlives the
+        // windows of the pool.
         if let Some(pool) = unsafe { page.shows.as_ref() } {
             pool.change_condition();
             return;
@@ -143,20 +144,20 @@ impl Slot {
         self.record_lost_page(page.offset);
     }
 
-    /// Records that the page of `at` is lost, once it is marked so.
+    /// Records the loss of the page of `at`, once it is marked as lost.
     pub(crate) fn record_lost_page(&self, at: u64) {
         self.record(at);
         self.last_lost.store(at, Ordering::Relaxed);
         self.change_condition();
     }
 
-    /// Says that a page was lost.
+    /// Changes the condition because of a lost page.
     fn change_condition(&self) {
         self.condition.fetch_or(FAILED, Ordering::SeqCst);
         self.condition.fetch_add(LOST_ONE, Ordering::SeqCst);
     }
 
-    /// Records the offset of an access that failed, unless one was recorded already.
+    /// Records the offset of a failed access, unless one is already recorded.
     fn record(&self, at: u64) {
         let at = at.min(UNHARMED - 1);
         let _ = self
@@ -164,13 +165,13 @@ impl Slot {
             .compare_exchange(UNHARMED, at, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends the registration; to be called before the mapping is removed.
+    /// Ends the registration. Must be called before the mapping is removed.
     pub(crate) fn release(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Takes the slot, unless it is taken.
+    /// Takes the slot, unless it is in use.
     fn take(&self) -> bool {
         let (free, order) = (!self.taken.load(Ordering::Relaxed), Ordering::Acquire);
         free && (self.taken)
@@ -201,7 +202,7 @@ impl Slot {
 struct Page {
     start: usize,
     bytes: usize,
-    /// Of the access.
+    /// Offset of the access.
     offset: u64,
     /// [`Slot::lost`]
     lost: *mut AtomicU64,
@@ -209,8 +210,8 @@ struct Page {
     shows: *const Slot,
 }
 
-/// Registers the mapping `[start, start + len_bytes)`, made of pages of `page_bytes`; `lost` has a
-/// bit for each, and lives until [`Slot::release`].
+/// Registers the mapping `[start, start + len_bytes)` with pages of `page_bytes`; `lost` has a bit
+/// for each page and lives until [`Slot::release`].
 pub(crate) fn register(
     start: usize,
     len_bytes: usize,
@@ -221,7 +222,7 @@ pub(crate) fn register(
     take_slot(start, len_bytes, page_bytes, lost, ptr::null_mut())
 }
 
-/// Registers a window that shows bytes of the pool of `pool`, until [`Slot::release`].
+/// Registers a window that shows bytes of the pool with the slot `pool`, until [`Slot::release`].
 pub(crate) fn register_window(
     start: usize,
     len_bytes: usize,
@@ -257,13 +258,13 @@ fn take_slot(
     Ok(slot)
 }
 
-/// Makes [`on_sigbus`] the process's handler and remembers the one before. Threads that come at
-/// once all do it, and wait for nobody: a child of `fork` may not have the thread that was at it.
+/// Makes [`on_sigbus`] the process's handler and remembers the previous one. Concurrent threads all
+/// do it and wait for no other: a child of `fork` may lack the thread that was doing it.
 fn install() {
-    // SAFETY: a zeroed `sigaction` is a valid one (default action, empty mask); both calls get
-    // pointers to live, initialised structures. The box that PREVIOUS is given is never freed, so
-    // the handler may read it at any time; it is in place before the handler can run. One that was
-    // not given to it is freed here.
+    // SAFETY: a zeroed `sigaction` is valid (default action, empty mask); both calls get pointers
+    // to live, initialised structures. The box stored in PREVIOUS is never freed, so the handler
+    // may read it at any time; it is in place before the handler can run. A box that was not stored
+    // there is freed here.
     unsafe {
         let ours = on_sigbus as *const () as usize;
         let mut before: libc::sigaction = std::mem::zeroed();
@@ -284,8 +285,8 @@ fn install() {
 }
 
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel calls a SA_SIGINFO handler with a valid `info`; `si_code` is always
-    // there, and `si_addr` is where a positive code (a fault, not a `kill`) says there is one.
+    // SAFETY: the kernel calls a SA_SIGINFO handler with a valid `info`; `si_code` is always set,
+    // and `si_addr` is set if the code is positive (a fault, not a `kill`).
     let fault = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
     if fault.is_some_and(replace_page) {
         return;
@@ -293,7 +294,7 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     pass_on(signal, info, context);
 }
 
-/// Records the loss and puts a zero page under `address`, if the address is ours.
+/// Records the loss and maps a page of zeros at `address`, if the address is ours.
 fn replace_page(address: usize) -> bool {
     let used = USED.load(Ordering::Relaxed);
     let Some((slot, page)) = TABLE[..used]
@@ -324,11 +325,11 @@ fn replace_page(address: usize) -> bool {
     true
 }
 
-/// Does what SIGBUS did before we came.
+/// Does what SIGBUS did before our handler was installed.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: PREVIOUS holds a leaked, initialised `sigaction` since before the handler was
-    // installed. Its function pointer was accepted by the kernel with the flag that tells its
-    // type, so calling it as that type is what the kernel would have done.
+    // installed. The kernel accepted its function pointer with the flag that determines its type,
+    // so calling it as that type is what the kernel would have done.
     unsafe {
         let previous = &*PREVIOUS.load(Ordering::Acquire);
         let function = previous.sa_sigaction;

@@ -1,8 +1,8 @@
-//! The first write to a block of a file.
+//! Detects whether a write is the first one to blocks of a file.
 //!
-//! Some file systems give a file blocks without writing them, mark these as unwritten, and clear
-//! the mark in their journal once bytes are there. Whoever syncs then waits for the journal, too.
-//! Where nobody has written yet is where a search for holes ends.
+//! Some file systems allocate blocks of a file without writing them, mark them as unwritten, and
+//! clear the mark in their journal once they are written. A sync after such a first write also
+//! waits for the journal. A search for holes stops at unwritten blocks.
 
 use crate::backing::fs_type;
 use rustix::fs::SeekFrom;
@@ -12,15 +12,15 @@ use std::os::fd::BorrowedFd;
 const EXT_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 
-/// Whether somebody's first write to some of `[at, at + len)` is still to come, in a file system
-/// that notes it. Others write what is overwritten to another place each time.
+/// Whether some bytes of `[at, at + len)` were never written, in a file system that marks unwritten
+/// blocks. Other file systems write overwritten bytes to a new location every time.
 pub(crate) fn is_to_come(file: BorrowedFd<'_>, at: u64, len: u64) -> bool {
     let is_noted = matches!(fs_type(file), Some(EXT_MAGIC | XFS_MAGIC));
     is_noted && has_hole(file, at, len)
 }
 
 fn has_hole(file: BorrowedFd<'_>, at: u64, len: u64) -> bool {
-    // Nobody uses the place in the file that this moves.
+    // No code uses the file position that this changes.
     rustix::fs::seek(file, SeekFrom::Hole(at)).is_ok_and(|hole| hole < at + len)
 }
 
@@ -40,6 +40,9 @@ mod tests {
         assert!(!has_hole(file.as_fd(), 4 << 12, 2 << 12));
         assert!(has_hole(file.as_fd(), 4 << 12, 3 << 12));
         write_all(file.as_fd(), 0, &[0; 16 << 12]).unwrap();
-        assert!(!has_hole(file.as_fd(), 0, 16 << 12), "its end is none");
+        assert!(
+            !has_hole(file.as_fd(), 0, 16 << 12),
+            "its end is not a hole"
+        );
     }
 }

@@ -1,13 +1,13 @@
-//! Which granules of metadata were kept as they were before the running transaction first stored to
-//! them.
+//! Undo granules: which ones were saved before the running transaction first stored to them.
 //!
-//! A transaction begins when nobody stores. Whoever stores to a granule first keeps it; whoever
-//! else wants to store to it waits for that.
+//! A transaction begins when no thread stores. The first thread that stores to a granule saves it;
+//! others that want to store to it wait for that.
 //!
-//! What was free at the last commit, and is taken, need not be kept: what leads to it is taken back
-//! with the transaction that took it. What was given up since is still led to then, and is kept as
-//! anything else. What is found by what it says itself can be written *anew* without being kept,
-//! once: what is stored there later has to be kept from.
+//! A granule that was free at the last commit needs no undo record when it is allocated: the
+//! references to it are rolled back with the transaction that allocated it. A granule that was
+//! freed since the commit is still referred to after a rollback, and is saved as usual. Structures
+//! that verify themselves can be written *fresh* once without being saved; later stores to them
+//! need undo records.
 
 use crate::heap::zeroed_cells;
 use crate::memory::{BLOCK_BYTES, Persistent};
@@ -18,49 +18,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a granule.
 const GRANULE_BYTES: u64 = 128;
-/// Granules of a block, all of which are lost if one is.
+/// Granules of a block; if one is lost, all are.
 const BLOCK_GRANULES: usize = (BLOCK_BYTES / GRANULE_BYTES) as usize;
-/// Granules that are kept with one fence, at most.
+/// Most granules that are saved with one fence.
 const BATCH: usize = 32;
 
-/// A granule that was kept before the transaction's first store to it, or need not be.
+/// A granule that was saved before the transaction's first store to it, or need not be.
 const KEPT: u64 = 0;
-/// One that a thread is keeping.
+/// A granule that a thread is saving.
 const KEEPING: u64 = 1;
-/// One that was given up in the transaction, which has not stored to it.
+/// A granule that was freed in the transaction, which has not stored to it.
 const FREED: u64 = 2;
 
-/// Keeps what granules of 128 bytes hold.
+/// Writes undo records of granules of 128 bytes.
 pub trait UndoWriter: Send + Sync {
-    /// Makes durable elsewhere in `pool` what these granules hold, by their offsets, before
-    /// `transaction` changes them. Nobody stores to them meanwhile, but for what is written anew:
-    /// of that any part may be kept.
+    /// Makes the contents of these granules (their offsets in `pool`) durable elsewhere in `pool`,
+    /// before `transaction` changes them. No thread stores to them meanwhile, except fresh writes,
+    /// of which any part may be saved.
     fn keep(&self, pool: &dyn Persistent, transaction: u64, granules: &[u64]);
 
-    /// What `[at, at + len)` of `pool` holds was nobody's, is not kept, and is about to be changed.
+    /// Reports that `[at, at + len)` of `pool` was free, is not saved, and is about to change.
     fn allocated(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let _ = (pool, at, len);
     }
 
-    /// Says in `pool` that bytes of a file did not reach their medium: whoever opens it next must
-    /// not build on what leads to them.
+    /// Records in `pool` that bytes of a file did not reach their medium: the next opening must not
+    /// rely on the metadata that refer to them.
     fn fail(&self, pool: &dyn Persistent);
 }
 
 /// The state of every granule.
 pub(crate) struct Granules {
-    /// The transaction that runs.
+    /// The running transaction.
     running: AtomicU64,
-    /// The last transaction that was committed since all this began; 0: none.
+    /// The last transaction committed since this was created; 0: none.
     committed: AtomicU64,
-    /// The last transaction that stored to the granule or gave it up, << 2, and one of [`KEPT`],
-    /// [`KEEPING`] and [`GIVEN_UP`].
+    /// The last transaction that stored to the granule or freed it, << 2, and one of [`KEPT`],
+    /// [`KEEPING`] and [`FREED`].
     states: Box<[AtomicU64]>,
     undo: Arc<dyn UndoWriter>,
 }
 
 impl Granules {
-    /// For the first `bytes` of a pool. Nothing is kept before the first transaction begins.
+    /// For the first `bytes` of a pool. Nothing is saved before the first transaction begins.
     pub(crate) fn new(bytes: u64, undo: Arc<dyn UndoWriter>) -> Self {
         Self {
             running: AtomicU64::new(0),
@@ -70,24 +70,24 @@ impl Granules {
         }
     }
 
-    /// A transaction begins, with a higher number than all before. Nobody stores meanwhile.
+    /// Begins a transaction; its number is higher than all before. No thread stores meanwhile.
     pub(crate) fn begin(&self, transaction: u64) {
         self.running.store(transaction, Ordering::SeqCst);
     }
 
-    /// A transaction is committed: it is not taken back any more.
+    /// Records that a transaction is committed: it is no longer rolled back.
     pub(crate) fn commit(&self, transaction: u64) {
         self.committed.store(transaction, Ordering::Release);
     }
 
-    /// Nothing leads to what `[at, at + len)` held any more.
+    /// Records that nothing refers to the contents of `[at, at + len)` any more.
     pub(crate) fn freed(&self, at: u64, len: u64) {
         let running = self.running.load(Ordering::Acquire);
         let freed = |before: u64| (before >> 2 < running).then_some(running << 2 | FREED);
         self.update(at, len, freed);
     }
 
-    /// What `[at, at + len)` holds is nobody's, and is about to be stored to.
+    /// Records that the free range `[at, at + len)` is about to be stored to.
     pub(crate) fn allocated(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let running = self.running.load(Ordering::Acquire);
         let committed = self.committed.load(Ordering::Acquire);
@@ -100,10 +100,10 @@ impl Granules {
         }
     }
 
-    /// Whether `[at, at + len)`, which is nobody's, was nobody's at the last commit, and so may be
-    /// written over as it is; then that is about to happen. Nobody has stored to it in this
-    /// transaction for all that its state tells: the next store keeps what is written now, or any
-    /// part of it if somebody who keeps a neighbour comes first.
+    /// Whether the free range `[at, at + len)` was also free at the last commit and so may be
+    /// overwritten without an undo record; the caller then does so. Its state still says that this
+    /// transaction has not stored to it: the next store saves what is written now, or any part of
+    /// it if another thread saves a neighbour first.
     pub(crate) fn is_fresh(&self, pool: &dyn Persistent, at: u64, len: u64) -> bool {
         let committed = self.committed.load(Ordering::Acquire);
         let was_free = |number| self.state(number) >> 2 <= committed;
@@ -114,30 +114,31 @@ impl Granules {
         is_fresh
     }
 
-    /// Changes the states of what `[at, at + len)` touches.
+    /// Changes the states of the granules that `[at, at + len)` touches.
     fn update(&self, at: u64, len: u64, new: impl Fn(u64) -> Option<u64>) {
         for number in self.numbers(at, len) {
             let order = Ordering::AcqRel;
-            // Whoever keeps one goes on doing so.
+            // A thread that is saving one continues.
             let _ = self.states[number].fetch_update(order, Ordering::Acquire, &new);
         }
     }
 
-    /// Before a store to `[at, at + len)` of `pool`; what lies outside the granules is passed over.
+    /// Must be called before a store to `[at, at + len)` of `pool`; parts outside the granules are
+    /// ignored.
     #[inline]
     pub(crate) fn save(&self, pool: &dyn Persistent, at: u64, len: u64) {
         let kept = self.running.load(Ordering::Acquire) << 2 | KEPT;
         let Some(first) = self.states.get((at / GRANULE_BYTES) as usize) else {
             return;
         };
-        // Most stores are to one granule, which was kept before the first of them.
+        // Most stores are to one granule, which was saved before the first of them.
         let is_one = at % GRANULE_BYTES + len <= GRANULE_BYTES;
         if !(is_one && first.load(Ordering::Acquire) == kept) {
             self.save_all(pool, &[(at, len)]);
         }
     }
 
-    /// Before stores to several places: what they hold is kept with one fence.
+    /// Must be called before stores to several ranges: they are saved with one fence.
     pub(crate) fn save_all(&self, pool: &dyn Persistent, places: &[(u64, u64)]) {
         let transaction = self.running.load(Ordering::Acquire);
         let numbers = || places.iter().flat_map(|&(at, len)| self.numbers(at, len));
@@ -156,7 +157,7 @@ impl Granules {
             self.claim_more(&mut batch, asked);
         }
         self.keep(pool, &mut batch);
-        // Nothing of ours is waited for by then.
+        // By then none of our own is left to wait for.
         for number in numbers() {
             while self.state(number) == batch.keeping() {
                 hint::spin_loop();
@@ -178,17 +179,17 @@ impl Granules {
         first..end.min(self.states.len())
     }
 
-    /// Claims further granules of the block of one that was claimed: twice as many as of it were
-    /// kept in this transaction. Whoever stores to some slots of a block mostly stores to others of
-    /// it, too, and finds them kept: the fence is what keeping one costs. A granule that is lost is
-    /// found out here, before anybody asked for it, as any other reading may find it.
+    /// Claims more granules of the block of a claimed one: twice as many as were already saved of
+    /// the block in this transaction. A thread that stores to some slots of a block mostly stores
+    /// to others of it too, and finds them saved: the fence is the main cost of saving. A lost
+    /// granule is found here before any caller needs it, as by any other read.
     fn claim_more(&self, batch: &mut Batch, claimed: usize) {
         let number = (batch.granules[claimed] / GRANULE_BYTES) as usize;
         let first = number - number % BLOCK_GRANULES;
         let block = first..(first + BLOCK_GRANULES).min(self.states.len());
         let is_kept = |&number: &usize| self.state(number) == batch.kept();
         let mut more = 2 * block.clone().filter(is_kept).count();
-        // Slots are taken in ascending order.
+        // Slots are allocated in ascending order.
         for number in (number..block.end).chain(first..number) {
             if more == 0 || batch.count == BATCH {
                 break;
@@ -197,7 +198,7 @@ impl Granules {
         }
     }
 
-    /// Keeps what was claimed.
+    /// Saves the claimed granules.
     fn keep(&self, pool: &dyn Persistent, batch: &mut Batch) {
         let granules = &batch.granules[..batch.count];
         if granules.is_empty() {
@@ -206,19 +207,19 @@ impl Granules {
         self.undo.keep(pool, batch.transaction, granules);
         for granule in granules {
             let state = &self.states[(granule / GRANULE_BYTES) as usize];
-            // Nobody else changes it. (A swap would wait for what was written past the cache.)
+            // No other thread changes it. (A swap would wait for the bytes written past the cache.)
             state.store(batch.kept(), Ordering::Release);
         }
         batch.count = 0;
     }
 
-    /// Bytes of a file did not reach their medium.
+    /// Reports that bytes of a file did not reach their medium.
     pub(crate) fn fail(&self, pool: &dyn Persistent) {
         self.undo.fail(pool);
     }
 }
 
-/// Granules that a thread has claimed and is to keep.
+/// Granules that a thread has claimed and must save.
 struct Batch {
     transaction: u64,
     granules: [u64; BATCH],
@@ -234,18 +235,18 @@ impl Batch {
         }
     }
 
-    /// The state of a granule that was kept.
+    /// The state of a saved granule.
     fn kept(&self) -> u64 {
         self.transaction << 2 | KEPT
     }
 
-    /// The state of a granule that is being kept.
+    /// The state of a granule that is being saved.
     fn keeping(&self) -> u64 {
         self.transaction << 2 | KEEPING
     }
 
-    /// Whether it is for the caller to keep a granule, which then is part of this: nobody has done
-    /// so in this transaction, or a later one.
+    /// Whether the caller must save a granule, which is then added to this batch: no thread has
+    /// saved it in this transaction or a later one.
     fn claim(&mut self, state: &AtomicU64, number: usize) -> bool {
         let order = Ordering::AcqRel;
         let (running, keeping) = (self.transaction, self.keeping());
@@ -271,14 +272,14 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
-    /// Remembers what was kept, with the first byte that was there.
+    /// Remembers the saved granules, with their first byte.
     #[derive(Default)]
     struct Kept {
         granules: Mutex<Vec<(u64, u64, u8)>>,
-        /// Whether it takes a while.
+        /// Whether saving is slow.
         is_slow: bool,
         has_failed: AtomicBool,
-        /// How often there was something to keep.
+        /// How often granules were saved.
         calls: AtomicU64,
     }
 
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn each_granule_is_kept_once_a_transaction() {
+    fn each_granule_is_saved_once_per_transaction() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
         let granules = Granules::new(8192, Arc::clone(&kept) as Arc<dyn UndoWriter>);
@@ -329,10 +330,10 @@ mod tests {
         assert_eq!(rest, expected);
     }
 
-    /// Whoever stores to slot after slot of a block waits four times, in whatever order; who stores
-    /// to one keeps no more.
+    /// Storing to one slot after the other of a block waits four times, in whatever order; storing
+    /// to one slot saves no more.
     #[test]
-    fn of_a_block_twice_as_many_more_are_kept_as_were() {
+    fn twice_as_many_granules_of_a_block_are_saved_ahead() {
         let pool = SimPool::new(1 << 16);
         let batches = |order: &[u64]| {
             let kept = Arc::new(Kept::default());
@@ -368,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn several_places_are_kept_together() {
+    fn several_ranges_are_saved_together() {
         let pool = SimPool::new(1 << 20);
         let kept = Arc::new(Kept::default());
         let granules = Granules::new(1 << 20, Arc::clone(&kept) as Arc<dyn UndoWriter>);
@@ -386,7 +387,7 @@ mod tests {
         // Behind the granules.
         granules.save_all(&pool, &[(2 << 20, 8), ((1 << 20) + 128, 256)]);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 1);
-        // More than are kept with one fence: each once.
+        // More than fit one fence: each is saved once.
         granules.save_all(&pool, &[(128, 8), (16384, 16384)]);
         assert_eq!(kept.calls.load(Ordering::SeqCst), 5);
         let expected: Vec<u64> = (0..128).map(|granule| 16384 + granule * 128).collect();
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_free_at_the_last_commit_is_not_kept() {
+    fn what_was_free_at_the_last_commit_is_not_saved() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
         let granules = Granules::new(1 << 16, Arc::clone(&kept) as Arc<dyn UndoWriter>);
@@ -410,18 +411,18 @@ mod tests {
         assert_eq!(taken_and_stored(0), 1, "nothing was committed yet");
         granules.begin(6);
         granules.commit(5);
-        // Never in use, and used again in the same transaction.
+        // Never in use before, and reused in the same transaction.
         assert_eq!(taken_and_stored(4096), 0);
         granules.freed(4096, 128);
         assert_eq!(taken_and_stored(4096), 0);
-        // In use at the commit, given up since: the first time, and no more.
+        // In use at the commit, freed since: saved the first time, and no more.
         granules.freed(0, 128);
         assert_eq!(taken_and_stored(0), 1);
         granules.freed(0, 128);
         assert_eq!(taken_and_stored(0), 0);
         granules.freed(8192, 128);
         assert_eq!(stored(8192), 1);
-        // The one before is being committed: what that gave up is still led to.
+        // The transaction before is being committed: what it freed is still referred to.
         granules.freed(12288, 128);
         granules.begin(7);
         assert_eq!(taken_and_stored(12288), 1);
@@ -432,7 +433,7 @@ mod tests {
         assert_eq!(taken_and_stored(12288), 0);
     }
 
-    /// Once, as long as nobody stores there or gives it up: then it is kept from, as it is by then.
+    /// Once, until it is stored to or freed: then it is saved as it is at that time.
     #[test]
     fn what_was_free_at_the_last_commit_is_written_fresh() {
         let pool = SimPool::new(1 << 16);
@@ -452,8 +453,11 @@ mod tests {
         assert_eq!(taken(&kept), [(6, 0, 7)]);
         assert!(!granules.is_fresh(&pool, 0, 128), "it was stored to");
         granules.freed(4096, 128);
-        assert!(!granules.is_fresh(&pool, 4096, 128), "it is still led to");
-        // The one before is being committed.
+        assert!(
+            !granules.is_fresh(&pool, 4096, 128),
+            "it is still referred to"
+        );
+        // The transaction before is being committed.
         granules.begin(7);
         assert!(!granules.is_fresh(&pool, 0, 128) && !granules.is_fresh(&pool, 4096, 128));
         granules.commit(6);
@@ -461,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_passed_over() {
+    fn granules_outside_are_ignored() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept::default());
         let granules = Granules::new(256, Arc::clone(&kept) as Arc<dyn UndoWriter>);
@@ -474,9 +478,9 @@ mod tests {
         assert_eq!(taken(&kept), [(1, 128, 0)]);
     }
 
-    /// Before what leads to them is stored: a kill in between leaves no word of it in the process.
+    /// Before references to them are stored: a kill in between leaves no trace in the process.
     #[test]
-    fn bytes_that_do_not_arrive_are_told_at_once() {
+    fn failed_data_writes_are_reported_at_once() {
         let disk = Arc::new(SimPool::new(1 << 16));
         let pool = SimLogged::new(Arc::clone(&disk), None);
         let kept = Arc::new(Kept::default());
@@ -495,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_second_waits_until_a_granule_is_kept() {
+    fn a_second_thread_waits_until_a_granule_is_saved() {
         let pool = SimPool::new(1 << 16);
         let kept = Arc::new(Kept {
             is_slow: true,

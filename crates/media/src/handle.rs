@@ -1,4 +1,4 @@
-//! What tells a file from all others for as long as its file system lives, whatever becomes of its
+//! File handles: they identify a file for as long as its file system lives, whatever happens to its
 //! name.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
@@ -10,14 +10,14 @@ use std::path::PathBuf;
 
 /// Most bytes of a handle, by the kernel's header.
 const HANDLE_MAX_BYTES: usize = 128;
-/// Bytes of what [`FileHandle::to_bytes`] gives.
+/// Bytes of the result of [`FileHandle::to_bytes`].
 pub(crate) const BYTES: usize = 16 + HANDLE_MAX_BYTES;
-/// File systems whose `f_fsid` comes from their uuid, and whose handles have a generation: ext2 to
-/// ext4, and btrfs. Of others a handle that leads nowhere proves nothing, because another file
-/// system may have the device's number by now.
+/// File systems whose `f_fsid` comes from their uuid and whose handles have a generation: ext2 to
+/// ext4, and btrfs. On others, a handle that leads nowhere proves nothing, because another file
+/// system may have got the device's number.
 const KNOWN_BY_ID: [u64; 2] = [0xEF53, 0x9123_683E];
 
-/// As the kernel has it.
+/// The kernel's structure.
 #[repr(C)]
 #[derive(Clone)]
 struct Raw {
@@ -26,28 +26,28 @@ struct Raw {
     data: [u8; HANDLE_MAX_BYTES],
 }
 
-/// A handle, and the file system that it is of.
+/// A handle and the file system that it belongs to.
 #[derive(Clone)]
 pub(crate) struct FileHandle {
     raw: Raw,
     fs_id: u64,
 }
 
-/// Where a handle leads.
+/// The result of following a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Led {
-    /// To a file, whose name is this, as far as it is known.
+    /// A file; its name, if known.
     Here(Option<PathBuf>),
-    /// The file is deleted; somebody has it open still.
+    /// The file is deleted, but a process still has it open.
     Unlinked,
-    /// Nowhere: the file system is here, and has no such file any more.
+    /// The file system is here, but no longer has the file.
     Nowhere,
-    /// That cannot be told.
+    /// Unknown, with the reason.
     Unknown(&'static str),
 }
 
 impl FileHandle {
-    /// That of an open file, if its file system has handles.
+    /// The handle of an open file, if its file system supports handles.
     pub(crate) fn of(file: BorrowedFd<'_>) -> Option<Self> {
         let fs_id = rustix::fs::fstatvfs(file).ok()?.f_fsid;
         let mut raw = Raw {
@@ -80,7 +80,7 @@ impl FileHandle {
         bytes
     }
 
-    /// `None`: there is none.
+    /// Decodes a handle; `None` if there is none.
     pub(crate) fn from_bytes(bytes: &[u8; BYTES]) -> Option<Self> {
         let mut numbers = bytes[..16].chunks_exact(4).map(|number| {
             let number = number.try_into().unwrap_or_default();
@@ -102,7 +102,7 @@ impl FileHandle {
             .then_some(Self { raw, fs_id })
     }
 
-    /// Where it leads on the device of this number.
+    /// Follows the handle on the device with this number.
     pub(crate) fn follow(&self, device: u64) -> Led {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
         let mut answer = Led::Unknown("the file system of its pool is not mounted here");
@@ -116,7 +116,7 @@ impl FileHandle {
         answer
     }
 
-    /// Where it leads from a mount; `None`: something else is mounted there.
+    /// Follows the handle from a mount point; `None` if something else is mounted there.
     fn follow_from(&self, dir: &OsStr, device: u64) -> Option<Led> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let top = rustix::fs::open(dir, flags, Mode::empty()).ok()?;
@@ -144,8 +144,8 @@ impl FileHandle {
 
     fn open(&self, mount: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         let mut raw = self.raw.clone();
-        // SAFETY: the kernel reads two numbers and `bytes` bytes behind them, of which there are as
-        // many as 128, and no more are told.
+        // SAFETY: the kernel reads two numbers and `bytes` bytes behind them, of which 128 exist;
+        // `bytes` is at most that.
         let fd = unsafe {
             libc::open_by_handle_at(
                 mount.as_raw_fd(),
@@ -157,7 +157,7 @@ impl FileHandle {
             let errno = std::io::Error::last_os_error();
             return Err(Errno::from_io_error(&errno).unwrap_or(Errno::IO));
         }
-        // SAFETY: the kernel just gave it to us, and nobody else has it.
+        // SAFETY: the kernel just returned it, and no other code has it.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 }
@@ -166,7 +166,7 @@ fn is_known_by_id(top: BorrowedFd<'_>) -> bool {
     crate::backing::fs_type(top).is_some_and(|kind| KNOWN_BY_ID.contains(&kind))
 }
 
-/// The name that an open file has now, if the kernel knows one that leads to it.
+/// The present name of an open file, if the kernel knows one that leads to it.
 fn name_of(file: &OwnedFd, stat: &Stat) -> Option<PathBuf> {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let path = std::fs::read_link(link).ok()?;
@@ -174,7 +174,7 @@ fn name_of(file: &OwnedFd, stat: &Stat) -> Option<PathBuf> {
     ((named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)).then_some(path)
 }
 
-/// Where the device of this number is mounted, by the text of `mountinfo`.
+/// The mount points of the device with this number, from the text of `mountinfo`.
 fn mount_points(mounts: &[u8], device: u64) -> Vec<OsString> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let number = format!("{major}:{minor}");
@@ -241,7 +241,7 @@ mod tests {
         assert!(FileHandle::from_bytes(&[0xFF; BYTES]).is_none());
     }
 
-    /// As far as this file system has handles, and this user may follow them.
+    /// Applies if this file system supports handles and this user may follow them.
     #[test]
     fn a_handle_leads_to_its_file_by_any_name_and_nowhere_once_it_is_deleted() {
         let dir = tempfile::tempdir().expect("a directory");

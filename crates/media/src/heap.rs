@@ -1,4 +1,4 @@
-//! Memory on the heap: portable, private to the process, checkable by miri.
+//! Memory on the heap: portable, private to the process, and checkable by miri.
 
 use crate::memory::{LINE_BYTES, Memory};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ pub struct HeapMemory {
     damaged: AtomicU64,
 }
 
-/// The part of one cell that a run of bytes covers.
+/// The part of a cell that a range of bytes covers.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     /// Index of the cell.
@@ -24,12 +24,12 @@ pub(crate) struct Part {
     pub(crate) first: usize,
     /// Bytes within the cell: 1 to 8.
     pub(crate) bytes: usize,
-    /// Where the part lies in the run.
+    /// Offset of the part in the range.
     pub(crate) from: usize,
 }
 
 impl Part {
-    /// Puts this part of `run` into `cell`, leaving the cell's other bytes.
+    /// Puts this part of `run` into `cell`, keeping the cell's other bytes.
     pub(crate) fn blend(self, cell: u64, run: &[u8]) -> u64 {
         let mut bytes = cell.to_ne_bytes();
         bytes[self.first..self.first + self.bytes]
@@ -43,7 +43,7 @@ impl Part {
     }
 }
 
-/// Cuts a run of `len` bytes at `at` into parts of cells, in order.
+/// Splits a range of `len` bytes at `at` into parts of cells, in order.
 pub(crate) fn parts(at: u64, len: usize) -> impl Iterator<Item = Part> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -62,7 +62,7 @@ pub(crate) fn parts(at: u64, len: usize) -> impl Iterator<Item = Part> {
 }
 
 impl HeapMemory {
-    /// Memory of `len` zero bytes. Pages are taken from the system when they are first written.
+    /// Memory of `len` zero bytes. The system allocates pages at the first write.
     pub fn new(len: u64) -> Self {
         let count =
             usize::try_from(len.div_ceil(CELL)).expect("heap memory fits the address space");
@@ -84,7 +84,7 @@ impl HeapMemory {
         memory
     }
 
-    /// The cell at `at`, or a recorded failure.
+    /// The cell at `at`. Returns `None` and records a failure if it is outside or misaligned.
     #[inline]
     pub(crate) fn cell(&self, at: u64) -> Option<&AtomicU64> {
         if !at.is_multiple_of(CELL) || at >= self.len & !(CELL - 1) {
@@ -109,7 +109,7 @@ impl HeapMemory {
         self.cells.get(first..first + 8)?.try_into().ok()
     }
 
-    /// Whether all of `[at, at + len)` is inside; records the failure if it is not.
+    /// Whether all of `[at, at + len)` is inside; records a failure if not.
     pub(crate) fn checked(&self, at: u64, len: u64) -> bool {
         let inside = self.holds(at, len);
         if !inside {
@@ -148,23 +148,23 @@ impl HeapMemory {
     }
 }
 
-/// Cells that are zero. Pages are taken from the system when they are first written.
+/// Zeroed cells. The system allocates pages at the first write.
 pub(crate) fn zeroed_cells(count: usize) -> Box<[AtomicU64]> {
     let zeroed = Box::into_raw(vec![0_u64; count].into_boxed_slice());
-    // SAFETY: the box was just given up, so this is its only owner; AtomicU64 has the size,
+    // SAFETY: the box was just released, so this is its only owner; AtomicU64 has the size,
     // alignment (8 on every supported target) and bit validity of u64.
     unsafe { Box::from_raw(zeroed as *mut [AtomicU64]) }
 }
 
-/// A compare-and-swap outside the memory: it finds zero, and its store is dropped. Loops that retry
-/// with the value found end.
+/// The result of a compare-and-swap outside the memory: it finds zero, and its store is dropped.
+/// Loops that retry with the found value end.
 #[cold]
 pub(crate) fn outside(current: u64) -> Result<u64, u64> {
     if current == 0 { Ok(0) } else { Err(0) }
 }
 
-/// Stores part of `run` into `cell`; gives the cell before and after. Other bytes of the cell keep
-/// what other threads put there.
+/// Stores part of `run` into `cell`; returns the cell before and after. Other bytes of the cell
+/// keep what other threads stored there.
 pub(crate) fn store_part(cell: &AtomicU64, part: Part, run: &[u8]) -> (u64, u64) {
     if part.is_whole() {
         let after = part.blend(0, run);

@@ -1,28 +1,29 @@
-//! Who has a pool locked, as far as `/proc` tells.
+//! Finds the processes that have a pool locked, as far as `/proc` shows them.
 
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a process that was killed may take to let go of what it has locked.
+/// How long a killed process may take to release its locks.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// The bit of SIGKILL in a set of signals, as `/proc` shows it.
 const KILLED: u64 = 1 << 8;
-/// A flag of a process that the kernel is taking apart (`PF_EXITING`).
+/// A flag of a process that the kernel is ending (`PF_EXITING`).
 const EXITING: u64 = 4;
 
-/// A file, as the kernel names it where it tells of locks.
+/// A file, as the kernel names it in its list of locks.
 #[derive(Clone, Copy)]
 pub(crate) struct Locked {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-/// The processes that have the file at a path locked as a whole (`flock`). A lock is of an open
-/// file, which children inherit: who took it may have ended, or closed it. Who cannot be found by
-/// that, because this user may not look, is told as the one who took it.
+/// The processes that have the file at a path locked as a whole (`flock`). A lock belongs to an
+/// open file, which children inherit: the process that took it may have ended or closed it. If the
+/// holder cannot be found because this user may not look, the process that took the lock is
+/// returned.
 pub fn lock_holders(path: &Path) -> Vec<u32> {
     let found = rustix::fs::stat(path).map(|stat| Locked {
         device: stat.st_dev,
@@ -31,19 +32,20 @@ pub fn lock_holders(path: &Path) -> Vec<u32> {
     found.map_or(Vec::new(), Locked::holders)
 }
 
-/// The numbers of the processes that there are.
+/// The numbers of the running processes.
 ///
 /// # Errors
-/// They cannot be listed.
+/// Fails if they cannot be listed.
 pub fn processes() -> io::Result<impl Iterator<Item = u32>> {
     let entries = std::fs::read_dir("/proc")?;
     Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
 
-/// Whether a process has ended, though perhaps nobody has asked how.
+/// Whether a process has ended, even if its status was not collected yet.
 pub fn has_ended(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // What follows the name of the program, which is in brackets and may have some itself.
+        // The fields behind the name of the program, which is in brackets and may contain brackets
+        // itself.
         Ok(stat) => stat
             .rsplit_once(") ")
             .is_some_and(|(_, state)| state.starts_with(['Z', 'X'])),
@@ -51,7 +53,7 @@ pub fn has_ended(pid: u32) -> bool {
     }
 }
 
-/// Whether a process is just ending: its locks are about to go.
+/// Whether a process is just ending, so that its locks are about to be released.
 fn is_ending(pid: u32) -> bool {
     let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let is_killed = |line: &str| {
@@ -67,7 +69,7 @@ fn is_ending(pid: u32) -> bool {
         flags.parse::<u64>().ok()
     };
     let stat = read("stat");
-    // Of one that is gone the locks are, too, or a child has them.
+    // The locks of a process that is gone are gone too, or a child has them.
     let is_there = !stat.is_empty();
     is_there
         && (has_ended(pid)
@@ -75,7 +77,7 @@ fn is_ending(pid: u32) -> bool {
             || read("status").lines().any(is_killed))
 }
 
-/// Tries to lock a file until that is done, as long as all who are in the way are just ending.
+/// Retries to lock a file as long as all processes in the way are just ending.
 pub(crate) fn lock_when_they_end(
     file: &impl AsFd,
     mut lock: impl FnMut() -> io::Result<bool>,
@@ -90,7 +92,7 @@ pub(crate) fn lock_when_they_end(
         .holders();
         let are_ending = !holders.is_empty() && holders.into_iter().all(is_ending);
         if !are_ending || began.elapsed() >= ENDS_WITHIN {
-            // They may have ended since it was tried.
+            // They may have ended since the last attempt.
             return lock();
         }
         std::thread::sleep(LOOK_AGAIN);
@@ -99,12 +101,12 @@ pub(crate) fn lock_when_they_end(
 }
 
 impl Locked {
-    /// The same of what was found out about it, this process before all others.
+    /// As [`lock_holders`], for a known file, with this process first.
     pub(crate) fn holders(self) -> Vec<u32> {
         let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
         let mut takers: Vec<u32> = locks.lines().filter_map(|line| self.taker(line)).collect();
         takers.dedup();
-        // Most often who took it has it.
+        // Usually the process that took the lock still has it.
         let is_another = |&pid: &u32| has_ended(pid) || self.is_held_by(pid) == Some(false);
         if takers.is_empty() || takers.iter().any(is_another) {
             let found = self.all_holders();
@@ -123,7 +125,7 @@ impl Locked {
             .collect()
     }
 
-    /// Whether a process has the open file that is locked; nothing if this user may not look.
+    /// Whether a process has the locked open file; `None` if this user may not look.
     fn is_held_by(self, pid: u32) -> Option<bool> {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?;
         let is_it = |line: &str| {
@@ -134,15 +136,15 @@ impl Locked {
         Some(told.any(|told| told.lines().any(is_it)))
     }
 
-    /// Who took the lock of a line, if it is about this file. The kernel shows 0 or -1 for those of
-    /// other process namespaces.
+    /// The process that took the lock of a line, if the line is about this file. The kernel shows 0
+    /// or -1 for other process namespaces.
     fn taker(self, line: &str) -> Option<u32> {
         let pid = self.pid_in(line)?;
         u32::try_from(pid).ok().filter(|&pid| pid > 0)
     }
 
-    /// The number in a line such as `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, if it is
-    /// about this file. Waiting locks have `->` after the first number.
+    /// The process number in a line such as `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`, if
+    /// the line is about this file. Waiting locks have `->` after the first number.
     fn pid_in(self, line: &str) -> Option<i64> {
         let mut words = line.split_whitespace().skip(1);
         if words.next()? != "FLOCK" {
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_is_waited_for_and_nobody_else() {
+    fn only_killed_processes_are_waited_for() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let lock = || {
             let operation = FlockOperation::NonBlockingLockExclusive;
@@ -228,10 +230,10 @@ mod tests {
     }
 
     #[test]
-    fn who_inherited_a_lock_holds_it_when_who_took_it_has_ended() {
+    fn a_child_holds_the_inherited_lock_of_an_ended_process() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         assert_eq!(lock_holders(file.path()), []);
-        // A process of its own takes it, and ends.
+        // A separate process takes it, and ends.
         let mut holder = holder_of(file.path());
         assert_eq!(lock_holders(file.path()), [holder.id()]);
         assert!(!has_ended(holder.id()));

@@ -1,9 +1,9 @@
-//! The image of a logged pool in memory that outlives the process that works on it: a file on
-//! tmpfs, with a head, two maps of the lines that were stored to, and the image itself.
+//! The image of a logged pool, in memory that outlives the process that changes it: a file on tmpfs
+//! with a head, two maps of dirty lines, and the image itself.
 //!
-//! Whoever opens the pool next, under the same boot, finds it there, if the pool's log says that it
-//! belongs to it (`attach`). Its name tells pool, file and boot, so that nobody finds another
-//! pool's: whoever holds the pool's lock is alone with it.
+//! The next opening of the pool under the same boot finds the image, if the pool's log names it
+//! (`attach`). The name of the file contains pool, file and boot, so that no other pool's image is
+//! found. The process that holds the pool's lock is the only one that uses the image.
 
 use crate::MediaError;
 use crate::backing::{fs_type, is_memory};
@@ -25,73 +25,72 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"VELIMAGE");
-/// The form of what is described here.
+/// Version of the format that this module describes.
 const VERSION: u64 = 1;
 /// Bytes of the head, before the maps.
 const HEAD_BYTES: u64 = BLOCK_BYTES;
-/// What the image is given as a whole: so that the kernel may map it by large pages.
+/// Alignment of the whole image, so that the kernel can map it with large pages.
 const IMAGE_ALIGN: u64 = 2 << 20;
 /// Most bytes of the pool's path in the head.
 const PATH_MAX_BYTES: usize = (field::HANDLE - field::PATH) as usize;
 
-/// Offsets in the head; words are in the machine's order.
+/// Offsets in the head; words are in native byte order.
 mod field {
     pub(super) const MAGIC: u64 = 0;
     pub(super) const VERSION: u64 = 8;
-    /// Those of the pool, of its file, and of the boot: 48 bytes.
+    /// Identity of the pool, of its file, and of the boot: 48 bytes.
     pub(super) const KEY: u64 = 16;
     pub(super) const ATTACH: u64 = 64;
     /// The last epoch that is durable in the log.
     pub(super) const DURABLE: u64 = 80;
     pub(super) const PHASE: u64 = 88;
     pub(super) const IMAGE_BYTES: u64 = 96;
-    /// Told to people: the process, and the pool's path with zeros behind it.
+    /// For people: the process, and the zero-padded path of the pool.
     pub(super) const PID: u64 = 104;
     pub(super) const PATH: u64 = 128;
-    /// By which the file of the pool is found, whatever its name is; zeros: it has none.
+    /// A handle that finds the pool's file, whatever its name is; zeros: none.
     pub(super) const HANDLE: u64 = super::HEAD_BYTES - crate::handle::BYTES as u64;
 }
 
-/// Why an image is not taken that knows of epochs which the log does not have
-/// ([`MediaError::Image`]).
+/// Why an image that knows of epochs missing in the log is not used ([`MediaError::Image`]).
 pub const OLDER: &str = "is of a later time than the pool's file, which was put back from a copy: \
-    put the right file back, or open the pool as of its last epoch, which gives the image up";
+    restore the right file, or open the pool as of its last epoch, which discards the image";
 
-/// Why a pool is not opened of which there is an image that knows of epochs which its log does not
-/// have, and whose own file is gone ([`MediaError::Image`]).
+/// Why a pool is not opened that has an image with epochs missing in its log, and whose own file is
+/// gone ([`MediaError::Image`]).
 pub const REPLACED: &str = "is of a later time than the pool's file, which is a copy in the place \
-    of one that is gone: open it as of its last epoch, which gives the image up";
+    of one that is gone: open it as of its last epoch, which discards the image";
 
-/// Why an image is not taken that the caller may not read ([`MediaError::Image`]).
+/// Why an image is not used that the caller may not read ([`MediaError::Image`]).
 pub const ANOTHERS: &str = "belongs to another user, who has to open the pool";
 
-/// What the name of an image begins with.
+/// Prefix of the name of an image.
 const PREFIX: &str = "vellum-";
 
-/// What failed, to be read after "cannot".
+/// The failed action, to be read after "cannot".
 const MAKE: &str = "make an image in memory for";
 
-/// A commit may yet be made of it.
+/// The image can still be committed.
 const ALIVE: u64 = 1;
 /// A commit failed, or bytes of a file could not be written.
 const POISONED: u64 = 2;
 
-/// Identity of one life of an image: drawn when it is loaded, and said by the log.
+/// Identity of one life of an image, drawn when it is loaded and named by the log.
 pub type Attach = [u8; 16];
 
-/// Where the image of a pool lies, or would.
+/// Determines where the image of a pool lies.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageKey<'a> {
-    /// Directory, in memory.
+    /// Its directory, in memory.
     pub dir: &'a Path,
-    /// That of the pool.
+    /// The uuid of the pool.
     pub uuid: [u8; 16],
     /// Identity of this boot.
     pub boot: [u8; 16],
 }
 
 impl ImageKey<'_> {
-    /// The 48 bytes that tell the image of this pool in this file under this boot from all others.
+    /// The 48 bytes that identify the image of this pool in this file under this boot.
     fn bytes(&self, pool: BorrowedFd<'_>) -> io::Result<[u8; 48]> {
         let stat = rustix::fs::fstat(pool)?;
         let (device, inode) = Key::file_of(&stat);
@@ -106,7 +105,7 @@ impl ImageKey<'_> {
     /// The file of the image of the pool that is open as `pool`.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     pub fn path(&self, pool: BorrowedFd<'_>) -> io::Result<PathBuf> {
         let hex: String = self
             .bytes(pool)?
@@ -117,7 +116,7 @@ impl ImageKey<'_> {
     }
 }
 
-/// What the name of an image says.
+/// The contents of an image's name.
 pub(crate) struct Key {
     pub(crate) uuid: [u8; 16],
     pub(crate) device: u64,
@@ -137,7 +136,7 @@ impl Key {
     }
 }
 
-/// What a name says, if it is that of an image.
+/// Parses the name of a file; `None` if it is not that of an image.
 pub(crate) fn key_in_name(name: &OsStr) -> Option<Key> {
     let digits = name.to_str()?.strip_prefix(PREFIX)?;
     let mut bytes = [0; 48];
@@ -166,7 +165,7 @@ pub(crate) fn key_in_name(name: &OsStr) -> Option<Key> {
     })
 }
 
-/// What the head of an image says to people, and to whoever looks for its pool.
+/// The fields of an image's head for people and for finding its pool.
 pub(crate) struct Head {
     pub(crate) pid: u32,
     pub(crate) pool: PathBuf,
@@ -174,7 +173,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// That of an open image, if it is one of ours with this key.
+    /// The head of an open image, if it is one of ours with this key.
     pub(crate) fn read(image: &OwnedFd, key: &Key) -> Option<Self> {
         let mut head = vec![0; HEAD_BYTES as usize];
         read_exact(image.as_fd(), 0, &mut head).ok()?;
@@ -196,16 +195,16 @@ impl Head {
     }
 }
 
-/// What a process left that worked on a pool and did not close it.
+/// What a process that did not close the pool left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeftImage {
-    /// No image, or one of another life of the pool, of which the log has everything.
+    /// No image, or one of another life of the pool, whose epochs are all in the log.
     Nothing,
-    /// One of which no commit can be made.
+    /// An image that cannot be committed.
     Poisoned,
-    /// One that is as the process left it.
+    /// An image as the process left it.
     Alive {
-        /// The last epoch of which it knew that it is durable.
+        /// The last epoch that it knew to be durable.
         durable: u64,
         /// The lines that may be newer than the log, ascending, with their bytes.
         lines: Vec<(u64, [u8; LINE_BYTES as usize])>,
@@ -214,30 +213,30 @@ pub enum LeftImage {
 
 /// The image of an open pool, in memory that outlives the process.
 pub trait SharedImage: std::fmt::Debug + Send + Sync {
-    /// Gives it its name, for whoever finds `attach` in the log. All up to epoch `durable` is
-    /// there, nothing was stored since.
+    /// Names the image, for an opening that finds `attach` in the log. It contains everything up to
+    /// epoch `durable`, and nothing was stored since.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     fn name(&self, attach: Attach, durable: u64) -> io::Result<()>;
 
-    /// All up to epoch `durable` is in the log: what the last cut took needs to be known no longer.
+    /// Everything up to epoch `durable` is in the log: the lines of the last cut may be forgotten.
     fn settle(&self, durable: u64);
 
-    /// No commit is to be made of it.
+    /// Forbids commits from this image.
     fn poison(&self);
 
-    /// Takes its name away: the pool was closed.
+    /// Unlinks it, because the pool was closed.
     fn end(&self);
 
-    /// The directory where it is to be found; `None` once somebody else took its name away.
+    /// The directory in which it can be found; `None` once its name was removed from outside.
     fn found_in(&self) -> Option<PathBuf>;
 
-    /// The directory that it was made in.
+    /// The directory in which it was created.
     fn dir(&self) -> &Path;
 
-    /// Bytes of memory that can still be had for it where others may take them, too; `None`: as
-    /// many as the process can have.
+    /// Bytes of memory that are still available for it, which others may take too; `None`: as many
+    /// as the process can have.
     fn room_bytes(&self) -> Option<u64>;
 }
 
@@ -246,17 +245,17 @@ pub(crate) struct ImageFile {
     fd: OwnedFd,
     dir: PathBuf,
     path: PathBuf,
-    /// Head and maps.
+    /// Mapping of the head and the maps.
     front: Arc<Mapping>,
     /// Bytes of a map.
     map_bytes: u64,
-    /// A bit for each word of the second map that is not zero.
+    /// A bit for each nonzero word of the second map.
     taken_words: Cells,
     /// Whether it has its name.
     is_named: AtomicBool,
 }
 
-/// Where the maps and the image begin.
+/// Offset of a map, or of the image behind the maps.
 fn map_at(number: u64, map_bytes: u64) -> u64 {
     HEAD_BYTES + number * map_bytes
 }
@@ -266,12 +265,12 @@ fn image_at(map_bytes: u64) -> u64 {
 }
 
 impl ImageFile {
-    /// A file for an image of `bytes` zeros, without a name: if this process ends before it has
-    /// one, nothing is left of it.
+    /// Creates a file for an image of `bytes` zeros, without a name: if this process ends before
+    /// naming it, nothing is left.
     ///
     /// # Errors
-    /// The directory is not in memory, has no room for all of it, or what the operating system
-    /// said.
+    /// Fails if the directory is not in memory or has no space for all of it, or on an error of the
+    /// operating system.
     pub(crate) fn create(
         pool: BorrowedFd<'_>,
         pool_path: &Path,
@@ -282,7 +281,7 @@ impl ImageFile {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let fd = rustix::fs::open(key.dir, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| io_error(MAKE, &path)(errno.into()))?;
-        // Held as long as a process works on it, for whoever wants to know.
+        // Held while a process uses the image; others can test the lock.
         rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
             .map_err(|errno| io_error(MAKE, &path)(errno.into()))?;
         let made = Self::filled(fd, key, path, bytes)?;
@@ -329,7 +328,7 @@ impl ImageFile {
         })
     }
 
-    /// Says whose it is.
+    /// Writes the key and the fields for people into the head.
     fn key_words(
         &self,
         pool: BorrowedFd<'_>,
@@ -358,22 +357,22 @@ impl ImageFile {
         Ok(())
     }
 
-    /// The file, and where in it the image begins.
+    /// The file, and the offset of the image in it.
     pub(crate) fn image(&self) -> (BorrowedFd<'_>, u64) {
         (self.fd.as_fd(), image_at(self.map_bytes))
     }
 
-    /// The map of the lines stored to since the last cut.
+    /// The map of lines that were stored to since the last cut.
     pub(crate) fn running(&self, words: usize) -> Cells {
         Cells::mapped(&self.front, map_at(0, self.map_bytes), words)
     }
 
-    /// Takes memory for a part of the image.
+    /// Allocates memory for a part of the image.
     pub(crate) fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
         allocate(self.fd.as_fd(), image_at(self.map_bytes) + at, len)
     }
 
-    /// The cut takes a word of the map of lines, which is cleared only then.
+    /// Saves a word of the map of lines for the cut. The caller clears the word only afterwards.
     pub(crate) fn take(&self, word: u64, lines: u64) {
         let at = map_at(1, self.map_bytes) + word * 8;
         self.front.fetch_or(at, lines);
@@ -387,7 +386,7 @@ impl ImageFile {
         self.front.damaged().is_some()
     }
 
-    /// Whether this is the file of the name.
+    /// Whether `path` names this file.
     fn is_at(&self, path: &Path) -> bool {
         let ours = rustix::fs::fstat(&self.fd);
         let named = rustix::fs::lstat(path);
@@ -400,7 +399,7 @@ impl SharedImage for ImageFile {
         self.front.write(field::ATTACH, &attach);
         self.settle(durable);
         self.front.store(field::PHASE, ALIVE, Ordering::Release);
-        // What has the name belongs to nobody: we hold the pool's lock, and its log names no image.
+        // A file of this name is unused: we hold the pool's lock, and its log names no image.
         let _ = rustix::fs::unlink(&self.path);
         let own = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         rustix::fs::linkat(CWD, own, CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
@@ -425,7 +424,7 @@ impl SharedImage for ImageFile {
 
     fn end(&self) {
         if self.is_named.swap(false, Ordering::AcqRel) && self.is_at(&self.path) {
-            // One that stays belongs to nobody: the log names another, or none.
+            // A remaining file is unused: the log names another one, or none.
             let _ = rustix::fs::unlink(&self.path);
         }
     }
@@ -450,19 +449,19 @@ impl std::fmt::Debug for ImageFile {
     }
 }
 
-/// Looks for what a process left of the pool that is open as `pool`, whose log ends with epoch
-/// `last` and says that its image is that of `attach`, or that there is none. Changes nothing.
+/// Looks for the image that a process left of the pool that is open as `pool`. The pool's log ends
+/// with epoch `last` and names the image `attach`, or none. Changes nothing.
 ///
-/// A copy of the pool that is all that is left of it, because the file of the image is gone, counts
-/// as that file: it gets the image that its log names, and is refused if there is a later one.
+/// If the file of the image is gone and only a copy of the pool is left, the copy counts as that
+/// file: it gets the image that its log names, and is refused if there is a later one.
 ///
-/// An image that the log does not name, and that knows of later epochs, is of a later time than the
-/// pool's file: whoever ends a life of the pool has all of its epochs in the log before that names
-/// the image no longer.
+/// An image that the log does not name and that knows of later epochs is newer than the pool's
+/// file: whoever ends a life of the pool has all of its epochs in the log before the log stops
+/// naming the image.
 ///
 /// # Errors
-/// There is one that knows of later epochs; the one that is named cannot be read, or is of another
-/// form.
+/// Fails if an image knows of later epochs, or if the named image cannot be read or has another
+/// format.
 pub fn left_image(
     pool: BorrowedFd<'_>,
     key: &ImageKey<'_>,
@@ -475,7 +474,7 @@ pub fn left_image(
     }
 }
 
-/// What was left of this file.
+/// Looks for an image of this file.
 fn left_of_file(
     pool: BorrowedFd<'_>,
     key: &ImageKey<'_>,
@@ -489,7 +488,7 @@ fn left_of_file(
     let fd = match rustix::fs::open(&path, flags, Mode::empty()) {
         Ok(fd) => fd,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(LeftImage::Nothing),
-        // Whoever asks need not be who may open the pool.
+        // The caller may lack the rights to open the pool.
         Err(_) if attach.is_none() => return Ok(LeftImage::Nothing),
         Err(Errno::ACCESS) => {
             return Err(unusable(path, ANOTHERS));
@@ -504,7 +503,7 @@ fn left_of_file(
     left.read(&key, attach, last)
 }
 
-/// What was left of files that are gone, of which this one is a copy.
+/// Looks for images of deleted files, of which this file is a copy.
 fn left_of_another(
     pool: BorrowedFd<'_>,
     key: &ImageKey<'_>,
@@ -523,23 +522,22 @@ fn left_of_another(
         match left.read(&own, attach, last) {
             Ok(left @ LeftImage::Alive { .. }) => return Ok(left),
             Err(MediaError::Image { why: OLDER, .. }) => return Err(left.unusable(REPLACED)),
-            // Of no use to anybody.
+            // Of no use.
             Ok(LeftImage::Nothing | LeftImage::Poisoned) | Err(_) => {}
         }
     }
     Ok(LeftImage::Nothing)
 }
 
-/// Takes the name of an image away that no log names any more.
+/// Unlinks an image that no log names any more.
 pub fn forget_image(pool: BorrowedFd<'_>, key: &ImageKey<'_>) {
     if let Ok(path) = key.path(pool) {
-        // It may have none, or belong to somebody else.
+        // There may be no such file, or it may belong to another user.
         let _ = rustix::fs::unlink(path);
     }
 }
 
-/// Whether only those can have made it whom the pool trusts: the caller, the pool's owner, and
-/// root.
+/// Whether the image's owner is trusted by the pool: the caller, the pool's owner, or root.
 fn is_trusted(image: BorrowedFd<'_>, pool: BorrowedFd<'_>) -> io::Result<bool> {
     let (image, pool) = (rustix::fs::fstat(image)?, rustix::fs::fstat(pool)?);
     let is_file = FileType::from_raw_mode(image.st_mode) == FileType::RegularFile;
@@ -547,7 +545,7 @@ fn is_trusted(image: BorrowedFd<'_>, pool: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(is_file && image.st_mode & 0o077 == 0 && owners.contains(&image.st_uid))
 }
 
-/// An image that was found.
+/// An existing image.
 struct Left {
     fd: OwnedFd,
     path: PathBuf,
@@ -577,7 +575,7 @@ impl Left {
             return Ok(LeftImage::Nothing);
         }
         if !is_ours {
-            return Err(self.unusable("is no image of this pool: remove it"));
+            return Err(self.unusable("is not an image of this pool: remove it"));
         }
         if !is_known {
             return Err(self.unusable(
@@ -608,7 +606,7 @@ impl Left {
         let whole = whole.map_err(|errno| io_error("examine", &self.path)(errno.into()))?;
         let map_bytes = map_bytes(image_bytes.min(whole)).next_multiple_of(BLOCK_BYTES);
         if image_at(map_bytes).checked_add(image_bytes) != Some(whole) {
-            return Err(self.unusable("has another size than it says: remove it"));
+            return Err(self.unusable("does not have its recorded size: remove it"));
         }
         let mut maps = [vec![0; map_bytes as usize], vec![0; map_bytes as usize]];
         for (map, number) in maps.iter_mut().zip(0..) {
@@ -653,8 +651,7 @@ fn io_error(action: &'static str, path: &Path) -> impl Fn(io::Error) -> MediaErr
     }
 }
 
-/// Bytes that are left in the file system of `fd`, which is memory; `None`: it has no bound of its
-/// own.
+/// Bytes left in the file system of `fd`, which is in memory; `None`: it has no limit of its own.
 fn room_bytes(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let room = rustix::fs::fstatvfs(fd)?;
     let left = room.f_bavail.saturating_mul(room.f_frsize);
@@ -674,7 +671,7 @@ fn allocate(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A process that is killed before its image has a name leaves nothing: only names stay.
+    /// A process that is killed before it names its image leaves nothing.
     #[test]
     fn an_image_has_no_name_until_it_is_given_one() {
         let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
@@ -702,7 +699,8 @@ mod tests {
         let left = left_image(pool.as_file().as_fd(), &key, Some([3; 16]), 7).expect("found");
         let lines = Vec::new();
         assert_eq!(left, LeftImage::Alive { durable: 7, lines });
-        // Of one that the log does not name it has everything, or it is that of an older copy.
+        // An image that the log does not name has nothing that the log lacks, or the log is that of
+        // an older copy.
         for other in [None, Some([4; 16])] {
             let found = |last| left_image(pool.as_file().as_fd(), &key, other, last);
             assert_eq!(found(7).expect("told"), LeftImage::Nothing);

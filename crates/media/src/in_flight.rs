@@ -1,17 +1,16 @@
-//! What a process that was killed had asked a device for.
+//! Waits for writes that a killed process left in flight.
 //!
-//! A killed thread that writes by a call is waited for by the kernel, and the process is not gone,
-//! nor its lock, before the write has ended. A batch (`ring`) is not waited for: what the device
-//! was asked for past the page cache lands when the process is gone and the next opening may have
-//! read. The lock on the pool, which belongs to another description of the file, does not help. So
-//! the description that such requests go by carries a lock of its own, a record lock, which has
-//! nothing to do with that of the pool (`flock`), nor with those that tell which file systems are
-//! in use ([`crate::uses`]). The kernel keeps a description, and what is locked by it, as long as a
-//! request of it is under way. Whoever has opened a pool and has its lock waits until nobody has
-//! one of these: only the requests of a dead process can. Where there are no such locks, as on some
-//! network file systems, nothing is written by batches.
+//! The kernel waits for the calls of a killed thread: the process, and its lock, only disappear
+//! when its write has ended. It does not wait for a batch (`ring`): direct writes may still land
+//! when the process is gone and the next opening may have read. The lock on the pool belongs to
+//! another description of the file and does not help. So the description that carries such requests
+//! has a lock of its own, a record lock. It is independent of the pool's lock (`flock`) and of the
+//! locks on datasets in use (`crate::range_locks`). The kernel keeps a description and its locks as
+//! long as a request of it is in flight. An opening that has the pool's lock waits until no process
+//! holds such a lock: only the requests of a dead process can. Where these locks do not exist, as
+//! on some network file systems, batches do not write.
 //!
-//! Reading is another matter: what lands then is memory of the process, which is gone.
+//! Reads need no wait: they land in memory of the process, which is gone.
 
 use crate::MediaError;
 use crate::backing::failed;
@@ -21,35 +20,35 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The first of the bytes that are locked so.
+/// The first of the locked bytes.
 const FIRST: i64 = 3 << 61;
 
-/// How long an opening waits for a device, and how often it looks.
+/// How long an opening waits for a device.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// The byte of a description that reaches bytes of the file from `at` on.
+/// The lock byte of a description that reaches bytes of the file from `at` on.
 fn byte(at: u64, kind: libc::c_int) -> Option<Bytes> {
     let at = FIRST.checked_add_unsigned(at)?;
     Some(Bytes { at, len: 1, kind })
 }
 
-/// Has the next opening wait until nothing that was asked for by this description is under way;
-/// gives whether it will. Descriptions of one file have different bytes.
+/// Makes the next opening wait until no request of this description is in flight; returns whether
+/// that works. Descriptions of one file have different bytes.
 pub(crate) fn hold_up(file: &impl AsFd, at: u64) -> bool {
     byte(at, libc::F_WRLCK).is_some_and(|own| own.lock(file) == Ok(true))
 }
 
-/// Has nobody wait any more: nothing is under way.
+/// Ends that wait: nothing is in flight.
 pub(crate) fn let_go(file: &impl AsFd, at: u64) {
-    // Closing the description does the same, if nobody else has it.
+    // Closing the description does the same, if there is no duplicate.
     let _ = byte(at, libc::F_UNLCK).map(|own| own.lock(file));
 }
 
-/// Waits for what killed processes asked for. The caller has the lock on the pool.
+/// Waits for the requests of killed processes. The caller has the lock on the pool.
 ///
 /// # Errors
-/// It takes too long.
+/// Fails if it takes too long.
 pub(crate) fn wait(file: &impl AsFd, path: &Path) -> Result<(), MediaError> {
     let begun = Instant::now();
     let all = Bytes {
@@ -57,7 +56,7 @@ pub(crate) fn wait(file: &impl AsFd, path: &Path) -> Result<(), MediaError> {
         len: 0,
         kind: libc::F_WRLCK,
     };
-    // Nobody has one where there are none.
+    // Where such locks do not exist, none is held.
     while all.are_locked(file) {
         if begun.elapsed() >= PATIENCE {
             return Err(failed("wait for what was written to", path, Errno::AGAIN));
@@ -74,7 +73,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn an_opening_waits_until_nothing_is_under_way() {
+    fn an_opening_waits_until_nothing_is_in_flight() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let open = || {
@@ -84,7 +83,7 @@ mod tests {
         };
         let (asked, other, opening) = (open(), open(), open());
         assert!(hold_up(&asked, 4096) && hold_up(&other, 8192));
-        // A request keeps a description that its process closed.
+        // A duplicate stands for a request, which keeps the description that its process closed.
         let request = asked.try_clone().unwrap();
         drop(asked);
         let_go(&other, 8192);
@@ -98,7 +97,7 @@ mod tests {
             assert!(!has_waited.load(Ordering::SeqCst));
             drop(request);
         });
-        // Whoever waited holds up nobody.
+        // A process that waited makes no other wait.
         assert!(hold_up(&other, 4096));
         let read_only = File::open(&path).unwrap();
         assert!(!hold_up(&read_only, 0));

@@ -1,4 +1,4 @@
-//! The images that lie in a directory in memory: whose they are, and what became of their pools.
+//! Lists the images in a directory in memory, and finds out what became of their pools.
 
 use crate::MediaError;
 use crate::handle::Led;
@@ -11,25 +11,25 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Longest time that a look at an image takes.
+/// Longest time for examining an image.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 
-/// An image that lies in memory.
+/// An image in memory.
 #[derive(Clone, Debug)]
 pub struct KeptImage {
     /// The file.
     pub path: PathBuf,
-    /// Identity of the file system whose metadata it has.
+    /// The uuid of the pool whose metadata it holds.
     pub uuid: [u8; 16],
-    /// The process that made it; 0: not known.
+    /// The process that created it; 0: unknown.
     pub pid: u32,
-    /// Where the pool was when it was opened; empty: not known.
+    /// Where the pool was when it was opened; empty: unknown.
     pub pool: PathBuf,
-    /// The user whom the file belongs to.
+    /// The user who owns the file.
     pub owner: u32,
     /// Memory that it takes.
     pub memory_bytes: u64,
-    /// When it was last given a name, or changed its length or owner.
+    /// When it was last named, or its length or owner changed.
     pub since: SystemTime,
     /// What became of the pool.
     pub pool_is: PoolIs,
@@ -38,22 +38,22 @@ pub struct KeptImage {
 /// What became of the pool of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolIs {
-    /// Open: a process works on the image.
+    /// Open: a process uses the image.
     Open,
-    /// There: its next opening takes the image in. It has this name now, as far as that is known.
+    /// Present: its next opening adopts the image. The path is its present name, if known.
     There(Option<PathBuf>),
-    /// Gone for ever: nobody will take the image in.
+    /// Gone for ever: no opening will adopt the image.
     Gone,
-    /// It cannot be told: the image belongs to another user.
+    /// Unknown: the image belongs to another user.
     Foreign,
-    /// It cannot be told.
+    /// Unknown, with the reason.
     Unknown(&'static str),
 }
 
-/// The images in `dir`, under the boot of this identity, in the order of their names.
+/// The images in `dir` of this boot, ordered by name.
 ///
 /// # Errors
-/// The directory cannot be read.
+/// Fails if the directory cannot be read.
 pub fn images_in(dir: &Path, boot: [u8; 16]) -> io::Result<Vec<KeptImage>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
@@ -67,8 +67,8 @@ pub fn images_in(dir: &Path, boot: [u8; 16]) -> io::Result<Vec<KeptImage>> {
     Ok(found)
 }
 
-/// The images in `key.dir` of this pool in other files, which are gone, or in whose place the one
-/// is that is open as `pool`; with the key in each.
+/// The images in `key.dir` of this pool in other files that are gone or were replaced by the one
+/// open as `pool`, with the key of each.
 pub(crate) fn images_of_gone(pool: BorrowedFd<'_>, key: &ImageKey<'_>) -> Vec<(PathBuf, [u8; 48])> {
     let own = key.path(pool).ok();
     let is_here = |path: &Path| {
@@ -92,20 +92,20 @@ pub(crate) fn images_of_gone(pool: BorrowedFd<'_>, key: &ImageKey<'_>) -> Vec<(P
 }
 
 impl MappedPool {
-    /// Removes the images of this pool in other files, which are gone, or in whose place it is:
-    /// nobody else takes them in.
+    /// Removes the images of this pool in other files that are gone or were replaced by this one:
+    /// no opening will adopt them.
     pub fn forget_images_of_gone(&self, key: &ImageKey<'_>) {
         for (path, _) in images_of_gone(self.file().as_fd(), key) {
-            // It may belong to somebody else.
+            // It may belong to another user.
             let _ = rustix::fs::unlink(path);
         }
     }
 }
 
-/// Removes the file of an image, unless a process works on it.
+/// Removes the file of an image, unless a process uses it.
 ///
 /// # Errors
-/// A process works on it, it is no image, or what the operating system said.
+/// Fails if a process uses it, if it is not an image, or on an error of the operating system.
 pub fn remove_image(image: &KeptImage) -> Result<(), MediaError> {
     let failed = |errno: Errno| MediaError::Io {
         action: "remove",
@@ -117,7 +117,7 @@ pub fn remove_image(image: &KeptImage) -> Result<(), MediaError> {
     rustix::fs::unlink(&image.path).map_err(failed)
 }
 
-/// Locks an image for removal. Others who only look at it have it locked for a moment.
+/// Locks an image for removal. Other processes that only examine it lock it for a moment.
 fn lock_alone(image: &OwnedFd) -> Result<(), Errno> {
     let begin = Instant::now();
     loop {
@@ -135,8 +135,8 @@ fn open(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// Looks at what lies at a path with the name of an image; nothing, if it has gone meanwhile, or is
-/// no file.
+/// Examines a file with the name of an image; `None` if it vanished meanwhile or is not a regular
+/// file.
 fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
     let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -168,7 +168,7 @@ fn examine(path: &Path, key: &Key, boot: [u8; 16]) -> Option<KeptImage> {
     })
 }
 
-/// Whether a process works on it: it holds a lock, which goes with the process.
+/// Whether a process uses it: then it holds a lock, which ends with the process.
 fn is_locked(image: &OwnedFd) -> bool {
     let lock = rustix::fs::flock(image, FlockOperation::NonBlockingLockShared);
     lock == Err(Errno::WOULDBLOCK)
@@ -180,7 +180,7 @@ fn pool_of(key: &Key, head: &Head) -> PoolIs {
     };
     let is_device = key.inode == 0;
     match &head.handle {
-        // A path may lead to another file that has the inode now; a handle does not.
+        // A path may lead to another file that has reused the inode number; a handle does not.
         Some(handle) if !is_device => match handle.follow(key.device) {
             Led::Here(path) => return PoolIs::There(path),
             Led::Nowhere => return PoolIs::Gone,

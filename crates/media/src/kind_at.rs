@@ -1,4 +1,4 @@
-//! What a pool would lie on that is not made yet.
+//! The medium that a new pool would lie on.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::MediaKind;
 use crate::backing::{Node, fs_type, is_memory, node_at};
 
-/// What kind of medium a pool at `path` would lie on, there or not. An answer only, for whoever
-/// chooses how to make one: what cannot be found out is an ordinary file.
+/// The kind of medium of a pool at `path`, whether it exists or not. This only informs the choice
+/// of how to create a pool: if in doubt, the result is an ordinary file.
 pub fn kind_at(path: &Path) -> MediaKind {
     match node_at(path) {
         Some(Node::Dax) => MediaKind::Dax,
@@ -22,7 +22,7 @@ pub fn kind_at(path: &Path) -> MediaKind {
     }
 }
 
-/// The directory that the file is in, or would be.
+/// The directory that the file is in, or would be in.
 fn directory_of(path: &Path) -> PathBuf {
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match path.parent() {
@@ -31,7 +31,7 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// A page of a file in a directory that has no name, and goes with its descriptor.
+/// An unnamed file of one page in a directory, which vanishes with its descriptor.
 fn sample_in(dir: &Path) -> Option<OwnedFd> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let sample = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -49,11 +49,11 @@ fn kind_of_file(file: &OwnedFd) -> MediaKind {
     }
 }
 
-/// Whether the kernel grants `MAP_SYNC` for the first `bytes` of a file, whole pages: a flushed
-/// line is then a durable line.
+/// Whether the kernel grants `MAP_SYNC` for the first `bytes` of a file, whole pages: then a
+/// flushed line is a durable line.
 pub(crate) fn grants_sync(file: impl AsFd, bytes: usize) -> bool {
     let flags = MapFlags::SHARED_VALIDATE | MapFlags::SYNC;
-    // SAFETY: the kernel chooses a free range, which is given back unseen.
+    // SAFETY: the kernel chooses a free range, which is unmapped unseen.
     unsafe {
         let granted = rustix::mm::mmap(
             std::ptr::null_mut(),

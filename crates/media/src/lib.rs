@@ -1,13 +1,13 @@
-//! One door to memory: pools, the arena, stores, flushes and fences.
+//! The only access to memory: pools, the arena, stores, flushes and fences.
 //!
 //! | | pool ([`Persistent`]) | arena ([`Memory`]) |
 //! |---|---|---|
 //! | [`Real`] | [`MappedPool`]: a file, a device or anonymous memory | [`MappedArena`]: shared memory |
 //! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
 //!
-//! This is the only crate that may use `unsafe`: no reference to shared bytes leaves it, but
-//! through [`Persistent::in_place`] and [`Persistent::in_window`], whose callers vouch that the
-//! bytes stay. [`count`] counts what everybody does to memory.
+//! Almost all `unsafe` code of the project is in this crate. No reference to shared bytes leaves it
+//! except through [`Persistent::in_place`] and [`Persistent::in_window`], whose callers guarantee
+//! that the bytes do not change. [`count`] counts all accesses.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod arena;

@@ -1,5 +1,5 @@
-//! A mapped pool whose metadata are worked on in memory, or taken back by transactions: what it
-//! knows beside its mapping, and how its file is read and written.
+//! A mapped pool with an image or with transactions: its state beside the mapping, and how its file
+//! is read and written.
 
 use crate::dirty_lines::{DirtyLines, map_bytes};
 use crate::disk::Split;
@@ -13,25 +13,26 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What is done before a store to the metadata.
+/// What happens before a store to the metadata.
 pub(crate) enum Before {
-    /// Which lines of the image were stored to since the last cut.
+    /// The dirty lines of the image are recorded.
     DirtyLines(DirtyLines),
-    /// What the bytes were before the transaction is kept.
+    /// The old bytes of undo granules are saved.
     Undo(Granules),
 }
 
-/// What changed since the last cut.
+/// Changes since the last cut.
 pub(crate) struct Logged {
     pub(crate) before: Before,
-    /// Where the blocks of files begin.
+    /// Offset of the blocks of files.
     pub(crate) data_at: u64,
     written: WrittenBlocks,
-    /// Bytes of a file could not be written.
+    /// Whether bytes of a file could not be written.
     has_failed: AtomicBool,
-    /// Blocks of files were stored to in memory, of a pool that is only read: its file has others.
+    /// Whether blocks of files were stored to in memory of a read-only pool, so that they differ
+    /// from its file.
     pub(crate) is_overlaid: AtomicBool,
-    /// Where the image outlives the process.
+    /// The image, if it outlives the process.
     pub(crate) shared: Option<Arc<ImageFile>>,
 }
 
@@ -45,7 +46,7 @@ impl Logged {
         Self::with(Before::DirtyLines(dirty_lines), split, shared)
     }
 
-    /// The metadata are not worked on in memory: what they were before a transaction is kept.
+    /// The state of a pool with transactions: undo records instead of an image.
     pub(crate) fn keeping(granules: Granules, split: Split) -> Self {
         Self::with(Before::Undo(granules), split, None)
     }
@@ -61,7 +62,7 @@ impl Logged {
         }
     }
 
-    /// Before a store to `[at, at + len)` of `pool`.
+    /// Must be called before a store to `[at, at + len)` of `pool`.
     #[inline]
     pub(crate) fn before_store(&self, pool: &dyn Persistent, at: u64, len: u64) {
         match &self.before {
@@ -70,7 +71,7 @@ impl Logged {
         }
     }
 
-    /// What is kept of metadata that are not worked on in memory.
+    /// The undo granules, if there is no image.
     #[inline]
     pub(crate) fn granules(&self) -> Option<&Granules> {
         match &self.before {
@@ -79,7 +80,7 @@ impl Logged {
         }
     }
 
-    /// The lines that were stored to, of metadata in memory; what is flushed counts as stored to.
+    /// The dirty lines of the image. A flush counts as a store.
     #[inline]
     pub(crate) fn dirty_lines(&self) -> Option<&DirtyLines> {
         match &self.before {
@@ -95,8 +96,8 @@ impl Logged {
         }
     }
 
-    /// DirtyLines what became of writing bytes of a file to `[at, at + len)` of the pool. That they
-    /// could not be written is told by the next sync, and by each after it.
+    /// Records the outcome of writing bytes of a file to `[at, at + len)` of the pool. The next
+    /// sync, and each after it, reports a failure.
     pub(crate) fn note_outcome(
         &self,
         pool: &dyn Persistent,
@@ -110,15 +111,15 @@ impl Logged {
         self.note_written(at, len);
     }
 
-    /// DirtyLines which blocks of files `[at, at + len)` touches, now that they are written.
+    /// Records which blocks of files `[at, at + len)` touches, once they are written.
     pub(crate) fn note_written(&self, at: u64, len: u64) {
         if at >= self.data_at {
             self.written.note(at, len);
         }
     }
 
-    /// What was said to be done is not: no sync succeeds any more, of this process or of one that
-    /// finds the image, or the transaction.
+    /// Makes every later sync fail, in this process and in one that finds the image or the
+    /// transaction: completed writes did not happen.
     fn fail(&self, pool: &dyn Persistent) {
         self.has_failed.store(true, Ordering::Release);
         if let Before::Undo(granules) = &self.before {
@@ -150,7 +151,7 @@ impl Logged {
     }
 }
 
-/// Fills `out` from `at` on.
+/// Fills `out` from offset `at` on.
 pub(crate) fn read_exact(file: BorrowedFd<'_>, at: u64, out: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < out.len() {
@@ -164,12 +165,12 @@ pub(crate) fn read_exact(file: BorrowedFd<'_>, at: u64, out: &mut [u8]) -> io::R
     Ok(())
 }
 
-/// Writes all of `data` from `at` on.
+/// Writes all of `data` from offset `at` on.
 pub(crate) fn write_all(file: BorrowedFd<'_>, at: u64, data: &[u8]) -> io::Result<()> {
     write_by(at, data, |rest, at| rustix::io::pwrite(file, rest, at))
 }
 
-/// Has `write` write all of `data` from `at` on, of which each call does as much as it says.
+/// Writes all of `data` from `at` on by `write`, which returns how much each call wrote.
 pub(crate) fn write_by(
     at: u64,
     data: &[u8],
@@ -187,16 +188,16 @@ pub(crate) fn write_by(
     Ok(())
 }
 
-/// Has the kernel begin to write what is dirty of `[at, at + len)`; nobody waits, and a sync tells
-/// whether it arrived.
+/// Makes the kernel start writing the dirty pages of `[at, at + len)` without waiting; a sync
+/// reports the outcome.
 pub(crate) fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
     let _not_begun_is_fine = sync_file_range(file, at, len, libc::SYNC_FILE_RANGE_WRITE);
 }
 
-/// What the call of this name does with `[at, at + len)`, or from `at` on if `len` is 0.
+/// Calls `sync_file_range` with `flags` for `[at, at + len)`, or from `at` on if `len` is 0.
 ///
 /// # Errors
-/// What the operating system said.
+/// Returns the error of the operating system.
 pub(crate) fn sync_file_range(
     file: BorrowedFd<'_>,
     at: u64,
@@ -205,7 +206,7 @@ pub(crate) fn sync_file_range(
 ) -> io::Result<()> {
     let offset = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
     let (at, len) = (offset(at)?, offset(len)?);
-    // SAFETY: the call takes numbers alone, and the file is open as long as it is borrowed.
+    // SAFETY: the call takes only numbers, and the file is open while it is borrowed.
     match unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -35,39 +35,38 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// A pool in mapped memory. While it lives the file carries a kernel lock, so that nobody else
-/// opens it.
+/// A pool in mapped memory. While it lives, the file carries a kernel lock, so that no other
+/// process opens it.
 pub struct MappedPool {
     mapping: Mapping,
     owner: Owner,
     kind: MediaKind,
     read_only: bool,
     known_zero: bool,
-    /// The lock on the file goes with the last one that is mapped of it.
+    /// The file. Its lock is released with the last pool that is mapped from it.
     fd: Held,
-    /// Where the pool begins in the file.
+    /// Offset of the pool in the file.
     start: u64,
     path: Option<PathBuf>,
-    /// Where the blocks of files are, if they have media of their own: one behind the other.
+    /// The external data devices, if there are any, one behind the other.
     data: Vec<DataPart>,
-    /// How they are read and written, if that is past the page cache: a way for each file that has
-    /// some.
+    /// Direct I/O, if the data bypass the page cache: one for each file with data.
     direct: Vec<Direct>,
     /// How all of these files are synced.
     barriers: Barriers,
-    /// Once the image, or transactions, have begun.
+    /// Set once an image or transactions have begun.
     logged: OnceLock<Logged>,
 }
 
-/// An external data device of a pool: its bytes count as what lies behind the pool's own, and
-/// behind those of the media before it.
+/// An external data device of a pool. Its bytes count as lying behind the pool's own and behind
+/// those of the devices before it.
 #[derive(Debug)]
 pub struct DataPart {
-    /// The medium.
+    /// The device.
     pub file: DataFile,
-    /// Where its data begin in the pool.
+    /// Offset in the pool at which its data begin.
     pub at: u64,
-    /// Where they begin on the medium.
+    /// Offset on the device at which they begin.
     pub from: u64,
     /// Their bytes.
     pub len: u64,
@@ -77,19 +76,19 @@ impl MappedPool {
     /// Opens an existing pool.
     ///
     /// # Errors
-    /// If there is none, somebody has it open, it is not of the medium required, or it cannot be
-    /// mapped.
+    /// Fails if the pool does not exist, another process has it open, it is not on the required
+    /// medium, or it cannot be mapped.
     pub fn open(path: &Path, mode: OpenMode) -> Result<Self, MediaError> {
         Self::opened(Backing::open(path, mode.read_only)?, mode)
     }
 
-    /// Opens the file of a pool to read the dataset of this name in it, whatever `mode` says of
-    /// that. Somebody may change others in the same file, if he [tells](Self::tell_uses) which he
-    /// uses: only bytes of this one are to be read, and of the superblock of the file that which
-    /// tells where it is.
+    /// Opens the file of a pool to read the dataset of this name, whatever `mode` says about
+    /// writing. Other processes may change other datasets of the file if they
+    /// [declare](Self::tell_uses) which ones. So only bytes of this dataset may be read, and of the
+    /// superblock of the file only its location.
     ///
     /// # Errors
-    /// As for [`open`](Self::open); this file system is in use.
+    /// As for [`open`](Self::open), or if this dataset is in use.
     pub fn open_to_read(path: &Path, name: &str, mode: OpenMode) -> Result<Self, MediaError> {
         let read_only = true;
         Self::opened(
@@ -106,12 +105,12 @@ impl MappedPool {
         Ok(pool)
     }
 
-    /// The same pool with the data of these media, of which there are some: the first begin where
-    /// the pool's own bytes end, the others where those before them do. Nobody stores to them, but
-    /// by calls.
+    /// The same pool with the data of these external data devices (at least one). The first one
+    /// begins where the pool's own bytes end, each other one behind the one before. Their data are
+    /// only changed by calls.
     ///
     /// # Errors
-    /// The pool has pages of another size, or what the operating system said.
+    /// Fails if the pages of the pool have another size, or on an error of the operating system.
     pub fn with_data(self, data: Vec<DataPart>) -> Result<Self, MediaError> {
         let own = Part {
             fd: self.fd.as_fd(),
@@ -136,25 +135,25 @@ impl MappedPool {
         })
     }
 
-    /// Bytes of the pages that it is mapped in.
+    /// The size of the pages of the mapping, in bytes.
     pub fn page_bytes(&self) -> usize {
         self.mapping.page_bytes()
     }
 
-    /// The external data devices, in the order of their blocks; none if the pool has its data
-    /// itself.
+    /// The external data devices, in the order of their blocks; empty if the pool itself holds the
+    /// data.
     pub fn data(&self) -> impl Iterator<Item = &DataFile> {
         self.data.iter().map(|data| &data.file)
     }
 
-    /// `len` bytes of this pool's file, which is mapped whole and without an external data device,
-    /// from `start` on as a pool of its own under the name `path`. The lock on the file is held
-    /// until both are dropped. With `read_only` it is mapped as a pool that is opened so, whatever
-    /// this one is.
+    /// Maps `len` bytes of this pool's file from `start` on as a pool of its own, named `path`.
+    /// This pool is mapped whole and has no external data device. The lock on the file is held
+    /// until both pools are dropped. With `read_only` the new pool is mapped read-only, whatever
+    /// the mode of this one.
     ///
     /// # Errors
-    /// The bytes are not all inside the file, or do not begin where a page can, or what the
-    /// operating system said.
+    /// Fails if the bytes are not all inside the file or do not begin at a page, or on an error of
+    /// the operating system.
     pub fn part(
         &self,
         (start, len): (u64, u64),
@@ -198,8 +197,7 @@ impl MappedPool {
         .settled())
     }
 
-    /// The first `len` bytes of this pool once more, as of one that is opened for reading: what is
-    /// stored there is in memory of ours.
+    /// Maps the first `len` bytes of this pool again, read-only: stores go to private memory.
     ///
     /// # Errors
     /// As for [`part`](Self::part).
@@ -208,11 +206,12 @@ impl MappedPool {
         self.part((self.start, len), path, true)
     }
 
-    /// Makes room for [a part](Self::part) of `len` bytes from `start` on: a file grows, if it has
-    /// to. Whatever lies there is lost.
+    /// Allocates space for a pool of `len` bytes from `start` on, like [`part`](Self::part). A file
+    /// grows if necessary. Present bytes in the range are lost.
     ///
     /// # Errors
-    /// No room on the device, or under the file; or what the operating system said.
+    /// Fails if there is no space on the device or in the file system of the file, or on another
+    /// error of the operating system.
     pub fn new_part(&self, start: u64, len: u64, path: &Path) -> Result<Self, MediaError> {
         let own = self.path.as_deref().unwrap_or(path);
         let known_zero = match Room::of(&self.fd, own)? {
@@ -232,8 +231,8 @@ impl MappedPool {
         })
     }
 
-    /// Gives back the room of a part that is no more, where `end` is the end of all that is left of
-    /// the file. It is not touched any more by anybody.
+    /// Returns the space of a removed dataset; `end` is the end of the remaining ones in the file.
+    /// Nothing touches the range any more.
     pub fn free_part(&self, start: u64, len: u64, end: u64) {
         let path = self.path.as_deref().unwrap_or(Path::new(""));
         if let Ok(Some(room)) = Room::of(&self.fd, path) {
@@ -241,7 +240,7 @@ impl MappedPool {
         }
     }
 
-    /// Where the pool begins in its file or device.
+    /// Offset of the pool in its file or device.
     pub fn start(&self) -> u64 {
         self.start
     }
@@ -255,10 +254,10 @@ impl MappedPool {
         rustix::fs::fstat(&self.fd).map_or(0, |stat| stat.st_size as u64)
     }
 
-    /// The same pool, taken for another medium than that of its file.
+    /// The same pool, treated as being on the given medium instead of its file's own.
     ///
     /// # Errors
-    /// It is to be persistent memory, and is not.
+    /// Fails if persistent memory is requested and the file is not on it.
     pub fn taken_for(self, media: MediaChoice) -> Result<Self, MediaError> {
         let kind = match media {
             MediaChoice::Auto => self.kind,
@@ -273,7 +272,7 @@ impl MappedPool {
         Ok(Self { kind, ..self })
     }
 
-    /// Once it is mapped.
+    /// Final settings once the pool is mapped.
     fn settled(self) -> Self {
         if self.kind != MediaKind::File {
             self.mapping.prefer_large_pages();
@@ -284,24 +283,24 @@ impl MappedPool {
     /// Creates a pool file of `len` bytes, every block of it allocated. The bytes are zero.
     ///
     /// # Errors
-    /// If the name is taken, space is short, or as for [`open`](Self::open). No file is left
+    /// Fails if the file exists or space is short, or as for [`open`](Self::open). No file is left
     /// behind.
     pub fn create(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
         let backing = Backing::create(path, len, Existing::Refused)?;
         let made = Self::of(backing, media, false);
         if made.is_err() {
-            // The file is ours and useless; whether it goes cannot change the answer.
+            // The file is ours and useless; a failure to remove it changes nothing.
             let _ = rustix::fs::unlink(path);
         }
         made
     }
 
-    /// Creates a pool where something may be already: a file loses its bytes and gets `len` zero
-    /// ones, a device is taken as it is ([`known_zero`](Self::known_zero) tells). A `len` of 0
-    /// takes all of a device.
+    /// Creates a pool over what may be there already: a file loses its bytes and gets `len` zero
+    /// bytes; a device is used as it is ([`known_zero`](Self::known_zero) reports which). A `len`
+    /// of 0 uses the whole device.
     ///
     /// # Errors
-    /// As for [`create`](Self::create), but the name may be taken.
+    /// As for [`create`](Self::create), except that the file may exist.
     pub fn overwrite(path: &Path, len: u64, media: MediaChoice) -> Result<Self, MediaError> {
         Self::of(
             Backing::create(path, len, Existing::Replaced)?,
@@ -310,10 +309,10 @@ impl MappedPool {
         )
     }
 
-    /// A pool of `len` zero bytes that nobody else can open, gone when it is dropped.
+    /// A pool of `len` zero bytes that no other process can open; it vanishes when it is dropped.
     ///
     /// # Errors
-    /// If the system has no memory, descriptor or address range left for it.
+    /// Fails if the system has no memory, descriptor or address range left.
     pub fn anonymous(len: u64) -> Result<Self, MediaError> {
         let fd = memory_file("vellum-pool", len)?;
         let page = rustix::param::page_size();
@@ -361,7 +360,7 @@ impl MappedPool {
         self.path.as_deref()
     }
 
-    /// Whether stores are forgotten when the pool is dropped.
+    /// Whether stores are discarded when the pool is dropped.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -371,16 +370,16 @@ impl MappedPool {
         self.known_zero
     }
 
-    /// Makes the page of `at` one that cannot be had, as a poisoned line does; the file keeps its
-    /// bytes. For tests.
+    /// Makes the page of `at` unreadable, like a poisoned line; the file keeps its bytes. For
+    /// tests.
     ///
     /// # Errors
-    /// `at` is outside, or what the operating system said.
+    /// Fails if `at` is outside, or on an error of the operating system.
     pub fn take_away(&self, at: u64) -> io::Result<()> {
         self.mapping.take_away(at)
     }
 
-    /// Maps what was opened.
+    /// Maps an opened file.
     fn of(backing: Backing, media: MediaChoice, read_only: bool) -> Result<Self, MediaError> {
         let may_be_dax = matches!(media, MediaChoice::Auto | MediaChoice::Dax);
         let is_dax = may_be_dax && grants_sync(&backing.fd, backing.page_bytes);
@@ -409,12 +408,12 @@ impl MappedPool {
         .settled())
     }
 
-    /// Writes bytes of the pool's own, durably, before an image or transactions have begun. Its
-    /// external data device is not synced: what that says is for whoever takes over what a killed
-    /// process wrote.
+    /// Writes bytes of the pool itself, durably, before an image or transactions have begun. Its
+    /// external data device is not synced: its errors belong to the process that takes over the
+    /// writes of a killed one.
     ///
     /// # Errors
-    /// What the operating system said.
+    /// Returns the error of the operating system.
     pub fn write_own(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.mapping.write_through(at, data);
         self.mapping.fence();
@@ -430,7 +429,7 @@ impl MappedPool {
         count::wrote(bytes);
     }
 
-    /// Before a store to `[at, at + len)`.
+    /// Must be called before a store to `[at, at + len)`.
     #[inline(always)]
     fn noting(&self, at: u64, len: u64) {
         if let Some(logged) = self.logged.get() {
@@ -441,26 +440,26 @@ impl MappedPool {
         }
     }
 
-    /// The lines that were stored to, of metadata in memory.
+    /// The dirty lines of an image.
     #[inline(always)]
     fn dirty_lines(&self) -> Option<&DirtyLines> {
         self.logged.get().and_then(Logged::dirty_lines)
     }
 
-    /// What is kept of metadata in persistent memory.
+    /// The undo granules of metadata in persistent memory.
     #[inline(always)]
     fn granules(&self) -> Option<&Granules> {
         self.logged.get().and_then(Logged::granules)
     }
 
-    /// Whether blocks of files are to be found in memory alone.
+    /// Whether some blocks of files exist in memory only.
     fn is_overlaid(&self) -> bool {
         let logged = self.logged.get();
         logged.is_some_and(|logged| logged.is_overlaid.load(Ordering::Relaxed))
     }
 
-    /// Writes into an image with ordinary stores, into other metadata past the cache, and blocks of
-    /// files by a call.
+    /// Writes into an image with ordinary stores, into other metadata past the cache, and into
+    /// blocks of files by a call.
     fn write_logged(&self, logged: &Logged, at: u64, data: &[u8]) {
         if self.read_only || at < logged.data_at {
             self.noting(at, data.len() as u64);
@@ -702,8 +701,8 @@ impl Persistent for MappedPool {
     }
 
     fn window(&self, bytes: u64) -> Option<Window> {
-        // What is mapped in larger pages only cannot be laid block by block. A page of a file is
-        // one of the page cache.
+        // Mappings with larger pages cannot be mapped block by block. A page of a file is one of
+        // the page cache.
         let by_blocks = self.mapping.page_bytes() as u64 == BLOCK_BYTES
             && !self.is_overlaid()
             && !self.is_direct();
@@ -735,19 +734,19 @@ impl Persistent for MappedPool {
         if self.direct_at(at).is_some() {
             return None;
         }
-        // SAFETY: the caller's promise is what is asked for.
+        // SAFETY: the caller makes the promise that this function requires.
         unsafe { self.mapping.in_place(at, len) }
     }
 
     unsafe fn in_window<'w>(&self, window: &'w Window, at: u64, len: u64) -> Option<&'w [u8]> {
         let (start, _) = window.run(at, len)?;
-        // SAFETY: readable as long as the window lives; the caller vouches that it does not change.
+        // SAFETY: readable while the window lives; the caller guarantees that it does not change.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 }
 
-/// How a file is mapped: one that is only read copy-on-write, persistent memory so that a flushed
-/// line is a durable line.
+/// How a file is mapped: copy-on-write if it is only read; persistent memory so that a flushed line
+/// is a durable line.
 fn sharing(read_only: bool, is_dax: bool) -> MapFlags {
     match (read_only, is_dax) {
         (true, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
@@ -756,7 +755,7 @@ fn sharing(read_only: bool, is_dax: bool) -> MapFlags {
     }
 }
 
-/// Why `path` is not mapped.
+/// The error for a failed mapping of `path`.
 fn not_mapped(error: MappingError, path: &Path) -> MediaError {
     match error {
         MappingError::Full(full) => full,

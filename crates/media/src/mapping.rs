@@ -1,4 +1,4 @@
-//! A mapped run of bytes, every access checked against its bounds.
+//! A mapped range of bytes; every access is checked against its bounds.
 
 use crate::fault::{self, Slot};
 use crate::heap::{outside, zeroed_cells};
@@ -19,21 +19,21 @@ use std::time::Duration;
 /// Bytes of a cell.
 const CELL: u64 = 8;
 
-/// Bytes of a large page, on every architecture with 4 KiB pages that Linux knows.
+/// Bytes of a large page, on every architecture with 4 KiB pages that Linux supports.
 pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Why a mapping could not be made.
+/// Why a mapping failed.
 pub(crate) enum MappingError {
     /// The system call failed.
     System(io::Error),
-    /// Our table of mappings is full.
+    /// The table of mappings is full.
     Full(MediaError),
 }
 
-/// A part of a file.
+/// A range of a file.
 pub(crate) struct Part<'f> {
     pub(crate) fd: BorrowedFd<'f>,
-    /// The first of its bytes in the file.
+    /// Its offset in the file.
     pub(crate) from: u64,
     pub(crate) len: u64,
     pub(crate) flags: MapFlags,
@@ -45,7 +45,7 @@ pub(crate) struct Mapping {
     base: *mut u8,
     /// Bytes that may be accessed.
     len: u64,
-    /// Bytes that may be accessed without a further look: all of them, or none once the mapping is
+    /// Bytes that may be accessed without a closer check: all of them, or none once the mapping is
     /// watched.
     unwatched: AtomicU64,
     /// Bytes of a page of `lost`.
@@ -83,7 +83,7 @@ impl Mapping {
         Self::joined(&[whole], page_bytes)
     }
 
-    /// Maps parts of files one behind the other, readable and writable. All but the last are whole
+    /// Maps ranges of files one behind the other, readable and writable. All but the last are whole
     /// pages.
     pub(crate) fn joined(parts: &[Part<'_>], page_bytes: usize) -> Result<Self, MappingError> {
         let pages = |len: u64| {
@@ -107,9 +107,9 @@ impl Mapping {
             if at + bytes > mapped_bytes || (!is_last && part.len != bytes as u64) {
                 return Err(MappingError::System(io::ErrorKind::InvalidInput.into()));
             }
-            // SAFETY: replaces a part of a reservation of our own that nobody has seen: it was just
-            // looked that it does not reach beyond. The bytes may be changed by others; they are
-            // only accessed in ways that allow for it.
+            // SAFETY: replaces a part of our own reservation, which no other code has seen; the
+            // check above ensures that it does not reach beyond. Other processes may change the
+            // bytes, which are only accessed in ways that allow for that.
             unsafe {
                 let start = place.base.cast::<u8>().add(at).cast();
                 let flags = part.flags | MapFlags::FIXED;
@@ -121,8 +121,8 @@ impl Mapping {
         Self::registered(place.into_base(), len, mapped_bytes, page_bytes)
     }
 
-    /// Maps `len` zero bytes that belong to this process alone, on large pages where the kernel
-    /// has them.
+    /// Maps `len` zero bytes that belong to this process alone, on large pages if the kernel has
+    /// them.
     pub(crate) fn private(len: u64) -> Result<Self, MappingError> {
         let page_bytes = rustix::param::page_size();
         let mapped_bytes = usize::try_from(len)
@@ -161,7 +161,7 @@ impl Mapping {
                 slot,
             }),
             Err(full) => {
-                // SAFETY: just mapped, and nobody has seen the address.
+                // SAFETY: just mapped, and no other code has seen the address.
                 let _ = unsafe { rustix::mm::munmap(base, mapped_bytes) };
                 Err(MappingError::Full(full))
             }
@@ -186,7 +186,7 @@ impl Mapping {
         self.slot.last_lost()
     }
 
-    /// Bytes that the kernel maps at once.
+    /// The granularity of the mapping: bytes of a page.
     pub(crate) fn page_bytes(&self) -> usize {
         self.page_bytes
     }
@@ -196,23 +196,23 @@ impl Mapping {
         self.slot
     }
 
-    /// The bytes `[at, at + len)` in place; `None`, recorded, if any of them is outside, and `None`
-    /// once the mapping is watched.
+    /// The bytes `[at, at + len)` in place. Returns `None` and records it if any of them is
+    /// outside; returns `None` if the mapping is watched.
     ///
     /// # Safety
-    /// Nobody stores to these bytes as long as the slice lives.
+    /// No thread stores to these bytes while the slice lives.
     pub(crate) unsafe fn in_place(&self, at: u64, len: u64) -> Option<&[u8]> {
         if self.unwatched.load(Ordering::Relaxed) != self.len {
             return None;
         }
         let start = self.run(at, len)?;
-        // SAFETY: the run is mapped as long as `self` lives; the caller vouches that it does not
+        // SAFETY: the range is mapped while `self` lives; the caller guarantees that it does not
         // change.
         Some(unsafe { std::slice::from_raw_parts(start, len as usize) })
     }
 
-    /// Says that the page of `at` cannot be had in another way than through this mapping: its
-    /// reader is given zeros. The access is counted for the thread.
+    /// Records that the page of `at` could not be read by another path than this mapping: its
+    /// reader gets zeros. The access is counted for the thread.
     #[cold]
     pub(crate) fn lose(&self, at: u64) {
         let page = at as usize / self.page_bytes;
@@ -225,13 +225,14 @@ impl Mapping {
         fault::note(at);
     }
 
-    /// From now on accesses to lost pages are counted for their threads.
+    /// Counts every later access to lost pages for its thread.
     #[cold]
     pub(crate) fn watch(&self) {
         self.unwatched.store(0, Ordering::Relaxed);
     }
 
-    /// Whether `[at, at + len)` is inside; records it if it is not, and counts what is lost of it.
+    /// Whether `[at, at + len)` is inside; records it if not, and counts an access to lost pages in
+    /// it.
     #[cold]
     #[inline(never)]
     fn look_closer(&self, at: u64, len: u64) -> bool {
@@ -252,13 +253,13 @@ impl Mapping {
         true
     }
 
-    /// Start and size for `madvise`.
+    /// Address and size for `madvise`.
     pub(crate) fn whole(&self) -> (*mut std::ffi::c_void, usize) {
         (self.base.cast(), self.mapped_bytes)
     }
 
-    /// Takes the whole pages of a range, to which nobody stores here, out of the page tables;
-    /// whoever touches them next gets them anew.
+    /// Removes the whole pages of a range from the page tables; the next access maps them again. No
+    /// thread has stored to the range through this mapping.
     pub(crate) fn unload(&self, at: u64, len: u64) {
         let page = self.page_bytes as u64;
         let first = at.next_multiple_of(page);
@@ -268,19 +269,19 @@ impl Mapping {
                 self.base.wrapping_add(first as usize),
                 (end - first) as usize,
             );
-            // SAFETY: the range lies in our mapping, of a file. Its pages are those of the file,
-            // whether they are in our page tables or not, since nobody has stored to one that would
-            // be ours alone: no byte changes for anybody who looks at it meanwhile.
+            // SAFETY: the range lies in our mapping of a file. Whether its pages are in our page
+            // tables or not, they are those of the file, since no thread has stored to one and made
+            // it private: concurrent readers see no byte change.
             let _refusal_is_fine =
                 unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) };
         }
     }
 
-    /// Has the kernel read no more around a page from `at` on than the page, when it is touched.
+    /// Disables read-ahead around pages from `at` on when they are touched.
     pub(crate) fn read_singly(&self, at: u64) {
         let from = at.min(self.len) as usize / self.page_bytes * self.page_bytes;
         let (start, bytes) = (self.base.wrapping_add(from), self.mapped_bytes - from);
-        // SAFETY: changes no byte, only what the kernel reads ahead; the range lies in our mapping.
+        // SAFETY: changes no byte, only the kernel's read-ahead; the range lies in our mapping.
         let _refusal_is_fine = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::Random) };
     }
 
@@ -291,18 +292,18 @@ impl Mapping {
         let _refusal_is_fine = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
     }
 
-    /// Puts what is mapped, a file in memory, on large pages, whatever the system's policy for such
-    /// files is: a random access then takes two thirds of the time. Pages that the file lacks are
-    /// allocated. Ends behind `len` bytes, or where the kernel declines; what lies behind stays on
-    /// small pages; gives how many bytes are on large ones now.
+    /// Moves a mapped file in memory to large pages, whatever the system's policy for such files: a
+    /// random access then takes two thirds of the time. Pages that the file lacks are allocated.
+    /// Stops after `len` bytes or where the kernel declines; the rest stays on small pages. Returns
+    /// how many bytes are on large pages now.
     pub(crate) fn gather_large_pages(&self, page_bytes: usize, len: u64) -> u64 {
         let (base, bytes) = self.whole();
         let bytes = bytes.min(usize::try_from(len).unwrap_or(usize::MAX));
         let mut done = 0;
         for at in (0..bytes - bytes % LARGE_PAGE_BYTES).step_by(LARGE_PAGE_BYTES) {
             let chunk = base.wrapping_byte_add(at);
-            // SAFETY: neither changes a byte, and both stay inside our mapping. The first page is
-            // faulted in because the kernel looks at a page table before it collapses one.
+            // SAFETY: neither call changes a byte, and both stay inside our mapping. The first page
+            // is faulted in because the kernel needs its page table before it collapses the pages.
             let gathered = unsafe {
                 rustix::mm::madvise(chunk, page_bytes, Advice::LinuxPopulateWrite).is_ok()
                     && libc::madvise(chunk, LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) == 0
@@ -315,7 +316,7 @@ impl Mapping {
         done
     }
 
-    /// Puts a page that cannot be had in the place of that of `at`.
+    /// Replaces the page of `at` by an unreadable one.
     pub(crate) fn take_away(&self, at: u64) -> io::Result<()> {
         if self.run(at, 1).is_none() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -324,7 +325,7 @@ impl Mapping {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let start = at as usize / self.page_bytes * self.page_bytes;
         // SAFETY: a whole page of our own mapping, whose bytes are only accessed in ways that allow
-        // for their loss. It is replaced by one beyond the end of an empty file.
+        // for their loss. It is replaced by a page beyond the end of an empty file.
         unsafe {
             let page = self.base.add(start).cast();
             rustix::mm::mmap(
@@ -339,8 +340,8 @@ impl Mapping {
         Ok(())
     }
 
-    /// Puts other memory in the place of the first `len` bytes, whole pages: what `file` has from
-    /// the offset on, or zeroed memory of this process.
+    /// Replaces the first `len` bytes, whole pages, by other memory: that of `file` from the offset
+    /// on, or zeroed memory of this process.
     pub(crate) fn replace(&self, len: u64, file: Option<(BorrowedFd<'_>, u64)>) -> io::Result<()> {
         if len > self.len || !len.is_multiple_of(self.page_bytes as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -348,7 +349,7 @@ impl Mapping {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let (base, bytes) = (self.base.cast(), len as usize);
         // SAFETY: whole pages of our own mapping, whose bytes are only accessed in ways that allow
-        // for others changing them.
+        // for changes by others.
         unsafe {
             match file {
                 Some((file, at)) => {
@@ -365,9 +366,9 @@ impl Mapping {
         Ok(())
     }
 
-    /// Writes zeros into the file, at `file_at`, where the page of `at` lies, which has been lost,
-    /// and maps it again with `flags`: a file system gives a bad place another, or has the device
-    /// make it good, when it is written to by the file.
+    /// Writes zeros at `file_at` of the file, where the lost page of `at` lies, and maps it again
+    /// with `flags`. When a bad range is written through the file, the file system relocates it or
+    /// the device repairs it.
     pub(crate) fn renew(
         &self,
         (file, file_at): (BorrowedFd<'_>, u64),
@@ -386,8 +387,8 @@ impl Mapping {
         write_all(file, file_start, &zeros)?;
         fdatasync(file)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a whole page of our own mapping, in whose place the fault handler put a page of
-        // zeros; its bytes are only accessed in ways that allow for others changing them. It is
+        // SAFETY: a whole page of our own mapping, which the fault handler had replaced by a page
+        // of zeros; its bytes are only accessed in ways that allow for changes by others. It is
         // replaced by the file's page that was mapped there first.
         unsafe {
             let page = self.base.add(start).cast();
@@ -398,7 +399,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// The cell at `at`; `None`, recorded, if it is outside or misaligned.
+    /// The cell at `at`. Returns `None` and records it if the cell is outside or misaligned.
     #[inline(always)]
     fn cell(&self, at: u64) -> Option<&AtomicU64> {
         let unwatched = self.unwatched.load(Ordering::Relaxed) & !(CELL - 1);
@@ -411,7 +412,7 @@ impl Mapping {
         None
     }
 
-    /// The address of `[at, at + len)`; `None`, recorded, if any of it is outside.
+    /// The address of `[at, at + len)`. Returns `None` and records it if any of it is outside.
     #[inline(always)]
     fn run(&self, at: u64, len: u64) -> Option<*mut u8> {
         let unwatched = self.unwatched.load(Ordering::Relaxed);
@@ -422,7 +423,8 @@ impl Mapping {
         None
     }
 
-    /// The address of the line at `at`; `None`, recorded, if it is outside or misaligned.
+    /// The address of the line at `at`. Returns `None` and records it if the line is outside or
+    /// misaligned.
     #[inline(always)]
     fn line(&self, at: u64) -> Option<*const u8> {
         let unwatched = self.unwatched.load(Ordering::Relaxed) & !(LINE_BYTES - 1);
@@ -434,11 +436,12 @@ impl Mapping {
         None
     }
 
-    /// `count` cells, from `at` on; `None`, recorded, if any of them is outside or misaligned.
+    /// `count` cells from `at` on. Returns `None` and records it if any of them is outside or
+    /// misaligned.
     pub(crate) fn cells(&self, at: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = self.cell(at)?;
         self.run(at, count as u64 * CELL)?;
-        // SAFETY: the run is mapped as long as `self` lives, and begins with an aligned cell; only
+        // SAFETY: the range is mapped while `self` lives and begins with an aligned cell; only
         // atomics and opaque code touch it.
         Some(unsafe { std::slice::from_raw_parts(first, count) })
     }
@@ -447,16 +450,17 @@ impl Mapping {
     fn half(&self, at: u64) -> Option<&AtomicU32> {
         const LOW: usize = if cfg!(target_endian = "big") { 4 } else { 0 };
         let cell = self.cell(at)?;
-        // SAFETY: four bytes within the cell, aligned, and valid as long as it; nobody loads or
-        // stores through this: only its address is given to the kernel, for which a half of a cell
-        // is as atomic as the whole.
+        // SAFETY: four bytes within the cell, aligned, and valid as long as the cell. No code loads
+        // or stores through this reference: only its address goes to the kernel, for which half of
+        // a cell is as atomic as the whole.
         Some(unsafe { AtomicU32::from_ptr(cell.as_ptr().cast::<u8>().add(LOW).cast()) })
     }
 
     /// See [`crate::Memory::wait`].
     pub(crate) fn wait(&self, at: u64, seen: u64, limit: Duration) {
         if let (Some(half), Ok(limit)) = (self.half(at), Timespec::try_from(limit)) {
-            // A change, a signal or the time ends it, and the caller looks again.
+            // A change, a signal or the time limit ends the wait, and the caller checks the cell
+            // again.
             let _ = futex::wait(half, futex::Flags::empty(), seen as u32, Some(&limit));
         }
     }
@@ -510,8 +514,8 @@ impl Mapping {
     #[inline]
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
         match self.run(at, out.len() as u64) {
-            // SAFETY: the run is mapped; `out` is exclusively ours and cannot overlap a mapping
-            // that hands out no references to bytes.
+            // SAFETY: the range is mapped; `out` is exclusively ours and cannot overlap a mapping
+            // that lends no references to its bytes.
             Some(from) => unsafe { self.isa.copy_out(from, out.as_mut_ptr(), out.len()) },
             None => out.fill(0),
         }
@@ -520,7 +524,7 @@ impl Mapping {
     #[inline]
     pub(crate) fn write(&self, at: u64, data: &[u8]) {
         if let Some(to) = self.run(at, data.len() as u64) {
-            // SAFETY: the run is mapped and writable; `data` cannot overlap it.
+            // SAFETY: the range is mapped and writable; `data` cannot overlap it.
             unsafe { self.isa.copy_in(data.as_ptr(), to, data.len()) };
         }
     }
@@ -529,13 +533,13 @@ impl Mapping {
         let Some(run) = self.run(at, expected.len() as u64) else {
             return false;
         };
-        // SAFETY: the run is mapped for the length of `expected`.
+        // SAFETY: the range is mapped for the length of `expected`.
         unsafe { crate::isa::bytes_equal(run, expected) }
     }
 
     #[inline(always)]
     pub(crate) fn match_line(&self, at: u64, mask: u64, want: u64) -> u8 {
-        // SAFETY: `line` gives aligned, mapped lines only.
+        // SAFETY: `line` returns aligned, mapped lines only.
         self.line(at)
             .map_or(0, |line| unsafe { self.isa.match_line(line, mask, want) })
     }
@@ -661,7 +665,7 @@ fn line_of(address: *mut u8) -> *const u8 {
     address.wrapping_sub(address as usize % LINE_BYTES as usize)
 }
 
-/// A run cut at line boundaries.
+/// A range of bytes, split at line boundaries.
 struct Cut {
     /// Bytes before the first whole line, all in one line.
     head: usize,
@@ -683,7 +687,7 @@ impl Cut {
         }
     }
 
-    /// Lines the run touches.
+    /// Lines that the range touches.
     fn touched(&self) -> u64 {
         self.lines as u64 + u64::from(self.head > 0) + u64::from(self.tail > 0)
     }

@@ -1,4 +1,4 @@
-//! Room for further pools in the file of a pool: taken, given back.
+//! Space for further pools in the file of a pool: allocated and returned.
 
 use rustix::fs::{FallocateFlags, Stat};
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::MediaError;
 use crate::backing::{Node, allocate, failed, no_room, node_of};
 
-/// A file in which there may be room.
+/// A file that may have space.
 pub(crate) struct Room<'f> {
     fd: BorrowedFd<'f>,
     path: &'f Path,
@@ -16,7 +16,7 @@ pub(crate) struct Room<'f> {
 }
 
 impl<'f> Room<'f> {
-    /// `None`: it is no file, but a device, which has the bytes that it has.
+    /// `None` for a device, which has a fixed size.
     pub(crate) fn of(file: &'f impl AsFd, path: &'f Path) -> Result<Option<Self>, MediaError> {
         let fd = file.as_fd();
         let stat = rustix::fs::fstat(fd).map_err(|errno| failed("examine", path, errno))?;
@@ -28,8 +28,8 @@ impl<'f> Room<'f> {
         self.stat.st_size as u64
     }
 
-    /// Gives `len` bytes from `start` on all their blocks, durably: the file grows if it has to.
-    /// Gives whether they are known to be zero.
+    /// Allocates all blocks of `len` bytes from `start` on, durably: the file grows if necessary.
+    /// Returns whether the bytes are known to be zero.
     pub(crate) fn take(&self, start: u64, len: u64) -> Result<bool, MediaError> {
         let there = self.len().saturating_sub(start).min(len);
         let is_zero = there == 0 || self.punch(start, there).is_ok();
@@ -37,15 +37,15 @@ impl<'f> Room<'f> {
             .and_then(|()| rustix::fs::fsync(self.fd))
             .map_err(|errno| no_room(self.path, len, errno));
         if taken.is_err() && start.saturating_add(len) > self.len() {
-            // What the file has grown by is of use to nobody; whether it goes cannot change the
-            // answer.
+            // The bytes that the file has grown by are useless; a failure to remove them changes
+            // nothing.
             let _ = rustix::fs::ftruncate(self.fd, self.len());
         }
         taken.map(|()| is_zero)
     }
 
-    /// Gives back `len` bytes from `start` on, as far as the file system under the file can, where
-    /// nothing but free bytes lies behind `end`. That they stay taken harms nobody.
+    /// Returns `len` bytes from `start` on to the file system under the file, as far as it can;
+    /// only free bytes lie behind `end`. If they stay allocated, no harm is done.
     pub(crate) fn give_back(&self, start: u64, len: u64, end: u64) {
         let _refusal_is_fine = if end < self.len() {
             rustix::fs::ftruncate(self.fd, end)
@@ -57,7 +57,7 @@ impl<'f> Room<'f> {
         }
     }
 
-    /// Makes a hole of bytes inside.
+    /// Makes a hole inside the file.
     fn punch(&self, start: u64, len: u64) -> Result<(), Errno> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(self.fd, flags, start, len)

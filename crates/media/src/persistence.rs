@@ -38,14 +38,14 @@ const LINE: usize = LINE_BYTES as usize;
 /// The bytes of a line.
 pub type LineBytes = [u8; LINE];
 
-/// Walks through a log and stops wherever a crash could leave something new, or mean something new.
+/// Walks through a log and stops wherever a crash could leave a new state or mean something new.
 pub struct CrashPoints<'log> {
     log: &'log [Event],
-    /// Events done.
+    /// Number of events done.
     done: usize,
-    /// What the medium holds for certain.
+    /// The bytes that are durable.
     durable: Vec<u8>,
-    /// Lines that may hold more.
+    /// Lines that may hold newer contents.
     in_flight: BTreeMap<u64, Line>,
     /// Lines each thread has flushed since its last fence, and when (in events done).
     flushed: BTreeMap<u32, BTreeMap<u64, usize>>,
@@ -55,13 +55,13 @@ pub struct CrashPoints<'log> {
 
 /// A line with stores that may be lost.
 struct Line {
-    /// When each of `contents` came to be, in events done; ascending.
+    /// The number of events done when each of `contents` appeared; ascending.
     since: Vec<usize>,
     /// The durable contents, then those after each store that changed the line.
     contents: Vec<LineBytes>,
 }
 
-/// A line at a crash point, and what it may hold.
+/// A line at a crash point, with its possible contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineState<'points> {
     /// Offset of the line.
@@ -70,19 +70,19 @@ pub struct LineState<'points> {
     pub contents: &'points [LineBytes],
 }
 
-/// A moment of the run at which the power may fail.
+/// A point of the run at which the power may fail.
 pub struct CrashPoint<'points> {
     done: usize,
     marker: Option<u64>,
     durable: &'points [u8],
-    /// Lines that may hold more.
+    /// Lines that may hold newer contents.
     lines: &'points BTreeMap<u64, Line>,
-    /// The same in a row, once it was asked for: most points of a large write are passed by.
+    /// The same lines as a slice, built on demand: most points of a large write are skipped.
     in_flight: OnceCell<Vec<LineState<'points>>>,
 }
 
-/// One possible outcome of a crash: for each line in flight, which of its contents it got. With the
-/// log and [`CrashPoint::events_done`] it names a pool image exactly.
+/// One possible outcome of a crash: the contents that each line in flight got. Together with the
+/// log and [`CrashPoint::events_done`] it determines a pool image exactly.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CrashState {
     /// An index into [`LineState::contents`] for each line of [`CrashPoint::in_flight`].
@@ -90,7 +90,7 @@ pub struct CrashState {
 }
 
 impl<'log> CrashPoints<'log> {
-    /// Crashes of a run that began, all durable, with `base` and did `log`.
+    /// Crashes of a run that began with `base`, all durable, and did the events of `log`.
     pub fn new(base: Vec<u8>, log: &'log [Event]) -> Self {
         Self {
             log,
@@ -103,7 +103,7 @@ impl<'log> CrashPoints<'log> {
         }
     }
 
-    /// The same on a machine whose caches survive.
+    /// Assumes a machine whose caches survive.
     #[must_use]
     pub fn eadr(mut self) -> Self {
         self.eadr = true;
@@ -125,7 +125,7 @@ impl<'log> CrashPoints<'log> {
         None
     }
 
-    /// The point where the walk stands; at first, the base image.
+    /// The present point of the walk; at first, the base image.
     pub fn here(&self) -> CrashPoint<'_> {
         CrashPoint {
             done: self.done,
@@ -136,7 +136,7 @@ impl<'log> CrashPoints<'log> {
         }
     }
 
-    /// Does one event; whether it made a new point.
+    /// Does one event; returns whether it made a new point.
     fn apply(&mut self, event: Event) -> bool {
         match event.op {
             Op::Store {
@@ -211,7 +211,7 @@ impl<'log> CrashPoints<'log> {
             let Some(state) = self.in_flight.get_mut(&line) else {
                 continue;
             };
-            // The first content is durable already; `since` begins with 0.
+            // The first contents are already durable; `since` begins with 0.
             let newest = state.since.partition_point(|&since| since <= when) - 1;
             if newest == 0 {
                 continue;
@@ -240,12 +240,12 @@ impl<'points> CrashPoint<'points> {
         self.marker
     }
 
-    /// What the medium holds if no line in flight arrived.
+    /// The bytes that the medium holds if no line in flight arrived.
     pub fn durable(&self) -> &'points [u8] {
         self.durable
     }
 
-    /// The lines that may hold more, ascending, each with at least two contents.
+    /// The lines that may hold newer contents, ascending, each with at least two possible contents.
     pub fn in_flight(&self) -> &[LineState<'points>] {
         let state_of = |(&line, state): (&u64, &'points Line)| LineState {
             line,
@@ -255,16 +255,16 @@ impl<'points> CrashPoint<'points> {
             .get_or_init(|| self.lines.iter().map(state_of).collect())
     }
 
-    /// How many outcomes a crash has here, or `u128::MAX` if there are more.
+    /// The number of outcomes of a crash here, or `u128::MAX` if there are more.
     pub fn combinations(&self) -> u128 {
         let mut contents = self.lines.values().map(|line| line.contents.len() as u128);
         contents.try_fold(1, u128::checked_mul).unwrap_or(u128::MAX)
     }
 
-    /// Outcomes of a crash here: all of them if there are at most `bound`, otherwise `bound`
-    /// different ones (with a little luck): nothing arrived, everything did, one line alone did,
-    /// all but one did (each of up to a third of `bound` lines, spread evenly), and then any, drawn
-    /// by `seed`.
+    /// Outcomes of a crash here. If there are at most `bound`, all of them. Otherwise `bound`
+    /// different ones (with a little luck): nothing arrived, everything did, only one line did, all
+    /// but one did (each of up to a third of `bound` lines, spread evenly), and then random ones,
+    /// drawn by `seed`.
     pub fn states(&self, bound: usize, seed: u64) -> Vec<CrashState> {
         if self.combinations() <= bound as u128 {
             self.every()

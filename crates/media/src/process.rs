@@ -1,32 +1,32 @@
-//! Which process this is, told without a system call.
+//! Identifies the present process without a system call.
 //!
-//! A child of `fork` has copies of its parent's private memory, and shares what is mapped shared:
-//! what it finds open there is its parent's. So what belongs to one process remembers a number of
-//! it. The number lies in a page that the kernel gives to a child as zeros (`MADV_WIPEONFORK`), and
-//! whoever finds zero there draws the child's own.
+//! A child of `fork` has copies of its parent's private memory, and shares what is mapped shared;
+//! open resources there belong to the parent. So resources of one process remember its number. The
+//! number lies in a page that the kernel gives a child as zeros (`MADV_WIPEONFORK`); a process that
+//! finds zero there draws its own number.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A process, told from all those that it was forked off.
+/// A process, distinguishable from all processes that it was forked off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u64);
 
-/// The page with this process's number; a word that is always zero until it is first asked for.
+/// The page with this process's number; a word that is always zero until it is first needed.
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new((&raw const NOT_ASKED).cast_mut());
 static NOT_ASKED: AtomicU64 = AtomicU64::new(0);
-/// In the place of the page where the kernel has none that it wipes: always zero.
+/// Replaces the page if the kernel cannot wipe pages: always zero.
 static NO_PAGE: AtomicU64 = AtomicU64::new(0);
 /// The number of the next process in this line of descent.
 static NEXT: AtomicU64 = AtomicU64::new(1);
-/// Set in numbers that are those of the system.
+/// Set in numbers that are process ids.
 const OF_SYSTEM: u64 = 1 << 63;
-/// Set in the number of an [`Owner`] that has done with what it had.
+/// Set in the number of an [`Owner`] that ended its use.
 const ENDED: u64 = 1 << 62;
 
 impl Process {
-    /// The process that calls.
+    /// The calling process.
     #[inline(always)]
     pub(crate) fn current() -> Self {
         match known_number() {
@@ -35,7 +35,7 @@ impl Process {
         }
     }
 
-    /// Another process than any.
+    /// A process that differs from all others.
     #[cfg(test)]
     pub(crate) fn other() -> Self {
         Self(0)
@@ -55,16 +55,16 @@ impl Process {
     }
 }
 
-/// The number of the process that calls; 0: it has to be found out.
+/// The number of the calling process; 0: not yet known.
 #[inline(always)]
 fn known_number() -> u64 {
-    // SAFETY: what is stored there is a word that is valid until the process ends: in a page that
-    // is not unmapped, or a static.
+    // SAFETY: the pointer leads to a word that is valid until the process ends: in a page that is
+    // not unmapped, or a static.
     unsafe { &*PAGE.load(Ordering::Acquire) }.load(Ordering::Relaxed)
 }
 
-/// Where this process's number lies. No lock is taken, which another thread could hold at a fork
-/// for ever.
+/// Where this process's number lies. There is no lock, which another thread could hold for ever
+/// after a fork.
 fn word() -> &'static AtomicU64 {
     let known = PAGE.load(Ordering::Acquire);
     let not_asked = (&raw const NOT_ASKED).cast_mut();
@@ -74,7 +74,7 @@ fn word() -> &'static AtomicU64 {
     };
     let kept = match PAGE.compare_exchange(not_asked, made, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => made,
-        // Of a page that another thread was faster with, the second one stays unused.
+        // If another thread was faster, the second page stays unused.
         Err(before) => before,
     };
     // SAFETY: a word that is valid until the process ends, as in `known_number`.
@@ -82,14 +82,14 @@ fn word() -> &'static AtomicU64 {
 }
 
 /// A page of zeros of this process alone, which its children find as zeros again. `None`: the
-/// kernel has no such pages.
+/// kernel does not support that.
 fn wiped_page() -> Option<*mut AtomicU64> {
     let bytes = rustix::param::page_size();
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let anywhere = std::ptr::null_mut();
-    // SAFETY: the kernel chooses a free address range, so no existing memory is touched; then it is
-    // told about that range, which nobody has seen, and which is given back if it does not take
-    // that.
+    // SAFETY: the kernel chooses a free address range, so no existing memory is touched. The advice
+    // is for that range, which no other code has seen, and which is unmapped if the kernel refuses
+    // the advice.
     unsafe {
         let page =
             rustix::mm::mmap_anonymous(anywhere, bytes, protection, MapFlags::PRIVATE).ok()?;
@@ -101,31 +101,31 @@ fn wiped_page() -> Option<*mut AtomicU64> {
     }
 }
 
-/// Whether the process that calls has this number, where it was not known.
+/// Whether the calling process has this number, if it was not yet known.
 #[cold]
 #[inline(never)]
 fn found_out_to_be(owner: u64) -> bool {
     Process::current().0 == owner
 }
 
-/// What one process has, and no child of it, until it has done with it.
+/// The process that may use a resource, until it ends that use; its children may not.
 pub(crate) struct Owner(AtomicU64);
 
 impl Owner {
-    /// The process that calls.
+    /// The calling process.
     pub(crate) fn current() -> Self {
         Self(AtomicU64::new(Process::current().0))
     }
 
-    /// Whether the process that calls has it, and has not done with it.
+    /// Whether the calling process is the owner and has not ended its use.
     #[inline(always)]
     pub(crate) fn is_at_work(&self) -> bool {
         let owner = self.0.load(Ordering::SeqCst);
-        // Nobody's number is zero.
+        // No process has the number zero.
         known_number() == owner || found_out_to_be(owner)
     }
 
-    /// Whether the process that calls was forked off the one that has it.
+    /// Whether the calling process was forked off the owner.
     #[inline(always)]
     pub(crate) fn is_of_parent(&self) -> bool {
         !self.is_at_work() && self.is_of_another()
@@ -137,7 +137,7 @@ impl Owner {
         Process::current().0 != self.0.load(Ordering::SeqCst) & !ENDED
     }
 
-    /// It has done with it.
+    /// Ends the owner's use.
     pub(crate) fn end(&self) {
         self.0.fetch_or(ENDED, Ordering::SeqCst);
     }

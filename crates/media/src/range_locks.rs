@@ -1,11 +1,11 @@
-//! Which of the datasets in one file are in use.
+//! Locks on the datasets in one file: which of them are in use.
 //!
-//! Whoever opens the file to change anything in it has the lock on all of it (`Backing`). By
-//! further locks, on open files and on bytes that need not be there, he tells which datasets he
-//! has open: each on a byte that its name stands for, and one byte says that nothing else of the
-//! file is touched. So one that nobody has open can be read while somebody else changes others. Who
-//! reads it has its byte, too, shared with others who do: nobody opens it to change it meanwhile,
-//! and nobody changes which datasets there are.
+//! A process that opens the file to change anything has the lock on the whole file (`Backing`). By
+//! further locks, on open files and on bytes that need not exist, it declares which datasets it has
+//! open. Each dataset has a byte, derived from its name, and one more byte declares that nothing
+//! else of the file is touched. So a dataset that is not open can be read while another process
+//! changes others. A reader locks the byte of its dataset too, shared with other readers: meanwhile
+//! no process opens that dataset to change it, or changes the table of datasets.
 
 use crate::MediaError;
 use crate::backing::PoolFile;
@@ -17,15 +17,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// Bytes that names stand for are in front of this one, which says that what is used is told. Far
-/// behind it are those of [`crate::in_flight`].
+/// The byte that declares that used datasets are declared. The bytes of names lie in front of it,
+/// those of [`crate::in_flight`] far behind it.
 const TOLD: i64 = 1 << 62;
 
-/// Bytes that are locked, in a way that others can have them locked, too, or not.
+/// Locked bytes, shared with other processes or not.
 #[derive(Clone, Copy)]
 pub(crate) struct Bytes {
     pub(crate) at: i64,
-    /// 0: all that follow.
+    /// Length; 0: all bytes that follow.
     pub(crate) len: i64,
     pub(crate) kind: libc::c_int,
 }
@@ -53,14 +53,14 @@ impl Bytes {
         kind: libc::F_RDLCK,
     };
 
-    /// Locks them, until the file is closed. `false`: somebody else has them.
+    /// Locks the bytes, until the file is closed; `false` if another process has them.
     pub(crate) fn lock(self, file: &impl AsFd) -> Result<bool, Errno> {
         let mut asked = self.asked();
         match call(file, libc::F_OFD_SETLK, &mut asked) {
             Ok(()) => Ok(true),
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                // Over a network the lock on the whole file may be one of this kind, and would be
-                // in its own way.
+                // On network file systems the lock on the whole file may be of this kind, and would
+                // be in its own way.
                 let found = self.in_the_way(file)?;
                 match found.l_start == 0 && found.l_len == 0 && is_locked(&found) {
                     true => Err(Errno::NOLCK),
@@ -71,14 +71,14 @@ impl Bytes {
         }
     }
 
-    /// Whether somebody else has some of them, who has not the whole file.
+    /// Whether a process without the lock on the whole file has locked some of these bytes.
     pub(crate) fn are_locked(self, file: &impl AsFd) -> bool {
         let is_other =
             |found: libc::flock| is_locked(&found) && (found.l_start, found.l_len) != (0, 0);
         self.in_the_way(file).is_ok_and(is_other)
     }
 
-    /// The lock that keeps these bytes from being locked, or none.
+    /// The lock that prevents locking these bytes, or an unlocked one.
     fn in_the_way(self, file: &impl AsFd) -> Result<libc::flock, Errno> {
         let mut found = self.asked();
         call(file, libc::F_OFD_GETLK, &mut found)?;
@@ -102,7 +102,7 @@ fn is_locked(found: &libc::flock) -> bool {
 
 fn call(file: &impl AsFd, command: libc::c_int, lock: &mut libc::flock) -> Result<(), Errno> {
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: both commands take a `flock` that is ours for as long as the call lasts, and `fd` is
+    // SAFETY: both commands take a `flock` that is ours for the duration of the call, and `fd` is
     // borrowed for that long.
     match unsafe { libc::fcntl(fd, command, std::ptr::from_mut(lock)) } {
         -1 => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
@@ -110,38 +110,38 @@ fn call(file: &impl AsFd, command: libc::c_int, lock: &mut libc::flock) -> Resul
     }
 }
 
-/// Gives up what an open file has locked here.
+/// Releases the range locks of an open file.
 pub(crate) fn release(file: &PoolFile) {
     let all = Bytes {
         len: 0,
         kind: libc::F_UNLCK,
         ..Bytes::ALL
     };
-    // What has no such locks has none to give up.
+    // A file system without such locks has none to release.
     let _ = call(file, libc::F_OFD_SETLK, &mut all.asked());
 }
 
-/// Keeps everybody from the datasets in a file of which somebody has the lock on the whole;
-/// also those who read.
+/// Excludes all other processes, including readers, from the datasets in a file whose whole-file
+/// lock we have.
 pub(crate) fn exclude_all(file: &PoolFile, path: &Path) -> Result<(), MediaError> {
     match Bytes::ALL.lock(file) {
-        // Where there are no such locks, nobody reads without that on the whole.
+        // Without such locks, all readers lock the whole file.
         Ok(true) | Err(_) => Ok(()),
         Ok(false) => Err(busy(path)),
     }
 }
 
-/// Locks what is to be read: the whole file, shared with others who read, or only the dataset
-/// of this name, where somebody changes others and tells which. `Ok(false)`: neither can be had,
-/// and who is in the way is not just ending.
+/// Takes a lock for reading: on the whole file, shared with other readers, or only on the dataset
+/// of this name, while another process changes others and declares which. `Ok(false)`: neither is
+/// possible, and the process in the way is not just ending.
 ///
 /// # Errors
-/// What the operating system said.
+/// Returns the error of the operating system.
 pub fn lock_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
     lock_when_they_end(file, || try_to_read(file, name))
 }
 
-/// The same, once.
+/// As [`lock_to_read`], with a single attempt.
 pub(crate) fn try_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
     let is_whole = match rustix::fs::flock(file, FlockOperation::NonBlockingLockShared) {
         Ok(()) => true,
@@ -152,11 +152,11 @@ pub(crate) fn try_to_read(file: &impl AsFd, name: &str) -> io::Result<bool> {
     if is_whole {
         return Ok(own != Ok(false));
     }
-    // The own byte comes first: whoever tells from now on does not get it.
+    // Our own byte comes first: a process that declares from now on does not get it.
     Ok(own == Ok(true) && are_told(file))
 }
 
-/// Whether somebody who changes datasets in a file tells which.
+/// Whether a process that changes datasets in a file declares which ones.
 pub(crate) fn are_told(file: &impl AsFd) -> bool {
     let told = Bytes {
         kind: libc::F_WRLCK,
@@ -165,10 +165,10 @@ pub(crate) fn are_told(file: &impl AsFd) -> bool {
     told.in_the_way(file).is_ok_and(|found| is_locked(&found))
 }
 
-/// Whether somebody has the dataset of this name open that lies in a file.
+/// Whether any process has the dataset of this name in a file open.
 ///
 /// # Errors
-/// What the operating system said: nobody can tell.
+/// Returns the error of the operating system; the answer is then unknown.
 pub fn is_in_use(file: &impl AsFd, name: &str) -> io::Result<bool> {
     let found = Bytes::of(name, libc::F_WRLCK).in_the_way(file)?;
     Ok(is_locked(&found))
@@ -182,11 +182,11 @@ fn busy(path: &Path) -> MediaError {
 }
 
 impl MappedPool {
-    /// Tells others that this is in use as the dataset of this name, of those in its file,
-    /// until it is dropped. `false`: it cannot be told here.
+    /// Declares that this pool is the open dataset of this name in its file, until it is dropped.
+    /// `false`: the file system has no such locks.
     ///
     /// # Errors
-    /// Somebody else has it open.
+    /// Fails if another process has it open.
     pub fn use_as(&self, name: &str) -> Result<bool, MediaError> {
         let kind = match self.is_read_only() {
             true => libc::F_RDLCK,
@@ -199,18 +199,18 @@ impl MappedPool {
         }
     }
 
-    /// Tells others that of the file, which was opened as this, only those datasets are used
-    /// that [are told](Self::use_as).
+    /// Declares that only those datasets of the file, which this pool has opened, are used that
+    /// [were declared](Self::use_as).
     pub fn tell_uses(&self) {
-        // Where that cannot be told, others are kept from all.
+        // Without such locks, other processes are excluded from all datasets.
         let _ = Bytes::TOLD.lock(self.file());
     }
 
-    /// Keeps others from all datasets in the file, which was opened as this: which there are is
-    /// going to change.
+    /// Excludes all other processes from the datasets in the file that this pool has opened,
+    /// because the table of datasets is going to change.
     ///
     /// # Errors
-    /// Somebody reads one of them.
+    /// Fails if another process reads one of them.
     pub fn exclude_all(&self) -> Result<(), MediaError> {
         exclude_all(self.file(), self.path().unwrap_or(Path::new("")))
     }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_in_use_apart_from_the_others() {
+    fn datasets_are_in_use_independently() {
         let pool = Pool::new();
         let whole = pool.whole();
         let looks = File::open(pool.path()).expect("there");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_open_can_be_read_once_it_is_told() {
+    fn a_closed_dataset_can_be_read_once_uses_are_declared() {
         let pool = Pool::new();
         let whole = pool.whole();
         let one = part(&whole, "one").expect("free");
@@ -278,7 +278,7 @@ mod tests {
         assert!(is_busy("one"));
         let two = pool.read("two").expect("nobody has it");
         drop(pool.read("two").expect("two may read"));
-        // Whoever reads it keeps others from changing it, also once the first user has gone.
+        // A reader keeps others from changing it, even after the first user has closed.
         assert!(part(&whole, "two").is_err() && whole.exclude_all().is_err());
         drop((one, whole));
         let whole = pool.whole();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_which_there_are_keeps_everybody_from_all() {
+    fn changing_the_table_excludes_all_readers() {
         let pool = Pool::new();
         let whole = pool.whole();
         whole.exclude_all().expect("nobody is there");

@@ -1,18 +1,18 @@
-//! Ranges of addresses, kept free for what is to be mapped there.
+//! Reserved ranges of addresses for later mappings.
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Addresses that nothing else can be mapped at, until dropped.
+/// Addresses at which nothing else can be mapped, until dropped.
 pub(crate) struct Reserved {
-    /// The first of them.
+    /// The first address.
     pub(crate) base: *mut std::ffi::c_void,
     bytes: usize,
 }
 
 impl Reserved {
-    /// `bytes` of addresses, beginning at a multiple of `align`: the kernel maps by large pages
-    /// only what lies on such an address. Those that may be read hold zeros.
+    /// Reserves `bytes` of addresses at a multiple of `align`, because the kernel only maps aligned
+    /// ranges with large pages. Readable addresses hold zeros.
     pub(crate) fn new(bytes: usize, align: usize, may: ProtFlags) -> Result<Self, Errno> {
         let wide = bytes.checked_add(align).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -29,7 +29,7 @@ impl Reserved {
         ] {
             if spare > 0 {
                 // SAFETY: a part of the range just reserved, outside the part that is kept. If it
-                // cannot be given back, addresses are lost and nothing else.
+                // cannot be unmapped, only addresses are lost.
                 let _ = unsafe { rustix::mm::munmap(from, spare) };
             }
         }
@@ -41,7 +41,7 @@ impl Reserved {
         self.base as usize
     }
 
-    /// The addresses; they now belong to the caller.
+    /// The addresses, now owned by the caller.
     pub(crate) fn into_base(self) -> *mut std::ffi::c_void {
         std::mem::ManuallyDrop::new(self).base
     }
@@ -49,7 +49,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: our own range; what was to replace it could not be mapped.
+        // SAFETY: our own range; the mapping that was to replace it failed.
         let _ = unsafe { rustix::mm::munmap(self.base, self.bytes) };
     }
 }

@@ -1,15 +1,14 @@
 //! Several requests to a file at once (io_uring).
 //!
-//! A *batch* is handed to the kernel by one call, and waited for whole: nobody returns before each
-//! of its requests was answered, so that the memory of a request is borrowed for as long as the
-//! kernel uses it. What was not done wholly, for whatever reason, is not done: its owner does it by
-//! a call, which does what it did before there were rings, and says what is wrong. So no error
-//! comes from here.
+//! A *batch* is submitted by one call and awaited as a whole: the call returns only after all of
+//! its requests were answered, so that a request's memory is borrowed for as long as the kernel
+//! uses it. A request that was not done completely, for whatever reason, counts as not done: the
+//! caller repeats it by an ordinary call, which reports any error. So this module returns no
+//! errors.
 //!
-//! A thread has a ring to itself for a batch. Rings are made when they are needed, [`RINGS_MAX`] of
-//! a pool at most; whoever finds none does without. If the kernel refuses the first, as it does in
-//! many containers, nobody asks again. A child of `fork` has its parent's rings and leaves them
-//! alone.
+//! A thread has a ring to itself for a batch. Rings are created on demand, at most [`RINGS_MAX`]
+//! per pool; a thread that finds none does without. If the kernel refuses the first one, as in many
+//! containers, no other is tried. A child of `fork` does not touch its parent's rings.
 
 use crate::process::Process;
 use io_uring::{IoUring, opcode, types};
@@ -18,27 +17,26 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Requests of a batch, at most.
+/// Most requests of a batch.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Rings of a pool, at most: so many threads have batches under way. Each has some 10 KiB of memory
-/// of the kernel.
+/// Most rings of a pool, and so most batches in flight. Each takes some 10 KiB of kernel memory.
 const RINGS_MAX: usize = 8;
-/// How often it is looked whether a request was answered that cannot be waited for.
+/// How often to check for an answer that cannot be waited for.
 const LOOK: Duration = Duration::from_micros(100);
 
-/// What a request is about: bytes of a file, and memory.
+/// A request: bytes of a file, and memory.
 pub(crate) trait Request {
-    /// Where the bytes begin in the file.
+    /// Offset of the bytes in the file.
     fn file_at(&self) -> u64;
-    /// Where they come from or go to.
+    /// The memory that they are read into or written from.
     fn memory(&mut self) -> Bytes<'_>;
 }
 
-/// Memory of a request.
+/// The memory of a request.
 pub(crate) enum Bytes<'m> {
-    /// Is filled.
+    /// Memory to fill.
     Read(&'m mut [u8]),
-    /// Is written.
+    /// Memory to write.
     Write(&'m [u8]),
 }
 
@@ -56,9 +54,9 @@ pub(crate) struct Rings(Mutex<Idle>);
 
 struct Idle {
     rings: Vec<IoUring>,
-    /// How many more may be made.
+    /// How many more rings may be created.
     more: usize,
-    /// The process that made them.
+    /// The process that created them.
     made_by: Option<Process>,
 }
 
@@ -71,7 +69,7 @@ impl Rings {
         }))
     }
 
-    /// As where the kernel refuses them.
+    /// As if the kernel refused them.
     #[cfg(test)]
     pub(crate) fn refused() -> Self {
         let rings = Self::new();
@@ -83,7 +81,7 @@ impl Rings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A ring, for as many batches as its borrower has.
+    /// Borrows a ring for any number of batches.
     pub(crate) fn lend(&self) -> Option<Lent<'_>> {
         let ring = self.take()?;
         Some(Lent {
@@ -110,16 +108,16 @@ impl Rings {
     }
 }
 
-/// A ring that somebody has alone, until it is dropped.
+/// A borrowed ring, used by one thread until it is dropped.
 pub(crate) struct Lent<'r> {
     rings: &'r Rings,
-    /// None once the kernel took no more requests by it.
+    /// `None` once the kernel refused requests.
     ring: Option<IoUring>,
 }
 
 impl Lent<'_> {
-    /// Does up to [`BATCH_MAX`] requests at once, in any order; `answered` is told of each that was
-    /// done wholly.
+    /// Does up to [`BATCH_MAX`] requests at once, in any order; calls `answered` for each one that
+    /// was completed.
     pub(crate) fn run<R: Request>(
         &mut self,
         file: BorrowedFd<'_>,
@@ -147,13 +145,12 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A batch that the kernel has. Dropping it waits for what is under way.
+/// A batch in the kernel. Dropping it waits for the requests in flight.
 struct Flight<'r> {
     ring: &'r mut IoUring,
-    /// Requests, with their bytes, that were not answered yet.
+    /// Requests not yet answered, with their numbers of bytes.
     open: [Option<u32>; BATCH_MAX],
-    /// The kernel does not take requests any more. What it has not taken it never gets: the ring is
-    /// closed.
+    /// The kernel refuses requests. Those not yet submitted never will be: the ring is closed.
     is_broken: bool,
 }
 
@@ -176,11 +173,11 @@ impl<'r> Flight<'r> {
                     .offset(at)
                     .build(),
             };
-            // SAFETY: the memory is borrowed from the requests, which `Lent::run` has borrowed
-            // alone until this flight is dropped, and nobody gets at a request there before it was
-            // answered. Dropping waits until each that the kernel has taken was answered; what it
-            // has not taken is taken by nobody: it stays in the queue of a ring that is not used
-            // again. The file is borrowed as long.
+            // SAFETY: the memory is borrowed from the requests, which `Lent::run` borrows
+            // exclusively until this flight is dropped; no code accesses a request there before it
+            // was answered. Dropping waits for the answers to all requests that the kernel took.
+            // Requests that it did not take stay in the queue of a ring that is not used again. The
+            // file is borrowed for as long.
             if unsafe { queue.push(&entry.user_data(number as u64)) }.is_ok() {
                 open[number] = Some(len);
             }
@@ -193,8 +190,8 @@ impl<'r> Flight<'r> {
         }
     }
 
-    /// Waits for a request: which one was answered, and whether it was done wholly. `None`: nothing
-    /// is under way.
+    /// Waits for a request; returns its number and whether it was completed. `None`: nothing is in
+    /// flight.
     fn next(&mut self) -> Option<(usize, bool)> {
         loop {
             let answer = self.ring.completion().next();
@@ -207,14 +204,14 @@ impl<'r> Flight<'r> {
             }
             match self.in_flight() {
                 0 => return None,
-                // Half of them, so that threads are woken a few times only, and what came is looked
-                // after while the rest comes.
+                // Half of them, so that threads are woken a few times only, and handle completed
+                // requests while the rest is in flight.
                 more => self.wait(more.div_ceil(2)),
             }
         }
     }
 
-    /// How many requests will be answered.
+    /// The number of requests that will be answered.
     fn in_flight(&mut self) -> usize {
         let open = self.open.iter().flatten().count();
         match self.is_broken {
@@ -223,7 +220,7 @@ impl<'r> Flight<'r> {
         }
     }
 
-    /// Hands over what the kernel has not taken, and waits for this many answers, perhaps fewer.
+    /// Submits the remaining requests, and waits for this many answers, perhaps fewer.
     fn wait(&mut self, answers: usize) {
         if self.is_broken {
             std::thread::sleep(LOOK);
@@ -314,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_or_fails_is_not_done() {
+    fn short_and_failed_requests_are_not_done() {
         let rings = Rings::new();
         let file = tempfile::tempfile().unwrap();
         file.set_len(1000).unwrap();
@@ -333,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_have_no_ring_does_without() {
+    fn a_thread_without_a_ring_does_without() {
         let rings = Rings::refused();
         let mut parts = vec![Part::new(0, vec![7; 10], true)];
         run(&rings, &tempfile::tempfile().unwrap(), &mut parts);
@@ -358,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_panics_waits_for_what_is_under_way() {
+    fn a_panic_waits_for_requests_in_flight() {
         let rings = Rings::new();
         let file = tempfile::tempfile().unwrap();
         let mut parts: Vec<Part> = (0..BATCH_MAX as u64)
@@ -374,7 +371,7 @@ mod tests {
         assert_eq!(len, if has_rings() { 64 << 16 } else { 0 });
     }
 
-    /// As where a filter of system calls lets rings be made and not entered.
+    /// As if a filter of system calls let rings be created but not entered.
     #[test]
     fn requests_that_the_kernel_does_not_take_are_not_done() {
         let (Ok(mut ring), file) = (

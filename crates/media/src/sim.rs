@@ -1,4 +1,4 @@
-//! A simulated pool: it can record every store, flush and fence, and take its time.
+//! A simulated pool: it can record every store, flush and fence, and simulate latency.
 
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
@@ -12,29 +12,30 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Something that happened to a simulated pool.
+/// An event of a simulated pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Which thread did it: a number of its own for each thread of the process.
+    /// The thread that did it, by a number unique in the process.
     pub thread: u32,
     /// What it did.
     pub op: Op,
-    /// Which step it is; [`Site::UNNAMED`] for plain stores and markers.
+    /// The step; [`Site::UNNAMED`] for plain stores and markers.
     pub site: Site,
-    /// Where in the source.
+    /// The line of the source.
     pub place: Caller,
 }
 
-/// What was done.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A cell changed, or was stored with the value it had. Longer stores are one event a cell.
+    /// A cell changed, or was stored with the value that it had. Longer stores are one event per
+    /// cell.
     Store {
         /// Offset of the cell, 8-byte aligned.
         at: u64,
-        /// What the cell held.
+        /// The cell before.
         before: u64,
-        /// What it holds.
+        /// The cell after.
         after: u64,
         /// Past the cache: a store and a flush at once.
         non_temporal: bool,
@@ -44,24 +45,24 @@ pub enum Op {
         /// Offset of the line, 64-byte aligned.
         line: u64,
     },
-    /// What the thread flushed or wrote past the cache is durable.
+    /// Everything that the thread flushed or wrote past the cache is durable.
     Fence,
-    /// The thread's next store to a cell is not to persist before what other cells of its line
-    /// hold, see [`Persistent::behind`].
+    /// The thread's next store to a cell must not persist before the present contents of other
+    /// cells of its line, see [`Persistent::behind`].
     Behind {
         /// Offset of the cell.
         at: u64,
-        /// The others: bit `i` for the `i`th cell of the line.
+        /// The other cells: bit `i` for the `i`th cell of the line.
         cells: u8,
     },
     /// Bytes may be overwritten from here on, see [`Persistent::release`].
     Release {
-        /// Offset of the first.
+        /// Offset of the first byte.
         at: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
-    /// The test says where it is, see [`SimPool::marker`].
+    /// A marker of the test, see [`SimPool::marker`].
     Marker(u64),
 }
 
@@ -84,7 +85,7 @@ impl How {
     }
 }
 
-/// How long a simulated medium takes, beyond what the memory under it takes.
+/// The latency of a simulated medium, in addition to that of the memory under it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyModel {
     /// A flushed or non-temporally written line.
@@ -95,7 +96,7 @@ pub struct LatencyModel {
     pub read_ns_per_line: u32,
 }
 
-/// Persistent memory that only pretends.
+/// Simulated persistent memory.
 pub struct SimPool {
     memory: HeapMemory,
     recording: AtomicBool,
@@ -104,9 +105,9 @@ pub struct SimPool {
     log: Mutex<Vec<Event>>,
     lines_read: Mutex<BTreeSet<u64>>,
     undo: Undo,
-    /// Syncs that succeed before all others fail.
+    /// Number of syncs that succeed before all later ones fail.
     good_syncs: AtomicU32,
-    /// Writes by calls that do.
+    /// Number of writes by calls that succeed before all later ones fail.
     good_writes: AtomicU32,
     flush_ns: AtomicU32,
     fence_ns: AtomicU32,
@@ -114,7 +115,7 @@ pub struct SimPool {
 }
 
 impl SimPool {
-    /// A pool of `len` zero bytes that records nothing and takes no extra time.
+    /// A pool of `len` zero bytes that records nothing and adds no latency.
     pub fn new(len: u64) -> Self {
         Self::of(HeapMemory::new(len))
     }
@@ -141,63 +142,62 @@ impl SimPool {
         }
     }
 
-    /// Forgets what was recorded and records from now on. Stores that other threads are in the
-    /// middle of may escape: start before they run.
+    /// Forgets the recorded events and records from now on. Stores in progress on other threads may
+    /// be missed: start before they run.
     pub fn start_recording(&self) {
         let mut log = lock(&self.log);
         log.clear();
         self.recording.store(true, Ordering::SeqCst);
     }
 
-    /// Stops recording; gives what was recorded.
+    /// Stops recording; returns the recorded events.
     pub fn take_log(&self) -> Vec<Event> {
         let mut log = lock(&self.log);
         self.recording.store(false, Ordering::SeqCst);
         std::mem::take(&mut log)
     }
 
-    /// From now on remembers what each line holds before it is first stored to, for
-    /// [`revert`](Self::revert): cheaper than a log.
+    /// Saves each line before the first store to it, for [`revert`](Self::revert): cheaper than a
+    /// log.
     pub fn remember(&self) {
         self.undo.start();
     }
 
-    /// Takes back every store since [`remember`](Self::remember), and remembers no more. Nothing of
-    /// that is recorded. Other threads must be done.
+    /// Reverts every store since [`remember`](Self::remember), and saves no more. The reversal is
+    /// not recorded. Other threads must have finished.
     pub fn revert(&self) {
         self.undo.revert(&self.memory);
     }
 
-    /// Writes into the log that bytes may be overwritten from here on.
+    /// Records that bytes may be overwritten from here on.
     #[track_caller]
     pub(crate) fn released(&self, site: Site, at: u64, len: u64) {
         self.record(site, Caller::here(), Op::Release { at, len });
     }
 
-    /// Lets `count` more writes by calls succeed, which [`SimLogged`](crate::SimLogged) makes;
-    /// those after them fail.
+    /// Lets `count` more writes by calls of [`SimLogged`](crate::SimLogged) succeed; later ones
+    /// fail.
     pub fn fail_writes_after(&self, count: u32) {
         self.good_writes.store(count, Ordering::SeqCst);
     }
 
-    /// Fails if a write by a call is to fail now.
+    /// Fails if a write by a call must fail now.
     pub(crate) fn try_write(&self) -> io::Result<()> {
         count_down(&self.good_writes)
     }
 
-    /// Lets `count` more syncs succeed; those after them fail, as they do on a medium that is
-    /// broken.
+    /// Lets `count` more syncs succeed; later ones fail, as on a broken medium.
     pub fn fail_syncs_after(&self, count: u32) {
         self.good_syncs.store(count, Ordering::SeqCst);
     }
 
-    /// Puts a marker into the log, for a test to tell its operations apart.
+    /// Records a marker, so that a test can distinguish its operations.
     #[track_caller]
     pub fn marker(&self, value: u64) {
         self.record(Site::UNNAMED, Caller::here(), Op::Marker(value));
     }
 
-    /// What the pool holds, as its threads see it.
+    /// The contents of the pool, as its threads see them.
     pub fn image(&self) -> Vec<u8> {
         let cells = self.memory.cells().iter();
         let mut image: Vec<u8> = cells
@@ -207,7 +207,7 @@ impl SimPool {
         image
     }
 
-    /// Makes accesses take longer from now on.
+    /// Adds latency to accesses from now on.
     pub fn set_latency(&self, model: LatencyModel) {
         self.flush_ns.store(model.flush_ns, Ordering::Relaxed);
         self.fence_ns.store(model.fence_ns, Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl SimPool {
             .store(model != LatencyModel::default(), Ordering::Release);
     }
 
-    /// Collects, or stops collecting, which lines are read. Starting forgets what was collected.
+    /// Starts or stops recording which lines are read. Starting forgets earlier ones.
     pub fn track_reads(&self, on: bool) {
         if on {
             lock(&self.lines_read).clear();
@@ -225,7 +225,7 @@ impl SimPool {
         self.tracking.store(on, Ordering::SeqCst);
     }
 
-    /// The offsets of the lines read while tracking, in order.
+    /// The offsets of the lines that were read, in order.
     pub fn lines_read(&self) -> Vec<u64> {
         lock(&self.lines_read).iter().copied().collect()
     }
@@ -233,7 +233,7 @@ impl SimPool {
     fn record(&self, site: Site, place: Caller, op: Op) {
         if self.recording.load(Ordering::Relaxed) {
             let mut log = lock(&self.log);
-            // Recording may have ended while we waited.
+            // Recording may have ended during the wait.
             if self.recording.load(Ordering::Relaxed) {
                 log.push(Event {
                     thread: thread_number(),
@@ -245,8 +245,8 @@ impl SimPool {
         }
     }
 
-    /// Does `change` to a cell and records it. While recording, one change at a time: the log's
-    /// order is the memory's.
+    /// Does `change` to a cell and records it. While recording, changes are serialised, so that the
+    /// log has the memory's order.
     fn change<T>(
         &self,
         at: u64,
@@ -277,7 +277,7 @@ impl SimPool {
         result
     }
 
-    /// A read-modify-write; gives the value before.
+    /// A read-modify-write; returns the value before.
     #[track_caller]
     fn modify(&self, at: u64, new: impl Fn(u64) -> u64) -> u64 {
         let Some(cell) = self.memory.cell(at) else {
@@ -306,7 +306,8 @@ impl SimPool {
         }
     }
 
-    /// Stores as non-temporal stores do: whole lines past the cache, the ends stored and flushed.
+    /// Stores like non-temporal stores: whole lines past the cache; the ends are stored and
+    /// flushed.
     fn put_through(&self, site: Site, place: Caller, at: u64, data: &[u8]) {
         let mut done = 0;
         while done < data.len() {
@@ -343,7 +344,7 @@ impl SimPool {
         }
     }
 
-    /// Takes the time of `lines` lines.
+    /// Waits for the latency of `lines` lines.
     #[inline]
     fn spin(&self, ns_per_line: &AtomicU32, lines: u64) {
         if self.slow.load(Ordering::Relaxed) {
@@ -365,7 +366,7 @@ fn lines_of(at: u64, len: u64) -> u64 {
     }
 }
 
-/// Takes one of what is left, of which `u32::MAX` is no number; fails if nothing is.
+/// Decrements a counter, unless it is `u32::MAX`, which stands for no limit; fails at zero.
 fn count_down(left: &AtomicU32) -> io::Result<()> {
     let good = |left: u32| match left {
         u32::MAX => Some(left),
@@ -374,7 +375,7 @@ fn count_down(left: &AtomicU32) -> io::Result<()> {
     let order = Ordering::SeqCst;
     match left.fetch_update(order, order, good) {
         Ok(_) => Ok(()),
-        Err(_) => Err(io::Error::other("a simulated medium that fails")),
+        Err(_) => Err(io::Error::other("a simulated failure of the medium")),
     }
 }
 
@@ -382,7 +383,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A small number of the calling thread's own.
+/// A small number, unique to the calling thread.
 fn thread_number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local! {
@@ -525,7 +526,7 @@ impl Persistent for SimPool {
         }
         let mut here = at;
         while here < at + len {
-            // Pieces end on lines, so that cutting makes no partial line of a whole one.
+            // Parts end at lines, so that no whole line is split.
             let end = (here - here % LINE_BYTES + ZEROS.len() as u64).min(at + len);
             self.put_through(site, Caller::here(), here, &ZEROS[..(end - here) as usize]);
             here = end;

@@ -1,13 +1,13 @@
-//! A simulated pool whose metadata are worked on in memory, on a simulated disk, or lie in
-//! simulated persistent memory, with the data on a simulated disk.
+//! A simulated pool on a simulated disk: with an image in memory, or with metadata in simulated
+//! persistent memory.
 //!
-//! The disk is a [`SimPool`] whose log has what was written by calls as stores, and a sync as a
-//! flush of every line written since the last one, and a fence. So a crash leaves any mixture of
-//! 64-byte lines, each with any prefix of its words: more than a disk can that writes sectors of
-//! 512 bytes, each as a whole.
+//! The disk is a [`SimPool`] whose log records writes by calls as stores, and a sync as a flush of
+//! every line written since the last one, and a fence. So a crash leaves any mixture of 64-byte
+//! lines, each with any prefix of its words: more than on a disk that writes whole sectors of 512
+//! bytes.
 //!
 //! An external data device is another disk, behind the first one in the same pool: a sync of either
-//! flushes the lines of its own.
+//! flushes only its own lines.
 
 use crate::MediaError;
 use crate::dirty_lines::DirtyLines;
@@ -35,24 +35,24 @@ impl Memories for SimulatedLogged {
     type Arena = HeapMemory;
 }
 
-/// A pool on a simulated disk. What lies in front of the log is memory once the image has begun;
-/// nothing of it is recorded. Once transactions have begun, what lies in front of the data is
-/// persistent memory, and recorded as such.
+/// A pool on a simulated disk. Once the image has begun, everything in front of the log is memory
+/// and not recorded. Once transactions have begun, everything in front of the data is persistent
+/// memory, and recorded as such.
 pub struct SimLogged {
     disk: Arc<SimPool>,
     image: OnceLock<Arc<Image>>,
-    /// Of a pool with transactions.
+    /// Set in a pool with transactions.
     granules: OnceLock<(Granules, Split)>,
     images: Option<Arc<SimImages>>,
     /// Lines of the disk written since the last sync.
     dirty: Arc<Mutex<BTreeSet<u64>>>,
     written: WrittenBlocks,
-    /// Bytes of a file could not be written.
+    /// Whether bytes of a file could not be written.
     has_failed: AtomicBool,
 }
 
-/// Memory that outlives simulated processes, and no power cut, of one pool: its image, if one has a
-/// name, and which lines of its disk are in caches only.
+/// Memory of one pool that outlives simulated processes, but no power cut: its image, if one is
+/// named, and which lines of its disk are in caches only.
 #[derive(Default)]
 pub struct SimImages {
     named: Mutex<Option<Arc<Image>>>,
@@ -60,7 +60,7 @@ pub struct SimImages {
 }
 
 impl SimImages {
-    /// Without an image: so much of the disk is in caches only.
+    /// No image; these lines of the disk are in caches only.
     pub fn unsynced(lines: BTreeSet<u64>) -> Self {
         Self {
             named: Mutex::default(),
@@ -75,15 +75,14 @@ impl SimImages {
 
 struct Image {
     memory: HeapMemory,
-    /// Lines stored to since the last cut, and those that the last cut took, until they are
-    /// durable.
+    /// Lines stored to since the last cut, and those of the last cut until they are durable.
     dirty_lines: DirtyLines,
     taken: DirtyLines,
     head: Mutex<Head>,
     split: Split,
 }
 
-/// What an image says to the next process.
+/// The fields of an image for the next process.
 #[derive(Clone, Copy, Default)]
 struct Head {
     attach: Attach,
@@ -106,7 +105,7 @@ impl Image {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is left of it for whoever wants one with `attach`.
+    /// The image that an opening with `attach` finds.
     fn left(&self, attach: Attach) -> LeftImage {
         let head = *self.head();
         if head.attach != attach {
@@ -128,7 +127,7 @@ impl Image {
     }
 }
 
-/// An image, and where its name is.
+/// An image and its directory.
 struct NamedImage {
     image: Arc<Image>,
     images: Arc<SimImages>,
@@ -175,7 +174,7 @@ impl SharedImage for NamedImage {
 }
 
 impl SimLogged {
-    /// A pool on this disk, which outlives it, and whose image does if there are `images`.
+    /// A pool on this disk, which outlives the pool. If there are `images`, so does the image.
     pub fn new(disk: Arc<SimPool>, images: Option<Arc<SimImages>>) -> Self {
         Self {
             disk,
@@ -191,7 +190,7 @@ impl SimLogged {
         }
     }
 
-    /// The memory that has `at`, told that it is read.
+    /// The memory that holds `at`; accounts for a read.
     fn reading(&self, at: u64) -> &dyn Memory {
         match self.image.get() {
             Some(image) if at < image.memory.len() => &image.memory,
@@ -199,15 +198,15 @@ impl SimLogged {
         }
     }
 
-    /// The image, if it has `at`, told that `[at, at + len)` of it is stored to.
+    /// The image, if it holds `at`; marks `[at, at + len)` as stored to.
     fn storing(&self, at: u64, len: u64) -> Option<&HeapMemory> {
         let image = self.image.get().filter(|image| at < image.memory.len())?;
         image.dirty_lines.note(at, len);
         Some(&image.memory)
     }
 
-    /// Whether persistent memory is stored to at `at`; what lies there is kept before, as far as
-    /// `len` bytes.
+    /// Whether `at` lies in persistent memory; then saves the granules of `len` bytes there before
+    /// the store.
     fn is_persistent(&self, at: u64, len: u64) -> bool {
         let Some((granules, split)) = self.granules.get() else {
             return false;
@@ -220,7 +219,7 @@ impl SimLogged {
     fn put(&self, at: u64, data: &[u8]) {
         match self.storing(at, data.len() as u64) {
             Some(image) => image.write(at, data),
-            // As on a mapped pool, the next sync tells it.
+            // As on a mapped pool, the next sync reports it.
             None => {
                 if self.write_disk(at, data).is_err() {
                     self.has_failed.store(true, Ordering::Release);
@@ -232,7 +231,7 @@ impl SimLogged {
         }
     }
 
-    /// Blocks of files are noted whether they could be written or not.
+    /// Blocks of files count as written whether the write succeeded or not.
     #[track_caller]
     fn write_disk(&self, at: u64, data: &[u8]) -> io::Result<()> {
         if self.split().is_some_and(|split| at >= split.data_at) {
@@ -255,7 +254,7 @@ impl SimLogged {
     }
 }
 
-/// Stores to the cell at `at` of whatever has it, so that the caller's place stays known.
+/// Stores to the cell at `at` of the memory that holds it, so that the caller's line stays known.
 macro_rules! stored {
     ($self:ident, $at:ident, $it:ident => $store:expr) => {
         match $self.storing($at, 8) {
@@ -508,7 +507,7 @@ impl Disk for SimLogged {
         self.sync_range(site, at..at + data.len() as u64)
     }
 
-    /// Of each block one line: enough to be seen by whoever has the block.
+    /// Writes one line of each block: enough for the owner of the block to notice.
     fn write_ahead(&self, at: u64, len: u64) -> io::Result<()> {
         let zeros = [0; LINE_BYTES as usize];
         let mut blocks = (at..at + len).step_by(BLOCK_BYTES as usize);
@@ -528,19 +527,19 @@ impl Disk for SimLogged {
 }
 
 impl SimLogged {
-    /// How the pool is split, once it is.
+    /// How the pool is split, once the image or transactions have begun.
     fn split(&self) -> Option<Split> {
         let granules = self.granules.get().map(|&(_, split)| split);
         granules.or_else(|| self.image.get().map(|image| image.split))
     }
 
-    /// Where the disk of the pool itself ends; beyond everything, if it is the only one.
+    /// Where the pool's own disk ends; `u64::MAX` if it is the only one.
     fn own_end(&self) -> u64 {
         let external = self.split().filter(|split| split.is_external);
         external.map_or(u64::MAX, |split| split.data_at)
     }
 
-    /// A sync of the disk that has this range.
+    /// Syncs the disk that has this range.
     #[track_caller]
     fn sync_range(&self, site: Site, range: Range<u64>) -> io::Result<()> {
         self.disk.sync()?;

@@ -1,21 +1,21 @@
-//! Names of the places in the source that make stores durable, and the places themselves.
+//! Sites: names of the steps in the source that make stores durable, and the lines of source that
+//! change memory.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
-/// A place in the source that flushes, fences, or stores past the cache. Simulated pools write it
-/// into their logs; others ignore it, so that it costs nothing. [`sites!`](crate::sites) makes
-/// them.
+/// A step in the source that flushes, fences, or stores past the cache. Simulated pools record it;
+/// others ignore it, so that it costs nothing. [`sites!`](crate::sites) declares sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(u16);
 
 impl Site {
-    /// For plain stores, and for tests of what knows nothing of sites.
+    /// For plain stores, and for tests of code without sites.
     pub const UNNAMED: Self = Self(0);
 
-    /// The site with this number; those of a list count from 1.
+    /// The site with this number; the numbers of a list begin at 1.
     pub const fn numbered(number: u16) -> Self {
         Self(number)
     }
@@ -27,14 +27,14 @@ impl Site {
 }
 
 /// A line of the source. The operations of [`Memory`](crate::Memory) and
-/// [`Persistent`](crate::Persistent) that change memory know their caller's (`#[track_caller]`),
-/// and simulated pools write it into their logs; in others nothing looks at it, so that it is gone
-/// with their inlined calls.
+/// [`Persistent`](crate::Persistent) that change memory know that of their caller
+/// (`#[track_caller]`). Simulated pools record it; other pools do not use it, so that inlining
+/// removes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller(&'static Location<'static>);
 
 impl Caller {
-    /// The caller's place.
+    /// The caller's line.
     #[must_use]
     #[track_caller]
     pub const fn here() -> Self {
@@ -92,8 +92,8 @@ impl Hash for Caller {
 }
 
 /// Declares sites: a public constant for each, `ALL` with their names in this order, and `name`,
-/// which finds a site's name. With `from N;` in front their numbers are above N, so that they are
-/// none of another list's.
+/// which finds the name of a site. With `from N;` in front, numbers begin above N, so that they
+/// differ from those of another list.
 ///
 /// ```
 /// mod sites {

@@ -1,28 +1,28 @@
-//! What lines held before they were first stored to, so that stores can be taken back.
+//! Saves the contents of lines before the first store to them, so that stores can be reverted.
 
 use crate::heap::HeapMemory;
 use crate::memory::LINE_BYTES;
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Lines of a group: the reversal passes over groups of which no line was saved.
+/// Lines of a group: the reversal skips groups without saved lines.
 const GROUP_LINES: u64 = 64;
 
-/// A line that was not stored to.
+/// No store to the line yet.
 const UNTOUCHED: u8 = 0;
-/// A line that a thread is saving, before its store.
+/// A thread is saving the line, before its store.
 const SAVING: u8 = 1;
-/// A line that is in the copy.
+/// The line is in the copy.
 const SAVED: u8 = 2;
 
-/// Lines of a memory, as they were.
+/// Saved contents of the lines of a memory.
 pub(crate) struct Undo {
     is_on: AtomicBool,
-    /// One a line.
+    /// One state per line.
     states: Box<[AtomicU8]>,
-    /// One a group: lines of it may have been saved.
+    /// One flag per group: lines of it may have been saved.
     groups: Box<[AtomicBool]>,
-    /// Holds lines that were saved where the memory has them.
+    /// Holds saved lines at the same offsets as the memory.
     copy: HeapMemory,
 }
 
@@ -40,12 +40,12 @@ impl Undo {
         }
     }
 
-    /// Saves from now on.
+    /// Starts saving.
     pub(crate) fn start(&self) {
         self.is_on.store(true, Ordering::SeqCst);
     }
 
-    /// Before a store to `[at, at + len)`, which lies inside the memory.
+    /// Must be called before a store to `[at, at + len)`, which lies inside the memory.
     #[inline]
     pub(crate) fn save(&self, memory: &HeapMemory, at: u64, len: u64) {
         if self.is_on.load(Ordering::Relaxed) && len > 0 {
@@ -62,7 +62,8 @@ impl Undo {
         }
     }
 
-    /// Whoever else stores to the line for the first time waits here until it is saved.
+    /// Saves the line. Other threads that store to it for the first time wait here until it is
+    /// saved.
     fn save_untouched(&self, memory: &HeapMemory, line: u64, state: &AtomicU8) {
         let mine = state.compare_exchange(UNTOUCHED, SAVING, Ordering::Acquire, Ordering::Acquire);
         if mine.is_ok() {
@@ -75,7 +76,7 @@ impl Undo {
         }
     }
 
-    /// Puts everything back that was saved, and saves no more. Other threads must be done.
+    /// Restores everything that was saved, and stops saving. Other threads must have finished.
     pub(crate) fn revert(&self, memory: &HeapMemory) {
         self.is_on.store(false, Ordering::SeqCst);
         for (group, is_touched) in (0..).zip(&self.groups) {
@@ -98,7 +99,7 @@ impl Undo {
     }
 }
 
-/// The last line of a memory may be short.
+/// Copies a line. The last line of a memory may be short.
 fn copy_line(from: &HeapMemory, to: &HeapMemory, line: u64) {
     const CELLS: usize = (LINE_BYTES / 8) as usize;
     let first = line as usize * CELLS;

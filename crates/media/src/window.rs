@@ -1,17 +1,17 @@
-//! Windows: addresses at which runs of a pool's blocks lie side by side, in any order, so that the
-//! processor's address translation does what a search of software did before.
+//! Windows: ranges of addresses in which blocks of a pool are mapped side by side, in any order, so
+//! that the processor's address translation replaces a search in software.
 //!
-//! A window is a range of addresses. All of it can be read at any time: what nothing was laid at
-//! reads as zeros. Blocks are laid into it with [`Persistent::lay`](crate::Persistent::lay) and
-//! stay until the window is cleared or dropped; they show the same bytes as the pool does, because
-//! both are mappings of the same pages. Whose bytes they are is for the caller to know.
+//! All of a window can be read at any time: unmapped parts read as zeros.
+//! [`Persistent::lay`](crate::Persistent::lay) maps blocks into it; they stay until the window is
+//! cleared or dropped. They show the same bytes as the pool, because both map the same pages. The
+//! caller keeps track of which blocks they are.
 //!
-//! A page of a window that cannot be had is a loss of the pool: it reads as zeros, and the pool's
-//! [`condition`](crate::Memory::condition) has changed before anybody can meet them. Which bytes
-//! are lost is found out by reading them from the pool.
+//! A page of a window that cannot be read is a loss of the pool: it reads as zeros, and the pool's
+//! [`condition`](crate::Memory::condition) changes before any thread can read them. Reading the
+//! same bytes from the pool shows which ones are lost.
 //!
-//! The kernel bounds how many differently mapped areas a process may have
-//! (`vm.max_map_count`). Windows take at most three quarters of that, in all of the process.
+//! The kernel limits how many separately mapped areas a process may have (`vm.max_map_count`). All
+//! windows of the process together take at most three quarters of them.
 
 use crate::fault::{self, Slot};
 use crate::isa::Isa;
@@ -23,10 +23,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Areas that the kernel allows where it does not say.
+/// The kernel's default limit of areas, if it reports none.
 const AREAS_BY_DEFAULT: u64 = 65_530;
 
-/// Addresses of blocks side by side.
+/// Addresses in which blocks lie side by side.
 pub struct Window {
     bytes: u64,
     /// Areas charged to this window.
@@ -36,28 +36,28 @@ pub struct Window {
 
 enum Backing {
     Mapped(Mapped),
-    /// Of a simulated pool: the pool offset of each block plus one; 0: nothing was laid there.
+    /// In a simulated pool: the pool offset of each block plus one; 0: nothing is mapped there.
     Simulated(Box<[AtomicU64]>),
 }
 
-/// Addresses of our own, readable from first to last until dropped.
+/// A reserved range of addresses, readable from first to last until dropped.
 struct Mapped {
     base: *mut u8,
     bytes: usize,
     isa: Isa,
     slot: &'static Slot,
-    /// A change failed: nothing is known about the addresses but that they were ours.
+    /// A change failed: the state of the addresses is unknown, except that they were ours.
     broken: AtomicBool,
 }
 
-// SAFETY: the bytes are only read, by code that the compiler cannot see into; what is mapped where
-// is changed by system calls alone, which may run at the same time.
+// SAFETY: the bytes are only read, by code that the compiler cannot see into; only system calls
+// change the mappings, and these may run concurrently.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// Areas that are left to windows. Whoever comes first asks how many there are, and waits for
-/// nobody who does the same.
+/// Areas still available to windows. The first caller asks the kernel for the limit; concurrent
+/// callers wait for no other.
 fn areas_left() -> &'static AtomicU64 {
     const UNASKED: u64 = u64::MAX;
     static LEFT: AtomicU64 = AtomicU64::new(UNASKED);
@@ -81,7 +81,7 @@ fn fits(at: u64, len: u64, bytes: u64) -> bool {
 }
 
 impl Window {
-    /// A window of a mapped pool, of at least `bytes`; `None` if there are no addresses left.
+    /// A window of at least `bytes` over a mapped pool; `None` if no addresses are left.
     pub(crate) fn mapped(bytes: u64, isa: Isa, pool: &'static Slot) -> Option<Self> {
         let bytes = usize::try_from(bytes)
             .ok()?
@@ -114,8 +114,8 @@ impl Window {
         self.bytes == 0
     }
 
-    /// Sets areas aside before as many runs are laid. `false`: the process has too many already.
-    /// They come back when the window is cleared or dropped.
+    /// Reserves areas before as many runs are mapped; `false` if the process already has too many.
+    /// They are returned when the window is cleared or dropped.
     pub fn take_areas(&self, areas: u64) -> bool {
         if let Backing::Simulated(_) = self.backing {
             return true;
@@ -132,12 +132,12 @@ impl Window {
     /// Makes all of the window read as zeros.
     ///
     /// # Errors
-    /// What the operating system said; the window is then of no further use.
+    /// Returns the error of the operating system; the window is then unusable.
     pub fn clear(&self) -> io::Result<()> {
         match &self.backing {
             Backing::Mapped(mapped) => {
                 mapped.clear()?;
-                // All of it is one area again.
+                // The whole window is a single area again.
                 let taken = self.areas.swap(1, Ordering::Relaxed);
                 areas_left().fetch_add(taken - 1, Ordering::Relaxed);
             }
@@ -148,7 +148,7 @@ impl Window {
         Ok(())
     }
 
-    /// Lays the bytes at `from` of `fd` at `at`.
+    /// Maps the bytes at `from` of `fd` at `at`.
     pub(crate) fn lay_file(
         &self,
         fd: BorrowedFd<'_>,
@@ -162,7 +162,7 @@ impl Window {
         }
     }
 
-    /// Remembers that the bytes at `from` of a simulated pool lie at `at`.
+    /// Records that the bytes at `from` of a simulated pool are mapped at `at`.
     pub(crate) fn lay_simulated(&self, at: u64, from: u64, len: u64) -> io::Result<()> {
         let Backing::Simulated(blocks) = &self.backing else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -180,7 +180,7 @@ impl Window {
         Ok(())
     }
 
-    /// Where the block at `at` of a simulated window lies in the pool.
+    /// The pool offset of the block at `at` of a simulated window.
     pub(crate) fn simulated_at(&self, at: u64) -> Option<u64> {
         let Backing::Simulated(blocks) = &self.backing else {
             return None;
@@ -189,32 +189,32 @@ impl Window {
         block.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Has the kernel fill in the translations of `[at, at + len)` now, so that no read waits for
-    /// one. If it cannot, reads do.
+    /// Makes the kernel fill in the translations of `[at, at + len)` now, so that no read waits for
+    /// one. If it cannot, reads do it.
     pub fn fill_in(&self, at: u64, len: u64) {
         if let Backing::Mapped(mapped) = &self.backing
             && fits(at, len, self.bytes)
         {
             let start = mapped.base.wrapping_add(at as usize).cast();
-            // SAFETY: populating changes no byte; the range lies in our own.
+            // SAFETY: populating changes no byte; the range lies in our own addresses.
             let _ = unsafe { rustix::mm::madvise(start, len as usize, Advice::LinuxPopulateRead) };
         }
     }
 
-    /// Copies out what a mapped window shows; `false`, with nothing copied, where it has no such
+    /// Copies out bytes of a mapped window; returns `false` and copies nothing if it has no such
     /// bytes.
     #[inline]
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> bool {
         let Some((from, isa)) = self.run(at, out.len() as u64) else {
             return false;
         };
-        // SAFETY: the run is readable, see `run`; `out` is exclusively ours and overlaps no mapping
-        // that is only read.
+        // SAFETY: the range is readable, see `run`; `out` is exclusively ours and overlaps no
+        // mapping that is only read.
         unsafe { isa.copy_out(from, out.as_mut_ptr(), out.len()) };
         true
     }
 
-    /// The address of `[at, at + len)` of a mapped window, which can be read as long as the window
+    /// The address of `[at, at + len)` of a mapped window, which can be read while the window
     /// lives.
     #[inline]
     pub(crate) fn run(&self, at: u64, len: u64) -> Option<(*const u8, Isa)> {
@@ -257,9 +257,9 @@ impl Mapped {
     fn lay(&self, fd: BorrowedFd<'_>, at: u64, from: u64, len: u64) -> io::Result<()> {
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let start = self.base.wrapping_add(at as usize).cast();
-        // SAFETY: replaces, in one step as far as other threads see, a part of our own addresses by
-        // other readable pages. These are only read, in ways that allow for changes of the bytes,
-        // or by whoever vouches that nobody changes them.
+        // SAFETY: replaces a part of our own addresses by other readable pages, in one step as
+        // other threads see it. These pages are only read, either in ways that allow for changes of
+        // the bytes, or by callers who guarantee that there are none.
         let laid =
             unsafe { rustix::mm::mmap(start, len as usize, ProtFlags::READ, flags, fd, from) };
         self.outcome(laid.map(drop))
@@ -286,9 +286,9 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         self.slot.release();
         if !*self.broken.get_mut() {
-            // SAFETY: our own range, all of it, and nobody reads it any more. Where a change failed
-            // the kernel may have taken a part away and given it to somebody else: then the range
-            // is left alone.
+            // SAFETY: our own range, all of it, and no code reads it any more. If a change failed,
+            // the kernel may have unmapped a part and given it to other code: then the range is
+            // left alone.
             let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.bytes) };
         }
     }

@@ -1,32 +1,32 @@
-//! Which blocks of files were written since the last cut: a few by their places, or many.
+//! The blocks of files that were written since the last cut: a few offsets, or *many*.
 
 use crate::memory::BLOCK_BYTES;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Blocks that are remembered by their places, at most.
+/// Most blocks whose offsets are remembered.
 const FEW: usize = 32;
 
-/// Blocks of files that were written.
+/// The blocks of files that were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// These, by their offsets, ascending.
+    /// Their offsets, ascending.
     Few(Vec<u64>),
     /// More than are remembered.
     Many,
 }
 
-/// Remembers blocks. Whoever writes a block notes it, in an operation that a cut waits for.
+/// Remembers written blocks. Each writer adds its blocks within an operation that a cut waits for.
 pub(crate) struct WrittenBlocks(Mutex<Noted>);
 
-/// Blocks by their places, ascending, as long as they are few.
+/// Offsets of blocks, ascending, as long as they are few.
 struct Noted {
     places: [u64; FEW],
-    /// How many; more than there is room for: many.
+    /// Number of blocks; more than the array holds means *many*.
     count: usize,
 }
 
 impl Noted {
-    /// DirtyLines a block, if it is not among so few as can be told apart.
+    /// Adds a block, unless there are too many already.
     fn add(&mut self, at: u64) {
         let Some(few) = self.places.get(..self.count) else {
             return;
@@ -42,7 +42,7 @@ impl Noted {
 }
 
 impl WrittenBlocks {
-    /// None yet.
+    /// An empty set.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Noted {
             places: [0; FEW],
@@ -54,7 +54,7 @@ impl WrittenBlocks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// DirtyLines the blocks that `[at, at + len)` touches.
+    /// Adds the blocks that `[at, at + len)` touches.
     pub(crate) fn note(&self, at: u64, len: u64) {
         let mut noted = self.noted();
         for block in at / BLOCK_BYTES..at.saturating_add(len).div_ceil(BLOCK_BYTES) {
@@ -65,7 +65,7 @@ impl WrittenBlocks {
         }
     }
 
-    /// Gives what was noted, and forgets it.
+    /// Returns the blocks, and forgets them.
     pub(crate) fn take(&self) -> Written {
         let mut noted = self.noted();
         let count = std::mem::take(&mut noted.count);

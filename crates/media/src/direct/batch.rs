@@ -1,10 +1,9 @@
-//! Blocks of files that are read and written past the page cache by batches: what lies in several
-//! places, and what is long, is asked for at once, so that the device has more than one request to
-//! work on.
+//! Batched direct reads and writes: several ranges, and long ones, are requested at once, so that
+//! the device has more than one request to work on.
 //!
-//! What a batch does not do is done by calls, one after the other, with what they have for blocks
-//! that cannot be read and memory that no device reaches. So is what has nothing to gain: one short
-//! request. Ends of a write in the middle of a block are written first, by themselves.
+//! Calls, one after the other, do whatever a batch leaves undone; they handle unreadable blocks and
+//! memory that the device cannot reach. They also do a single short request, which gains nothing
+//! from a batch. Unaligned ends of a write are written first, by themselves.
 
 use super::{BLOCK, BLOCK_BYTES, BOUNCE_BYTES, Direct, Step, with_buffer};
 use crate::ring::{BATCH_MAX, Bytes, Lent, Request};
@@ -13,13 +12,13 @@ use std::iter;
 use std::mem;
 use std::os::fd::AsFd;
 
-/// Bytes of a request, at most: of what is longer several are under way at once, and what came is
-/// copied out while the rest comes.
+/// Most bytes of a request. Longer ranges become several requests in flight, and completed ones are
+/// copied out while the others run.
 const REQUEST_BYTES: usize = 256 << 10;
 
 impl Direct {
-    /// Fills each `out` with what lies at its place of the pool; what cannot be read so is left to
-    /// `otherwise`.
+    /// Fills each `out` from its range of the pool; `otherwise` handles whatever cannot be read
+    /// this way.
     pub(crate) fn read_all(
         &self,
         pieces: &mut [(u64, &mut [u8])],
@@ -41,7 +40,7 @@ impl Direct {
         }
     }
 
-    /// Reads what fits into the buffer and a batch; gives what was not read.
+    /// Reads what fits into the buffer and a batch; returns the rest.
     fn read_batch<'p>(
         &self,
         ring: &mut Lent<'_>,
@@ -69,11 +68,11 @@ impl Direct {
         })
     }
 
-    /// Writes each piece to its place of the pool. Nobody else writes to the blocks that they touch
-    /// meanwhile, and no block is touched by two.
+    /// Writes each buffer to its range of the pool. No other thread writes to the touched blocks
+    /// meanwhile, and no two ranges touch the same block.
     ///
     /// # Errors
-    /// What the operating system said of one of them.
+    /// Returns an error of the operating system for one of them.
     pub(crate) fn write_all(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
         let is_short = match pieces {
             [(at, data)] => data.len() <= REQUEST_BYTES || !is_whole(*at, data),
@@ -108,8 +107,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Writes as many of these whole blocks as fit into the buffer and a batch; gives what was not
-    /// written.
+    /// Writes as many of these whole blocks as fit into the buffer and a batch; returns the rest.
     fn write_batch<'p>(
         &self,
         ring: &mut Lent<'_>,
@@ -147,7 +145,7 @@ impl Direct {
     }
 }
 
-/// Whether bytes at `at` are whole blocks.
+/// Whether these bytes at `at` are whole blocks.
 fn is_whole(at: u64, data: &[u8]) -> bool {
     at.is_multiple_of(BLOCK_BYTES) && data.len().is_multiple_of(BLOCK)
 }
@@ -156,22 +154,22 @@ fn is_aligned(data: &[u8]) -> bool {
     data.as_ptr().addr().is_multiple_of(BLOCK)
 }
 
-/// How many of `len` bytes at `at` lie before the first block that begins there.
+/// How many of `len` bytes at `at` lie before the first block boundary.
 fn head_of(at: u64, len: usize) -> usize {
     (at.next_multiple_of(BLOCK_BYTES) - at).min(len as u64) as usize
 }
 
-/// Bytes that one request reads.
+/// The bytes that one request reads.
 struct ReadStep<'p> {
-    /// Where they lie in the pool.
+    /// Offset in the pool.
     at: u64,
     out: &'p mut [u8],
-    /// Whether the device reads them into the caller's memory.
+    /// Whether the device reads directly into the caller's memory.
     is_straight: bool,
 }
 
 impl ReadStep<'_> {
-    /// How many bytes of the buffer they take.
+    /// Bytes of the buffer that they take.
     fn bounces(&self) -> usize {
         match self.is_straight {
             true => 0,
@@ -180,7 +178,7 @@ impl ReadStep<'_> {
     }
 }
 
-/// Cuts what is to be read from `at` on into what requests read.
+/// Splits a read from `at` on into requests.
 fn steps<'p>(mut at: u64, mut rest: &'p mut [u8]) -> impl Iterator<Item = ReadStep<'p>> {
     iter::from_fn(move || {
         if rest.is_empty() {
@@ -205,20 +203,20 @@ fn steps<'p>(mut at: u64, mut rest: &'p mut [u8]) -> impl Iterator<Item = ReadSt
     })
 }
 
-// Whoever reads or writes through the buffer finds room for one request in an empty one.
+// An empty buffer always has space for one request.
 const _: () = assert!(REQUEST_BYTES <= BOUNCE_BYTES);
 
-/// A request of a batch that reads.
+/// A read request of a batch.
 struct Reading<'b, 'p> {
     file_at: u64,
     step: ReadStep<'p>,
-    /// Of the buffer; none if it is not needed.
+    /// Blocks of the buffer; empty if it is not needed.
     blocks: &'b mut [u8],
     is_done: bool,
 }
 
 impl Reading<'_, '_> {
-    /// The bytes have come.
+    /// Copies out the bytes that arrived.
     fn deliver(&mut self) {
         let step = &mut self.step;
         if !step.is_straight {
@@ -243,13 +241,13 @@ impl Request for Reading<'_, '_> {
     }
 }
 
-/// A request of a batch that writes.
+/// A write request of a batch.
 struct Writing<'b, 'p> {
-    /// Where in the pool.
+    /// Offset in the pool.
     at: u64,
     file_at: u64,
     data: &'p [u8],
-    /// The same bytes, where a device reads them.
+    /// The same bytes in memory that a device can read.
     blocks: &'b [u8],
     is_done: bool,
 }
@@ -279,8 +277,7 @@ mod tests {
     const BYTES: usize = 4 << 20;
     const IN_POOL: Range<u64> = FROM..FROM + BYTES as u64;
 
-    /// A file whose bytes count as those of a pool from [`FROM`] on, reached with rings and
-    /// without.
+    /// A file whose bytes count as those of a pool from [`FROM`] on, with or without rings.
     fn direct(path: &Path, with_rings: bool) -> Direct {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -294,8 +291,8 @@ mod tests {
         direct
     }
 
-    /// Places and lengths, of which no two touch one block, and how far behind a block the memory
-    /// begins.
+    /// Offsets and lengths, no two of which touch the same block, and how far behind a block
+    /// boundary the memory begins.
     fn places(round: usize) -> Vec<(usize, usize, usize)> {
         let mut number = round as u64 + 1;
         let mut next = |below: usize| {
@@ -323,7 +320,7 @@ mod tests {
         places
     }
 
-    /// Memory for one of them, in a buffer that is longer.
+    /// Memory for one of them, inside a longer buffer.
     fn memory(buffer: &mut [u8], len: usize, misalignment: usize) -> &mut [u8] {
         let address = buffer.as_ptr().addr();
         let start = address.next_multiple_of(BLOCK) - address + misalignment;
@@ -368,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_batch_does_not_do_calls_do_or_say_why() {
+    fn calls_do_what_a_batch_leaves_undone_or_report_why() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
         for with_rings in [true, false] {

@@ -23,7 +23,7 @@ pub(super) fn hash_lanes(seed: u64, first: u64, slots: u32) -> Lanes {
     lanes
 }
 
-/// Hashes and places of four keys.
+/// Hashes and slots of four keys.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn hash_half(seed: u64, first: u64, slots: u32) -> (__m256i, __m256i) {
@@ -57,9 +57,9 @@ pub(super) unsafe fn copy_through(from: *const u8, to: *mut u8, lines: usize) {
     if lines == 0 {
         return;
     }
-    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, within what the caller
-    // vouches for; the registers changed are declared, and their upper halves end up zero, as the
-    // code around expects them.
+    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, which the caller
+    // guarantees to be valid; the changed registers are declared, and their upper halves end up
+    // zero, as the surrounding code expects.
     unsafe {
         asm!(
             "2:",

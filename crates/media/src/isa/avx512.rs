@@ -1,5 +1,5 @@
-//! A whole line at once. What is written in assembly uses registers 16 to 31 only: they leave no
-//! dirty upper halves behind, so nothing has to be cleared and nothing else has to be saved.
+//! A whole line at once. Assembly uses registers 16 to 31 only: they leave no dirty upper halves
+//! behind, so nothing has to be cleared or saved.
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -43,8 +43,8 @@ pub(super) unsafe fn copy_through(from: *const u8, to: *mut u8, lines: usize) {
     if lines == 0 {
         return;
     }
-    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, within what the caller
-    // vouches for; the registers changed are declared.
+    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, which the caller
+    // guarantees to be valid; the changed registers are declared.
     unsafe {
         asm!(
             "2:",
@@ -98,7 +98,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, lines: usize) {
     if lines == 0 {
         return;
     }
-    // SAFETY: as in `copy_through`, without its demand on alignment.
+    // SAFETY: as in `copy_through`, without its requirement of alignment.
     unsafe {
         asm!(
             "2:",

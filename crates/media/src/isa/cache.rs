@@ -17,8 +17,9 @@ macro_rules! each_line {
         #[inline(always)]
         pub(super) unsafe fn $name(mut first: *const u8, lines: usize) {
             for _ in 0..lines {
-                // SAFETY: the caller vouches for the line and the instruction, which changes no
-                // memory and no flags. Without `nomem` it stays after the stores before it.
+                // SAFETY: the caller guarantees that the line is mapped and the instruction exists.
+                // It changes no memory and no flags. Without `nomem` it stays after the stores
+                // before it.
                 unsafe { asm!($instruction, in(reg) first, options(nostack, preserves_flags)) };
                 first = first.wrapping_add(LINE);
             }

@@ -1,4 +1,4 @@
-//! What every processor can do: no cache instructions, words through relaxed atomics.
+//! Works on every processor: no cache instructions, words through relaxed atomics.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence};
 
@@ -29,8 +29,8 @@ pub(super) fn fence() {
 /// last of them; `to` must be writable for `len` bytes and the caller's own.
 #[inline]
 pub(super) unsafe fn copy_out(mut from: *const u8, mut to: *mut u8, mut len: usize) {
-    // SAFETY: every pointer below is `from` or `to` advanced by less than the `len` bytes the
-    // caller vouches for. Words are read only where they are aligned; the last may not be whole,
+    // SAFETY: every pointer below is `from` or `to` advanced by less than the `len` bytes that the
+    // caller guarantees. Words are read only at aligned addresses; the last one may not be whole,
     // but lies in the page of its first byte, which is mapped. `to` needs no alignment.
     unsafe {
         while len > 0 && !from.cast::<u64>().is_aligned() {
@@ -161,7 +161,8 @@ pub(super) unsafe fn bytes_equal(
 /// `own` must be writable for `len` bytes.
 #[inline]
 unsafe fn put_short(mut word: u64, mut own: *mut u8, len: usize) {
-    // SAFETY: `own` moves by what was written, within `len`, whose bits say what is left.
+    // SAFETY: `own` advances by the bytes written, within `len`; the bits of `len` say how many are
+    // left.
     unsafe {
         if len & 4 != 0 {
             own.cast::<u32>().write_unaligned((word as u32).to_le());
@@ -183,7 +184,8 @@ unsafe fn put_short(mut word: u64, mut own: *mut u8, len: usize) {
 /// `own` must be readable for `len` bytes.
 #[inline]
 unsafe fn short_word(own: *const u8, len: usize) -> u64 {
-    // SAFETY: `at` grows by what was read and stays within `len`, whose bits say what is left.
+    // SAFETY: `at` grows by the bytes read and stays within `len`; the bits of `len` say how many
+    // are left.
     unsafe {
         let (mut word, mut at) = (0, 0);
         if len & 4 != 0 {

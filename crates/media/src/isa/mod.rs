@@ -1,10 +1,10 @@
-//! What the processor offers for moving lines, chosen once at run time.
+//! The processor's instructions for moving lines, chosen once at run time.
 //!
-//! One file per instruction set; all answer the same. A mapping keeps its [`Isa`] in a plain field,
-//! so choosing costs a predicted branch. The environment can force a choice, for tests and
-//! experiments: `VELLUM_FLUSH` (`clwb`, `clflushopt`, `clflush`, `generic`) and `VELLUM_VECTOR`
-//! (`avx512`, `avx2`, `sse2`, `generic`); what the processor lacks, and a name that is not known,
-//! is ignored.
+//! There is one file per instruction set, and all have the same results. A mapping keeps its
+//! [`Isa`] in a plain field, so the choice costs a predicted branch. The environment can force a
+//! choice, for tests and experiments: `VELLUM_FLUSH` (`clwb`, `clflushopt`, `clflush`, `generic`)
+//! and `VELLUM_VECTOR` (`avx512`, `avx2`, `sse2`, `generic`). Unsupported and unknown names are
+//! ignored.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -20,7 +20,7 @@ mod string;
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// How lines are written back; the best is the least.
+/// How lines are written back; the smallest value is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlushVariant {
     /// Written back and kept in the cache.
@@ -33,7 +33,7 @@ pub enum FlushVariant {
     Generic,
 }
 
-/// How lines are copied, zeroed and searched, and keys hashed; the best is the least.
+/// How lines are copied, zeroed and searched, and keys hashed; the smallest value is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VectorVariant {
     /// 64 bytes at once.
@@ -60,12 +60,12 @@ impl FlushVariant {
         }
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor supports it.
     pub fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{__cpuid, __cpuid_count};
-            // SDM volume 2, CPUID leaf 7: which bit of EBX tells.
+            // SDM volume 2, CPUID leaf 7: the bit of EBX for the feature.
             let leaf_7 = |bit: u32| __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> bit & 1 == 1;
             match self {
                 Self::Clwb => leaf_7(24),
@@ -94,7 +94,7 @@ impl VectorVariant {
         }
     }
 
-    /// Whether this processor has it.
+    /// Whether this processor supports it.
     pub fn is_supported(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         {
@@ -120,13 +120,13 @@ pub const LANES: usize = 8;
 /// Hashes of [`LANES`] consecutive keys, see [`Isa::hash_lanes`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lanes {
-    /// What [`mix`] gives for each key.
+    /// The result of [`mix`] for each key.
     pub hashes: [u64; LANES],
-    /// What [`place_among`] gives for each hash.
+    /// The result of [`place_among`] for each hash.
     pub places: [u64; LANES],
 }
 
-/// An odd number with bits of both kinds everywhere.
+/// An odd number with ones and zeros spread evenly.
 const MIX_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
 /// Mixes 64 bits so that every input bit reaches every output bit (two multiply-xorshift rounds).
@@ -140,30 +140,30 @@ pub fn mix(value: u64) -> u64 {
     x ^ (x >> 32)
 }
 
-/// Which of `slots` equal parts of all 64-bit numbers a hash lies in: the upper half of the product
+/// Maps a hash to one of `slots` equal parts of all 64-bit numbers: the upper half of the product
 /// of the two.
 #[inline]
 pub fn place_among(hash: u64, slots: u32) -> u64 {
-    // Below 2^64: (2^32 - 1)^2 + 2^32 - 1. What the carry leaves out is below the point.
+    // Below 2^64: (2^32 - 1)^2 + 2^32 - 1. The dropped carry is below the point.
     let low = ((hash & 0xFFFF_FFFF) * u64::from(slots)) >> 32;
     ((hash >> 32) * u64::from(slots) + low) >> 32
 }
 
-/// A choice of variants that this processor has.
+/// A pair of variants that this processor supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isa {
-    // Private: that both are supported is what the unsafe code relies on.
+    // Private: the unsafe code relies on both being supported.
     flush: FlushVariant,
     vector: VectorVariant,
 }
 
 impl Isa {
-    /// These variants, if the processor has both.
+    /// These variants, if the processor supports both.
     pub fn new(flush: FlushVariant, vector: VectorVariant) -> Option<Self> {
         (flush.is_supported() && vector.is_supported()).then_some(Self { flush, vector })
     }
 
-    /// What every processor has.
+    /// The variants that every processor supports.
     pub fn generic() -> Self {
         Self {
             flush: FlushVariant::Generic,
@@ -171,9 +171,9 @@ impl Isa {
         }
     }
 
-    /// The best this processor has, unless the environment asks for another. Found out once, or by
-    /// several threads at once: nobody waits for another thread, which a child of `fork` may not
-    /// have.
+    /// The best variants of this processor, unless the environment asks for others. Concurrent
+    /// first callers all find them out instead of waiting for another thread, which a child of
+    /// `fork` may not have.
     pub fn chosen() -> Self {
         static CHOSEN: [AtomicU8; 2] = [const { AtomicU8::new(0) }; 2];
         let chosen = CHOSEN
@@ -193,7 +193,7 @@ impl Isa {
         isa
     }
 
-    /// The variants of these names, or the best, as far as the processor has them.
+    /// The variants of these names, or the best ones where the processor lacks them.
     fn choose(flush: &str, vector: &str) -> Self {
         let flushes = FlushVariant::ALL
             .into_iter()
@@ -226,7 +226,7 @@ impl Isa {
     }
 
     /// Hashes the [`LANES`] keys from `first` on (modulo 2^64), each xored with `seed` and mixed,
-    /// and places each hash among `slots`. Every variant gives the same.
+    /// and maps each hash to one of `slots`. Every variant has the same result.
     #[inline]
     pub fn hash_lanes(self, seed: u64, first: u64, slots: u32) -> Lanes {
         match self.vector {
@@ -247,12 +247,12 @@ impl Default for Isa {
     }
 }
 
-/// Shorter copies go word by word, without asking which variant is chosen.
+/// Copies shorter than this go word by word, without a look at the chosen variant.
 #[cfg(target_arch = "x86_64")]
 const SHORT_BYTES: usize = 64;
 
-/// Copies of at least as many lines go by the processor's own string move: from here on it was
-/// faster by a tenth to a quarter than vectors, below it slower.
+/// Copies of at least this many lines use the processor's string move: from here on it was faster
+/// than vectors by a tenth to a quarter, below it slower.
 #[cfg(target_arch = "x86_64")]
 const LONG_LINES: usize = (32 << 10) / 64;
 
@@ -264,7 +264,8 @@ impl Isa {
     /// The lines must be mapped.
     #[inline(always)]
     pub(crate) unsafe fn flush_lines(self, first: *const u8, lines: usize) {
-        // SAFETY: the caller vouches for the lines; `self` holds supported variants only.
+        // SAFETY: the caller guarantees that the lines are mapped; `self` holds supported variants
+        // only.
         unsafe {
             match self.flush {
                 FlushVariant::Clwb => cache::clwb(first, lines),
@@ -275,14 +276,15 @@ impl Isa {
         }
     }
 
-    /// Drops `lines` lines from `first` from all caches, and waits until they are gone.
+    /// Evicts `lines` lines from `first` on from all caches, and waits until they are gone.
     ///
     /// # Safety
     /// The lines must be mapped.
     pub(crate) unsafe fn evict_lines(self, first: *const u8, lines: usize) {
-        // SAFETY: the caller vouches for the lines; every x86-64 has the instruction.
+        // SAFETY: the caller guarantees that the lines are mapped; every x86-64 has the
+        // instruction.
         unsafe { cache::clflush(first, lines) };
-        // Waits for `clflush` too, which a store fence does not have to.
+        // Unlike a store fence, this also waits for `clflush`.
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
@@ -292,7 +294,7 @@ impl Isa {
         cache::sfence();
     }
 
-    /// Stores a word and starts writing it back, past the cache where there is a way.
+    /// Stores a word and starts writing it back, past the cache if the variant can.
     ///
     /// # Safety
     /// The cell's line must be mapped.
@@ -300,21 +302,22 @@ impl Isa {
     pub(crate) unsafe fn store_through(self, cell: &AtomicU64, value: u64) {
         if self.vector == VectorVariant::Generic {
             cell.store(value, Ordering::Release);
-            // SAFETY: the caller vouches for the line.
+            // SAFETY: the caller guarantees that the line is mapped.
             unsafe { self.flush_lines(cell.as_ptr().cast(), 1) };
         } else {
             cache::movnti(cell, value);
         }
     }
 
-    /// Copies lines into memory, past the cache where there is a way.
+    /// Copies lines into memory, past the cache if the variant can.
     ///
     /// # Safety
     /// `to` must be 64-byte aligned and writable for `lines` lines, `from` readable for as many
     /// bytes; they do not overlap.
     #[inline]
     pub(crate) unsafe fn copy_through(self, from: *const u8, to: *mut u8, lines: usize) {
-        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        // SAFETY: the caller fulfils each variant's requirements; `self` holds supported variants
+        // only.
         unsafe {
             match self.vector {
                 VectorVariant::Avx512 => avx512::copy_through(from, to, lines),
@@ -328,13 +331,14 @@ impl Isa {
         }
     }
 
-    /// Zeroes lines, past the cache where there is a way.
+    /// Zeroes lines, past the cache if the variant can.
     ///
     /// # Safety
     /// `to` must be 64-byte aligned and writable for `lines` lines.
     #[inline]
     pub(crate) unsafe fn zero_through(self, to: *mut u8, lines: usize) {
-        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        // SAFETY: the caller fulfils each variant's requirements; `self` holds supported variants
+        // only.
         unsafe {
             match self.vector {
                 VectorVariant::Avx512 => avx512::zero_through(to, lines),
@@ -348,14 +352,14 @@ impl Isa {
         }
     }
 
-    /// Copies out of memory that others may change meanwhile; aligned words are read whole.
+    /// Copies out of memory that other threads may change meanwhile; aligned words are read whole.
     ///
     /// # Safety
     /// `from` must be mapped for `len` bytes; `to` must be the caller's own for as many.
     #[inline]
     pub(crate) unsafe fn copy_out(self, mut from: *const u8, mut to: *mut u8, mut len: usize) {
         // SAFETY: `head` and `whole` are at most `len`, so every part lies within what the caller
-        // vouches for; `self` holds supported variants only.
+        // guarantees; `self` holds supported variants only.
         unsafe {
             if len >= SHORT_BYTES && self.vector != VectorVariant::Generic {
                 let head = from.align_offset(8);
@@ -370,7 +374,7 @@ impl Isa {
         }
     }
 
-    /// Copies into memory that others may read meanwhile; aligned words are stored whole.
+    /// Copies into memory that other threads may read meanwhile; aligned words are stored whole.
     ///
     /// # Safety
     /// `to` must be mapped and writable for `len` bytes; `from` must be readable for as many.
@@ -397,12 +401,13 @@ impl Isa {
     /// `from` must be readable and `to` writable for `lines * 64` bytes; they do not overlap.
     #[inline(always)]
     unsafe fn copy_lines(self, from: *const u8, to: *mut u8, lines: usize) {
-        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        // SAFETY: the caller fulfils each variant's requirements; `self` holds supported variants
+        // only.
         unsafe {
             match self.vector {
                 _ if lines >= LONG_LINES => string::copy(from, to, lines * 8),
                 VectorVariant::Avx512 => avx512::copy(from, to, lines),
-                // 32 bytes at once gained nothing. Never asked of the generic variant.
+                // 32 bytes at once gained nothing. Never called for the generic variant.
                 _ => sse2::copy(from, to, lines),
             }
         }
@@ -414,7 +419,8 @@ impl Isa {
     /// `line` must be 64-byte aligned and mapped.
     #[inline(always)]
     pub(crate) unsafe fn match_line(self, line: *const u8, mask: u64, want: u64) -> u8 {
-        // SAFETY: the caller's promise is each variant's demand; `self` holds supported ones only.
+        // SAFETY: the caller fulfils each variant's requirements; `self` holds supported variants
+        // only.
         unsafe {
             match self.vector {
                 VectorVariant::Avx512 => avx512::match_line(line, mask, want),
@@ -426,7 +432,7 @@ impl Isa {
         }
     }
 
-    /// Asks for the line at `address`. Any address will do.
+    /// Prefetches the line at `address`. Any address is valid.
     #[inline(always)]
     pub(crate) fn prefetch(self, address: *const u8) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -452,27 +458,27 @@ impl Isa {
     }
 
     pub(crate) unsafe fn copy_through(self, from: *const u8, to: *mut u8, lines: usize) {
-        // SAFETY: the caller vouches for whole lines on both sides.
+        // SAFETY: the caller guarantees whole lines on both sides.
         unsafe { generic::copy_in(from, to, lines * 64) };
     }
 
     pub(crate) unsafe fn zero_through(self, to: *mut u8, lines: usize) {
-        // SAFETY: the caller vouches for the lines.
+        // SAFETY: the caller guarantees the lines.
         unsafe { generic::zero(to, lines * 64) };
     }
 
     pub(crate) unsafe fn copy_out(self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise is what is asked for.
+        // SAFETY: the caller makes the required promise.
         unsafe { generic::copy_out(from, to, len) };
     }
 
     pub(crate) unsafe fn copy_in(self, from: *const u8, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise is what is asked for.
+        // SAFETY: the caller makes the required promise.
         unsafe { generic::copy_in(from, to, len) };
     }
 
     pub(crate) unsafe fn match_line(self, line: *const u8, mask: u64, want: u64) -> u8 {
-        // SAFETY: the caller's promise is what is asked for.
+        // SAFETY: the caller makes the required promise.
         unsafe { generic::match_line(line, mask, want) }
     }
 
@@ -485,7 +491,7 @@ impl Isa {
 /// `run` must be mapped for the length of `expected`.
 #[inline]
 pub(crate) unsafe fn bytes_equal(run: *const u8, expected: &[u8]) -> bool {
-    // SAFETY: the caller vouches for the run.
+    // SAFETY: the caller guarantees the run.
     unsafe { generic::bytes_equal(run, expected.as_ptr(), expected.len()) }
 }
 

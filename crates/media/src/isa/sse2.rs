@@ -1,4 +1,4 @@
-//! 16 bytes at once: what every x86-64 processor has.
+//! 16 bytes at once; every x86-64 processor has these instructions.
 
 use std::arch::asm;
 
@@ -11,8 +11,8 @@ pub(super) unsafe fn copy_through(from: *const u8, to: *mut u8, lines: usize) {
     if lines == 0 {
         return;
     }
-    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, within what the caller
-    // vouches for; the registers changed are declared.
+    // SAFETY: reads `lines * 64` bytes at `from` and writes as many at `to`, which the caller
+    // guarantees to be valid; the changed registers are declared.
     unsafe {
         asm!(
             "2:",
@@ -68,8 +68,8 @@ pub(super) unsafe fn zero_through(to: *mut u8, lines: usize) {
     }
 }
 
-/// Copies `lines` times 64 bytes with ordinary 16-byte moves. Aligned words move whole where `from`
-/// (out) or `to` (in) is 8-byte aligned.
+/// Copies `lines` times 64 bytes with ordinary 16-byte moves. Aligned words move whole if `from`
+/// (copying out) or `to` (copying in) is 8-byte aligned.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable for `lines * 64` bytes; they do not overlap.
@@ -78,7 +78,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, lines: usize) {
     if lines == 0 {
         return;
     }
-    // SAFETY: as in `copy_through`, without its demand on alignment.
+    // SAFETY: as in `copy_through`, without its requirement of alignment.
     unsafe {
         asm!(
             "2:",

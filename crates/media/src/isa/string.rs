@@ -1,4 +1,4 @@
-//! The string move: the processor chooses how to copy, word by word as far as anybody can see.
+//! The string move: the processor chooses how to copy; to other threads it looks word by word.
 
 use std::arch::asm;
 
@@ -7,8 +7,8 @@ use std::arch::asm;
 /// # Safety
 /// `from` must be readable and `to` writable for `words * 8` bytes; they do not overlap.
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, words: usize) {
-    // SAFETY: touches what the caller vouches for; the direction flag is clear, as it is on entry
-    // to every `asm!` block; the registers changed are declared.
+    // SAFETY: touches only what the caller guarantees; the direction flag is clear, as on entry to
+    // every `asm!` block; the changed registers are declared.
     unsafe {
         asm!(
             "rep movsq",

@@ -1,5 +1,4 @@
-//! How the file of a mapped pool is read and written by calls, through the kernel's page cache or
-//! past it.
+//! Access to the file of a mapped pool by calls, through the kernel's page cache or past it.
 
 use super::{DataPart, MappedPool};
 use crate::direct::Direct;
@@ -16,21 +15,20 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-/// From how many bytes side by side on a call reads blocks of files, and not the mapping; and
-/// whoever writes so many goes on, it seems.
+/// Reads of at least this many contiguous bytes of files use calls instead of the mapping. A writer
+/// of this many bytes is assumed to continue.
 const CALL_BYTES: usize = 64 << 10;
-/// Bytes of the pieces of a pool that the disk begins with, in the background, when somebody has
-/// written on and on to the end of one.
+/// Bytes of the stretches of a pool whose writeback starts in the background once a sequential
+/// writer has reached their end.
 const BEHIND_BYTES: u64 = 4 << 20;
 
 impl MappedPool {
-    /// The same pool, whose blocks of files, which begin at `data_at`, are read and written past
-    /// the kernel's page cache. They are written by calls, once the image or transactions have
-    /// begun.
+    /// The same pool, with direct I/O for the blocks of files, which begin at `data_at`. They are
+    /// written by calls, once the image or transactions have begun.
     ///
     /// # Errors
-    /// Their file system or device has no direct I/O, they share pages with the log, or what the
-    /// operating system said.
+    /// Fails if their file system or device has no direct I/O, or they share pages with the log, or
+    /// on an error of the operating system.
     pub fn with_direct(self, data_at: u64) -> Result<Self, MediaError> {
         let end = self.mapping.len();
         let direct = self.in_files(data_at, end - data_at.min(end));
@@ -39,7 +37,7 @@ impl MappedPool {
         Ok(Self { direct, ..self })
     }
 
-    /// The way past the page cache to these bytes, which lie in one file.
+    /// Opens these bytes, which lie in one file, for direct I/O.
     fn direct_way(&self, piece: Range<u64>) -> Result<Direct, MediaError> {
         let (file, path) = match self.data_at(piece.start) {
             Some(data) => (&data.file.backing.fd, Some(data.file.path())),
@@ -48,8 +46,8 @@ impl MappedPool {
         let (_, file_at) = self.file_at(piece.start);
         let path = path.unwrap_or(Path::new(""));
         let direct = Direct::open(file, path, piece, file_at)?;
-        // No page has bytes of the log, which go through the cache, and blocks of files; nor does
-        // what is read ahead of one.
+        // No page contains both bytes of the log, which go through the cache, and blocks of files;
+        // read-ahead must not mix them either.
         let _without = rustix::fs::fadvise(file, 0, None, Advice::Random);
         Ok(direct)
     }
@@ -59,20 +57,20 @@ impl MappedPool {
         !self.direct.is_empty()
     }
 
-    /// Has syncs leave out from here on that devices flush their caches, until [that is
-    /// kept](Self::keep_barriers): written back is what they promise then, and a power cut takes
-    /// what it likes of that.
+    /// Disables device cache flushes in later syncs, until they are [enabled
+    /// again](Self::keep_barriers). Syncs then only promise writeback, and a power cut may lose any
+    /// of it.
     pub fn leave_out_barriers(&self) {
         self.barriers.leave_out();
     }
 
-    /// Whether syncs have devices flush their caches.
+    /// Whether syncs flush the caches of devices.
     pub fn has_barriers(&self) -> bool {
         self.barriers.are_kept()
     }
 
-    /// Has syncs flush the caches of devices from here on; gives whether they did not. What was
-    /// synced without may be in their caches still, until [all is synced](Persistent::sync).
+    /// Enables device cache flushes in later syncs; returns whether they were disabled. Data synced
+    /// without them may still be in the caches until [everything is synced](Persistent::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
     }
@@ -83,13 +81,13 @@ impl MappedPool {
             .try_for_each(|file| self.barriers.sync(file.backing.fd.as_fd()))
     }
 
-    /// How `at` is reached, if that is past the page cache.
+    /// The direct I/O of the file with `at`, if it has one.
     #[inline(always)]
     pub(super) fn direct_at(&self, at: u64) -> Option<&Direct> {
         self.direct.iter().find(|direct| direct.has(at))
     }
 
-    /// How all of these bytes are reached at once, if that is past the page cache, and in one file.
+    /// The direct I/O of the single file with all of these bytes, if it has one.
     fn direct_to_all(&self, mut pieces: impl Iterator<Item = (u64, usize)>) -> Option<&Direct> {
         let (at, len) = pieces.next()?;
         let direct = self.direct_at(at)?;
@@ -97,14 +95,14 @@ impl MappedPool {
         (has_all((at, len)) && pieces.all(has_all)).then_some(direct)
     }
 
-    /// Whether so many bytes of a file are better read by a call: of those the kernel reads ahead,
-    /// of faults in a mapping little.
+    /// Whether this many bytes of a file are better read by a call: the kernel reads ahead for
+    /// calls, but little for faults in a mapping.
     pub(super) fn pays_by_call(&self, bytes: usize) -> bool {
         bytes >= CALL_BYTES && self.logged.get().is_some()
     }
 
-    /// Fills `out` by a call, if `at` is reached past the page cache, or if so much is asked for
-    /// that a call pays; gives whether it is filled.
+    /// Fills `out` by a call, if `at` is reached past the page cache or `out` is long enough for a
+    /// call; returns whether it is filled.
     #[inline(always)]
     pub(super) fn read_by_call(&self, at: u64, out: &mut [u8]) -> bool {
         if self.is_direct() {
@@ -114,7 +112,7 @@ impl MappedPool {
     }
 
     /// Fills `out` through the page cache, if these are blocks of files on a disk. What cannot be
-    /// read so is left to the mapping, which tells what is lost.
+    /// read is left to the mapping, which reports what is lost.
     #[cold]
     fn read_cached(&self, at: u64, out: &mut [u8]) -> bool {
         let has_files = |logged: &Logged| at >= logged.data_at;
@@ -133,7 +131,7 @@ impl MappedPool {
         })
     }
 
-    /// Writes through the page cache, to each file that is to have some of it.
+    /// Writes through the page cache, to each file that has some of the range.
     fn write_files(&self, at: u64, data: &[u8]) -> io::Result<()> {
         self.in_files(at, data.len() as u64).try_for_each(|piece| {
             let (file, from) = self.file_at(piece.start);
@@ -141,8 +139,8 @@ impl MappedPool {
         })
     }
 
-    /// Has the disk begin with what somebody writes on and on, of which `[at, at + len)` was
-    /// written now: a sync does not wait for all of it then.
+    /// Starts the writeback of sequentially written stretches, if `[at, at + len)`, just written,
+    /// completes one, so that a sync does not wait for all of it.
     pub(super) fn write_behind(&self, logged: &Logged, at: u64, len: usize) {
         if let Some(full) = filled(at, len).filter(|_| !self.is_direct()) {
             let start = full.start.max(logged.data_at);
@@ -153,8 +151,8 @@ impl MappedPool {
         }
     }
 
-    /// Has the disk begin with all of these at once, if the first of them is not in memory: then
-    /// the others are not either, it seems, and each would be waited for by itself.
+    /// Requests all of these from the disk at once, if the first of them is not in memory: the
+    /// others are then assumed to be missing too, and each would have to be waited for.
     pub(super) fn ask_for_all(&self, pieces: &[(u64, &mut [u8])]) {
         if pieces.len() < 2 || self.is_overlaid() || self.is_in_memory(pieces[0].0) {
             return;
@@ -172,28 +170,28 @@ impl MappedPool {
         }
     }
 
-    /// Has the kernel read single pages of blocks of files, where they lie on a disk.
+    /// Makes the kernel read single pages of blocks of files, if they lie on a disk.
     pub(super) fn read_singly(&self) {
         if let Some(logged) = self.logged.get().filter(|_| self.reads_singly()) {
             self.mapping.read_singly(logged.data_at);
         }
     }
 
-    /// Whether it does.
+    /// Whether the kernel reads single pages of blocks of files.
     #[inline(always)]
     pub(super) fn reads_singly(&self) -> bool {
         self.logged.get().is_some() && !self.is_direct()
     }
 
-    /// Has the disk begin with these bytes, if the first of them is not in memory.
+    /// Requests these bytes from the disk, if the first of them is not in memory.
     pub(super) fn will_need(&self, at: u64, len: u64) {
         if !self.is_in_memory(at) {
             self.ask_for(at, len);
         }
     }
 
-    /// Whether the page of a byte of the pool lies in memory only, or the kernel has it there, or
-    /// does not say.
+    /// Whether the page of a byte of the pool lies in memory only or is in the kernel's cache; also
+    /// true if the kernel does not report it.
     pub(super) fn is_in_memory(&self, at: u64) -> bool {
         let is_on_disk = self.kind == MediaKind::File || self.logged.get().is_some();
         if !is_on_disk {
@@ -206,13 +204,13 @@ impl MappedPool {
             return true;
         }
         let mut has = 1u8;
-        // SAFETY: the page lies in our mapping, and the answer is one byte for it.
+        // SAFETY: the page lies in our mapping, and the result is one byte for it.
         let said = unsafe { libc::mincore(base.wrapping_byte_add(first), page, &mut has) };
         said != 0 || has & 1 != 0
     }
 
-    /// Fills all of these, if each is reached past the page cache; gives whether they are filled.
-    /// What lies in one file is asked for at once.
+    /// Fills all of these, if each is reached past the page cache; returns whether they are filled.
+    /// Ranges in the same file are requested at once.
     pub(super) fn read_all_direct(&self, pieces: &mut [(u64, &mut [u8])]) -> bool {
         if let Some(direct) = self.direct_to_all(pieces.iter().map(|(at, out)| (*at, out.len()))) {
             return self.read_direct(direct, pieces);
@@ -230,7 +228,7 @@ impl MappedPool {
         })
     }
 
-    /// Fills these, unless it is memory alone that has the bytes, or they are not all in the pool.
+    /// Fills these, unless their bytes are in memory only or not all in the pool.
     fn read_direct(&self, direct: &Direct, pieces: &mut [(u64, &mut [u8])]) -> bool {
         if !pieces
             .iter()
@@ -248,7 +246,7 @@ impl MappedPool {
         true
     }
 
-    /// Whether all of these bytes are in the pool, and none of them in memory alone.
+    /// Whether all of these bytes are in the pool, and none of them in memory only.
     fn has_in_file(&self, at: u64, len: usize) -> bool {
         let end = self.mapping.len();
         at <= end && len as u64 <= end - at && !self.is_overlaid()
@@ -263,7 +261,7 @@ impl MappedPool {
         }
     }
 
-    /// Writes past the page cache to each file that is to have some of it.
+    /// Writes past the page cache to each file that has some of the range.
     #[cold]
     fn write_cut_direct(&self, at: u64, data: &[u8]) -> io::Result<()> {
         let mut pieces = self.in_files(at, data.len() as u64);
@@ -273,8 +271,7 @@ impl MappedPool {
         })
     }
 
-    /// Writes blocks of files by calls, all at once where that is past the page cache; gives
-    /// whether they are written so.
+    /// Writes blocks of files by direct I/O, all at once; returns whether that was possible.
     pub(super) fn write_all_direct(&self, pieces: &[(u64, &[u8])]) -> bool {
         let direct = self.direct_to_all(pieces.iter().map(|(at, data)| (*at, data.len())));
         let (Some(logged), Some(direct)) = (self.logged.get(), direct) else {
@@ -295,7 +292,7 @@ impl MappedPool {
         self.data.iter().rev().find(|data| at >= data.at)
     }
 
-    /// The file in which `at` lies, and where.
+    /// The file in which `at` lies, and its offset there.
     pub(super) fn file_at(&self, at: u64) -> (BorrowedFd<'_>, u64) {
         match self.data_at(at) {
             Some(data) => (data.file.backing.fd.as_fd(), at - data.at + data.from),
@@ -303,7 +300,7 @@ impl MappedPool {
         }
     }
 
-    /// `[at, at + len)`, cut where one file ends and another begins.
+    /// `[at, at + len)`, split where one file ends and another begins.
     pub(super) fn in_files(&self, at: u64, len: u64) -> impl Iterator<Item = Range<u64>> {
         let mut rest = at..at + len;
         std::iter::from_fn(move || {
@@ -316,13 +313,13 @@ impl MappedPool {
     }
 }
 
-/// Where a piece of what begins at `at` lies in the memory for all of it.
+/// The range of `piece` in a buffer for everything from `at` on.
 fn within(at: u64, piece: &Range<u64>) -> Range<usize> {
     (piece.start - at) as usize..(piece.end - at) as usize
 }
 
-/// Which pieces of a pool were written to their ends with `[at, at + len)`, if that is so much that
-/// whoever writes it goes on, it seems.
+/// The stretches of a pool that writing `[at, at + len)` completed, if it is so long that the
+/// writer is assumed to continue.
 fn filled(at: u64, len: usize) -> Option<Range<u64>> {
     let end = at + len as u64;
     let full = at - at % BEHIND_BYTES..end - end % BEHIND_BYTES;
@@ -400,13 +397,13 @@ impl Disk for MappedPool {
 
     fn forget(&self, at: u64, len: u64) {
         if !self.read_only {
-            // The kernel keeps what is mapped.
+            // The kernel does not drop mapped pages.
             self.mapping.unload(at, len);
         }
         for piece in self.in_files(at, len) {
             let (file, from) = self.file_at(piece.start);
             let len = NonZero::new(piece.end - piece.start);
-            // What cannot be dropped is read from memory, as ever.
+            // Pages that cannot be dropped are read from memory, as usual.
             let _ = rustix::fs::fadvise(file, from, len, Advice::DontNeed);
         }
     }
@@ -420,8 +417,8 @@ mod tests {
     use crate::{MappedPool, MediaChoice};
     use std::time::{Duration, Instant};
 
-    /// The second of two pieces that are not in memory comes there by being asked for, not by being
-    /// read. The directory for temporary files has to lie on a disk.
+    /// The second of two ranges that are not in memory gets there by a request, without being read.
+    /// The directory for temporary files must lie on a disk.
     #[test]
     fn all_that_is_cold_is_asked_for_at_once() {
         const DATA_AT: u64 = 1 << 20;
@@ -456,13 +453,13 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_filled_by_those_who_write_on_and_on() {
+    fn stretches_are_completed_by_sequential_writers() {
         let (piece, large) = (BEHIND_BYTES, CALL_BYTES as u64);
         let begun = |at, len: u64| filled(at, len as usize);
         assert_eq!(begun(piece - large, large), Some(0..piece));
         assert_eq!(begun(3 * piece - 1, large), Some(2 * piece..3 * piece));
         assert_eq!(begun(5, 2 * piece), Some(0..2 * piece));
-        // The end comes later, it came before, or somebody may write a little only.
+        // The end is not reached, it was reached before, or the write is short.
         assert_eq!(begun(piece - large - 1, large), None);
         assert_eq!(begun(piece, large), None);
         assert_eq!(begun(piece - large + 1, large - 1), None);

@@ -1,4 +1,4 @@
-//! Having the pages of a pool before they are used.
+//! Faults in the pages of a pool before they are used.
 
 use super::MappedPool;
 use crate::memory::MediaKind;
@@ -6,8 +6,8 @@ use rustix::mm::Advice;
 use std::sync::atomic::Ordering;
 
 impl MappedPool {
-    /// Puts the first `len` bytes of a pool in memory on large pages, as far as the kernel has
-    /// them; gives how many are.
+    /// Moves the first `len` bytes of a pool in memory to large pages, as far as the kernel has
+    /// them; returns how many bytes are on large pages.
     pub fn gather_large_pages(&self, len: u64) -> u64 {
         if self.kind != MediaKind::Memory || self.read_only {
             return 0;
@@ -17,8 +17,8 @@ impl MappedPool {
     }
 
     /// Faults in every page, so that no later access waits for one; pages of memory become large
-    /// ones where the kernel has them. Failures are not reported: a page that cannot be had is
-    /// found out at its first access. What is reached past the page cache stays out of it.
+    /// ones if the kernel has them. Failures are not reported: an unreadable page is found at its
+    /// first access. Data that bypass the page cache are left out.
     pub fn populate(&self) {
         let end = self.direct.first().map_or(u64::MAX, |direct| direct.from);
         let end = end.min(self.mapping.len());
@@ -36,8 +36,8 @@ impl MappedPool {
             // SAFETY: advice and populating change no byte; the range is our mapping.
             unsafe { rustix::mm::madvise(base, bytes, advice) }
         };
-        // The kernel reads nothing ahead then, and so keeps the file in single pages: what is
-        // written to a part of a large one later would cost it a look at all blocks of that.
+        // The kernel then reads nothing ahead, and so caches the file in single pages. A later
+        // write to a part of a large page would make it examine all blocks of that page.
         let _is_advice = of_file.then(|| advise(Advice::Random));
         if advise(advice).is_err() {
             self.touch_every_page(end);

@@ -1,4 +1,4 @@
-//! What every memory promises, asked of each of them.
+//! The contract of every memory, tested on each of them.
 
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -9,7 +9,7 @@ use vellum_media::{
 
 const LEN: u64 = 80 << 10;
 
-/// Every combination of variants, and whether the processor has it.
+/// Every combination of variants, if the processor supports it.
 fn variants() -> impl Iterator<Item = (String, Option<Isa>)> {
     FlushVariant::ALL.into_iter().flat_map(|flush| {
         VectorVariant::ALL.into_iter().map(move |vector| {

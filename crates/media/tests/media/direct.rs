@@ -1,5 +1,5 @@
-//! Pools whose blocks of files pass the kernel's page cache. The directory for temporary files has
-//! to lie on a file system that has direct I/O.
+//! Pools with direct I/O for their blocks of files. The directory for temporary files must lie on a
+//! file system that supports direct I/O.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
@@ -13,10 +13,10 @@ use vellum_media::{
 };
 
 const POOL_BYTES: u64 = 8 << 20;
-/// Where the blocks of files begin.
+/// Offset of the blocks of files.
 const DATA_AT: u64 = 1 << 20;
 
-/// A pool with an image in a file of its own.
+/// A pool with an image in a new file.
 fn made(path: &Path) -> MappedPool {
     let pool = MappedPool::create(path, POOL_BYTES, MediaChoice::Logged).unwrap();
     begun(pool.with_direct(DATA_AT).unwrap(), false)
@@ -32,15 +32,15 @@ fn begun(pool: MappedPool, is_external: bool) -> MappedPool {
     pool
 }
 
-/// Whether the kernel has a copy of a block of the file. To read it would bring one, even where
-/// that may not wait.
+/// Whether the kernel caches a block of the file. Reading it would cache it, even with a read that
+/// may not wait.
 fn is_cached(path: &Path, at: u64) -> bool {
     let file = File::open(path).unwrap();
     let len = BLOCK_BYTES as usize;
     let (prot, flags) = (ProtFlags::READ, MapFlags::SHARED);
     let mut is_resident = 0u8;
-    // SAFETY: the mapping is new, nobody reads what is in it, it is of one page, for which the
-    // answer has a byte, and it goes again here.
+    // SAFETY: the mapping is new and no code reads it; it has one page, for which the result has a
+    // byte; it is unmapped here.
     unsafe {
         let mapped = rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, &file, at).unwrap();
         assert_eq!(libc::mincore(mapped, len, &mut is_resident), 0);
@@ -77,13 +77,13 @@ fn blocks_of_files_pass_the_page_cache_and_metadata_do_not() {
     assert!(read(&pool, DATA_AT + 100, 5913) == zeroed);
     disk.read(DATA_AT + 100, &mut zeroed).unwrap();
     assert!(zeroed == read(&pool, DATA_AT + 100, 5913));
-    // It would be a page of the cache.
+    // A window would show a page of the cache.
     assert!(pool.window(BLOCK_BYTES).is_none());
-    // SAFETY: nobody stores to it.
+    // SAFETY: no thread stores to it.
     assert!(unsafe { pool.in_place(DATA_AT, 8) }.is_none());
     assert!(is_cached(&path, DATA_AT - BLOCK_BYTES));
-    // Where the kernel cannot drop what it has of a block it writes through the cache, but not time
-    // and again if it is told to forget it.
+    // If the kernel cannot drop its copy of a block, it writes through the cache, but not every
+    // time once it is told to drop the copy.
     let passes = || {
         disk.forget(DATA_AT, POOL_BYTES - DATA_AT);
         pool.write_through(Site::UNNAMED, DATA_AT, &data);
@@ -99,7 +99,7 @@ fn few(at: u64, len: u64) -> Written {
     Written::Few(blocks.map(|block| block * BLOCK_BYTES).collect())
 }
 
-/// Whoever reads the file another way, by calls or by a mapping, has copies that are dropped.
+/// Copies of other readers, by calls or by a mapping, are dropped.
 #[test]
 fn what_was_read_through_the_cache_before_is_not_read_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,8 +127,7 @@ fn what_was_read_through_the_cache_before_is_not_read_again() {
     pool.disk().unwrap().sync_data(Site::UNNAMED).unwrap();
 }
 
-/// What goes from one medium to the next is read and written as a whole, past the cache and through
-/// it.
+/// A range across two devices is read and written as a whole, past the cache and through it.
 #[test]
 fn data_of_two_media_follow_each_other() {
     const FIRST: u64 = 4 * BLOCK_BYTES;
@@ -192,7 +191,7 @@ fn the_lock_stays_with_the_pool() {
 }
 
 #[test]
-fn a_block_that_cannot_be_read_is_lost_and_no_other() {
+fn only_an_unreadable_block_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let pool = made(&path);
@@ -225,7 +224,7 @@ fn a_block_that_cannot_be_read_is_lost_and_no_other() {
 fn where_there_is_no_direct_io_it_is_refused() {
     let pool = MappedPool::anonymous(POOL_BYTES).unwrap();
     match pool.with_direct(DATA_AT) {
-        // Newer kernels have it in memory, too.
+        // Newer kernels support it in memory, too.
         Ok(pool) => assert!(pool.is_direct()),
         Err(error) => {
             assert!(matches!(error, MediaError::NotDirect { .. }));
@@ -234,9 +233,9 @@ fn where_there_is_no_direct_io_it_is_refused() {
     }
 }
 
-/// What is stored over the blocks of a pool that is only read is in memory alone.
+/// Stores over the blocks of a read-only pool stay in memory.
 #[test]
-fn who_only_reads_sees_what_is_laid_over() {
+fn a_reader_sees_what_was_stored_over_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let pool = made(&path);
@@ -256,11 +255,11 @@ fn who_only_reads_sees_what_is_laid_over() {
     assert_eq!(std::fs::read(&path).unwrap()[DATA_AT as usize], 1);
 }
 
-/// Where a process that is to be killed finds its pool.
+/// The path of the pool for a process that will be killed.
 const KILLED: &str = "VELLUM_TEST_KILLED";
 
-/// Nothing that a killed process asked for lands once another has opened the pool. This test is
-/// both processes.
+/// No request of a killed process lands once another process has opened the pool. This test is both
+/// processes.
 #[test]
 fn what_a_killed_process_wrote_has_landed_when_the_pool_is_opened() {
     if let Some(path) = std::env::var_os(KILLED) {
@@ -308,12 +307,12 @@ fn write_scattered(path: &Path) -> ! {
         let pieces: Vec<(u64, &[u8])> = places.map(|at| (at, &data[..])).collect();
         pool.write_all_through(Site::UNNAMED, &pieces);
     }
-    unreachable!("there are rounds enough")
+    unreachable!("the process was not killed in time")
 }
 
-/// Several pieces at once are as many one after the other, for whoever reads, cuts and loses.
+/// Several ranges at once give the same results as one after the other, for reads, cuts and losses.
 #[test]
-fn pieces_are_written_and_read_at_once() {
+fn several_ranges_are_written_and_read_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let pool = made(&path);
@@ -344,7 +343,7 @@ fn pieces_are_written_and_read_at_once() {
         outs
     };
     assert!(read_all(places) == places.map(|(_, len)| data[..len].to_vec()));
-    // Of one the end is lost.
+    // The end of one of them is lost.
     let lost = DATA_AT + (3 << 20) + 4 * BLOCK_BYTES;
     File::options()
         .write(true)

@@ -1,5 +1,5 @@
-//! SIGBUS that is not ours goes where it went before. One process a case: signal handlers are the
-//! process's.
+//! Foreign SIGBUS signals reach the previous handler. Each case has its own process, because signal
+//! handlers belong to the process.
 
 use std::ffi::c_int;
 use std::os::unix::process::ExitStatusExt;
@@ -43,12 +43,12 @@ fn a_signal_ignored_before_is_ignored() {
     assert_eq!(run("ignored").code(), Some(0));
 }
 
-/// The child's side; does nothing when run as a test.
+/// Runs in the child; does nothing when run as a test.
 #[test]
 fn child() {
     match std::env::var(CASE).unwrap_or_default().as_str() {
         "sent" => {
-            // The standard library's own handler would swallow the first one.
+            // The standard library's own handler would catch the first signal.
             set_action(libc::SIG_DFL);
             use_a_pool();
             raise();
@@ -98,10 +98,10 @@ fn raise() {
     unsafe { libc::raise(libc::SIGBUS) };
 }
 
-/// Reads a mapped page that has no bytes behind it.
+/// Reads a mapped page without bytes behind it.
 fn touch_nothing() {
-    // SAFETY: maps an empty file at an address of the kernel's choice; reading it is a SIGBUS,
-    // which is what is wanted.
+    // SAFETY: maps an empty file at an address chosen by the kernel; reading it raises the intended
+    // SIGBUS.
     unsafe {
         let empty = libc::memfd_create(c"empty".as_ptr(), 0);
         let page = libc::mmap(

@@ -1,4 +1,4 @@
-//! Every variant hashes as the plain one, which hashes as the formula says.
+//! Every variant hashes like the plain one, and the plain one like the formula.
 
 use proptest::prelude::*;
 use vellum_media::{FlushVariant, Isa, LANES, VectorVariant, mix, place_among};
@@ -14,7 +14,7 @@ fn variants() -> impl Iterator<Item = Isa> {
     })
 }
 
-/// Numbers of every size, those with carries among them.
+/// Numbers of every size, including those with carries.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -49,7 +49,7 @@ proptest! {
 
     #[test]
     fn mixing_loses_nothing(value in word(), bit in 0..64) {
-        // Each of its steps can be undone, so different words stay different.
+        // Each of its steps is reversible, so different words stay different.
         prop_assert_ne!(mix(value), mix(value ^ 1u64 << bit));
     }
 }

@@ -1,13 +1,12 @@
-//! Pools whose metadata are worked on in memory, and whose blocks of files go through the kernel's
-//! page cache.
+//! Logged pools whose blocks of files go through the kernel's page cache.
 
 use std::fs;
 use vellum_media::{MappedPool, MediaChoice, Memory, Persistent, Site, Split};
 
 const POOL_BYTES: u64 = 16 << 20;
-/// Where the blocks of files begin.
+/// Offset of the blocks of files.
 const DATA_AT: u64 = 1 << 20;
-/// From so many bytes on a call reads.
+/// Reads of at least this many bytes use a call.
 const LARGE: usize = 64 << 10;
 
 fn made(media: MediaChoice) -> (MappedPool, tempfile::TempDir) {
@@ -24,7 +23,7 @@ fn called() -> u64 {
 }
 
 #[test]
-fn much_of_a_file_is_read_by_calls_and_little_where_it_is_mapped() {
+fn long_reads_use_calls_and_short_ones_the_mapping() {
     let (pool, _dir) = made(MediaChoice::Logged);
     let split = Split {
         image_bytes: DATA_AT / 2,
@@ -58,7 +57,7 @@ fn much_of_a_file_is_read_by_calls_and_little_where_it_is_mapped() {
 }
 
 #[test]
-fn what_is_memory_is_read_where_it_is() {
+fn pools_in_memory_are_read_in_place() {
     for media in [MediaChoice::File, MediaChoice::Memory] {
         let (pool, _dir) = made(media);
         assert!(!pool.pays_by_call(1 << 20), "{media:?}");

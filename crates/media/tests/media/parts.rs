@@ -1,4 +1,4 @@
-//! Several pools in one file: where their bytes are, who has the lock, what becomes of their room.
+//! Several pools in one file: the location of their bytes, the lock, and their space.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ fn len(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_part_has_its_own_bytes_and_no_others() {
+fn a_dataset_has_only_its_own_bytes() {
     let (_dir, path, whole) = file();
     let name = path.with_extension("x");
     let part = whole.part((UNIT, UNIT), &name, false).expect("mapped");
@@ -41,7 +41,7 @@ fn a_part_has_its_own_bytes_and_no_others() {
     assert!(first.iter().all(|&byte| byte == 0));
     assert_eq!(own[4096..8192], [7; 4096]);
     assert_eq!(own[UNIT as usize - 8], 9);
-    // What is shown of a file's bytes is shown from its own place.
+    // A window maps the bytes of the file at the dataset's offset.
     let window = part.window(4096).expect("a window");
     part.lay(&window, 0, 4096, 4096).expect("laid");
     let mut shown = [0; 16];
@@ -50,7 +50,7 @@ fn a_part_has_its_own_bytes_and_no_others() {
 }
 
 #[test]
-fn a_part_that_is_only_read_changes_nothing() {
+fn a_dataset_opened_read_only_changes_nothing() {
     let (_dir, path, whole) = file();
     let view = whole.part((0, UNIT), &path, true).expect("mapped");
     assert!(view.is_read_only());
@@ -73,7 +73,7 @@ fn a_part_that_is_only_read_changes_nothing() {
 }
 
 #[test]
-fn the_lock_goes_with_the_last_of_them() {
+fn the_lock_is_released_with_the_last_of_them() {
     let (_dir, path, whole) = file();
     let open = || MappedPool::open(&path, OpenMode::default());
     let one = whole.part((0, UNIT), &path, false).expect("mapped");
@@ -87,7 +87,7 @@ fn the_lock_goes_with_the_last_of_them() {
 }
 
 #[test]
-fn what_is_not_in_the_file_is_refused() {
+fn ranges_outside_the_file_are_refused() {
     let (_dir, path, whole) = file();
     for place in [
         (UNIT, 2 * UNIT),
@@ -100,7 +100,7 @@ fn what_is_not_in_the_file_is_refused() {
 }
 
 #[test]
-fn room_is_made_and_given_back() {
+fn space_is_allocated_and_returned() {
     let (_dir, path, whole) = file();
     let part = whole.new_part(2 * UNIT, UNIT, &path).expect("made");
     assert!(part.known_zero());
@@ -109,7 +109,7 @@ fn room_is_made_and_given_back() {
     assert_eq!(len(&path), 4 * UNIT);
     let taken = fs::metadata(&path).expect("there").blocks();
     drop(part);
-    // In the middle: a hole, which is zero when it is used again.
+    // In the middle it becomes a hole, which reads as zero when it is used again.
     whole.free_part(2 * UNIT, UNIT, 4 * UNIT);
     assert_eq!(len(&path), 4 * UNIT);
     assert!(fs::metadata(&path).expect("there").blocks() < taken);
@@ -126,7 +126,7 @@ fn room_is_made_and_given_back() {
 }
 
 #[test]
-fn a_part_is_taken_for_what_it_is_said_to_be() {
+fn a_dataset_is_treated_as_the_requested_medium() {
     let (_dir, path, whole) = file();
     let kind = |media| {
         let part = whole.part((0, UNIT), &path, false).expect("mapped");

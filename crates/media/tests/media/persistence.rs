@@ -25,7 +25,7 @@ fn outcomes(point: &CrashPoint<'_>) -> BTreeSet<(u64, u64, u64)> {
         .collect()
 }
 
-/// Runs on a pool of zeros; the outcomes at every crash point.
+/// The outcomes at every crash point of a run on a pool of zeros.
 fn crashes(run: impl FnOnce(&SimPool)) -> Vec<BTreeSet<(u64, u64, u64)>> {
     let (base, log) = record(run);
     let mut points = CrashPoints::new(base, &log);
@@ -185,11 +185,12 @@ fn another_threads_fence_does_not_help() {
         event(1, Op::Flush { line: 0 }),
         event(2, Op::Fence),
         store(2, A2, 0, 2),
-        // Thread 2's flush covers what thread 1 stored.
+        // Thread 2's flush covers thread 1's store.
         event(2, Op::Flush { line: 0 }),
         event(2, Op::Fence),
         store(1, A, 1, 5),
-        // Completes a flush older than what is durable, and not the store just made.
+        // Completes a flush that is older than the durable contents and does not cover the last
+        // store.
         event(1, Op::Fence),
     ];
     let mut points = CrashPoints::new(vec![0; 256], &log);
@@ -306,8 +307,8 @@ fn the_base_must_be_the_right_one() {
     CrashPoints::new(vec![1; 256], &log).next_point();
 }
 
-/// What a line may hold after `done` events, straight from the definition: any prefix of its stores
-/// that is no shorter than what a flush saw whose thread has fenced since.
+/// The possible contents of a line after `done` events, straight from the definition: any prefix of
+/// its stores that is at least as long as what a flush saw whose thread has fenced since.
 fn by_definition(log: &[Event], done: usize, line: u64) -> BTreeSet<(u64, u64)> {
     let is_here = |at: u64| at - at % 64 == line;
     let mut held = vec![(0, 0)];
@@ -388,7 +389,7 @@ proptest! {
                 None => break,
             }
         }
-        // Between two points nothing changed.
+        // Nothing changed between two points.
         for done in 0..=log.len() {
             let last = stopped.iter().rev().find(|&&stop| stop <= done).expect("0 is a stop");
             for line in [A, B] {

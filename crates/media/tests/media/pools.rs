@@ -1,4 +1,4 @@
-//! Pool files: creating, opening, locking, and what happens when they are not what they should be.
+//! Pool files: creating, opening and locking them, and what happens when they are not as expected.
 
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd};
 use std::fs::{self, File, OpenOptions};
@@ -43,7 +43,7 @@ fn open_read_only(path: &Path) -> Result<MappedPool, MediaError> {
     )
 }
 
-/// The error, which must say its path.
+/// The error, which must contain the path.
 fn error(path: &Path, result: Result<MappedPool, MediaError>) -> MediaError {
     let error = result.err().expect("an error");
     let text = error.to_string();
@@ -136,7 +136,7 @@ fn a_pool_that_is_open_is_busy() {
         let MediaError::Busy { owner_pid, .. } = busy else {
             panic!("{busy:?}")
         };
-        // Unknown where /proc/locks shows another device than stat does, or nothing.
+        // Unknown if /proc/locks shows another device than stat, or nothing.
         assert!(
             owner_pid.is_none_or(|pid| pid == std::process::id()),
             "{owner_pid:?}"
@@ -148,7 +148,7 @@ fn a_pool_that_is_open_is_busy() {
     open(&path).expect("free again");
 }
 
-/// As a child has it between being forked and running its program.
+/// A duplicate as a child has it between its fork and the execution of its program.
 fn duplicate_of(path: &Path) -> OwnedFd {
     let me = rustix::process::pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
     let open = fs::read_dir("/proc/self/fd").expect("descriptors");
@@ -161,7 +161,7 @@ fn duplicate_of(path: &Path) -> OwnedFd {
 }
 
 #[test]
-fn a_pool_that_was_closed_is_free_though_a_child_has_its_descriptor() {
+fn a_closed_pool_is_free_although_a_child_has_its_descriptor() {
     let dir = Dir::new();
     let path = dir.file("pool");
     let pool = create(&path);
@@ -196,7 +196,7 @@ fn readers_share_and_change_nothing() {
 }
 
 #[test]
-fn what_is_no_pool_is_refused() {
+fn files_that_cannot_be_pools_are_refused() {
     let dir = Dir::new();
     let missing = dir.file("missing");
     assert_eq!(error(&missing, open(&missing)).to_errno(), libc::ENOENT);
@@ -284,7 +284,7 @@ fn populating_faults_in_every_page() {
 }
 
 #[test]
-fn odd_sizes_end_where_they_say() {
+fn odd_sizes_end_at_their_last_byte() {
     let dir = Dir::new();
     let path = dir.file("pool");
     let pool = MappedPool::create(&path, 4096 + 13, MediaChoice::Auto).expect("create");
@@ -296,7 +296,7 @@ fn odd_sizes_end_where_they_say() {
     assert!(pool.bytes_equal(4096 + 8, &[1; 5]));
 }
 
-/// The page cache's file loses its bytes under a mapping.
+/// Truncates the file under its mapping.
 fn truncate(path: &Path, len: u64) {
     let file = OpenOptions::new().write(true).open(path).expect("open");
     file.set_len(len).expect("truncate");
@@ -349,7 +349,7 @@ fn only_accesses_to_lost_pages_fail_once_the_pool_is_watched() {
     let once = pool.condition();
     assert_eq!((once >> 1, pool.last_lost()), (1, LEN - 4096));
     pool.watch();
-    // The page that is lost already, by every width of access.
+    // The page that is already lost, by every width of access.
     assert_eq!(failing(|| assert_eq!(pool.load(LEN - 8, Relaxed), 0)), 1);
     assert_eq!(faults().last, LEN - 8);
     assert_eq!(failing(|| assert_eq!(pool.load_line(LEN - 64), [0; 8])), 1);
@@ -360,7 +360,7 @@ fn only_accesses_to_lost_pages_fail_once_the_pool_is_watched() {
     assert_eq!(failing(|| pool.read(LEN - 12_300, &mut [0; 8])), 0);
     assert_eq!(failing(|| pool.read(LEN - 12_300, &mut [0; 8192])), 1);
     assert_eq!(faults().last, LEN - 8192, "where the lost bytes begin");
-    // The others are as before.
+    // The other pages are unchanged.
     let value = 0xaaaa_aaaa_aaaa_aaaa;
     assert_eq!(failing(|| assert_eq!(pool.load(64, Relaxed), value)), 0);
     assert_eq!(failing(|| assert_eq!(pool.load_line(64), [value; 8])), 0);
@@ -443,9 +443,9 @@ fn a_lost_page_is_renewed_with_zeros_and_kept() {
     assert_eq!(bytes[12_288..16_384], [7; 4096]);
 }
 
-/// The system's own SIGBUS: a file that somebody cut.
+/// A SIGBUS of the system itself, from a truncated file.
 #[test]
-fn what_was_cut_off_a_file_is_renewed() {
+fn a_truncated_page_is_renewed() {
     let dir = Dir::new();
     let path = dir.file("pool");
     let pool = create(&path);

@@ -1,4 +1,4 @@
-//! The simulated pool: what it records, counts, and how long it takes.
+//! The simulated pool: what it records and counts, and its latency.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ fn ops(log: &[Event]) -> Vec<Op> {
 }
 
 #[test]
-fn records_only_when_asked() {
+fn records_only_after_the_start() {
     let pool = SimPool::new(4096);
     pool.store(0, 1, Relaxed);
     pool.start_recording();
@@ -148,7 +148,7 @@ fn images_go_in_and_out() {
 }
 
 #[test]
-fn lines_read_are_collected() {
+fn read_lines_are_collected() {
     let pool = SimPool::new(4096);
     pool.load(0, Relaxed);
     pool.track_reads(true);
@@ -165,7 +165,7 @@ fn lines_read_are_collected() {
 }
 
 #[test]
-fn latencies_are_taken() {
+fn latencies_are_simulated() {
     let pool = SimPool::new(4096);
     let timed = |run: &dyn Fn()| {
         let start = Instant::now();
@@ -212,7 +212,7 @@ fn every_pool_counts_the_same() {
     assert_eq!(work(&MappedPool::anonymous(8192).expect("pool")), expected);
 }
 
-/// Every step past the cache says where it comes from; plain stores come from nowhere.
+/// Every step past the cache names its site; plain stores have none.
 #[test]
 fn the_log_names_sites() {
     let [a, b, c] = [1, 2, 3].map(Site::numbered);
@@ -239,7 +239,7 @@ fn the_log_names_sites() {
 }
 
 #[test]
-fn what_was_stored_is_taken_back() {
+fn stores_are_reverted() {
     let pool = SimPool::from_image((0..=255).cycle().take(4096 + 24).collect());
     let before = pool.image();
     pool.store(0, 1, Relaxed);
@@ -260,11 +260,11 @@ fn what_was_stored_is_taken_back() {
         Relaxed,
     );
     pool.revert();
-    assert_eq!(pool.image(), before, "nothing is remembered any more");
+    assert_eq!(pool.image(), before, "nothing is saved any more");
 }
 
 #[test]
-fn what_is_taken_back_can_be_recorded_too() {
+fn reverted_stores_can_be_recorded_too() {
     let pool = SimPool::new(4096);
     pool.remember();
     pool.start_recording();

@@ -6,7 +6,7 @@ use vellum_media::{BLOCK_BYTES, MappedPool, Memory, Persistent, SimPool, Site, W
 const B: u64 = BLOCK_BYTES;
 const POOL_BYTES: u64 = 8 << 20;
 
-/// Block `n` of the pool holds this byte all over.
+/// Fills block `n` of the pool.
 fn mark(n: u64) -> u8 {
     n as u8 | 1
 }
@@ -37,14 +37,14 @@ fn shows_what_the_pool_holds(pool: &impl Persistent) {
     let across = shown(pool, &window, B - 2, 4);
     assert_eq!(across, [mark(700), mark(700), mark(5), mark(5)]);
     let end = shown(pool, &window, 3 * B - 1, 2);
-    assert_eq!(end, [mark(6), 0], "nothing was laid behind");
-    // Both roads lead to the same bytes.
+    assert_eq!(end, [mark(6), 0], "nothing is mapped behind");
+    // Both read paths see the same bytes.
     pool.write(6 * B + 8, &[99; 8]);
     pool.write_through(Site::UNNAMED, 5 * B + 64, &[98; 64]);
     pool.fence(Site::UNNAMED);
     assert_eq!(shown(pool, &window, 2 * B + 8, 8), [99; 8]);
     assert_eq!(shown(pool, &window, B + 64, 64), [98; 64]);
-    // What was laid can be replaced, and all of it taken away.
+    // Mapped blocks can be replaced, and all of them unmapped.
     pool.lay(&window, B, 9 * B, B).unwrap();
     assert_eq!(shown(pool, &window, B + 64, 1), [mark(9)]);
     window.clear().unwrap();
@@ -100,7 +100,8 @@ fn a_dropped_window_leaves_no_area_behind() {
         assert!(areas("areas-left-behind") >= before + 100);
     }
     assert_eq!(areas("areas-left-behind"), before);
-    // What was charged came back: 50 windows of a hundred would fit otherwise, but not these.
+    // The areas were returned: the limit allows some 50 windows of a hundred otherwise, but not
+    // this many.
     for _ in 0..2000 {
         assert!(pool.window(B).unwrap().take_areas(1000));
     }
@@ -130,14 +131,14 @@ fn a_page_lost_in_a_window_changes_the_condition_of_its_pool() {
     assert_eq!(out, vec![0; B as usize]);
     let condition = pool.condition();
     assert_ne!(condition >> 1, 0, "a loss was counted");
-    // The pool itself tells which bytes these are.
+    // Reading the pool itself shows which bytes are lost.
     assert_eq!(pool.damaged(), None);
     pool.read(POOL_BYTES - 2 * B, &mut [0; 8]);
     assert_eq!(pool.damaged(), Some(POOL_BYTES - 2 * B));
 }
 
 #[test]
-fn readers_meet_old_or_new_blocks_while_others_are_laid() {
+fn readers_see_old_or_new_blocks_while_others_are_mapped() {
     let pool = MappedPool::anonymous(POOL_BYTES).unwrap();
     fill(&pool);
     let window = pool.window(16 * B).unwrap();
