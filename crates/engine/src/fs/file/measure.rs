@@ -16,6 +16,7 @@ use vellum_layout::{BLOCK_BYTES, MapRoot, ROOT_SLOT, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::read_path::{gaps, runs_of};
+use super::translation::Seen;
 use super::{Files, Translation};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
@@ -349,7 +350,11 @@ impl Sample {
             return Some(());
         };
         let offset = (piece.number * CHUNK_BLOCKS + place) * BLOCK_BYTES;
-        let of = (file.cachelet, &file.translation, file.version);
+        let of = Seen {
+            cachelet: file.cachelet,
+            translation: &file.translation,
+            version: file.version,
+        };
         files.copy_out(op, of, offset, out).ok()
     }
 

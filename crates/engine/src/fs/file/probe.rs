@@ -7,6 +7,7 @@ use vellum_layout::{BLOCK_BYTES, ChunkKind, SLOT_BYTES, SLOTS_PER_BLOCK};
 use vellum_media::{Memories, Memory, Real};
 
 use super::read::LOOKUP_BLOCKS;
+use super::translation::Seen;
 use super::write::{CLAIM_END, LIMBO};
 use super::{Files, Root, Translation};
 use crate::core::Core;
@@ -126,8 +127,12 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
     pub fn lookup(&mut self, first: u64, blocks: usize) -> Result<usize> {
         let version = self.files.core.get(self.cachelet, field::VERSION);
         self.each_request(first, blocks, |probe, id, first, found| {
-            let (files, op) = (probe.files, &probe.op);
-            files.find(op, id, &probe.translation, version, first, found)
+            let file = Seen {
+                cachelet: probe.cachelet,
+                translation: &probe.translation,
+                version,
+            };
+            probe.files.find(&probe.op, id, file, first, found)
         })
     }
 

@@ -4,6 +4,7 @@ use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::read_path::{Path, ReadPaths};
+use super::translation::Seen;
 use super::{Files, Translation};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, pause};
@@ -70,7 +71,11 @@ impl<M: Memories> Files<'_, M> {
             let version = self.core.get(cachelet, field::VERSION);
             let size = self.core.get(cachelet, field::SIZE);
             let len = size.saturating_sub(offset).min(out.len() as u64) as usize;
-            let file = (cachelet, translation, version);
+            let file = Seen {
+                cachelet,
+                translation,
+                version,
+            };
             if len > 0 {
                 self.copy_by(op, file, path, offset, &mut out[..len])?;
             }
@@ -86,13 +91,13 @@ impl<M: Memories> Files<'_, M> {
     pub(super) fn copy_out(
         &self,
         op: &Op<'_, M>,
-        file: (Cachelet, &Translation, u64),
+        file: Seen<'_>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {
         match self.core.pool.pays_by_call(out.len()) {
             false => {
-                self.read_ahead(op, file.0, offset, out.len());
+                self.read_ahead(op, file.cachelet, offset, out.len());
                 self.copy_found::<LOOKUP_BLOCKS>(op, file, offset, out)
             }
             true => self.copy_found::<CALL_BLOCKS>(op, file, offset, out),
@@ -103,11 +108,11 @@ impl<M: Memories> Files<'_, M> {
     fn copy_found<const BLOCKS: usize>(
         &self,
         op: &Op<'_, M>,
-        (cachelet, translation, version): (Cachelet, &Translation, u64),
+        file: Seen<'_>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {
-        let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
+        let Some((_, id)) = MapRoot(self.core.get(file.cachelet, field::ROOT)).get() else {
             out.fill(0);
             return Ok(());
         };
@@ -118,10 +123,10 @@ impl<M: Memories> Files<'_, M> {
             let blocks = (skip + rest.len() as u64).div_ceil(BLOCK_BYTES);
             let mut found = [Found::Hole; BLOCKS];
             let found = &mut found[..blocks.min(BLOCKS as u64) as usize];
-            if !translation.is_about(first / RUN_BLOCKS) {
+            if !file.translation.is_about(first / RUN_BLOCKS) {
                 self.mapping.prefetch(self.core, id, first as u32, skip);
             }
-            self.find(op, id, translation, version, first, found)?;
+            self.find(op, id, file, first, found)?;
             if found.contains(&Found::Hole) {
                 op.check_hole()?;
             }
@@ -142,11 +147,15 @@ impl<M: Memories> Files<'_, M> {
         &self,
         op: &Op<'_, M>,
         id: MapId,
-        translation: &Translation,
-        version: u64,
+        file: Seen<'_>,
         first: u64,
         found: &mut [Found],
     ) -> Result<()> {
+        let Seen {
+            translation,
+            version,
+            ..
+        } = file;
         let run = first / RUN_BLOCKS;
         let place = (first % RUN_BLOCKS) as usize;
         if place + found.len() > RUN_BLOCKS as usize {

@@ -7,12 +7,13 @@ use vellum_layout::BLOCK_BYTES;
 use vellum_media::{Memories, Memory, Persistent};
 
 use super::measure::Cold;
-use super::{Files, MapRoot, Translation};
+use super::translation::Seen;
+use super::{Files, MapRoot};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::Found;
-use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
+use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Table, pieces};
 use crate::reading::{Costs, Layout, Next, Pattern, ReadPath, Reading, Rule, State};
 
 /// Bytes of a large page.
@@ -33,12 +34,13 @@ pub(super) enum Path<'a> {
     /// By search.
     Search,
     /// Through the page table, where it has the blocks.
-    Table(&'a Table, Choice<'a>),
+    Table(Choice<'a>),
 }
 
-/// The inputs of the decision to buy.
+/// A page table, and the inputs of the decision to map more blocks into it.
 #[derive(Clone, Copy)]
 pub(super) struct Choice<'a> {
+    pub(super) table: &'a Table,
     rule: Rule,
     costs: &'a Costs,
     /// Pages of this request.
@@ -119,15 +121,13 @@ impl<M: Memories> Files<'_, M> {
                 }
                 Path::Search
             }
-            Next::Look(table, costs, pattern) => {
-                let choice = Choice {
-                    rule,
-                    costs,
-                    request_pages: pages,
-                    pattern,
-                };
-                Path::Table(table, choice)
-            }
+            Next::Look(table, costs, pattern) => Path::Table(Choice {
+                table,
+                rule,
+                costs,
+                request_pages: pages,
+                pattern,
+            }),
         }
     }
 
@@ -135,12 +135,12 @@ impl<M: Memories> Files<'_, M> {
     pub(super) fn copy_by(
         &self,
         op: &Op<'_, M>,
-        file: (Cachelet, &Translation, u64),
+        file: Seen<'_>,
         path: Path<'_>,
         offset: u64,
         out: &mut [u8],
     ) -> Result<()> {
-        let Path::Table(table, choice) = path else {
+        let Path::Table(choice) = path else {
             return self.copy_out(op, file, offset, out);
         };
         // If search is the better path for requests of this size, it is always used. Through page
@@ -151,14 +151,13 @@ impl<M: Memories> Files<'_, M> {
         if choice.rule != Rule::Mmu && is_for_search() {
             return self.copy_out(op, file, offset, out);
         }
-        let (cachelet, _, version) = file;
+        let (table, version) = (choice.table, file.version);
         let (mut at, mut rest) = (offset, out);
         while !rest.is_empty() {
             let here = (CHUNK_BYTES - at % CHUNK_BYTES).min(rest.len() as u64);
             let (now, later) = rest.split_at_mut(here as usize);
             let is_there = table.holds(version, at, here)
-                || self.may_buy(op, cachelet, table, choice, version, at, here)
-                    && table.holds(version, at, here);
+                || self.may_buy(op, file, choice, at, here) && table.holds(version, at, here);
             match table.window().filter(|_| is_there) {
                 Some(window) => self.core.pool.read_window(window, at, now),
                 None => self.copy_out(op, file, at, now)?,
@@ -172,37 +171,30 @@ impl<M: Memories> Files<'_, M> {
     pub(super) fn all_there(
         &self,
         op: &Op<'_, M>,
-        cachelet: Cachelet,
-        table: &Table,
+        file: Seen<'_>,
         choice: Choice<'_>,
-        version: u64,
         bytes: &Range<u64>,
     ) -> bool {
+        let (table, version) = (choice.table, file.version);
         pieces(bytes.start, bytes.end - bytes.start).all(|(at, len)| {
             table.holds(version, at, len)
-                || self.may_buy(op, cachelet, table, choice, version, at, len)
-                    && table.holds(version, at, len)
+                || self.may_buy(op, file, choice, at, len) && table.holds(version, at, len)
         })
     }
 
     /// Lets the rule decide about a piece that is not completely present. Returns whether anything
     /// was bought.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one request, and all that is known about it"
-    )]
     fn may_buy(
         &self,
         op: &Op<'_, M>,
-        cachelet: Cachelet,
-        table: &Table,
+        file: Seen<'_>,
         choice: Choice<'_>,
-        version: u64,
         at: u64,
         len: u64,
     ) -> bool {
         let number = at / CHUNK_BYTES;
-        let Some(chunk) = table.chunk(number).filter(|_| version & 1 == 0) else {
+        let chunk = choice.table.chunk(number);
+        let Some(chunk) = chunk.filter(|_| file.version & 1 == 0) else {
             return false;
         };
         let pages = crate::reading::pages_of(at, len);
@@ -215,8 +207,7 @@ impl<M: Memories> Files<'_, M> {
             saving_ps: saving * pages / choice.request_pages.max(1),
             price_ps: if known > 0 { known } else { least },
         };
-        if choice.rule.buys(state) && self.buy(op, cachelet, table, choice, version, number, state)
-        {
+        if choice.rule.buys(state) && self.buy(op, file, choice, number, state) {
             return true;
         }
         let forgone = state.forgone_ps.saturating_add(state.saving_ps);
@@ -225,29 +216,24 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Looks a piece up, and maps its missing blocks if the rule accepts the price.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one request, and all that is known about it"
-    )]
     fn buy(
         &self,
         op: &Op<'_, M>,
-        cachelet: Cachelet,
-        table: &Table,
+        file: Seen<'_>,
         choice: Choice<'_>,
-        version: u64,
         number: u64,
         state: State,
     ) -> bool {
+        let table = choice.table;
         let (Some(chunk), Some(mut filling)) = (table.chunk(number), table.try_fill()) else {
             return false;
         };
-        if !table.renew(&mut filling, version) {
+        if !table.renew(&mut filling, file.version) {
             return false;
         }
         let blocks = match filling.surveys.remove(&number) {
             Some(known) => known,
-            None => match self.survey(op, cachelet, number * CHUNK_BLOCKS) {
+            None => match self.survey(op, file.cachelet, number * CHUNK_BLOCKS) {
                 Ok(found) => found,
                 // The search that replaces it reports errors.
                 Err(_) => return false,
@@ -267,7 +253,7 @@ impl<M: Memories> Files<'_, M> {
             filling.surveys.insert(number, blocks);
             return false;
         }
-        self.lay(cachelet, table, chunk, version, number, &runs)
+        self.lay(file, table, number, &runs)
     }
 
     /// Pool offsets of the blocks of a piece, 0 for those without bytes.
@@ -296,17 +282,10 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Maps runs of a piece into the window. Returns whether they are present now.
-    fn lay(
-        &self,
-        cachelet: Cachelet,
-        table: &Table,
-        chunk: &Chunk,
-        version: u64,
-        number: u64,
-        runs: &[Run],
-    ) -> bool {
+    fn lay(&self, file: Seen<'_>, table: &Table, number: u64, runs: &[Run]) -> bool {
         let pool = &self.core.pool;
-        let Some(window) = table.reserve(|bytes| pool.window(bytes)) else {
+        let window = table.reserve(|bytes| pool.window(bytes));
+        let (Some(window), Some(chunk)) = (window, table.chunk(number)) else {
             return false;
         };
         let start = number * CHUNK_BYTES;
@@ -323,7 +302,7 @@ impl<M: Memories> Files<'_, M> {
         }
         window.fill_in(start, CHUNK_BYTES);
         self.core.arena.load_barrier();
-        if self.core.get(cachelet, field::VERSION) != version {
+        if self.core.get(file.cachelet, field::VERSION) != file.version {
             return false;
         }
         for run in runs {

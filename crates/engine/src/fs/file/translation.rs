@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use vellum_layout::RUN_BLOCKS;
 
+use crate::core::cachelet::Cachelet;
 use crate::mapping::{BlockNo, Found};
 
 const PLACES: usize = RUN_BLOCKS as usize;
@@ -27,6 +28,15 @@ pub(crate) struct Translation {
     /// Block number plus one. 0: not known to hold bytes.
     blocks: [AtomicU32; PLACES],
     noatime: bool,
+}
+
+/// An open file as one reading sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) cachelet: Cachelet,
+    pub(super) translation: &'a Translation,
+    /// Version of the file's mapping.
+    pub(super) version: u64,
 }
 
 impl Translation {

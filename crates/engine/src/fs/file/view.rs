@@ -7,6 +7,7 @@ use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
 use vellum_media::{Memories, Memory, Persistent, Window};
 
 use super::read_path::{Path, ReadPaths};
+use super::translation::Seen;
 use super::{Files, Translation};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};
@@ -180,11 +181,11 @@ impl<'f, M: Memories> Files<'f, M> {
             if !op.is_whole() {
                 return Ok(None);
             }
-            let file = (
+            let file = Seen {
                 cachelet,
                 translation,
-                self.core.get(cachelet, field::VERSION),
-            );
+                version: self.core.get(cachelet, field::VERSION),
+            };
             let len = end - range.start;
             let piece = self.one_piece(&op, file, &bytes);
             let found = match self.core.noting(piece)? {
@@ -205,13 +206,8 @@ impl<'f, M: Memories> Files<'f, M> {
     }
 
     /// The pool offset of the bytes, if they are contiguous there.
-    fn one_piece(
-        &self,
-        op: &Op<'_, M>,
-        (cachelet, translation, version): (Cachelet, &Translation, u64),
-        bytes: &Range<u64>,
-    ) -> Result<Option<u64>> {
-        let Some((_, id)) = MapRoot(self.core.get(cachelet, field::ROOT)).get() else {
+    fn one_piece(&self, op: &Op<'_, M>, file: Seen<'_>, bytes: &Range<u64>) -> Result<Option<u64>> {
+        let Some((_, id)) = MapRoot(self.core.get(file.cachelet, field::ROOT)).get() else {
             return Ok(None);
         };
         let (mut next, end) = (bytes.start / BLOCK_BYTES, bytes.end.div_ceil(BLOCK_BYTES));
@@ -222,7 +218,7 @@ impl<'f, M: Memories> Files<'f, M> {
             let last = ((next / RUN_BLOCKS + 1) * RUN_BLOCKS).min(end);
             let mut found = [Found::Hole; RUN_BLOCKS as usize];
             let found = &mut found[..(last - next) as usize];
-            self.find(op, id, translation, version, next, found)?;
+            self.find(op, id, file, next, found)?;
             for found in found {
                 let Found::Mapped(block) = *found else {
                     return Ok(None);
@@ -243,20 +239,21 @@ impl<'f, M: Memories> Files<'f, M> {
     fn shown(
         &self,
         op: &Op<'_, M>,
-        (cachelet, _, version): (Cachelet, &Translation, u64),
+        file: Seen<'_>,
         paths: ReadPaths<'f>,
         bytes: &Range<u64>,
         lease: &Lease<'f, M>,
     ) -> Option<(&'f [u8], Option<Pin<'f>>)> {
         let len = bytes.end - bytes.start;
         let pages = pages_of(bytes.start, len);
-        let Path::Table(table, choice) = self.path(op, paths, cachelet, pages) else {
+        let Path::Table(choice) = self.path(op, paths, file.cachelet, pages) else {
             return None;
         };
-        if !self.all_there(op, cachelet, table, choice, version, bytes) {
+        if !self.all_there(op, file, choice, bytes) {
             return None;
         }
-        let pin = table.pin(|| table.holds_all(version, bytes.start, len))?;
+        let table = choice.table;
+        let pin = table.pin(|| table.holds_all(file.version, bytes.start, len))?;
         let shown = window_bytes(self.core, lease, table.window()?, bytes.start, len)?;
         Some((shown, Some(pin)))
     }

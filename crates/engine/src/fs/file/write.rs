@@ -14,6 +14,7 @@
 use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent, Site};
 
+use super::translation::Seen;
 use super::{Files, PIECE_BLOCKS, PIECE_BYTES, Root, Stop, Translation};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::limits::SIZE_MAX_BYTES;
@@ -223,15 +224,12 @@ impl<M: Memories> Files<'_, M> {
             span.inside
         };
         if known > 0 && root.old != 0 {
-            let version = self.core.get(cachelet, field::VERSION);
-            self.find(
-                op,
-                root.id,
+            let file = Seen {
+                cachelet,
                 translation,
-                version,
-                span.first(),
-                &mut found[..known],
-            )?;
+                version: self.core.get(cachelet, field::VERSION),
+            };
+            self.find(op, root.id, file, span.first(), &mut found[..known])?;
             // Lost bytes may hide blocks, so check before claiming.
             op.check_media()?;
         }
