@@ -1,8 +1,9 @@
-//! Metadata slots: who uses which, known to the arena only (the pool's truth is what the logs
-//! reach). One bit a slot says *in use or held by a thread slot*.
+//! The allocator of metadata slots. Which slots are in use is known to the arena only; on the pool
+//! it follows from what the logs reach. One bit for each slot means *in use, or held by a thread
+//! slot*.
 //!
-//! A thread slot takes a *group* (32 slots, one block's worth) at a time and serves its operations
-//! from the mask it holds, so creation shares no line with other threads. Chunks are given a kind
+//! A thread slot claims a *group* (32 slots, one block) at a time, and serves its operations from
+//! the mask that it holds, so creation shares no line with other threads. A free chunk gets a kind
 //! when slots of that kind run low.
 
 mod room;
@@ -22,24 +23,24 @@ const GROUP: u64 = SLOTS_PER_BLOCK;
 const ALL: u32 = u32::MAX;
 /// Blocks that stay free for compacting logs.
 pub(crate) const SPARE_BLOCKS: u64 = 2;
-/// So many free chunks are not taken before they are needed: inodes, entries and blocks may each
-/// run low.
+/// This many free chunks are allocated only when a kind has no slot left: inodes, entries and
+/// blocks may each run low.
 const LAST_CHUNKS: u64 = 3;
-/// Slots for entries that creations leave to names that take the place of others, where chunks are
-/// larger than a group.
+/// Slots for entries that creations leave to renames over existing names, if chunks are larger than
+/// a group.
 const KEPT_ENTRIES: u64 = 16;
-/// How many slots ahead of the one taken the next ones are prefetched.
+/// Slots by which prefetching is ahead of allocation.
 const AHEAD: u64 = 3;
 /// Arena mark of a chunk whose table word is being made durable.
 pub(crate) const TAKING: u64 = 0xFF;
 
-/// Which slots may be taken.
+/// Which slots an allocation may use.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Take {
-    /// All but those that are kept.
+    /// All but the reserved ones.
     #[default]
     Common,
-    /// Those that are kept, too: an entry goes for the one that comes.
+    /// Also the reserved ones: the new entry replaces another.
     Kept,
 }
 
@@ -48,7 +49,7 @@ impl<M: Memories> Core<M> {
         self.map.chunks + chunk * 8
     }
 
-    /// The kind of chunk that `slot` lies in.
+    /// The kind of chunk that has `slot`.
     pub(crate) fn kind_of_slot(&self, slot: u64) -> Option<ChunkKind> {
         if slot == 0 || slot >= self.geometry.meta_slots() {
             return None;
@@ -69,7 +70,7 @@ impl<M: Memories> Core<M> {
         self.kind_of_slot(ino) == Some(ChunkKind::Inodes)
     }
 
-    /// Notes a chunk's kind when a pool is opened.
+    /// Records a chunk's kind when a pool is opened.
     pub(crate) fn note_chunk(&self, chunk: u64, kind: ChunkKind) {
         let slots = self.geometry.slots_per_chunk();
         let count = match kind {
@@ -78,15 +79,15 @@ impl<M: Memories> Core<M> {
             ChunkKind::Table => 0,
             _ => slots,
         };
-        // Counted first: who sees the kind claims slots.
+        // Counted first: threads that see the kind claim slots.
         self.arena
             .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
         self.arena
             .store(self.chunk_cell(chunk), kind as u64, Ordering::Release);
     }
 
-    /// Marks the slots of heads and state-maps of an areas chunk as used, before anybody takes
-    /// slots there; gives how many.
+    /// Marks the heads and state-maps of an areas chunk as used, before any slot there is claimed.
+    /// Returns how many slots they take.
     fn note_maps(&self, chunk: u64) -> u64 {
         let slots = self.geometry.slots_per_chunk();
         let areas = self.geometry.areas;
@@ -99,14 +100,14 @@ impl<M: Memories> Core<M> {
         .count() as u64
     }
 
-    /// Marks slots as used when a pool is opened; gives whether all of them were free.
+    /// Marks slots as used when a pool is opened. Returns whether all of them were free.
     pub(crate) fn note_used(&self, slot: u64, count: u64) -> bool {
         let mut all_free = true;
         for slot in slot..slot + count {
             let bit = 1 << (slot % 64);
             all_free &= self.arena.fetch_or(self.used_cell(slot), bit) & bit == 0;
         }
-        // Slot 0 is nothing's, but counts in its chunk.
+        // Slot 0 holds nothing, but counts in its chunk.
         if let Some(kind) = self.kind_of_slot(slot.max(1)) {
             let at = header::FREE_SLOTS + kind as u64 * 8;
             self.arena.fetch_add(at, count.wrapping_neg());
@@ -126,12 +127,13 @@ impl<M: Memories> Core<M> {
     /// Free slots in chunks of a kind.
     pub(crate) fn free_slots_of(&self, kind: ChunkKind) -> u64 {
         let at = header::FREE_SLOTS + kind as u64 * 8;
-        // Slots may be claimed, and counted, before they are counted as free: below zero is none.
+        // Slots may be claimed, and subtracted, before they are added as free, so the sum may be
+        // negative.
         let count = self.arena.load(at, Ordering::Relaxed) as i64;
         count.max(0) as u64
     }
 
-    /// Gives `count` slots from `slot` back. Nobody may reach them any more.
+    /// Frees `count` slots from `slot` on. No operation may reach them any more.
     pub(crate) fn free_slots(&self, slot: u64, count: u64) {
         let Some(kind) = self.kind_of_slot(slot) else {
             return;
@@ -143,9 +145,9 @@ impl<M: Memories> Core<M> {
         self.return_slots(kind, slot, count);
     }
 
-    /// Makes slots free again, or for the first time, to which nothing has led meanwhile.
+    /// Makes slots available again, or for the first time. Nothing has led to them meanwhile.
     fn return_slots(&self, kind: ChunkKind, slot: u64, count: u64) {
-        // An allocation of ours lies in one word of the map, but the format lets others lie in two.
+        // An allocation by this code is in one word of the map, but the format allows two.
         let (mut at, end) = (slot, slot + count);
         while at < end {
             let part = (end - at).min(64 - at % 64);
@@ -157,7 +159,7 @@ impl<M: Memories> Core<M> {
             .fetch_add(header::FREE_SLOTS + kind as u64 * 8, count);
     }
 
-    /// Claims what is free of some group of `kind` (all of it, where `whole` is asked).
+    /// Claims the free slots of a group of `kind`, or with `whole` a group that is completely free.
     fn claim_group(&self, kind: ChunkKind, whole: bool) -> Option<(u64, u32)> {
         let groups = self.geometry.meta_slots() / GROUP;
         let per_chunk = self.geometry.slots_per_chunk() / GROUP;
@@ -201,8 +203,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether the last free chunk is kept for entries, of which there are none yet: short texts of
-    /// symlinks lie there, however names are kept.
+    /// Whether the last free chunk is reserved for entries, because none exists yet. Every
+    /// namespace needs one, for short texts of symbolic links.
     fn is_last_kept(&self, kind: ChunkKind) -> bool {
         kind != ChunkKind::Entries
             && self.free_slots_of(ChunkKind::Free) == 1
@@ -226,8 +228,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Slots of a kind that stay free for names that take the place of others: files of a full pool
-    /// can be renamed.
+    /// Slots of a kind that are reserved for renames over existing names, so that files of a full
+    /// pool can be renamed.
     fn kept(&self, kind: ChunkKind) -> u64 {
         match self.name_cost().entries_in {
             Some(entries_in) if entries_in == kind => self.kept_entries(),
@@ -236,7 +238,7 @@ impl<M: Memories> Core<M> {
     }
 
     /// Whether a chunk of `kind` would leave the logs of directories too few blocks for the names
-    /// that there is room for then: names would go, and none could come.
+    /// that would then have space: names could be removed, but not created.
     fn starves_logs(&self, kind: ChunkKind) -> bool {
         let cost = self.name_cost();
         if cost.entries_in.is_none() || kind != ChunkKind::Inodes && Some(kind) != cost.entries_in {
@@ -253,7 +255,7 @@ impl<M: Memories> Core<M> {
         blocks < GROUP * cost.log_blocks_for(self.free_entries(cost) + new_names)
     }
 
-    /// Whether names can have at most one further chunk.
+    /// Whether names can get at most one more chunk.
     pub(crate) fn is_short_of_chunks(&self) -> bool {
         self.free_slots_of(ChunkKind::Free) <= 1
             || self.is_refused_memory()
@@ -263,14 +265,14 @@ impl<M: Memories> Core<M> {
                 .is_some_and(|kind| self.starves_logs(kind))
     }
 
-    /// Blocks that others than logs leave free: what the logs need for the names that there is room
-    /// for.
+    /// Blocks that allocations for other purposes leave free: the logs need them for the names that
+    /// have space.
     pub(crate) fn blocks_for_logs(&self) -> u64 {
         let cost = self.name_cost();
         cost.log_blocks_for(self.free_entries(cost))
     }
 
-    /// Gives a free chunk a kind, durably; whether there was one.
+    /// Gives a free chunk a kind, durably. Returns whether there was one.
     fn take_chunk(&self, kind: ChunkKind) -> bool {
         if self.starves_logs(kind) {
             return false;
@@ -278,8 +280,8 @@ impl<M: Memories> Core<M> {
         self.take_chunk_as(kind, |chunk| ChunkWord::new(chunk, kind, 0))
     }
 
-    /// Makes a free chunk this part of the words of an added segment, durably; whether there was
-    /// one.
+    /// Allocates a free chunk for this part of the words of an added segment, durably. Returns
+    /// whether there was one.
     pub(crate) fn take_table_chunk(&self, segment: u32, part: u64) -> bool {
         self.take_chunk_as(ChunkKind::Table, |chunk| {
             ChunkWord::of_table(chunk, segment, part)
@@ -301,7 +303,7 @@ impl<M: Memories> Core<M> {
             let bytes = self.geometry.chunk_bytes;
             let begin = self.geometry.meta_at + chunk * bytes;
             if !self.reserve_chunk(chunk) {
-                // No memory for its image: as if there were no chunk.
+                // There is no memory for its image, as if there were no chunk.
                 self.arena.store(cell, free, Ordering::Release);
                 return false;
             }
@@ -311,13 +313,13 @@ impl<M: Memories> Core<M> {
                 _ => false,
             };
             if has_some {
-                // Its bytes were damaged while they were nobody's: nothing is put there.
+                // Its bytes were damaged while it was free, so it is not used.
                 self.arena.fetch_add(header::FREE_SLOTS, u64::MAX);
                 continue;
             }
             let at = self.geometry.chunk_table_at + chunk * 8;
             if matches!(kind, ChunkKind::Entries | ChunkKind::Inodes) {
-                // A chunk that is free is all zeros, also where a power cut takes it back.
+                // A free chunk is all zeros, even after a power cut that undoes this.
                 self.pool.freed(begin, bytes);
             }
             self.set_word(at, word_of(chunk).0);
@@ -344,7 +346,7 @@ impl<M: Memories> Core<M> {
         words.all(|at| self.word(begin + at) == 0)
     }
 
-    /// Whether entries in a chunk would have states before there are any.
+    /// Whether entries in a chunk would have states before they exist.
     fn has_states(&self, chunk: u64) -> bool {
         let slots = self.geometry.slots_per_chunk();
         let mut groups = (chunk * slots..(chunk + 1) * slots).step_by(GROUP as usize);
@@ -352,8 +354,8 @@ impl<M: Memories> Core<M> {
             .any(|slot| self.word(self.geometry.meta_at + self.geometry.areas.states_at(slot)) != 0)
     }
 
-    /// Claims a group, taking a new chunk when slots of the kind run low. The last chunks are taken
-    /// only when there is no slot: another kind may need them.
+    /// Claims a group, from a new chunk if slots of the kind run low. The last chunks are used only
+    /// if there is no slot: another kind may need them.
     fn refill(&self, kind: ChunkKind, whole: bool) -> Option<(u64, u32)> {
         let free_at = header::FREE_SLOTS + kind as u64 * 8;
         let low = self.geometry.slots_per_chunk() / 8;
@@ -373,18 +375,18 @@ impl<M: Memories> Core<M> {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// Takes `count` adjoining slots (1 to 9) of inodes or entries, none of them one that is kept.
+    /// Allocates `count` adjacent slots (1 to 9) for inodes or entries, none of them reserved.
     pub(crate) fn alloc(&self, kind: ChunkKind, count: u64) -> Result<u64> {
         self.alloc_of(kind, count, Take::Common)
     }
 
-    /// The same with those that are kept, if there are no others.
+    /// The same with the reserved slots, if there are no others.
     pub(crate) fn alloc_of(&self, kind: ChunkKind, count: u64, take: Take) -> Result<u64> {
         let taken = self.alloc_held(kind, count, Take::Common);
         match taken {
             Err(Error::NoSpace(_)) if take == Take::Kept && self.core.kept(kind) > 0 => {
                 let taken = self.alloc_held(kind, count, take);
-                // What else came with it stays kept.
+                // Other reserved slots that were claimed with it stay reserved.
                 self.drop_held(Self::cache_of(kind));
                 taken
             }
@@ -392,7 +394,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// The word of a thread slot that says which slots of a kind it holds.
+    /// The field of a thread slot with the slots of a kind that it holds.
     fn cache_of(kind: ChunkKind) -> u64 {
         match kind {
             ChunkKind::Inodes => field::INODES,
@@ -407,7 +409,7 @@ impl<M: Memories> Op<'_, M> {
         self.set_own(cache, 0);
     }
 
-    /// Takes slots from those that this thread slot holds, or from others that it comes to hold.
+    /// Allocates slots from those that this thread slot holds, or from a group that it claims.
     fn alloc_held(&self, kind: ChunkKind, count: u64, take: Take) -> Result<u64> {
         let cache = Self::cache_of(kind);
         loop {
@@ -435,7 +437,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Claims a group, or as much of it as leaves those that are kept.
+    /// Claims a group, or as much of it as leaves the reserved slots.
     fn refill(&self, kind: ChunkKind, take: Take) -> Option<(u64, u32)> {
         let core = self.core;
         loop {
@@ -444,7 +446,7 @@ impl<M: Memories> Op<'_, M> {
                 Take::Common => core.kept(kind),
                 Take::Kept => 0,
             };
-            // Who claims at the same time has counted it before looking: the last one sees all.
+            // Concurrent claims subtract before they look, so the last one sees all of them.
             let mut lacking = kept.saturating_sub(core.free_slots_of(kind));
             let (mut left, mut back) = (mask, 0);
             while lacking > 0 && left != 0 {
@@ -463,14 +465,15 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Brings near what will be written when this slot comes up.
+    /// Prefetches the lines that will be written when this slot is allocated.
     fn prefetch_slot(&self, slot: u64) {
         let at = self.core.geometry.slot_at(slot);
         self.core.pool.prefetch(at);
         self.core.pool.prefetch(at + LINE_BYTES);
     }
 
-    /// The group just claimed is too fragmented for a run: looks on, bounded by the region.
+    /// Looks for a run in other groups, because the group just claimed is too fragmented. The
+    /// region bounds the search.
     fn alloc_elsewhere(&self, kind: ChunkKind, count: u64, take: Take) -> Result<()> {
         let cache = Self::cache_of(kind);
         let mut held = Vec::new();
@@ -494,7 +497,7 @@ impl<M: Memories> Op<'_, M> {
         found
     }
 
-    /// Gives back what the thread held of a group and nobody took.
+    /// Returns the slots of a group that a thread slot held and did not use.
     fn return_held(&self, group: u64, mask: u32) {
         let is_held = |bit: &u64| mask >> bit & 1 == 1;
         for bit in (0..GROUP).filter(is_held) {
@@ -505,7 +508,7 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Takes what an idle thread slot holds, when the region has nothing else.
+    /// Takes the slots that an idle thread slot holds, if the region has no others.
     fn steal(&self, cache: u64) -> Option<(u64, u32)> {
         for slot in self.core.slots_used().filter(|&slot| slot != self.slot) {
             if let Some(other) = self.core.enter_idle(slot) {
@@ -519,8 +522,8 @@ impl<M: Memories> Op<'_, M> {
         None
     }
 
-    /// Takes a metadata block (32 slots), if `spare` more stay free; gives its first slot.
-    /// Compacting logs frees blocks, but needs some first.
+    /// Allocates a metadata block (32 slots), if `spare` more stay free. Returns its first slot.
+    /// Compacting logs frees blocks, but first needs some.
     pub(crate) fn alloc_block(&self, spare: u64) -> Result<u64> {
         let slot = self.alloc_any_block()?;
         let free_at = header::FREE_SLOTS + ChunkKind::Blocks as u64 * 8;
@@ -533,7 +536,7 @@ impl<M: Memories> Op<'_, M> {
         Ok(slot)
     }
 
-    /// Takes a metadata block, even the last one.
+    /// Allocates a metadata block, even the last one.
     pub(crate) fn alloc_any_block(&self) -> Result<u64> {
         let (group, _) = self
             .core
@@ -544,8 +547,9 @@ impl<M: Memories> Op<'_, M> {
 }
 
 impl<M: Memories> Core<M> {
-    /// Gives back what thread slots hold, before a clean close saves the map. Waits for operations
-    /// that read, which go on beside a close, to leave their slots for a moment.
+    /// Returns all slots that thread slots hold, before a clean close saves the map. Operations
+    /// that read go on beside a close; this waits for them to leave their thread slots for a
+    /// moment.
     pub(crate) fn return_all_held(&self) {
         let mut tries = 0;
         for slot in self.slots_used() {
@@ -564,7 +568,7 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// The lowest position of `count` adjoining set bits.
+/// The lowest position of `count` adjacent set bits.
 fn find_run(mask: u32, count: u64) -> Option<u32> {
     let mut runs = mask;
     for shift in 1..count as u32 {
@@ -578,7 +582,7 @@ mod tests {
     use super::find_run;
 
     #[test]
-    fn runs_are_found_at_the_lowest_place() {
+    fn runs_are_found_at_the_lowest_position() {
         assert_eq!(find_run(0b1011_0100, 1), Some(2));
         assert_eq!(find_run(0b1011_0100, 2), Some(4));
         assert_eq!(find_run(0b1011_0100, 3), None);

@@ -1,14 +1,15 @@
-//! Cachelets (DirectFS III-B): 128 bytes of read-mostly state per file in the arena. Everything
-//! else is read from the pool.
+//! Cachelets (DirectFS III-B): 128 bytes of read-mostly state for each file in use, in the arena.
+//! Everything else is read from the pool.
 //!
 //! A cachelet is found through the global index, or through the `nv_pointer` in its inode, so that
 //! hard links share one (III-D). The pointer carries the pool's epoch; a crash makes it stale.
 //!
-//! Life: taken from the free list or fresh; filled; published by compare-and-swap on the inode's
-//! `nv_pointer`; counted by `refs` (handles, nodes) and `names` (index entries that point here).
-//! At zero of both it may be evicted: pointer cleared, and after a grace period it is free.
+//! Life of a cachelet: allocated from the free list, or fresh; filled; published by
+//! compare-and-swap on the inode's `nv_pointer`; counted by `refs` (handles, nodes) and `names`
+//! (index entries that point to it). When both are zero it may be evicted: its pointer is cleared,
+//! and after a grace period it is free.
 //!
-//! Deviation from the paper: the readable, delete and rename flags are in the index entry, not
+//! Deviation from the paper: the flags readable, delete and rename are in the index entry, not
 //! here, because they belong to a name, and hard links share the cachelet.
 
 use std::sync::atomic::Ordering;
@@ -29,7 +30,7 @@ use crate::error::{Error, Location, Result};
 /// Bytes of a cachelet.
 pub(crate) const CACHELET_BYTES: u64 = 128;
 
-/// Word offsets within a cachelet. The first line is what lookups and `stat` of a file read.
+/// Word offsets within a cachelet. Lookups and `stat` of a file read the first line only.
 pub(crate) mod field {
     /// Inode number; 0 while free (then [`NEXT`] links the free list).
     pub(crate) const INO: u64 = 0;
@@ -40,17 +41,17 @@ pub(crate) mod field {
     /// Link count (files: names; directories: 2 + subdirectories) in bits 0..32; names that are not
     /// durable yet ([`super::LINK_RESERVED`]).
     pub(crate) const LINKS: u64 = 24;
-    /// Size in bytes. Not of directories.
+    /// Size in bytes. Not for directories.
     pub(crate) const SIZE: u64 = 32;
-    /// Directories: renames in it whose stores listings may see in part; see [`SIZE`].
+    /// Directories: renames in it of which listings may see only a part; see [`SIZE`].
     pub(crate) const MOVING: u64 = 32;
     /// Directories of the namespace *tree*: the topmost node of the radix tree, or 0.
     pub(crate) const TOP_NODE: u64 = 32;
     /// Modification time.
     pub(crate) const MTIME: u64 = 40;
-    /// Change time. Not of directories.
+    /// Change time. Not for directories.
     pub(crate) const CTIME: u64 = 48;
-    /// Directories: as [`LOCK`] of files.
+    /// Directories: the lock, as [`LOCK`] of files.
     pub(crate) const DIR_LOCK: u64 = 48;
     /// Access time.
     pub(crate) const ATIME: u64 = 56;
@@ -58,22 +59,22 @@ pub(crate) mod field {
     pub(crate) const REFS: u64 = 64;
     /// Flags; see [`super::flag`].
     pub(crate) const FLAGS: u64 = 72;
-    /// Writer's lock (files: allocate, extend, truncate; directories, in another place: log
-    /// growth): 0 or the holder.
+    /// Writer's lock: 0 or the holder. Files: allocating, extending, truncating. Directories have
+    /// theirs elsewhere, for log growth.
     pub(crate) const LOCK: u64 = 80;
-    /// Directories: when names changed last; see `times`.
+    /// Directories: when names last changed; see `times`.
     pub(crate) const CHANGED: u64 = 80;
     /// Files: `MapRoot`. Directories: slot of the first log extent. Symlinks: slot of the text.
     pub(crate) const ROOT: u64 = 88;
     /// Directories of the namespace *tree*, once counted: the next name's cookie.
     pub(crate) const NEXT_COOKIE: u64 = 88;
     /// Directories: dying (bit 0), children ([`super::CHILD_ONE`]), creations that are not durable
-    /// yet ([`super::MAKING_ONE`]). Files: blocks in use (errs upward).
+    /// yet ([`super::MAKING_ONE`]). Files: blocks in use (may be too high).
     pub(crate) const CHILDREN: u64 = 96;
     /// See [`CHILDREN`].
     pub(crate) const BLOCKS: u64 = 96;
-    /// Directories: log tail; with the namespace *tree*, who changes names above it. Files: mapping
-    /// version, raised whenever a translation may go stale.
+    /// Directories: log tail; in the namespace *tree*, the holder of changes of names above it.
+    /// Files: mapping version, raised whenever a translation may become stale.
     pub(crate) const TAIL: u64 = 104;
     /// See [`TAIL`].
     pub(crate) const VERSION: u64 = 104;
@@ -93,48 +94,49 @@ pub(crate) mod flag {
     pub(crate) const BUILDING: u64 = 2;
     /// On the work stack.
     pub(crate) const QUEUED: u64 = 4;
-    /// Directories: times or link count are newer than the inode's. Files: those in the inode may
+    /// Directories: times or link count are newer than in the inode. Files: those in the inode may
     /// not be durable.
     pub(crate) const DIRTY: u64 = 8;
-    /// No name is left; the inode dies with the last reference.
+    /// No name is left; the inode is freed with the last reference.
     pub(crate) const UNLINKED: u64 = 16;
-    /// Directories: searched since eviction last came by (second chance).
+    /// Directories: searched since eviction last looked (second chance).
     pub(crate) const TOUCHED: u64 = 32;
-    /// Directories: children, dead entries, subdirectories and log tail are known; building the
-    /// index again leaves them alone.
+    /// Directories: children, dead entries, subdirectories and log tail are known. Building the
+    /// index again does not change them.
     pub(crate) const COUNTED: u64 = 64;
-    /// Being evicted; whoever finds the cachelet through its inode clears this and so keeps it.
+    /// Being evicted. An operation that finds the cachelet through its inode clears this and so
+    /// keeps it.
     pub(crate) const EVICTING: u64 = 128;
-    /// Evicted: nobody may use it any more, a new one is made.
+    /// Evicted: must not be used any more, and the file gets a new one.
     pub(crate) const EVICTED: u64 = 256;
-    /// Directories: a listing has verified every entry. Those that were made since are ours.
+    /// Directories: a listing has verified every entry. Later entries were created by this process.
     pub(crate) const VERIFIED: u64 = 512;
-    /// Directories: some names cannot be read, so that a miss in the index means nothing.
+    /// Directories: some names cannot be read, so a miss in the index proves nothing.
     pub(crate) const UNSURE: u64 = 1024;
-    /// Files: read or written on and on before the last close.
+    /// Files: read or written continuously before the last close.
     pub(crate) const CONTINUOUS: u64 = 2048;
-    /// Directories: names in it do not change, because it is moved, or one above it.
+    /// Directories: names in it must not change, because it or a directory above it is being moved.
     pub(crate) const STILL: u64 = 4096;
-    /// Directories: a rename has replaced or exchanged a name in it, since it is known. Such a name
-    /// exists throughout, but its entry is another one: listings look for it a second time.
+    /// Directories: a rename has replaced or exchanged a name in it since it is known. Such a name
+    /// exists throughout, but with another entry: listings look for it a second time.
     pub(crate) const REPLACED: u64 = 1 << 14;
-    /// The inode names it: whoever comes by that finds this one and makes no other, until it is
-    /// evicted or the file is gone.
+    /// The inode points to this cachelet: operations that come through the inode find this one and
+    /// create no other, until it is evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;
-    /// Directories: counts evictions from bit 40 on. A miss in the index counts only if this and
+    /// Directories: counts evictions from bit 40 on. A miss in the index is valid only if this and
     /// [`INDEXED`] were the same before and after.
     pub(crate) const GENERATION: u64 = 1 << 40;
 
     const AREA_SHIFT: u32 = 16;
     const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
 
-    /// Directories of the namespace *adaptive*: the area whose table the names in it are in; 0: not
-    /// known yet.
+    /// Directories of the namespace *adaptive*: the area whose table has the names in it; 0 means
+    /// not known yet.
     pub(crate) fn area(flags: u64) -> u32 {
         ((flags & AREA) >> AREA_SHIFT) as u32
     }
 
-    /// The flags with another such area.
+    /// Returns the flags with another area.
     pub(crate) fn with_area(flags: u64, area: u32) -> u64 {
         flags & !AREA | u64::from(area) << AREA_SHIFT & AREA
     }
@@ -151,13 +153,13 @@ pub(crate) struct Cachelet(pub(crate) u32);
 
 /// One child in [`field::CHILDREN`].
 pub(crate) const CHILD_ONE: u64 = 2;
-/// One creation under way in [`field::CHILDREN`]; its entry is counted as a child, too.
+/// One creation in flight in [`field::CHILDREN`]; its entry is counted as a child, too.
 pub(crate) const MAKING_ONE: u64 = 1 << 48;
 /// A name of a file whose log word is not durable yet, in [`field::LINKS`]. It keeps the file from
-/// running out of names, and attributes from being told.
+/// running out of names, and delays reports of its attributes.
 pub(crate) const LINK_RESERVED: u64 = 1 << 32;
 
-/// Fresh cachelets that a thread slot takes at once.
+/// Fresh cachelets that a thread slot reserves at a time.
 const FRESH_BATCH: u64 = 16;
 const POINTER_BITS: u32 = 40;
 
@@ -179,32 +181,32 @@ impl<M: Memories> Core<M> {
             .store(self.cachelet_at(cachelet, field), value, Ordering::Release);
     }
 
-    /// The inode number.
+    /// Returns the inode number.
     pub(crate) fn ino(&self, cachelet: Cachelet) -> u64 {
         self.get(cachelet, field::INO)
     }
 
-    /// Pool offset of the inode.
+    /// Returns the pool offset of the inode.
     pub(crate) fn inode_at(&self, cachelet: Cachelet) -> u64 {
         self.geometry.slot_at(self.ino(cachelet))
     }
 
-    /// Kind, permission bits and generation.
+    /// Returns kind, permission bits and generation.
     pub(crate) fn identity(&self, cachelet: Cachelet) -> IdentityWord {
         IdentityWord(self.get(cachelet, field::IDENTITY))
     }
 
-    /// The kind of file.
+    /// Returns the kind of file.
     pub(crate) fn kind(&self, cachelet: Cachelet) -> FileKind {
         self.identity(cachelet).kind().unwrap_or(FileKind::File)
     }
 
-    /// User and group.
+    /// Returns user and group.
     pub(crate) fn owner(&self, cachelet: Cachelet) -> OwnerWord {
         OwnerWord(self.get(cachelet, field::OWNER))
     }
 
-    /// Names in a directory whose names are counted.
+    /// Returns the number of names in a directory whose names are counted.
     pub(crate) fn children(&self, dir: Cachelet) -> u64 {
         self.get(dir, field::CHILDREN) % MAKING_ONE / CHILD_ONE
     }
@@ -214,7 +216,7 @@ impl<M: Memories> Core<M> {
         self.get(dir, field::CHILDREN) >= MAKING_ONE
     }
 
-    /// A file's mapping.
+    /// Returns a file's mapping root.
     pub(crate) fn map_root(&self, cachelet: Cachelet) -> MapRoot {
         MapRoot(self.get(cachelet, field::ROOT))
     }
@@ -224,20 +226,21 @@ impl<M: Memories> Core<M> {
         self.get(cachelet, field::FLAGS) & flags == flags
     }
 
-    /// Sets flags; gives those before.
+    /// Sets flags. Returns the flags before.
     pub(crate) fn raise_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
         self.arena
             .fetch_or(self.cachelet_at(cachelet, field::FLAGS), flags)
     }
 
-    /// Clears flags; gives those before.
+    /// Clears flags. Returns the flags before.
     pub(crate) fn clear_flag(&self, cachelet: Cachelet, flags: u64) -> u64 {
         self.arena
             .fetch_and(self.cachelet_at(cachelet, field::FLAGS), !flags)
     }
 
-    /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references. The first one ends an
-    /// eviction that began while there was none; references come and go, but that lasts.
+    /// Adds `count` (of [`REF_ONE`] or [`NAME_ONE`]) to the references. The first reference ends an
+    /// eviction that began while there was none. The eviction stays ended even if the reference is
+    /// dropped.
     pub(crate) fn add_refs(&self, cachelet: Cachelet, count: u64) {
         let before = self
             .arena
@@ -247,7 +250,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Takes `count` from the references; gives what is left.
+    /// Subtracts `count` from the references. Returns the rest.
     pub(crate) fn drop_refs(&self, cachelet: Cachelet, count: u64) -> u64 {
         let at = self.cachelet_at(cachelet, field::REFS);
         self.arena
@@ -255,7 +258,7 @@ impl<M: Memories> Core<M> {
             .wrapping_sub(count)
     }
 
-    /// A cachelet that belongs to nobody, all words zero.
+    /// Allocates a cachelet that belongs to no file, with all words zero.
     pub(crate) fn take_cachelet(&self, op: &Op<'_, M>) -> Result<Cachelet> {
         let taken = self.pop_free_cachelet().or_else(|| self.fresh_cachelet(op));
         let taken = taken.ok_or(Error::OutOfMemory("cachelets"))?;
@@ -266,7 +269,7 @@ impl<M: Memories> Core<M> {
         Ok(taken)
     }
 
-    /// The next cachelet that was never used; thread slots take them in batches.
+    /// Returns the next fresh cachelet; thread slots reserve them in batches.
     fn fresh_cachelet(&self, op: &Op<'_, M>) -> Option<Cachelet> {
         let mut held = op.own(slots::field::CACHELETS);
         if held as u32 == 0 {
@@ -280,8 +283,8 @@ impl<M: Memories> Core<M> {
         some.then_some(Cachelet((held >> 32) as u32))
     }
 
-    /// Cachelets that were never used: the first one (bits 32..64), and how many follow each other
-    /// from there on. None beyond the limit, which may be raised meanwhile.
+    /// Reserves fresh cachelets: the first one (bits 32..64), and how many follow from there on.
+    /// There are none beyond the limit, which may be raised meanwhile.
     fn fresh_batch(&self) -> u64 {
         let mut last = self.last_cachelet();
         loop {
@@ -304,18 +307,18 @@ impl<M: Memories> Core<M> {
         self.arena.load(header::CACHELET_FRESH, Ordering::Acquire)
     }
 
-    /// How many cachelets may be made for now.
+    /// How many cachelets may be used for now.
     pub(crate) fn cachelet_limit(&self) -> u64 {
         self.arena.load(header::CACHELET_LIMIT, Ordering::Relaxed)
     }
 
-    /// Lets at least so many be made, as far as there are.
+    /// Raises the limit to at least `to`, as far as there are cachelets.
     pub(crate) fn raise_cachelet_limit(&self, to: u64) {
         let to = to.min(self.map.cachelet_count);
         self.arena.fetch_max(header::CACHELET_LIMIT, to);
     }
 
-    /// Lets twice as many be made; `false`: there are no more.
+    /// Doubles the limit; returns `false` if there are no more cachelets.
     pub(crate) fn double_cachelet_limit(&self) -> bool {
         let limit = self.cachelet_limit();
         self.raise_cachelet_limit(2 * limit);
@@ -344,7 +347,7 @@ impl<M: Memories> Core<M> {
             {
                 Ok(_) => {
                     self.arena.fetch_add(header::CACHELETS_FREE, u64::MAX);
-                    // Whoever takes the next one finds it near.
+                    // The thread that pops the next one finds it in its cache.
                     self.prefetch_cachelet(Cachelet(next as u32));
                     return Some(first);
                 }
@@ -353,7 +356,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives back a cachelet that nobody can reach any more.
+    /// Frees a cachelet that no operation can reach any more.
     pub(crate) fn free_cachelet(&self, cachelet: Cachelet) {
         self.set(cachelet, field::INO, 0);
         self.arena.fetch_add(header::CACHELETS_FREE, 1);
@@ -371,7 +374,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Takes a cachelet out of an eviction that is under way; `false`: it is too late.
+    /// Ends an eviction in flight. Returns `false` if it is too late.
     fn keep_from_eviction(&self, cachelet: Cachelet) -> bool {
         let mut flags = self.get(cachelet, field::FLAGS);
         loop {
@@ -391,7 +394,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The cachelet that an `nv_pointer` names, if it is of this mount.
+    /// Returns the cachelet that an `nv_pointer` points to, if the pointer is of this opening.
     fn nv_pointer(&self, word: u64) -> Option<Cachelet> {
         let cachelet = word & ((1 << POINTER_BITS) - 1);
         let fresh = word >> POINTER_BITS == u64::from(self.pool_epoch);
@@ -399,12 +402,12 @@ impl<M: Memories> Core<M> {
             .then_some(Cachelet(cachelet as u32))
     }
 
-    /// The `nv_pointer` word that names `cachelet` in this mount.
+    /// Returns the `nv_pointer` word that points to `cachelet` in this opening.
     pub(crate) fn nv_pointer_to(&self, cachelet: Cachelet) -> u64 {
         u64::from(cachelet.0) | u64::from(self.pool_epoch) << POINTER_BITS
     }
 
-    /// Finds or makes the cachelet of a live inode.
+    /// Finds or creates the cachelet of a live inode.
     pub(crate) fn load_cachelet(&self, op: &Op<'_, M>, ino: u64) -> Result<Cachelet> {
         let inode_at = self.slot_at(ino)?;
         if !self.is_inode_slot(ino) {
@@ -433,8 +436,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Whether a cachelet that somebody may have heard of long ago is that of the file that is
-    /// named, as [`Self::load_cachelet`] would find it. `false`, too, where that is not plain.
+    /// Whether a cachelet, which the caller may have found long ago, is that of the named file, as
+    /// [`Self::load_cachelet`] would find it. Also `false` if that is uncertain.
     #[inline]
     pub(crate) fn is_cachelet_of(&self, told: Cachelet, named: &Named) -> bool {
         let is_it = |identity: IdentityWord| {
@@ -443,11 +446,11 @@ impl<M: Memories> Core<M> {
         self.is_known_for(told, named.target.ino()) && is_it(self.identity(told))
     }
 
-    /// The same of the file that has this inode now.
+    /// The same for the file that has this inode now.
     ///
-    /// The flags come first. One that is known is nobody else's before this operation ends unless
-    /// it said before that it is evicted or that its file has no name, because both are followed by
-    /// a grace period.
+    /// The flags are read first. A known cachelet belongs to no other file before this operation
+    /// ends, unless its flags said before that it is evicted or that its file has no name: both are
+    /// followed by a grace period.
     #[inline]
     pub(crate) fn is_known_for(&self, told: Cachelet, ino: u64) -> bool {
         const GOING: u64 = flag::UNLINKED | flag::EVICTING | flag::EVICTED;
@@ -456,7 +459,7 @@ impl<M: Memories> Core<M> {
             && self.ino(told) == ino
     }
 
-    /// Asks the processor for a cachelet.
+    /// Prefetches a cachelet.
     pub(crate) fn prefetch_cachelet(&self, cachelet: Cachelet) {
         let at = self.cachelet_at(cachelet, 0);
         for line in (at..at + CACHELET_BYTES).step_by(LINE_BYTES as usize) {
@@ -476,15 +479,15 @@ impl<M: Memories> Core<M> {
         self.set(made, field::IDENTITY, inode.identity);
         self.set(made, field::OWNER, inode.owner);
         let is_dir = IdentityWord(inode.identity).kind() == Some(FileKind::Directory);
-        // A directory that was found has a name and itself, whatever a damaged inode says: with no
-        // links it would be one that is just being removed, and a stat would wait for the end of
-        // that. Its index counts the links.
+        // A directory that was found has a name and itself, whatever a damaged inode says. With no
+        // links it would look like one that is being removed, and a stat would wait for the end of
+        // the removal. Its index counts the links.
         let least = if is_dir { 2 } else { 0 };
         let links = u64::from(LinksWord(inode.links).links()).max(least);
         self.set(made, field::LINKS, links);
         if is_dir {
-            // Above the generations of all earlier cachelets of the directory: they began with an
-            // earlier epoch, and each compaction waits for several.
+            // Higher than the generations of all earlier cachelets of the directory: they began
+            // with an earlier epoch, and each compaction waits for several.
             self.set(made, field::DEAD, self.epoch() << 32);
         } else {
             self.set(made, field::SIZE, inode.size);
@@ -511,19 +514,19 @@ impl<M: Memories> Core<M> {
         self.cachelet_at(cachelet, field)
     }
 
-    /// Locks a cachelet that nobody can reach yet.
+    /// Locks a cachelet that no other operation can reach yet.
     pub(crate) fn lock_made(&self, op: &Op<'_, M>, cachelet: Cachelet) {
         let at = self.lock_at(cachelet);
         self.arena.store(at, op.holder(), Ordering::Release);
     }
 
-    /// Unlocks it when others can.
+    /// Unlocks it once others can reach it.
     pub(crate) fn unlock_made(&self, cachelet: Cachelet) {
         self.arena
             .store(self.lock_at(cachelet), 0, Ordering::Release);
     }
 
-    /// Locks a file's writers (or a directory's log growth) out; waits for the holder.
+    /// Locks a file's writers (or a directory's log growth) out. Waits for the holder.
     pub(crate) fn lock<'a>(&'a self, op: &Op<'_, M>, cachelet: Cachelet) -> LockGuard<'a, M> {
         let at = self.lock_at(cachelet);
         let mut tries = 0;
@@ -534,8 +537,7 @@ impl<M: Memories> Core<M> {
     }
 }
 
-/// What can be checked of an inode in use by itself. Fields of later releases are damage to this
-/// one.
+/// Checks an inode in use by itself. Fields of later releases are damage to this release.
 pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Result<()> {
     let damaged = |what| Err(Error::damaged(what, Location::Inode(ino)));
     if !inode.is_sound(ino) {
@@ -548,7 +550,7 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
         Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Adaptive => {
             u64::from(!DirLocation(inode.detail).is_sound())
         }
-        // The tail of the log is looked at where it is used.
+        // The tail of the log is checked where it is used.
         Some(FileKind::Directory) if geometry.namespace == NamespaceKind::Tree => 0,
         _ => inode.detail,
     };
@@ -576,7 +578,7 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
         return damaged("size of a file");
     }
     let root = MapRoot(inode.root);
-    // A tree begins in the inode that the id names, which is the file's own.
+    // A tree's root is in the inode that the id names, which must be the file's own.
     let is_own = !geometry.mapping.has_trees() || root.get() == Some((0, MapRoot::id_of(ino)));
     if root.0 != 0 && !(root.is_sound() && is_own) {
         return damaged("mapping root");

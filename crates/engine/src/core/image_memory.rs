@@ -1,9 +1,9 @@
-//! Memory for the chunks of an image in a file that others share: on tmpfs, where whoever comes
-//! first has what there is.
+//! Memory for the chunks of an image in a shared file on tmpfs, whose space goes to the first
+//! program that asks for it.
 //!
-//! A chunk has all its memory before anybody may use it, and the next chunks have theirs ahead:
-//! what other programs put into `/dev/shm` takes nothing from files that are made soon. Chunks are
-//! taken from the lowest number on, so one word says which have their memory.
+//! A chunk has all its memory before it is used, and the next chunks have theirs in advance: other
+//! programs that fill `/dev/shm` take nothing from files that are created soon. Chunks are
+//! allocated from the lowest number on, so one word tells which have their memory.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::core::{Core, header};
 use crate::error::Error;
 use crate::logs::redo::SHARED_DIR;
 
-/// So much of the metadata that nobody uses yet has its memory: 65 536 files. It costs this much
-/// memory at most, and pools up to 1 GiB have no more metadata by default.
+/// Unused metadata that have their memory in advance: for 65 536 files. This is the most memory
+/// that it costs, and pools up to 1 GiB have no more metadata by default.
 const AHEAD_BYTES: u64 = 16 << 20;
 
 impl<M: Memories> Core<M> {
-    /// The image, if its memory has a bound of its own, and how many bytes of it are left.
+    /// The image, if its memory is bounded, and how many bytes of it are left.
     fn bounded_image(&self) -> Option<(Arc<dyn SharedImage>, u64)> {
         let image = self.pool.shared_image()?;
         let room = image.room_bytes()?;
@@ -40,7 +40,7 @@ impl<M: Memories> Core<M> {
         free.count() as u64
     }
 
-    /// Takes memory for a chunk, unless it has some; whether it has now.
+    /// Reserves memory for a chunk, unless it has some. Returns whether it has memory now.
     pub(crate) fn reserve_chunk(&self, chunk: u64) -> bool {
         let bytes = self.geometry.chunk_bytes;
         let at = self.geometry.meta_at + chunk * bytes;
@@ -59,14 +59,14 @@ impl<M: Memories> Core<M> {
             tracing::warn!(
                 %error,
                 "{} is full: once the metadata that have their memory are used, no file can be \
-                 made; remove what fills it, or mount with --image DIR",
+                 created; free memory there, or mount with --image DIR",
                 image.dir().display()
             );
         }
         prepared.is_ok()
     }
 
-    /// Has the next free chunks take their memory, as far as there is some.
+    /// Reserves memory for the next free chunks, as far as there is some.
     pub(crate) fn reserve_ahead(&self) {
         if self.bounded_image().is_none() {
             return;
@@ -77,7 +77,7 @@ impl<M: Memories> Core<M> {
         while next < self.geometry.meta_chunks && ahead < wanted {
             let word = self.arena.load(self.chunk_cell(next), Ordering::Acquire);
             let is_free = word == ChunkKind::Free as u64;
-            // Whoever is taking it has its memory taken, or leaves it free without.
+            // The thread that allocates the chunk reserves its memory, or leaves it free without.
             if word == crate::core::alloc::TAKING || is_free && !self.reserve_chunk(next) {
                 return;
             }
@@ -102,12 +102,13 @@ impl<M: Memories> Core<M> {
         free.min(ahead.saturating_add(room / self.geometry.chunk_bytes))
     }
 
-    /// Whether there was no memory for the next chunk when it was last asked for.
+    /// Whether memory for the next chunk was refused at the last attempt.
     pub(crate) fn is_refused_memory(&self) -> bool {
         self.arena.load(header::REFUSED, Ordering::Relaxed) != 0
     }
 
-    /// Why there is no metadata slot of a kind: there is none in the pool, or no memory for it.
+    /// The error for a missing metadata slot of a kind: the pool has none, or there is no memory
+    /// for it.
     pub(crate) fn no_slot(&self, kind: ChunkKind) -> Error {
         let has_free = self.arena.load(header::FREE_SLOTS, Ordering::Relaxed) > 0;
         let lacks_memory = self.is_refused_memory() && has_free;

@@ -1,11 +1,11 @@
-//! Leases: who looks at bytes of a file in place, so that writers wait.
+//! Leases: views of bytes of a file in place, for which writers wait.
 //!
 //! A word of the file's cachelet counts its leases, so that a writer of a file without any pays one
 //! load. Which bytes are lent, and to which thread, is private to the process.
 //!
-//! A lease is counted first, and then waits until the file's lock is free for a moment; a writer
-//! takes the lock first, and then looks at the count. So of two that come at the same time at least
-//! one sees the other: the writer gives the lock back and waits for the lease, never the other way
+//! A lease is counted first, and then waits until the file's lock is free for a moment. A writer
+//! takes the lock first, and then looks at the count. So if both come at the same time, at least
+//! one sees the other. The writer releases the lock and waits for the lease, never the other way
 //! round, and never inside an operation.
 
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::pause;
 use crate::error::{Error, Result};
 
-/// Parts of the table of leases, so that threads seldom meet.
+/// Parts of the table of leases, so that threads seldom contend.
 const SHARDS: usize = 64;
 
 /// Bytes that are lent.
@@ -30,7 +30,7 @@ struct Lent {
     thread: u64,
 }
 
-/// What is lent of a file system.
+/// All leases of a file system.
 pub(crate) struct Leases {
     shards: [Shard; SHARDS],
     /// Views that lend bytes in place.
@@ -50,7 +50,7 @@ impl Default for Leases {
 #[derive(Default)]
 struct Lents {
     lent: Vec<Lent>,
-    /// Writers that wait for one of these.
+    /// Writers that wait for one of these leases.
     waiting: u64,
 }
 
@@ -64,8 +64,8 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A number of the calling thread's own, never used again. Asked for twice a view, so cheaper than
-/// [`std::thread::current`].
+/// Returns a number of the calling thread that is never used again. It is read twice for each view,
+/// so it has to be cheaper than [`std::thread::current`].
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     match THREAD.get() {
@@ -95,7 +95,8 @@ impl Shard {
     }
 }
 
-/// Bytes of a file that nobody changes or gives up until it is dropped, in the thread that took it.
+/// Bytes of a file that must not be changed or freed until this is dropped, in the thread that took
+/// it.
 pub(crate) struct Lease<'a, M: Memories> {
     core: &'a Core<M>,
     file: Cachelet,
@@ -103,8 +104,8 @@ pub(crate) struct Lease<'a, M: Memories> {
 }
 
 impl<'a, M: Memories> Lease<'a, M> {
-    /// Lends bytes; waits for a writer that is at work on the file. The caller is in no operation
-    /// and holds a reference to the file.
+    /// Lends bytes. Waits for a running writer of the file. The caller is in no operation and holds
+    /// a reference to the file.
     pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
         core.leases.shard(file).lock().lent.push(Lent {
             file,
@@ -136,20 +137,20 @@ impl<M: Memories> Drop for Lease<'_, M> {
         drop(leases);
         let count = self.core.cachelet_at(self.file, field::LEASES);
         self.core.arena.fetch_add(count, u64::MAX);
-        // A system call even if nobody waits.
+        // This is a system call even if no thread waits.
         if is_awaited {
             shard.returned.notify_all();
         }
     }
 }
 
-/// Counts a view of bytes in place, until it is dropped. As long as there is one, nobody else opens
-/// the pool.
+/// Counts a view of bytes in place, until it is dropped. While there is one, no other process can
+/// open the pool.
 pub(crate) struct Shown<'a, M: Memories>(&'a Core<M>);
 
 impl<'a, M: Memories> Shown<'a, M> {
-    /// The caller is in the operation that lends the bytes: whoever ends the use of the pool waits
-    /// for that before he counts.
+    /// The caller is in the operation that lends the bytes. The thread that ends the use of the
+    /// pool waits for that operation before it counts.
     pub(crate) fn new(core: &'a Core<M>) -> Self {
         core.leases.views.fetch_add(1, Ordering::SeqCst);
         Self(core)
@@ -158,8 +159,8 @@ impl<'a, M: Memories> Shown<'a, M> {
 
 impl<M: Memories> Drop for Shown<'_, M> {
     fn drop(&mut self) {
-        // Whoever ends the use of the pool says so before he counts, and so one of the two unlocks
-        // it, or both.
+        // The thread that ends the use of the pool announces that before it counts. So at least one
+        // of the two unlocks the pool.
         let is_last = self.0.leases.views.fetch_sub(1, Ordering::SeqCst) == 1;
         if is_last && !self.0.arena.is_at_work() {
             self.0.pool.unlock();
@@ -180,7 +181,8 @@ pub(crate) fn is_lent<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range
 /// Waits until none of `bytes` is lent. The caller is in no operation.
 ///
 /// # Errors
-/// [`Error::Deadlock`] if some are lent to the calling thread; this process may not use the pool.
+/// Fails with [`Error::Deadlock`] if some are lent to the calling thread, and if this process may
+/// not use the pool.
 #[inline]
 pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
     match core.get(file, field::LEASES) {
@@ -191,7 +193,7 @@ pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 
 #[cold]
 fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
-    // In a child of its process nobody gives back what is lent.
+    // In a forked child no thread returns what is lent.
     core.check_use()?;
     let (shard, me) = (core.leases.shard(file), this_thread());
     let mut leases = shard.lock();
@@ -213,7 +215,7 @@ fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
     }
 }
 
-/// The threads that any of `bytes` is lent to.
+/// The threads to which any of `bytes` is lent.
 fn holders<'l>(
     lent: &'l [Lent],
     file: Cachelet,

@@ -1,12 +1,12 @@
 //! Thread slots and epochs: every operation runs between `op_begin` and `op_end`.
 //!
-//! The bracket does three things with one compare-and-swap on a line of its own: it gives the
-//! thread exclusive use of a slot (journal, preallocated inodes and entries), it pins the
-//! reclamation epoch, and it marks where an operation starts and ends. A thread comes back to the
-//! slot it used last; when all slots are taken it waits for one.
+//! Beginning an operation does three things with one compare-and-swap on a line of its own: it
+//! gives the thread exclusive use of a slot (journal, preallocated inodes and entries), it pins the
+//! reclamation epoch, and it marks the operation as running. A thread returns to the slot that it
+//! used last; when all slots are taken it waits for one.
 //!
-//! Deviation from DirectFS, which preallocates per core: user space cannot stay on a core, so the
-//! unit is the slot, leased for one operation.
+//! Deviation from DirectFS, which preallocates for each core: a thread in user space cannot stay on
+//! a core, so the unit is the slot, which an operation has to itself.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -21,8 +21,8 @@ use crate::error::Result;
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
 
-/// How often one looks whether an operation is over before one sleeps, which is after some
-/// milliseconds, and how long one sleeps before one looks again.
+/// How often a waiting thread looks whether an operation has ended before it sleeps, which is after
+/// some milliseconds, and how long it sleeps before it looks again.
 const AWAKE_TRIES: u32 = 5000;
 const ASLEEP: Duration = Duration::from_micros(100);
 
@@ -32,23 +32,23 @@ pub(crate) mod field {
     pub(crate) const STATE: u64 = 0;
     /// Sequence number of the last journal record.
     pub(crate) const SEQUENCE: u64 = 8;
-    /// Lookups, of which some are noted, where areas evolve.
+    /// Lookups. Some of them are sampled where areas evolve.
     pub(crate) const LOOKUPS: u64 = 16;
     /// Preallocated inodes: group << 32 | mask of slots left.
     pub(crate) const INODES: u64 = 64;
     /// Preallocated entries: group << 32 | mask of slots left.
     pub(crate) const ENTRIES: u64 = 72;
-    /// Cachelets never used that this slot holds: next << 32 | count.
+    /// Fresh cachelets that this slot holds: next << 32 | count.
     pub(crate) const CACHELETS: u64 = 96;
     /// [`super::Tally::Inodes`].
     pub(crate) const TALLY_INODES: u64 = 104;
     /// [`super::Tally::Names`].
     pub(crate) const TALLY_NAMES: u64 = 112;
-    /// The mapping's cursor: which leaf is remembered.
+    /// The mapping's cursor: the key of the remembered leaf.
     pub(crate) const CURSOR_KEY: u64 = 128;
-    /// Where it is.
+    /// The location of the leaf.
     pub(crate) const CURSOR_NODE: u64 = 136;
-    /// What has to be as it was then.
+    /// The state that must not have changed since then.
     pub(crate) const CURSOR_TAG: u64 = 144;
     /// Preallocated slots for entries with paths, as [`ENTRIES`].
     pub(crate) const PATHS: u64 = 88;
@@ -56,8 +56,8 @@ pub(crate) mod field {
     pub(crate) const RESERVED: u64 = 80;
 }
 
-/// What is counted in thread slots, so that counting shares no line; the sum over all slots and
-/// the arena's header is the count.
+/// Counts that are kept in thread slots, so that counting shares no line. The total is the sum over
+/// all slots and the arena's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tally {
     /// Inodes in use.
@@ -83,8 +83,8 @@ thread_local! {
 }
 static NEXT_HINT: AtomicU32 = AtomicU32::new(0);
 
-/// Lets this thread's next operation try thread slot `slot` first (modulo their number). For
-/// simulations that must repeat exactly: otherwise the slot depends on how many threads the process
+/// Makes this thread's next operation try thread slot `slot` first (modulo their number), for
+/// simulations that must repeat exactly. Otherwise the slot depends on how many threads the process
 /// had before.
 pub fn prefer_thread_slot(slot: u32) {
     HINT.set(slot);
@@ -96,7 +96,7 @@ pub(crate) struct Op<'a, M: Memories> {
     pub(crate) slot: u32,
     /// The pool's condition when the operation began.
     condition: u64,
-    /// How many accesses of this thread had failed.
+    /// How many accesses of this thread had failed by then.
     faults: Cell<u64>,
 }
 
@@ -108,27 +108,26 @@ impl<M: Memories> Core<M> {
     /// Begins an operation.
     ///
     /// # Errors
-    /// This process may not use the pool: it was forked off the one that has it open
+    /// Fails if this process may not use the pool: it was forked from the one that has it open
     /// ([`Error::Forked`]), or the pool was closed ([`Error::Closed`]).
     #[inline(always)]
     pub(crate) fn op_begin(&self) -> Result<Op<'_, M>> {
-        // A child of a process has nobody who leaves a slot, or opens the gate.
+        // In a forked child no thread leaves a slot or opens the gate.
         self.check_use()?;
         let op = self.op_step();
-        // Whoever ends the use of the pool waits for those who are in a slot by then.
+        // The thread that ends the use of the pool waits for operations that are in a slot by then.
         self.check_use()?;
         Ok(op)
     }
 
-    /// Begins an operation that is a step of something that began before: of another operation, or
-    /// of the background's work. It ends although the pool is to be closed, and there is none in a
-    /// process that may not use the pool.
+    /// Begins an operation that is a step of an earlier one, or of background work. It may run
+    /// while the pool is being closed. A process that may not use the pool never gets here.
     #[inline]
     pub(crate) fn op_step(&self) -> Op<'_, M> {
         self.begun(self.enter())
     }
 
-    /// Enters a slot, once no epoch is being cut.
+    /// Enters a slot, once the gate is open.
     #[inline(always)]
     fn enter(&self) -> u32 {
         let slot = self.preferred_slot();
@@ -157,7 +156,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Enters a slot, once no epoch is being cut: of those from `first` on, of which the first
+    /// Enters a slot, once the gate is open: one of the slots from `first` on, of which the first
     /// `tried` were in use.
     #[cold]
     fn enter_beside(&self, first: u32, mut tried: u32) -> u32 {
@@ -185,7 +184,7 @@ impl<M: Memories> Core<M> {
     /// Begins an operation that changes something.
     ///
     /// # Errors
-    /// Nothing may be changed.
+    /// Fails if nothing may be changed.
     #[inline(always)]
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
         let op = self.op_begin()?;
@@ -193,8 +192,8 @@ impl<M: Memories> Core<M> {
         Ok(op)
     }
 
-    /// Whether an epoch is being cut. Looked at once the slot is entered: whoever cuts looks at the
-    /// slots once the gate is closed.
+    /// Whether the gate is closed. Checked after the slot is entered: a cut checks the slots after
+    /// it has closed the gate.
     #[inline(always)]
     fn is_gated(&self) -> bool {
         self.commits.is_some() && self.arena.load(header::GATE, Ordering::SeqCst) != 0
@@ -210,8 +209,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Waits until no operation runs on a slot; asleep, if it takes long, because then the
-    /// operation waits itself, perhaps for a disk.
+    /// Waits until no operation runs on a slot. Sleeps if that takes long, because then the
+    /// operation itself waits, perhaps for a disk.
     pub(crate) fn wait_for_operation(&self, slot: u32) {
         let at = self.slot_word(slot, field::STATE);
         let mut tries = 0;
@@ -241,8 +240,9 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Who looks at the slots in use behind a barrier, and not at this one, comes before whoever
-    /// enters it: that it is in use is said before it is entered, by a swap, or was read from one.
+    /// A thread that looks behind a barrier at the slots in use, and does not see this one, comes
+    /// before the operation that enters it: the slot is marked as used before it is entered, by a
+    /// swap, or the mark was read from one.
     #[inline(always)]
     fn try_enter(&self, slot: u32) -> bool {
         if self.arena.load(header::SLOTS_USED, Ordering::Acquire) <= u64::from(slot) {
@@ -252,7 +252,7 @@ impl<M: Memories> Core<M> {
         let at = self.slot_word(slot, field::STATE);
         let entered = self.arena.compare_exchange(at, 0, epoch << 1 | 1).is_ok();
         if !self.arena.swaps_are_barriers() {
-            // Nothing is looked at before the epoch is seen to be pinned.
+            // Loads of the operation must not come before the epoch is visibly pinned.
             self.arena.barrier();
         }
         entered
@@ -264,17 +264,17 @@ impl<M: Memories> Core<M> {
             .fetch_max(header::SLOTS_USED, u64::from(slot) + 1);
     }
 
-    /// The slots that may ever have been entered: the others are idle, and hold nothing.
+    /// The slots that may ever have been entered; the others are idle, and hold nothing.
     pub(crate) fn slots_used(&self) -> Range<u32> {
         0..self.arena.load(header::SLOTS_USED, Ordering::SeqCst) as u32
     }
 
-    /// Begins an operation on an idle slot of another thread (to take what it holds).
+    /// Begins an operation on an idle slot of another thread, to take what it holds.
     pub(crate) fn enter_idle(&self, slot: u32) -> Option<Op<'_, M>> {
         self.try_enter(slot).then(|| self.begun(slot))
     }
 
-    /// What a tally has come to.
+    /// The total of a tally.
     pub(crate) fn total(&self, tally: Tally) -> u64 {
         let (base, field) = tally.places();
         let load = |at| self.arena.load(at, Ordering::Relaxed);
@@ -282,17 +282,17 @@ impl<M: Memories> Core<M> {
         slots.fold(load(base), u64::wrapping_add)
     }
 
-    /// Sets a tally where nothing is counted in slots yet.
+    /// Sets a tally while slots have counted nothing yet.
     pub(crate) fn set_total(&self, tally: Tally, count: u64) {
         self.arena.store(tally.places().0, count, Ordering::Relaxed);
     }
 
-    /// The present epoch: what is retired now may be reused [`GRACE`] epochs later.
+    /// The present epoch: an object that is retired now may be reused [`GRACE`] epochs later.
     pub(crate) fn epoch(&self) -> u64 {
         self.arena.load(header::EPOCH, Ordering::SeqCst)
     }
 
-    /// Moves the epoch on if every running operation has seen the present one; gives the epoch.
+    /// Advances the epoch if every running operation has pinned the present one. Returns the epoch.
     pub(crate) fn try_advance(&self) -> u64 {
         let epoch = self.epoch();
         for slot in self.slots_used() {
@@ -309,17 +309,17 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Moves the epoch on from `epoch`, if nobody else does. No operation runs, and none begins:
-    /// one that enters its slot meanwhile leaves it again before it looks at anything, whatever
-    /// epoch it pins.
+    /// Advances the epoch from `epoch`, unless another thread does. No operation runs or begins:
+    /// one that enters its slot meanwhile leaves it again before it loads anything, whatever epoch
+    /// it pins.
     pub(crate) fn advance_past(&self, epoch: u64) {
         let _or_somebody_else = self.arena.compare_exchange(header::EPOCH, epoch, epoch + 1);
     }
 
-    /// Waits until everything that ran when this was called has ended. The caller is in no
-    /// operation itself.
+    /// Waits until everything that ran at the time of the call has ended. The caller is in no
+    /// operation.
     pub(crate) fn wait_for_readers(&self) {
-        // What the caller took out of others' reach is out of it before the epoch is read.
+        // Objects that the caller made unreachable are so before the epoch is read.
         self.arena.barrier();
         let until = self.epoch() + GRACE;
         let mut tries = 0u32;
@@ -352,7 +352,7 @@ impl<M: Memories> Op<'_, M> {
         self.set_own(field, self.own(field).wrapping_add_signed(more));
     }
 
-    /// Fails if this operation came by bytes that are lost, or may have.
+    /// Fails if this operation met lost bytes, or may have.
     #[inline]
     pub(crate) fn check_media(&self) -> Result<()> {
         match self.core.pool.condition() {
@@ -373,10 +373,10 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// Whether bytes were lost while this operation ran: it may have met the zeros in their place.
-    /// One that begins now would know.
+    /// Whether bytes were lost while this operation ran: it may have read the zeros in their place.
+    /// An operation that begins now would notice them.
     fn met_a_loss(&self, condition: u64) -> bool {
-        // The lowest bit only says that some access failed.
+        // The lowest bit means only that some access failed.
         condition >> 1 != self.condition >> 1
     }
 
@@ -386,12 +386,12 @@ impl<M: Memories> Op<'_, M> {
         self.condition == 0
     }
 
-    /// Goes on after accesses that failed, whose failing the caller has dealt with.
+    /// Continues after failed accesses, which the caller has handled.
     pub(crate) fn forgive_faults(&self) {
         self.faults.set(faults().count);
     }
 
-    /// Fails if a block of a file that was not found may lie where the mapping table could not be
+    /// Fails if a block that was not found may be in a part of the mapping table that could not be
     /// read.
     #[inline]
     pub(crate) fn check_hole(&self) -> Result<()> {
@@ -402,12 +402,12 @@ impl<M: Memories> Op<'_, M> {
         Ok(())
     }
 
-    /// Whether it cannot be told if this operation came by lost bytes.
+    /// Whether it is unknown if this operation met lost bytes.
     pub(crate) fn is_unsure(&self) -> bool {
         self.met_a_loss(self.core.pool.condition())
     }
 
-    /// How locks and flags name this slot (never 0).
+    /// The name of this slot in locks and flags (never 0).
     pub(crate) fn holder(&self) -> u64 {
         u64::from(self.slot) + 1
     }
@@ -420,7 +420,7 @@ impl<M: Memories> Drop for Op<'_, M> {
     }
 }
 
-/// Waits a little for another operation's short critical step.
+/// Waits briefly for another operation's short critical step.
 pub(crate) fn pause<A: Memory>(arena: &A, tries: &mut u32) {
     *tries += 1;
     arena.relax(*tries);

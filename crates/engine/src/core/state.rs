@@ -1,5 +1,5 @@
-//! What every wing of the engine works on: the two memories, the geometry, the clock, and where
-//! each structure of the arena lies.
+//! The state that every wing of the engine works on: the two memories, the geometry, the clock, and
+//! the layout of the arena.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -12,14 +12,14 @@ use crate::error::{Error, Location, Result};
 use crate::logs::Commits;
 use crate::logs::redo::Log;
 
-/// Where the structures of the arena lie (offsets in bytes).
+/// The offsets of the arena's structures, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaMap {
     /// One line per thread slot and purpose; see `slots`.
     pub(crate) slots: u64,
-    /// One bit a metadata slot: set when in use or held by a thread slot; see `alloc`.
+    /// One bit for each metadata slot, set if it is in use or held by a thread slot; see `alloc`.
     pub(crate) used: u64,
-    /// One word a metadata chunk: its kind; see `alloc`.
+    /// One word for each metadata chunk: its kind; see `alloc`.
     pub(crate) chunks: u64,
     /// Home buckets of the global index; see `namespace::indexed::buckets`.
     pub(crate) buckets: u64,
@@ -27,17 +27,17 @@ pub(crate) struct ArenaMap {
     pub(crate) bucket_count: u64,
     /// Overflow buckets.
     pub(crate) overflow_buckets: u64,
-    /// How many overflow buckets there are.
+    /// Number of overflow buckets.
     pub(crate) overflow_count: u64,
     /// Cachelets, 128 bytes each; number 0 is never used.
     pub(crate) cachelets: u64,
-    /// How many cachelets there are.
+    /// Number of cachelets.
     pub(crate) cachelet_count: u64,
-    /// Names from which on eviction starts.
+    /// Number of names from which on eviction starts.
     pub(crate) index_limit: u64,
-    /// The namespace's own structures, beside the index.
+    /// The namespace's own structures, besides the index.
     pub(crate) namespace: u64,
-    /// Bytes of these.
+    /// Bytes of the namespace's structures.
     pub(crate) namespace_bytes: u64,
     /// The mapping's own structures.
     pub(crate) mapping: u64,
@@ -45,7 +45,7 @@ pub(crate) struct ArenaMap {
     pub(crate) bytes: u64,
 }
 
-/// Bytes of the arena that the namespace and the mapping have to themselves.
+/// Bytes of the arena for structures of the namespace and of the mapping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnBytes {
     pub(crate) namespace: u64,
@@ -54,7 +54,7 @@ pub(crate) struct OwnBytes {
 
 /// Words of the arena's first page, in its order.
 pub(crate) mod header {
-    /// Declares a constant for each word, or row of words; none may lie in another.
+    /// Declares a constant for each word, or row of words; they must not overlap.
     macro_rules! words {
         ($($(#[$doc:meta])+ $word:ident: [$count:literal] at $at:literal),+ $(,)?) => {
             $($(#[$doc])+ pub(crate) const $word: u64 = $at;)+
@@ -73,28 +73,28 @@ pub(crate) mod header {
     words! {
         /// Global reclamation epoch.
         EPOCH: [1] at 0,
-        /// No thread slot from this number on was ever entered; in the line that whoever enters one
-        /// reads anyway.
+        /// No thread slot from this number on was ever entered. It is in the line that entering a
+        /// slot reads anyway.
         SLOTS_USED: [1] at 8,
         /// Head of the stack of cachelets with background work.
         WORK: [1] at 64,
         /// Rename lock for moving directories between parents.
         RENAME_LOCK: [1] at 128,
-        /// Lease of the background worker.
+        /// Lease of background work.
         LEASE: [1] at 136,
-        /// How many wait for it.
+        /// How many threads wait for the lease.
         LEASE_WANTED: [1] at 144,
-        /// First cachelet never used.
+        /// The last cachelet that may have been used.
         CACHELET_FRESH: [1] at 192,
         /// Head of the list of free cachelets (tagged).
         CACHELET_FREE: [1] at 200,
         /// Cachelets in the list of free ones.
         CACHELETS_FREE: [1] at 208,
-        /// So many cachelets are made before those that nobody uses are taken away.
+        /// Number of cachelets from which on unused ones are evicted.
         CACHELET_LIMIT: [1] at 216,
-        /// First overflow bucket never used.
+        /// First overflow bucket that was never used.
         OVERFLOW_FRESH: [1] at 256,
-        /// Names in the index, beside what thread slots count.
+        /// Names in the index, besides those counted in thread slots.
         NAMES: [1] at 264,
         /// Head of the list of free overflow buckets (tagged).
         OVERFLOW_FREE: [1] at 272,
@@ -104,60 +104,60 @@ pub(crate) mod header {
         GROUP_CURSOR: [6] at 320,
         /// Free metadata slots for each kind of chunk (6 words; word 0: free chunks).
         FREE_SLOTS: [6] at 384,
-        /// Inodes in use, beside what thread slots count.
+        /// Inodes in use, besides those counted in thread slots.
         INODES: [1] at 448,
-        /// The hand of eviction: the cachelet it looks at next.
+        /// The cachelet that eviction looks at next.
         EVICT_HAND: [1] at 512,
-        /// Nodes of radix trees ever used.
+        /// Radix tree nodes that were ever used.
         NODE_FRESH: [1] at 520,
-        /// Head of the list of free nodes of radix trees (tagged).
+        /// Head of the list of free radix tree nodes (tagged).
         NODE_FREE: [1] at 528,
-        /// Nodes of radix trees in use.
+        /// Radix tree nodes in use.
         NODES_USED: [1] at 536,
         /// 1: damage was found, nothing more is written.
         DAMAGED: [1] at 576,
-        /// 1: a part of the mapping table could not be read at opening, so that a hole may be a
+        /// 1: a part of the mapping table could not be read at the opening, so a hole may have a
         /// block.
         TABLE_LOST: [1] at 584,
-        /// Whether the file system is being closed, or is.
+        /// Whether the file system is closed, or is being closed.
         CLOSED: [1] at 592,
-        /// Pages read while it is not known what reading costs; see `reading::kept`.
+        /// Pages read before the costs of reading are known; see `reading::kept`.
         PAGES_READ: [1] at 640,
-        /// Whether it is known.
+        /// Whether the costs are known.
         COSTS_STATE: [1] at 704,
-        /// What reading costs.
+        /// The costs of reading.
         COSTS: [8] at 712,
-        /// 1: no operation begins, because an epoch is cut; see `commit`.
+        /// 1: no operation begins, because a commit cuts; see `commit`.
         GATE: [1] at 832,
-        /// The last reclamation epoch of which everything is durable, where a log makes it so.
+        /// The last reclamation epoch of which everything is durable, on pools with commits.
         SETTLED: [1] at 840,
-        /// The last reclamation epoch in which set-id bits were taken from a file, where only
-        /// commits make that durable.
+        /// The last reclamation epoch in which a file lost set-id bits, on pools where only commits
+        /// make that durable.
         SET_IDS_TAKEN: [1] at 848,
-        /// Odd while somebody leads a commit; grows by one as that begins, and as it ends.
+        /// Odd while a thread leads a commit; grows by one when that begins, and when it ends.
         LEADER: [1] at 896,
-        /// Threads that sleep until somebody no longer leads.
+        /// Threads that sleep until the leader ends.
         SLEEPERS: [1] at 904,
-        /// How many came for the last cut.
+        /// How many threads asked for the last commit.
         COMPANY: [1] at 912,
-        /// 1: names stand still in some directories ([`super::cachelet::flag::STILL`]), because one
-        /// is moved with what is below it.
+        /// 1: names in some directories must not change ([`super::cachelet::flag::STILL`]), because
+        /// a directory is being moved with everything below it.
         STILL: [1] at 920,
-        /// 1: the namespace *adaptive* has names in the index in DRAM, beside those in tables of
+        /// 1: the namespace *adaptive* has names in the index in DRAM, besides those in tables of
         /// areas.
         NAMES_ELSEWHERE: [1] at 928,
-        /// The area whose table a directory's names are just leaving, or 0.
+        /// The area whose table the names of a directory are leaving now, or 0.
         LEAVING: [1] at 936,
-        /// What a commit took of late [ns], from its cut on.
+        /// The time that a recent commit took [ns], from its cut on.
         COMMIT_TOOK: [1] at 944,
-        /// How many have come since the last cut and want a commit.
+        /// How many threads have asked for a commit since the last cut.
         COMERS: [1] at 952,
         /// The version of paths; see `namespace::common::changing`.
         PATHS: [1] at 960,
-        /// All chunks of metadata below this number have the memory of their image; see
+        /// All metadata chunks below this number have the memory of their image; see
         /// [`crate::core::image_memory`].
         RESERVED: [1] at 1024,
-        /// 1: no memory was to be had for the next chunk when it was last asked for.
+        /// 1: memory for the next chunk was refused at the last attempt.
         REFUSED: [1] at 1032,
     }
 
@@ -166,13 +166,13 @@ pub(crate) mod header {
 }
 
 impl ArenaMap {
-    /// How many entries and inodes an arena holds at most: all that the pool can have, up to
-    /// `cache_entries`.
+    /// The number of entries and inodes that an arena has space for: all that the pool can have, up
+    /// to `cache_entries`.
     pub(crate) fn entries(geometry: &Geometry, cache_entries: u64) -> u64 {
         geometry.meta_slots().min(cache_entries).max(64)
     }
 
-    /// Lays out an arena for a pool whose index and cachelets hold `entries`
+    /// Returns the layout of an arena for a pool whose index and cachelets hold `entries`
     /// ([`ArenaMap::entries`]). Untouched parts cost no memory.
     pub(crate) fn plan(geometry: &Geometry, entries: u64, own: OwnBytes) -> Self {
         let page = |at: u64| at.next_multiple_of(4096);
@@ -213,12 +213,12 @@ impl ArenaMap {
     }
 }
 
-/// Where the time comes from.
+/// The source of the time.
 #[derive(Debug)]
 pub enum Clock {
     /// The system's real-time clock.
     System,
-    /// A counter that grows by one at each look: for simulations that must repeat exactly.
+    /// A counter that grows by one each time it is read, for simulations that must repeat exactly.
     Counter(AtomicI64),
 }
 
@@ -234,7 +234,7 @@ impl Clock {
         }
     }
 
-    /// The time as of the last tick (a few milliseconds ago at most), which is cheaper to ask for.
+    /// The time of the last tick, a few milliseconds ago at most, which is cheaper to read.
     pub(crate) fn now_coarse(&self) -> i64 {
         match self {
             Self::System => {
@@ -246,11 +246,11 @@ impl Clock {
     }
 }
 
-/// [`header::CLOSED`]: nothing may change, and nothing will have to be made durable any more.
+/// [`header::CLOSED`]: nothing may change, and then: nothing has to be made durable any more.
 const REFUSING: u64 = 1;
 const CLOSED_IN_ORDER: u64 = 2;
 
-/// What every room works on.
+/// The state that every wing works on.
 pub(crate) struct Core<M: Memories> {
     pub(crate) pool: M::Pool,
     pub(crate) arena: M::Arena,
@@ -263,9 +263,10 @@ pub(crate) struct Core<M: Memories> {
     pub(crate) clock: Clock,
     pub(crate) read_only: bool,
     pub(crate) access_times: AccessTimes,
-    /// Of a pool that is open for writing and whose operations are not durable by themselves.
+    /// Present if the pool is open for writing and its operations do not become durable by
+    /// themselves.
     pub(crate) commits: Option<Commits>,
-    /// Bytes of files that somebody looks at in place.
+    /// Bytes of files that views show in place.
     pub(crate) leases: Leases,
 }
 
@@ -286,8 +287,8 @@ impl<M: Memories> Core<M> {
         Ok(self.geometry.meta_at + slot * SLOT_BYTES)
     }
 
-    /// Fails if any access since the opening went wrong: for opening and closing, where nothing may
-    /// be lost.
+    /// Fails if any access since the opening failed: for opening and closing, which must not lose
+    /// anything.
     pub(crate) fn check_media(&self) -> Result<()> {
         match self.pool.damaged() {
             None => Ok(()),
@@ -295,8 +296,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Fails if bytes of a file could not be written by a call: then nothing is committed any more.
-    /// Everything else tells by what it loads.
+    /// Fails if a system call could not write bytes of a file. Then nothing is committed any more.
+    /// Other media report failures when bytes are loaded.
     pub(crate) fn check_written(&self) -> Result<()> {
         let Some(commits) = &self.commits else {
             return Ok(());
@@ -309,12 +310,11 @@ impl<M: Memories> Core<M> {
             .inspect_err(|error| self.record_damage(error))
     }
 
-    /// The error of an access at `at` that went wrong. Nothing more is written from now on.
+    /// The error of a failed access at `at`. Nothing more is written from now on.
     #[cold]
     pub(crate) fn unreadable(&self, at: u64) -> Error {
         if let Some(log) = self.log().filter(|_| at < self.geometry.log_at) {
-            // Whoever finds the image after a kill must not take the zeros in the place of what was
-            // lost for it.
+            // The next process must not adopt an image with zeros in the place of lost bytes.
             log.fail();
         }
         let error = if at < self.pool.len() {
@@ -326,7 +326,7 @@ impl<M: Memories> Core<M> {
         error
     }
 
-    /// What lies at a pool offset.
+    /// The location of a pool offset.
     fn place_of(&self, at: u64) -> Location {
         let geometry = &self.geometry;
         let part = match at {
@@ -349,7 +349,7 @@ impl<M: Memories> Core<M> {
         Location::Region(part, at)
     }
 
-    /// Turns writing off because of damage, and says so once.
+    /// Ends writing because of damage, and logs that once.
     #[cold]
     pub(crate) fn record_damage(&self, error: &Error) {
         if self.arena.fetch_or(header::DAMAGED, 1) == 0 && !self.read_only {
@@ -357,8 +357,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Gives `result`; where it tells of damage, nothing more is written. The operation that came
-    /// by it is still under way: a close waits for that, and then knows.
+    /// Returns `result`. If it is damage, nothing more is written. The operation that met the
+    /// damage still runs: a close waits for it, and then sees the damage.
     pub(crate) fn noting<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.note_damage(error))
     }
@@ -376,7 +376,7 @@ impl<M: Memories> Core<M> {
         self.pool.condition() != 0 || self.arena.load(header::DAMAGED, Ordering::Relaxed) != 0
     }
 
-    /// Fails if this process may not use the pool, or no more. Costs no system call.
+    /// Fails if this process may not use the pool, or the pool was closed. Costs no system call.
     ///
     /// # Errors
     /// [`Error::Forked`], [`Error::Closed`].
@@ -388,7 +388,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Why this process may not use the pool.
+    /// The reason why this process may not use the pool.
     #[cold]
     fn refusal(&self) -> Error {
         match self.arena.is_of_parent() {
@@ -397,15 +397,15 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Fails if nothing may be changed. What was found inside an operation holds until it ends: a
-    /// close waits for it.
+    /// Fails if nothing may be changed. Inside an operation the result holds until the operation
+    /// ends, because a close waits for it.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_use()?;
         self.check_changeable()
     }
 
-    /// The same inside an operation, which begins only where the pool may be used.
+    /// The same inside an operation, which runs only if the pool may be used.
     #[inline]
     pub(crate) fn check_changeable(&self) -> Result<()> {
         if self.read_only || self.is_damaged() || self.is_closed() {
@@ -419,7 +419,7 @@ impl<M: Memories> Core<M> {
         self.arena.load(header::CLOSED, Ordering::Acquire) != 0
     }
 
-    /// Why nothing may be changed.
+    /// The reason why nothing may be changed.
     #[cold]
     fn refusal_to_write(&self) -> Error {
         if self.read_only {
@@ -431,25 +431,25 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Lets nothing change any more, once the operations that run have ended.
+    /// Ends changes, once running operations have ended.
     pub(crate) fn refuse_changes(&self) {
-        // Whoever reads on must not have to make room.
+        // Operations that still read must not have to evict.
         self.raise_cachelet_limit(self.map.cachelet_count);
         self.arena.fetch_max(header::CLOSED, REFUSING);
         self.wait_for_readers();
     }
 
-    /// Says that all that was done is durable, and that the pool says so.
+    /// Records that everything is durable, and that the pool is marked as closed.
     pub(crate) fn closed_cleanly(&self) {
         self.arena.fetch_max(header::CLOSED, CLOSED_IN_ORDER);
     }
 
-    /// Whether all that was done was made durable by a close.
+    /// Whether a close has made everything durable.
     pub(crate) fn is_closed_cleanly(&self) -> bool {
         self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_IN_ORDER
     }
 
-    /// Lets things change again.
+    /// Allows changes again.
     pub(crate) fn allow_changes(&self) {
         self.arena.store(header::CLOSED, 0, Ordering::SeqCst);
     }

@@ -1,16 +1,16 @@
-//! Modification and change times as cachelets hold them.
+//! Modification and change times in cachelets.
 //!
-//! Creations and removals set both times of a directory at once, and several threads do so at the
-//! same time: one word tells of it, [`field::CHANGED`], in the line that such operations change
-//! anyway. The other line of the cachelet, which lookups and permission checks read, stays in
-//! every processor's cache.
+//! Creations and removals set both times of a directory together, and several threads do so at the
+//! same time. One word stores them, [`field::CHANGED`], in the line that such operations change
+//! anyway. The other line of the cachelet, which lookups and permission checks read, stays in every
+//! processor's cache.
 //!
 //! Everything else that sets times holds the file's lock ([`Change`]), in memory and on the pool,
-//! so that a change time never goes back. That of a directory closes the word meanwhile: a change
-//! of names either was told by it before, and goes along into the inode, or comes afterwards. One
-//! that comes afterwards, though its entry is the older one, tells recovery nothing: entries are
-//! believed only if they are later than the inode's change time. It stores its time by itself
-//! ([`Op::note_names`]), before it returns and before anybody sees that time.
+//! so a change time never goes back. For a directory it closes the word meanwhile. A change of
+//! names has either stored its time before, which then goes into the inode, or it stores it
+//! afterwards. In the second case its entry, though older, means nothing to recovery, which uses
+//! entries only if they are later than the inode's change time. So such a change stores its time
+//! itself ([`Op::note_names`]), before it returns and before anyone can see that time.
 
 use vellum_layout::{FileKind, LifeWord};
 use vellum_media::{Memories, Memory};
@@ -19,26 +19,26 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LockGuard, field};
 use crate::core::slots::Op;
 
-/// The latest time that names of a directory change at, whatever damaged times say: a later one
-/// would not fit its word, and its entries would tell of changes that the directory does not.
+/// The latest time at which names of a directory change, whatever damaged times say. A later one
+/// would not fit its word, and entries would have other times than the directory.
 pub(crate) const LAST_NS: i64 = LifeWord::LAST_NS;
 
-/// When a directory changed last (from bit 2, which suffices until the year 2116), and two flags.
-/// Later changes are greater, whatever the flags.
+/// When a directory last changed (from bit 2 on, which suffices until the year 2116), and two
+/// flags. Words of later changes are greater, whatever the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChangeWord(u64);
 
 impl ChangeWord {
-    /// The modification time is another: [`field::MTIME`].
+    /// The modification time differs: it is in [`field::MTIME`].
     const APART: u64 = 1;
-    /// Whoever holds the directory's lock is at work on its times.
+    /// The holder of the directory's lock is changing its times.
     const CLOSED: u64 = 2;
-    /// The names changed, and so both times.
+    /// A change of names, which sets both times.
     pub(crate) fn both(ns: i64) -> Self {
         Self((ns.clamp(0, LAST_NS) as u64) << 2)
     }
 
-    /// The change time alone.
+    /// A change of the change time only.
     fn apart(ns: i64) -> Self {
         Self(Self::both(ns).0 | Self::APART)
     }
@@ -67,8 +67,8 @@ pub(crate) struct Times {
     pub(crate) ctime: i64,
 }
 
-/// A change of a file's times under way: nobody else sets any, in memory or in the inode. They are
-/// seen as they were, until they are shown.
+/// A change of a file's times in flight: no other thread sets any, in memory or in the inode.
+/// Readers see the old ones until the new ones are shown.
 pub(crate) struct Change<'a, M: Memories> {
     core: &'a Core<M>,
     pub(crate) file: Cachelet,
@@ -84,8 +84,8 @@ impl<M: Memories> Change<'_, M> {
         self.core.clock.now().max(self.before.ctime)
     }
 
-    /// Shows the times, of which the modification time stays if none is given, and the change time
-    /// if it was later.
+    /// Shows the new times. The modification time stays if none is given, and the change time if it
+    /// was later.
     pub(crate) fn show(self, mtime: Option<i64>, ctime: i64) {
         if let Some(mtime) = mtime {
             self.core.set(self.file, field::MTIME, mtime as u64);
@@ -119,13 +119,13 @@ impl<M: Memories> Core<M> {
         ChangeWord(self.get(dir, field::CHANGED))
     }
 
-    /// Both times.
+    /// Returns both times.
     #[inline]
     pub(crate) fn times(&self, file: Cachelet) -> Times {
         self.times_of(file, self.kind(file))
     }
 
-    /// The same for whoever knows what it is.
+    /// The same if the caller knows the kind of file.
     #[inline(always)]
     pub(crate) fn times_of(&self, file: Cachelet, kind: FileKind) -> Times {
         if kind == FileKind::Directory {
@@ -151,12 +151,12 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// The change time of a directory.
+    /// Returns the change time of a directory.
     pub(crate) fn changed_at(&self, dir: Cachelet) -> i64 {
         self.change_word(dir).ns()
     }
 
-    /// Sets the times of a cachelet that nobody can reach yet.
+    /// Sets the times of a cachelet that no other operation can reach yet.
     pub(crate) fn begin_times(&self, file: Cachelet, kind: FileKind, times: Times) {
         self.set(file, field::MTIME, times.mtime as u64);
         if kind == FileKind::Directory {
@@ -166,7 +166,7 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Keeps changes of names from telling their times, and gives those told. The caller holds the
+    /// Closes the word to changes of names, and returns the times so far. The caller holds the
     /// directory's lock.
     fn close_times(&self, dir: Cachelet) -> Times {
         let at = self.cachelet_at(dir, field::CHANGED);
@@ -176,7 +176,7 @@ impl<M: Memories> Core<M> {
             let mtime = if seen.is_apart() {
                 self.get(dir, field::MTIME) as i64
             } else {
-                // While the word does not say that it counts, nobody reads it.
+                // Nobody reads this word until the flag `APART` is set.
                 self.set(dir, field::MTIME, ctime as u64);
                 ctime
             };
@@ -187,8 +187,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Notes that names of `dir` changed at `ns`; `false`, and nothing is noted: the inode says of
-    /// a later change that is no change of names, or is about to.
+    /// Records that names of `dir` changed at `ns`. Returns `false`, and records nothing, if the
+    /// inode has, or will have, a later change that is no change of names.
     pub(crate) fn try_note_names(&self, dir: Cachelet, ns: i64) -> bool {
         let word = ChangeWord::both(ns);
         let at = self.cachelet_at(dir, field::CHANGED);
@@ -228,7 +228,7 @@ impl<'a, M: Memories> Op<'a, M> {
         }
     }
 
-    /// Raises the change time alone.
+    /// Raises the change time only.
     pub(crate) fn raise_ctime(&self, file: Cachelet, ns: i64) {
         self.begin_change(file).show(None, ns);
     }
@@ -247,7 +247,7 @@ mod tests {
         stage.fs().root
     }
 
-    /// What recovery makes of the root's times if its latest entry tells of `life`.
+    /// What recovery makes of the root's times if its latest entry has the time `life`.
     fn recovered(stage: &Stage, life: i64) -> Times {
         let core = stage.core();
         let word = |field| core.word(core.inode_at(root(stage)) + field) as i64;
@@ -267,8 +267,8 @@ mod tests {
         stage.fs().set_attr(&Cred::root(), &node, set).unwrap();
     }
 
-    /// A directory whose mode was changed while a name was made in it had, after a crash, the
-    /// modification time of before the name.
+    /// A directory whose mode is changed while a name is created in it keeps the modification time
+    /// of the name after a crash.
     #[test]
     fn a_change_of_names_beside_one_of_permissions_survives() {
         explore(3, Swaps::Plain, |stage| {

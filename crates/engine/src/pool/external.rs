@@ -70,7 +70,7 @@ fn no_session(pool: &MappedPool, (medium, error): (usize, Failed)) -> Error {
             // The failed sync may be about data that nobody synced, and the next opening will not
             // see the error again. So everything that leads to these data is discarded now.
             if let Err(error) = settle_image(pool, boot_id(), Some(&[])) {
-                tracing::warn!(%error, "what was not committed could not be given up");
+                tracing::warn!(%error, "what was not committed could not be discarded");
             }
             ("sync", error)
         }

@@ -262,10 +262,10 @@ impl Pool {
     }
 
     /// Settles what a killed process left, for a tool that then works on the pool's bytes. The
-    /// image of a logged pool is adopted into its log or, with `last_epoch`, discarded, which
+    /// image of a logged pool is adopted into its log or, with `discard_image`, discarded, which
     /// leaves the last commit. On a split pool, changes that were not committed are committed or,
-    /// after a power cut or with `last_epoch`, undone. Other pools do not change. Of the options
-    /// only `media`, `data`, `image` and `last_epoch` matter.
+    /// after a power cut or with `discard_image`, undone. Other pools do not change. Of the options
+    /// only `media`, `data`, `image` and `discard_image` matter.
     ///
     /// # Errors
     /// Fails if the pool is in use or no pool, if the image cannot be used, if the log or the undo

@@ -94,8 +94,8 @@ pub(super) fn commit(fs: &RealFs, stop: &AtomicBool) {
             committed = Instant::now();
             if fs.has_lost_image() && !std::mem::replace(&mut is_warned, true) {
                 tracing::warn!(
-                    "somebody removed the image of the pool: if this process is killed, what was \
-                     not synced is lost"
+                    "the image of the pool was removed: if this process is killed, what was not \
+                     synced is lost"
                 );
             }
             fs.sync().map(|()| Duration::ZERO)

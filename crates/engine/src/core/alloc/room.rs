@@ -1,5 +1,5 @@
-//! How many files there is room for in the metadata, and what names leave to the logs of
-//! directories.
+//! The number of files that the metadata have space for, and the blocks that names leave to the
+//! logs of directories.
 
 use std::sync::atomic::Ordering;
 
@@ -14,27 +14,27 @@ use crate::core::Core;
 use crate::core::cachelet::{self, Cachelet, flag};
 use crate::core::slots::{Tally, field};
 
-/// Bytes of hash tables that a name of *adaptive* comes to take, all levels of a table together:
-/// eight in each of a few levels that are filled by the hash, as measured in full pools.
+/// Bytes of hash tables for each name of *adaptive*, all levels of a table together: eight in each
+/// of a few levels that the hash fills, as measured in full pools.
 const TABLE_BYTES: u64 = 72;
 
-/// What a name of a namespace takes of the metadata, beside the inode of its file. An entry takes
-/// one slot up to 80 bytes of name, or path.
+/// The metadata that a name of a namespace takes, besides the inode of its file. An entry takes one
+/// slot for up to 80 bytes of name or path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameCost {
-    /// The chunks that entries lie in; `None`: names are in blocks alone.
+    /// The kind of chunks with entries; `None` if names are in blocks only.
     pub(super) entries_in: Option<ChunkKind>,
     /// Entries of one slot in such a chunk.
     pub(super) per_chunk: u64,
-    /// Bytes of blocks for each name: words or records of logs, tables.
+    /// Bytes of blocks for each name: words or records of logs, and tables.
     block_bytes: u64,
-    /// Blocks that stay free for compacting logs, whatever there is of names.
+    /// Blocks that stay free for compacting logs, however many names there are.
     spare_blocks: u64,
 }
 
 impl NameCost {
-    /// Blocks that logs of directories may need for so many names more: half as many words may name
-    /// nothing before a log is compacted, which takes some blocks more.
+    /// Blocks that logs of directories may need for this many more names. Half as many words may
+    /// name nothing before a log is compacted, and compacting takes some more blocks.
     pub(super) fn log_blocks_for(self, names: u64) -> u64 {
         match self.entries_in {
             Some(_) => {
@@ -46,23 +46,23 @@ impl NameCost {
     }
 }
 
-/// What is free of the metadata.
+/// The free metadata.
 struct Free {
     chunks: u64,
     inodes: u64,
     entries: u64,
-    /// Of the entries: those that stay for names that take the place of others.
+    /// Entries that are reserved for renames over existing names.
     kept_entries: u64,
     block_slots: u64,
 }
 
 impl Free {
-    /// Blocks that are free beside so many others.
+    /// Free blocks, not counting `spare` ones.
     fn blocks_beside(&self, spare: u64) -> u64 {
         (self.block_slots / SLOTS_PER_BLOCK).saturating_sub(spare)
     }
 
-    /// Whether it suffices for so many files, which may take further chunks.
+    /// Whether this is enough for a number of files, which may take more chunks.
     fn suffices(&self, files: u64, cost: NameCost, slots_per_chunk: u64) -> bool {
         let for_inodes = files.saturating_sub(self.inodes).div_ceil(slots_per_chunk);
         let (for_entries, further_names) = match cost.entries_in {
@@ -111,8 +111,8 @@ impl<M: Memories> Core<M> {
                     entries_in: None,
                     per_chunk: 0,
                     block_bytes: BLOCK_BYTES.div_ceil(names),
-                    // A log whose names went one here, one there is copied a few blocks at a time,
-                    // which gains one only if there are as many.
+                    // A log whose names were removed at random is copied a few blocks at a time.
+                    // That frees one block only if there are as many.
                     spare_blocks: SPARE_BLOCKS + self.geometry.meta_slots() / SLOTS_PER_BLOCK / 16,
                 }
             }
@@ -124,11 +124,11 @@ impl<M: Memories> Core<M> {
         cost.entries_in.map_or(0, |kind| self.free_slots_of(kind))
     }
 
-    /// How many files could be made by now, each with one name, of up to 80 bytes where names have
-    /// entries, in directories that exist.
+    /// How many files could be created now, each with one name in an existing directory. Where
+    /// names have entries, the names have up to 80 bytes.
     pub(crate) fn files_possible(&self) -> u64 {
         let cost = self.name_cost();
-        // One is kept for texts of symlinks; see `is_last_kept`.
+        // One is reserved for texts of symbolic links; see `is_last_kept`.
         let kept = cost.entries_in != Some(ChunkKind::Entries) && !self.has_entries_chunk();
         let held_entries = match cost.entries_in {
             Some(ChunkKind::Areas) => field::PATHS,
@@ -145,7 +145,7 @@ impl<M: Memories> Core<M> {
         };
         let slots = self.geometry.slots_per_chunk();
         if self.is_short_of_chunks() {
-            // A call that finds no room frees the entries of names that are gone.
+            // A call that finds no space frees the entries of removed names.
             let entries = free.entries + self.dead_entries(cost);
             let free = Free { entries, ..free };
             let without_chunks = self.possible_without_chunks(&free, cost);
@@ -154,7 +154,7 @@ impl<M: Memories> Core<M> {
         Self::possible_with_chunks(&free, cost, slots)
     }
 
-    /// How many files there is room for if each takes as much as any may, and chunks are taken.
+    /// How many files fit if each takes the most that a file may take, and chunks are allocated.
     fn possible_with_chunks(free: &Free, cost: NameCost, slots: u64) -> u64 {
         let (mut possible, mut too_many) = (0, free.inodes + free.chunks * slots + 1);
         while possible + 1 < too_many {
@@ -168,9 +168,9 @@ impl<M: Memories> Core<M> {
         possible
     }
 
-    /// How many files there is room for if no chunk is taken. Tables of areas need nothing then,
-    /// and names of `tree` are as long as those that there are. Logs grow by whole blocks. What
-    /// there is room for in the last block of a log is not counted: it is one directory's.
+    /// How many files fit if no chunk is allocated. Tables of areas need nothing then, and names of
+    /// `tree` are as long as the existing ones. Logs grow by whole blocks. Space in the last block
+    /// of a log is not counted: it belongs to one directory.
     fn possible_without_chunks(&self, free: &Free, cost: NameCost) -> u64 {
         let names = if cost.entries_in.is_some() {
             let words = free.blocks_beside(SPARE_BLOCKS) * LogExtentKind::Large.words();
@@ -181,7 +181,7 @@ impl<M: Memories> Core<M> {
         names.min(free.inodes)
     }
 
-    /// How many names a block of a log of `tree` has, as far as what is in use tells.
+    /// How many names a block of a log of `tree` has, estimated from the ones in use.
     fn names_per_block(&self, cost: NameCost) -> u64 {
         let chunks = 0..self.geometry.meta_chunks;
         let of_blocks = chunks.filter(|&chunk| self.is_chunk_of(chunk, ChunkKind::Blocks));
@@ -192,7 +192,7 @@ impl<M: Memories> Core<M> {
         (self.total(Tally::Inodes) / used.max(1)).clamp(least, most)
     }
 
-    /// Directories all of whose names are known: what is dead of theirs can be found.
+    /// Directories whose names are all known, so their dead entries can be found.
     fn known_directories(&self) -> impl Iterator<Item = Cachelet> {
         let dirs = (1..=self.last_cachelet()).map(|number| Cachelet(number as u32));
         dirs.filter(|&dir| {
@@ -200,8 +200,8 @@ impl<M: Memories> Core<M> {
         })
     }
 
-    /// Entries of names that are gone, in the logs of directories that are known. The last one of
-    /// a log may have to stay.
+    /// Entries of removed names in the logs of known directories. The last one of a log may have to
+    /// stay.
     fn dead_entries(&self, cost: NameCost) -> u64 {
         if cost.entries_in.is_none() {
             return 0;
@@ -213,7 +213,7 @@ impl<M: Memories> Core<M> {
         freed.sum()
     }
 
-    /// Slots that thread slots hold of a kind and have not used.
+    /// Slots of a kind that thread slots hold and have not used.
     fn held(&self, cache: u64) -> u64 {
         let word = |slot| {
             self.arena
