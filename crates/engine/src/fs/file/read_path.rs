@@ -338,6 +338,7 @@ pub(super) fn gaps(runs: &[Run]) -> u64 {
 mod tests {
     use vellum_layout::MappingKind;
 
+    use super::super::Translation;
     use super::*;
     use crate::fs::Allocate;
     use crate::fs::file::tests::{MIB, files};
