@@ -397,7 +397,7 @@ fn foreign_images_are_distinguished_from_the_pools_own() {
     refused(opened(&path), "another release");
     change(VERSION_AT, &[1]);
     change(0, b"X");
-    refused(opened(&path), "no image of this pool");
+    refused(opened(&path), "not an image of this pool");
     change(0, b"V");
 
     // Restores the earlier bytes of the pool's file, and then those from the kill.
