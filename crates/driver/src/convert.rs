@@ -1,9 +1,9 @@
-//! The model's words in the engine's.
+//! Conversions between the model's types and the engine's.
 
 use vellum::{Allocate, Attr, Cred, Error, FileKind, OpenOptions, Result, SetAttr, SetTime};
 use vellum_model::{Kind, Op, Payload, StatView, TimeSet};
 
-/// A user of the model, as the engine knows it.
+/// Converts a user of the model to the engine's type.
 pub fn cred_of(cred: &vellum_model::Cred) -> Cred {
     Cred {
         uid: cred.uid,
@@ -13,7 +13,7 @@ pub fn cred_of(cred: &vellum_model::Cred) -> Cred {
     }
 }
 
-/// What the model calls a kind of file.
+/// Converts a kind of file to the model's type.
 pub fn kind_of(kind: FileKind) -> Kind {
     match kind {
         FileKind::Directory => Kind::Dir,
@@ -74,7 +74,7 @@ pub(crate) fn open_options(flags: i32, mode: u32) -> OpenOptions {
         .mode(mode as u16)
 }
 
-/// The modes of `fallocate` that the engine knows.
+/// Converts a mode of `fallocate` that the engine supports.
 pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
     const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
@@ -86,8 +86,8 @@ pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
     }
 }
 
-/// Adds to `set` what `op` changes; returns of which file, and whether a symbolic link there is
-/// followed. `None`: it changes no attributes.
+/// Adds the changes of `op` to `set`. Returns the path of the file, and whether a symbolic link
+/// there is followed; `None` if `op` changes no attributes.
 pub(crate) fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8], bool)> {
     match op {
         Op::Truncate { path, size } => {

@@ -1,8 +1,8 @@
-//! The engine behind the model's operations.
+//! Executes the model's operations on the engine.
 //!
-//! A [`Driver`] does with a file system what an [`Op`] says, and answers as the model does. The
-//! part of path handling that a kernel does around calls by node and name (slashes at the end, `.`
-//! and `..` as last components) is done here: see [`paths`].
+//! A [`Driver`] applies an [`Op`] to a file system, and answers as the model does. It also does the
+//! part of path handling that a kernel does around calls by node and name (trailing slashes, `.`
+//! and `..` as last components): see [`paths`].
 #![forbid(unsafe_code)]
 
 mod convert;
@@ -27,7 +27,7 @@ pub struct Driver<M: Memories> {
 }
 
 impl<M: Memories> Driver<M> {
-    /// With relative paths from the root.
+    /// A driver that resolves relative paths from the root.
     pub fn new(fs: Arc<Fs<M>>) -> Self {
         Self {
             fs,
@@ -36,7 +36,7 @@ impl<M: Memories> Driver<M> {
         }
     }
 
-    /// With relative paths from `start`.
+    /// A driver that resolves relative paths from `start`.
     pub fn below(fs: Arc<Fs<M>>, start: Node<M>) -> Self {
         Self {
             start: Some(start),
@@ -57,7 +57,7 @@ impl<M: Memories> Driver<M> {
     /// Applies one operation.
     ///
     /// # Errors
-    /// The engine's, and in its terms those that the kernel gives.
+    /// Fails with the engine's errors, or with the engine's equivalents of errors of the kernel.
     pub fn apply(&mut self, op: &Op, cred: &Cred) -> Result<Payload> {
         if let Some(slot) = op.handle_slot() {
             return self.on_handle(self.slots.get(&slot).ok_or(Error::BadHandle)?, op);
@@ -74,7 +74,7 @@ impl<M: Memories> Driver<M> {
             Op::Unlink { path } => self.unlink(cred, path)?,
             Op::Rmdir { path } => self.rmdir(cred, path)?,
             Op::Rename { from, to, flags } => self.rename(cred, from, to, *flags)?,
-            // The kernel does not even look for the file.
+            // The kernel returns without looking for the file.
             Op::Utimens {
                 atime: None,
                 mtime: None,
@@ -101,10 +101,11 @@ impl<M: Memories> Driver<M> {
         Ok(Payload::Done)
     }
 
-    /// Does what `ops` say of the attributes of one file in one call.
+    /// Applies all `ops` on the attributes of one file in one call.
     ///
     /// # Errors
-    /// The engine's; or there is no such operation, or there are several files.
+    /// Fails with the engine's errors, if no operation changes attributes, or if they are about
+    /// several files.
     pub fn set<'o>(&self, ops: impl IntoIterator<Item = &'o Op>, cred: &Cred) -> Result<Payload> {
         let mut set = SetAttr::default();
         let mut file = None;
@@ -273,7 +274,7 @@ impl<M: Memories> Driver<M> {
         if again {
             return Err(Error::Invalid("a name was listed twice"));
         }
-        // The kernel lists no directory that was removed.
+        // The kernel does not list a removed directory.
         if names.is_empty() && self.fs.attr(dir)?.nlink == 0 {
             return Err(Error::NotFound);
         }

@@ -1,4 +1,4 @@
-//! What a kernel does with paths before it calls a file system by node and name.
+//! The path handling of a kernel, before it calls a file system by node and name.
 
 use vellum::media::Memories;
 use vellum::{Access, Cred, Error, FileKind, Node, RenameFlags, Result};
@@ -6,11 +6,11 @@ use vellum_model::PATH_MAX;
 
 use crate::Driver;
 
-/// The last component of a path and the directory it is in.
+/// The last component of a path, and its directory.
 pub(crate) struct Last<'p, M: Memories> {
     pub(crate) dir: Node<M>,
     pub(crate) name: &'p [u8],
-    /// There is a slash behind it.
+    /// Whether a slash follows it.
     slash: bool,
 }
 
@@ -20,7 +20,7 @@ impl<M: Memories> Last<'_, M> {
     }
 }
 
-/// What a path, or the text of a symbolic link, may be.
+/// Checks the length of a path or of the text of a symbolic link.
 pub(crate) fn check(path: &[u8]) -> Result<()> {
     match path.len() {
         0 => Err(Error::NotFound),
@@ -30,7 +30,7 @@ pub(crate) fn check(path: &[u8]) -> Result<()> {
 }
 
 impl<M: Memories> Driver<M> {
-    /// Walks to the last component; `None`: the path is the root itself.
+    /// Walks to the last component. Returns `None` if the path is the root itself.
     fn last<'p>(&self, cred: &Cred, path: &'p [u8]) -> Result<Option<Last<'p, M>>> {
         check(path)?;
         let Some(end) = path.iter().rposition(|&b| b != b'/').map(|at| at + 1) else {
@@ -63,7 +63,8 @@ impl<M: Memories> Driver<M> {
         self.last(cred, path)?.ok_or(at_root)
     }
 
-    /// A name that is to be made, but not as a directory: with a slash behind it, it is refused.
+    /// The last component as the name of a new file that is not a directory. Fails if a slash
+    /// follows it.
     pub(crate) fn new_name<'p>(&self, cred: &Cred, path: &'p [u8]) -> Result<Last<'p, M>> {
         let last = self.last_or(cred, path, Error::Exists)?;
         if !last.slash || last.is_dots() {

@@ -1,5 +1,5 @@
-//! Pages that vanish under a mount: an error for what lay there, an answer for everything else, no
-//! change any more, and an end in order.
+//! Pages that vanish under a mount: requests for their contents fail, all others are answered,
+//! changes are refused, and the mount ends cleanly.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ use vellum_fuse::{End, MountConfig, Session};
 
 const POOL_BYTES: u64 = 1 << 20;
 
-/// A pool in an ordinary file, without a log: what lies there is mapped.
+/// A pool in an ordinary file, without a log, so that the file itself is mapped.
 fn in_a_file() -> CreateOptions {
     CreateOptions::new(POOL_BYTES).media(MediaChoice::File)
 }
@@ -53,7 +53,7 @@ fn unmount(session: Session) {
     assert_eq!(session.wait().unwrap(), End::Finished);
 }
 
-/// How many files cannot be read.
+/// The number of files that cannot be read.
 fn look(mnt: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> usize {
     let is_gone = |(name, content): (&PathBuf, &Vec<u8>)| match std::fs::read(mnt.join(name)) {
         Ok(found) => {
@@ -111,8 +111,8 @@ fn a_mount_survives_any_page() {
     pool.close().unwrap();
 }
 
-/// A listing through the kernel, which asks for attributes along with names, ended at a file whose
-/// inode was lost.
+/// The kernel requests attributes along with names. A file whose inode is lost must not end the
+/// listing.
 #[test]
 fn a_listing_shows_names_whose_files_are_lost() {
     const FILES: usize = 100;
@@ -141,8 +141,8 @@ fn a_listing_shows_names_whose_files_are_lost() {
             let entry = entry.unwrap();
             assert!(entry.file_type().unwrap().is_file());
             listed += 1;
-            // While names are still to come: who looks at files makes the kernel ask for attributes
-            // with them.
+            // In the middle of the listing: access to files makes the kernel request attributes
+            // along with names.
             match entry.metadata() {
                 Ok(found) => assert_eq!((found.ino(), found.len()), (entry.ino(), 7)),
                 Err(error) => {

@@ -5,11 +5,11 @@ use crate::{Finding, Source};
 
 const RECORDS: &str = "docs/decisions/";
 
-/// Columns of a line of prose.
+/// The maximum columns of a line of prose.
 pub const COLUMNS_MAX: usize = 120;
 
-/// Checks that every relative link of a Markdown file leads to a path for which `exists` holds.
-/// `exists` is asked for paths relative to the repository's root.
+/// Checks that every relative link of a Markdown file leads to a path for which `exists` holds. The
+/// paths are relative to the repository's root.
 pub fn check_links(document: &Source, exists: impl Fn(&str) -> bool) -> Vec<Finding> {
     let folder = document
         .path
@@ -148,7 +148,7 @@ fn target(link: &str) -> Option<String> {
     .map(|target| target.replace("%20", " "))
 }
 
-/// Where the parenthesis that was open before `rest` closes.
+/// The offset in `rest` of the closing parenthesis for one that was opened before it.
 fn closing(rest: &str) -> usize {
     let mut depth = 1;
     for (index, c) in rest.char_indices() {

@@ -1,4 +1,4 @@
-//! Rules that the compiler doesn't hold, for a test to hold.
+//! Rules of this repository that the compiler cannot check.
 //!
 //! [`plan`] compares the crates' dependencies with the plan, [`wings`] the engine's modules,
 //! [`style`] reads the Rust sources, [`sites`] the engine's list of persistent steps,
@@ -74,8 +74,8 @@ pub fn repository_root() -> PathBuf {
         .to_owned()
 }
 
-/// The paths below `root` that git tracks, or would track if they were added: sorted, relative,
-/// and only those that are there.
+/// The existing paths below `root` that git tracks, or would track if they were added; sorted and
+/// relative.
 pub fn list_files(root: &Path) -> io::Result<Vec<String>> {
     let output = Command::new("git")
         .args([
@@ -102,7 +102,7 @@ pub fn list_files(root: &Path) -> io::Result<Vec<String>> {
     Ok(paths)
 }
 
-/// Reads those of `paths` whose name ends in `suffix`.
+/// Reads the files of `paths` whose names end in `suffix`.
 pub fn read_sources(root: &Path, paths: &[String], suffix: &str) -> io::Result<Vec<Source>> {
     paths
         .iter()

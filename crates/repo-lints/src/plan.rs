@@ -1,10 +1,10 @@
-//! Who may know whom. Arrows point down only: adapters, engine, layout, media.
+//! The plan of dependencies between crates. They point down only: adapters, engine, layout, media.
 
 use crate::Finding;
 use serde_json::Value;
 use std::path::Path;
 
-/// A crate of the workspace, and the crates of ours that it may depend on.
+/// A crate of the workspace, and the workspace crates on which it may depend.
 struct Crate {
     package: &'static str,
     may_use: &'static [&'static str],
@@ -88,7 +88,8 @@ const CRATES: &[Crate] = &[
     },
 ];
 
-/// What every crate's tests may use besides, and itself under other features.
+/// Crates that the tests of every crate may use in addition. A crate's tests may also use the crate
+/// itself with other features.
 const TESTS_MAY_USE: &[&str] = &[
     "vellum-testing",
     "vellum-model",
@@ -100,8 +101,8 @@ const TESTS_MAY_USE: &[&str] = &[
 
 const RULE: &str = "plan";
 
-/// Compares the output of `cargo metadata --no-deps` with the plan. `read` gives the text of a
-/// manifest, to find the line of an arrow in.
+/// Compares the output of `cargo metadata --no-deps` with the plan. `read` returns the text of a
+/// manifest, in which the line of a dependency is found.
 pub fn check_crates(metadata: &Value, root: &Path, read: impl Fn(&Path) -> String) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in array(metadata, "packages") {
@@ -160,8 +161,8 @@ fn allowed(known: &Crate, target: &str, in_tests: bool) -> bool {
     known.may_use.contains(&target) || for_tests
 }
 
-/// A dependency by path is ours whatever its name, and a crate of our name is ours wherever it
-/// comes from.
+/// Whether a dependency is a workspace crate. A dependency by path counts as one whatever its name,
+/// and a crate with a name of ours wherever it comes from.
 fn is_ours(dependency: &Value) -> bool {
     let name = text(dependency, "name");
     dependency["path"].is_string() || name == "vellum" || name.starts_with("vellum-")
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_point_down() {
+    fn dependencies_point_down() {
         assert_eq!(arrow("vellum-layout", "vellum-media", None), []);
         assert_eq!(arrow("vellum", "vellum-layout", None), []);
         assert_eq!(arrow("vellum-cli", "vellum-repair", None), []);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_names_the_line_of_the_arrow() {
+    fn a_finding_names_the_line_of_the_dependency() {
         let findings = arrow("vellum-media", "vellum", None);
         assert_eq!(
             findings[0].to_string(),
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_reported() {
+    fn an_unknown_crate_is_reported() {
         let findings = arrow("vellum-attic", "libc", None);
         assert_eq!((findings.len(), findings[0].line), (1, 2));
         assert_eq!(arrow("vellum", "stranger", None).len(), 1);

@@ -1,20 +1,20 @@
-//! The engine's list of sites (`engine/src/sites.rs`) against its source.
+//! Compares the engine's list of sites (`engine/src/sites.rs`) with its sources.
 
 use crate::{Finding, Source};
 
 const LIST: &str = "crates/engine/src/sites.rs";
 const ENGINE: &str = "crates/engine/src/";
 
-/// A site as the list has it.
+/// A site in the list.
 struct Listed<'a> {
     line: usize,
     constant: &'a str,
     name: &'a str,
 }
 
-/// Checks that every site of the engine's list is used in exactly one place of what it ships, under
-/// the constant that its name asks for, and that nothing goes by without one. That each call names
-/// *some* site is the compiler's to check.
+/// Checks that every site of the engine's list is used exactly once outside tests, and that its
+/// constant has the matching name. Checks also that no code uses an unnamed site. The compiler
+/// checks that each call names *some* site.
 pub fn check_sites(sources: &[Source]) -> Vec<Finding> {
     let Some(list) = sources.iter().find(|source| source.path == LIST) else {
         return vec![finding(LIST, 1, "the list of sites is missing".into())];
@@ -50,7 +50,7 @@ fn check_site(site: &Listed<'_>, listed: &[Listed<'_>], shipped: &[(&str, &str)]
     let mut say = |message: String| findings.push(finding(LIST, site.line, message));
     let wanted = site.name.to_uppercase().replace(['/', '-'], "_");
     if site.constant != wanted {
-        say(format!("`{}` is to be called {wanted}", site.name));
+        say(format!("`{}` must be called {wanted}", site.name));
     }
     if listed
         .iter()
@@ -80,7 +80,7 @@ fn parse(line: usize, text: &str) -> Option<Listed<'_>> {
     })
 }
 
-/// Whether the engine ships this file: neither the list, nor tests.
+/// Whether this is a source of the engine other than the list and tests.
 pub(crate) fn is_shipped(path: &str) -> bool {
     path.starts_with(ENGINE)
         && path != LIST
@@ -89,7 +89,7 @@ pub(crate) fn is_shipped(path: &str) -> bool {
         && !path.ends_with("/file/crash.rs")
 }
 
-/// What comes before a file's unit tests.
+/// The text of a file before its unit tests.
 pub(crate) fn shipped_part(text: &str) -> &str {
     text.split("#[cfg(test)]\nmod tests {")
         .next()
@@ -158,7 +158,7 @@ mod tests {
     fn sites_are_listed_under_their_names() {
         assert_eq!(
             rules_broken("A_C = \"a/b\",", "sites::A_C"),
-            ["`a/b` is to be called A_B"]
+            ["`a/b` must be called A_B"]
         );
         assert_eq!(
             rules_broken("A_B = \"a/b\",", "sites::A_B\nSite::UNNAMED"),

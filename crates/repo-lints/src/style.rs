@@ -2,19 +2,20 @@
 
 use crate::{Finding, Source};
 
-/// A file longer than this is several files.
+/// The maximum lines of a file. A longer file must be split.
 pub const LINES_MAX: usize = 800;
 
-/// Columns of a comment. What is no comment is rustfmt's to break.
+/// The maximum columns of a comment. Rustfmt breaks lines of code.
 pub const COLUMNS_MAX: usize = 100;
 
-/// Where code may be that the compiler can't prove: the door to memory, the place where the engine
-/// lends bytes that its leases keep as they are, and what a program does before Rust does.
+/// Where code may be that the compiler cannot prove: the crate that accesses memory, the module in
+/// which the engine lends bytes that its leases protect, and the function that runs before Rust's
+/// runtime.
 const UNPROVEN_ALLOWED: &[&str] = &["crates/media/", LENDING, STARTING];
 const LENDING: &str = "crates/engine/src/fs/file/view.rs";
 const STARTING: &str = "crates/terminal/src/closed.rs";
 
-// Written in halves, so that this file keeps the rules it states.
+// Written in halves, so that this file obeys its own rules.
 const UNPROVEN: &str = concat!("un", "safe");
 const LEFTOVER_WORDS: &[&str] = &[
     concat!("TO", "DO"),
@@ -99,7 +100,7 @@ fn check_unproven(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The root of every crate but media says, before its first item, that the compiler proves it.
+/// Checks that the root of every crate except media forbids unsafe code before its first item.
 fn check_crate_attribute(source: &Source, findings: &mut Vec<Finding>) {
     let parts: Vec<&str> = source.path.split('/').collect();
     let ["crates", name, "src", "lib.rs"] = parts[..] else {
@@ -145,7 +146,7 @@ fn numbered(source: &Source) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line))
 }
 
-/// True if `word` occurs in `text` other than as a part of a longer identifier.
+/// Whether `word` occurs in `text` and is not a part of a longer identifier.
 fn has_word(text: &str, word: &str) -> bool {
     let in_identifier = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(start, _)| {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_root_says_that_the_compiler_proves_it() {
+    fn a_crate_root_forbids_unproven_code() {
         let forbid = format!("#![forbid({UNPROVEN}_code)]");
         let deny = format!("#![deny({UNPROVEN}_op_in_{UNPROVEN}_fn)]");
         let root = "crates/model/src/lib.rs";

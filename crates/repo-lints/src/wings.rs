@@ -1,4 +1,4 @@
-//! The wings of the engine: a wing uses only what stands below it.
+//! The wings of the engine: a wing uses only wings below it.
 
 use crate::sites::{is_shipped, shipped_part};
 use crate::{Finding, Source};
@@ -6,7 +6,7 @@ use crate::{Finding, Source};
 const ENGINE: &str = "crates/engine/src/";
 const RULE: &str = "wings";
 
-/// The wings, from the top down. Those in one row don't know each other.
+/// The wings, from the top down. Wings in one row must not use each other.
 const WINGS: &[&[&str]] = &[
     &["experiments"],
     &["checking"],
@@ -21,7 +21,7 @@ const WINGS: &[&[&str]] = &[
     &["sites", "disk_sites"],
 ];
 
-/// Checks that no module of the engine uses a wing that stands above it or beside it. Tests may.
+/// Checks that no module of the engine uses a wing above it or beside it, except in tests.
 pub fn check_wings(sources: &[Source]) -> Vec<Finding> {
     let own = sources
         .iter()
@@ -44,7 +44,7 @@ fn check_source(source: &Source, wing: &str) -> Vec<Finding> {
         message,
     };
     let Some(own) = row(wing) else {
-        let message = format!("`{wing}` is no wing: give it a row in repo-lints/src/wings.rs");
+        let message = format!("`{wing}` is not a wing: give it a row in repo-lints/src/wings.rs");
         return vec![finding(1, message)];
     };
     let mut findings = Vec::new();
@@ -58,8 +58,8 @@ fn check_source(source: &Source, wing: &str) -> Vec<Finding> {
             let message = match row(used) {
                 _ if used == wing => continue,
                 Some(other) if other > own => continue,
-                Some(_) => format!("`{wing}` uses `{used}`, which does not stand below it"),
-                None => format!("`crate::{used}` by way of lib.rs: name the wing it is in"),
+                Some(_) => format!("`{wing}` uses `{used}`, which is not below it"),
+                None => format!("`crate::{used}` by way of lib.rs: name its wing"),
             };
             findings.push(finding(number + 1, message));
         }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wing_uses_what_stands_below_it() {
+    fn a_wing_uses_wings_below_it() {
         let below = "use crate::core::Core;\n/// See [`crate::pool::Pool`].\nuse crate::fs::Fs;\n";
         assert!(found("fs/open.rs", below).is_empty());
         assert_eq!(found("core/slots.rs", below), [3]);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lib_is_no_way_round_and_every_module_has_a_row() {
+    fn paths_through_lib_are_refused_and_every_module_has_a_row() {
         assert_eq!(found("fs/open.rs", "\nuse crate::{Error, Result};"), [2]);
         assert_eq!(found("fs/open.rs", "let e = crate::Error::Stale;"), [1]);
         assert_eq!(found("stray.rs", ""), [1]);

@@ -1,14 +1,14 @@
-//! Former words of the project, which code and documents no longer use: the field has a word for
-//! each, and `docs/GLOSSARY.md` explains those that it has not.
+//! Former words of the project, which code and documents must not use: the field has a word for
+//! each. `docs/GLOSSARY.md` explains the words that only this project has.
 
 use crate::{Finding, Source};
 
 /// A former word.
 #[derive(Clone, Copy, Debug)]
 struct Former {
-    /// Its parts, in lower case: `data media` is found in `DataMedia`, `data_media`, `Data media`.
+    /// Its parts, in lower case: `data media` matches `DataMedia`, `data_media` and `Data media`.
     old: &'static str,
-    /// The word of today.
+    /// The present word.
     new: &'static str,
 }
 
@@ -46,9 +46,8 @@ const FORMER: &[Former] = &[
     former("zones", "data segments"),
 ];
 
-/// Files that have to name former words: this one, those that understand former spellings, the
-/// history, results as they were measured, and the lists of steps, whose names are in identifiers
-/// that users keep.
+/// Files that must name former words: this file, the code for former spellings, the history,
+/// measured results, and the lists of steps, whose names are part of identifiers that users keep.
 const MAY_NAME: &[&str] = &[
     "CHANGELOG.md",
     "bench/results/",
@@ -83,8 +82,8 @@ fn finding(source: &Source, line: usize, former: &Former) -> Finding {
     }
 }
 
-/// The words of a line in lower case, those of identifiers one by one. Names of steps, such as
-/// `close/aids`, are left out.
+/// The words of a line in lower case; identifiers are split into their words. Names of steps, such
+/// as `close/aids`, are left out.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contain_a_former_one_are_no_finding() {
+    fn longer_words_that_contain_a_former_one_are_not_found() {
         for text in [
             "the horizon",
             "a broad way",

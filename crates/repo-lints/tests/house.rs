@@ -57,7 +57,7 @@ fn the_engines_persistent_steps_are_listed() {
 }
 
 #[test]
-fn wings_of_the_engine_use_what_stands_below_them() {
+fn wings_of_the_engine_use_wings_below_them() {
     let root = repository_root();
     let paths = list_files(&root).expect("git lists the files");
     let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
@@ -79,7 +79,7 @@ fn links_in_documents_resolve() {
 }
 
 #[test]
-fn lines_of_documents_are_no_longer_than_people_read() {
+fn lines_of_documents_have_at_most_120_columns() {
     let root = repository_root();
     let paths = list_files(&root).expect("git lists the files");
     let documents = read_sources(&root, &paths, ".md").expect("the documents can be read");

@@ -1,4 +1,4 @@
-//! Failures as users meet them: what, where, what to do; and the exit status.
+//! Failures for users: what failed, where, what to do, and the exit status.
 
 use std::fmt;
 use std::io;
@@ -15,13 +15,13 @@ pub mod status {
     pub const USAGE: u8 = 2;
     /// The pool or the mount is in use.
     pub const BUSY: u8 = 3;
-    /// `check` and `repair`: it could not be carried out.
+    /// `check` and `repair`: the command could not be carried out.
     pub const CHECK_OPERATION: u8 = 8;
-    /// `check` and `repair`: used wrongly.
+    /// `check` and `repair`: the command was used wrongly.
     pub const CHECK_USAGE: u8 = 16;
 }
 
-/// The exit status of a command that looked whether everything is in order.
+/// The exit status of a command that checks something: success if `in_order`.
 pub fn verdict(in_order: bool) -> ExitCode {
     if in_order {
         ExitCode::SUCCESS
@@ -34,14 +34,14 @@ pub fn verdict(in_order: bool) -> ExitCode {
 #[derive(Debug)]
 pub struct Failure {
     message: String,
-    /// What can be done about it.
+    /// What to do about it.
     advice: Option<String>,
     /// The exit status.
     pub status: u8,
 }
 
 impl Failure {
-    /// Something failed.
+    /// A failure with the status [`status::FAILED`].
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -58,32 +58,32 @@ impl Failure {
         }
     }
 
-    /// With what can be done about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// With another exit status.
+    /// Sets the exit status.
     #[must_use]
     pub fn with_status(mut self, status: u8) -> Self {
         self.status = status;
         self
     }
 
-    /// A failure of the operating system, at a place.
+    /// A failure of the operating system at `place`.
     pub fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         Self::new(format!("{place}: {}", plain(error)))
     }
 
-    /// A failure of the engine, at a place.
+    /// A failure of the engine at `place`.
     pub fn at(place: impl fmt::Display, error: &vellum::Error) -> Self {
         let failure = Self::new(format!("{place}: {error}"));
         match error {
             vellum::Error::NoSpace(
                 vellum::Error::SHARED_MEMORY_FULL | vellum::Error::IMAGE_MEMORY_FULL,
-            ) => failure.advise("or work on the metadata elsewhere: vellum mount --image DIR"),
+            ) => failure.advise("or keep the metadata image elsewhere: vellum mount --image DIR"),
             vellum::Error::NoSpace(_) => failure.advise(
                 "remove files, or make a larger pool; one whose data have a medium of their own \
                  grows by another: vellum data add",
@@ -94,7 +94,7 @@ impl Failure {
     }
 }
 
-/// The words for an error, without the number that `std` adds.
+/// The text of an error, without the number that `std` adds.
 pub fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

@@ -1,7 +1,7 @@
-//! What `vellum`, `vellum-bench` and `vellum-crash` have in common: how they fail, what they print,
-//! how far they are, and their manual pages.
+//! The common parts of `vellum`, `vellum-bench` and `vellum-crash`: failures, output, progress bars
+//! and manual pages.
 #![deny(unsafe_code)]
-// They panic where nobody reads: `output` prints.
+// These macros panic if standard output or error is closed; `output` prints instead.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod closed;

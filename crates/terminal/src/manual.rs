@@ -1,4 +1,4 @@
-//! Manual pages and completions, from a command line's own description.
+//! Manual pages and completions, generated from the description of a command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap::{Args, Command, Subcommand};
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 
-/// What a program writes for those who install it.
+/// The files that a program generates for its installation.
 #[derive(Debug, Subcommand)]
 pub enum Manual {
     /// Write the manual pages
@@ -22,7 +22,7 @@ pub enum Manual {
     },
 }
 
-/// Where the manual pages go.
+/// The output of the manual pages.
 #[derive(Args, Debug)]
 pub struct Man {
     /// Write a page for every command to this directory, instead of the main page to standard
@@ -32,10 +32,10 @@ pub struct Man {
 }
 
 impl Manual {
-    /// Writes it, for `command`, which is installed as `program`.
+    /// Writes the files for `command`, which is installed as `program`.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// Fails if they cannot be written.
     pub fn write(&self, command: Command, program: &str) -> Outcome {
         match self {
             Self::Man(Man { dir: Some(dir) }) => {

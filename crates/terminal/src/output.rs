@@ -1,5 +1,6 @@
-//! Standard output. That its reader went away (`vellum ls | head`) is no failure; that it was
-//! closed from the beginning (`vellum info POOL >&-`) is one, of what the program was asked for.
+//! Standard output. A reader that goes away (`vellum ls | head`) is not a failure. An output that
+//! was closed from the beginning (`vellum info POOL >&-`) is a failure for the requested output of
+//! a program.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,7 +12,7 @@ pub use crate::{say, warn_line};
 use crate::closed::was_closed;
 use crate::failure::{Failure, Outcome};
 
-/// What a command is asked for.
+/// Prints the requested output of a command.
 pub fn print(text: impl AsRef<[u8]>) -> Outcome {
     if was_closed() {
         return Err(Failure::new("standard output is closed"));
@@ -25,7 +26,7 @@ pub fn print(text: impl AsRef<[u8]>) -> Outcome {
     }
 }
 
-/// The same for programs.
+/// Prints the requested output of a command as JSON.
 pub fn print_json(value: &impl Serialize) -> Outcome {
     let mut text =
         serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
@@ -33,12 +34,12 @@ pub fn print_json(value: &impl Serialize) -> Outcome {
     print(&text)
 }
 
-/// A line about what is done, which is done whether or not somebody reads it.
+/// Prints a line about the progress of a command, which goes on even if nobody reads it.
 pub fn say_line(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A line on standard error, whether or not somebody reads it.
+/// Prints a line to standard error. Errors are ignored.
 pub fn warn(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,40 +1,40 @@
-//! `--json` and `--quiet`, which mean the same in every command that has them.
+//! The options `--json` and `--quiet`, which mean the same in every command that has them.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser};
 
 use crate::failure::{Failure, Outcome};
 
-/// What a command prints.
+/// The output options of a command.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Printing {
-    /// Print JSON, and no progress
+    /// Print JSON, without progress bars
     #[arg(long)]
     pub json: bool,
-    /// Print what was asked for and what failed alone: no progress, no summary, no warnings
+    /// Print only the requested output and errors: no progress, no summary, no warnings
     #[arg(long, short)]
     pub quiet: bool,
 }
 
 impl Printing {
-    /// Whether nobody is to see how far the work is.
+    /// Whether progress is hidden.
     pub fn hides_progress(self) -> bool {
         self.quiet || self.json
     }
 
-    /// Whether people are told what was done.
+    /// Whether a summary is printed.
     pub fn has_summary(self) -> bool {
         !self.hides_progress()
     }
 
-    /// The failure of a command that was given one of these options and does not have it.
+    /// The failure of a command that was given one of these options but does not have it.
     pub fn refusal(error: &clap::Error) -> Option<Failure> {
         let option = match (error.kind(), error.get(ContextKind::InvalidArg)) {
             (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) => option.as_str(),
             _ => return None,
         };
         let why = match option {
-            "--json" => "this command has nothing to print as JSON",
+            "--json" => "this command has no output as JSON",
             "--quiet" | "-q" => "this command prints nothing that could be left out",
             _ => return None,
         };
@@ -42,10 +42,11 @@ impl Printing {
     }
 }
 
-/// The command line of a program; ends the program where clap has an answer to it.
+/// Parses the command line of a program. Ends the program if clap answers it itself (help, version,
+/// errors).
 ///
 /// # Errors
-/// The command has no `--json`, or no `--quiet`.
+/// Fails if `--json` or `--quiet` is given to a command that does not have it.
 pub fn parsed<T: Parser>() -> Outcome<T> {
     T::try_parse().map_err(|error| Printing::refusal(&error).unwrap_or_else(|| error.exit()))
 }
@@ -64,7 +65,7 @@ mod tests {
     struct PrintsNothing {}
 
     #[test]
-    fn what_is_not_printed_is_refused() {
+    fn output_options_are_refused_where_they_have_no_effect() {
         let Printing { json, quiet } = Prints::parse_from(["p", "--json", "-q"]).printing;
         assert!(json && quiet);
         for (option, why) in [

@@ -1,4 +1,4 @@
-//! Progress bars: on a terminal only.
+//! Progress bars, on terminals only.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,12 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const TICK: Duration = Duration::from_millis(200);
 
-/// Whether anybody would see a bar.
+/// Whether a bar would be visible.
 pub fn is_wanted(quiet: bool) -> bool {
     !quiet && std::io::stderr().is_terminal()
 }
 
-/// A bar in the form of `template`; hidden where nobody looks.
+/// A bar with this `template`, hidden unless [`is_wanted`].
 pub fn bar(quiet: bool, template: &str) -> ProgressBar {
     if !is_wanted(quiet) {
         return ProgressBar::hidden();
@@ -25,7 +25,7 @@ pub fn bar(quiet: bool, template: &str) -> ProgressBar {
     bar
 }
 
-/// The same, which moves while nothing is counted.
+/// The same, but it also moves between updates.
 pub fn ticking_bar(quiet: bool, template: &str) -> ProgressBar {
     let bar = bar(quiet, template);
     if !bar.is_hidden() {
@@ -34,7 +34,7 @@ pub fn ticking_bar(quiet: bool, template: &str) -> ProgressBar {
     bar
 }
 
-/// Does `work` while a thread of its own tells `bar` now and then how far it is; then the bar goes.
+/// Runs `work` while another thread updates `bar` from time to time. Then removes the bar.
 pub fn watched<T>(
     bar: &ProgressBar,
     tell: impl Fn(&ProgressBar) + Send,

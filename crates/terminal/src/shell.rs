@@ -1,15 +1,15 @@
-//! Words of commands that are advised: whoever pastes them means these files and no others.
+//! Quoting for commands in advice, so that a pasted command means exactly the right files.
 
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path, or another word of a command, as a shell takes it: quoted if that is necessary.
+/// Quotes a path, or another word of a command, for a shell, if that is necessary.
 pub fn quoted(word: impl AsRef<Path>) -> String {
     let word = word.as_ref();
     let bytes = word.as_os_str().as_bytes();
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(byte);
-    // It would be taken for an option.
+    // A word with a leading hyphen would be an option.
     let front = match bytes.first() {
         Some(b'-') => "./",
         _ => "",
@@ -44,7 +44,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn a_shell_takes_it_for_one_word() {
+    fn a_shell_reads_a_quoted_word_as_one_word() {
         for plain in ["p.img", "/a/b_c-d.img:main", "x@1,2=3+4%"] {
             assert_eq!(quoted(plain), plain);
         }
@@ -61,7 +61,7 @@ mod tests {
         ] {
             let word = OsStr::from_bytes(word);
             let script = format!("printf %s {}", quoted(word));
-            // That of the user: `$'...'` is not known to all.
+            // Bash, as a user's shell: not all shells know `$'...'`.
             let told = Command::new("bash").args(["-c", &script]).output();
             assert_eq!(told.expect("bash runs").stdout, word.as_bytes(), "{script}");
         }

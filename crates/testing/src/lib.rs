@@ -1,5 +1,5 @@
-//! What the tests of several crates share: what a program did, and what was expected of it; a slice
-//! of many cases; tests in processes of their own.
+//! Shared code of the tests of several crates: results of programs, slices of many cases, and tests
+//! in processes of their own.
 #![forbid(unsafe_code)]
 
 mod process;
@@ -10,20 +10,20 @@ use std::process::Output;
 pub use process::in_own_process;
 pub use slice::{is_whole, slice};
 
-/// What a program did.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Did {
     /// Its exit status.
     pub code: i32,
-    /// What it wrote to its standard output.
+    /// Its standard output.
     pub out: String,
-    /// What it wrote to its standard error.
+    /// Its standard error.
     pub err: String,
 }
 
 impl From<Output> for Did {
     /// # Panics
-    /// If a signal ended it.
+    /// Panics if a signal ended the program.
     fn from(output: Output) -> Self {
         Self {
             code: output.status.code().expect("no signal ended it"),
@@ -34,14 +34,15 @@ impl From<Output> for Did {
 }
 
 impl Did {
-    /// Asserts that it went well.
+    /// Asserts that the program succeeded.
     #[track_caller]
     pub fn ok(self) -> Self {
         assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
         self
     }
 
-    /// Asserts that it failed with status `code`, and that its standard error has each of `words`.
+    /// Asserts that the program failed with status `code`, and that its standard error contains all
+    /// `words`.
     #[track_caller]
     pub fn failed(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(

@@ -1,17 +1,17 @@
-//! Tests in processes of their own: those whose counters, limits, signal handlers or forks are the
-//! whole process's.
+//! Tests in processes of their own, for those with counters, limits, signal handlers or forks that
+//! concern the whole process.
 
 use std::env;
 use std::process::Command;
 
-/// In the environment of such a process: the test that it runs.
+/// The environment variable that names the test of such a process.
 const OWN: &str = "VELLUM_TEST_OWN_PROCESS";
 
 /// Runs the `body` of a test in a new process of the same program, and fails if that fails. The
 /// type of `test` is the test's function.
 ///
 /// # Panics
-/// The process cannot be started, or the test fails in it.
+/// Panics if the process cannot be started, or if the test fails in it.
 #[track_caller]
 pub fn in_own_process<T: Fn()>(test: T, body: impl FnOnce()) {
     let name = name_of(&test);
@@ -32,7 +32,7 @@ pub fn in_own_process<T: Fn()>(test: T, body: impl FnOnce()) {
     );
 }
 
-/// The name by which the program knows a test: its path without the crate.
+/// The name of a test in its program: its path without the crate.
 fn name_of<T>(test: &T) -> &'static str {
     let path = std::any::type_name_of_val(test);
     path.split_once("::").map_or(path, |(_, name)| name)

@@ -1,17 +1,17 @@
-//! A short run tries some of many cases. Which, follows from their names and from the sources that
-//! they are about, so that a run fails for a change, and not by chance. The long form
-//! (`VELLUM_WHOLE=1`) tries all.
+//! Slices of cases. A short run tries some of many cases. The selection depends on their names and
+//! on the tested sources, so a run fails because of a change and not by chance. A long run
+//! (`VELLUM_WHOLE=1`) tries all cases.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Whether every case is to be tried.
+/// Whether this is a long run, which tries every case.
 pub fn is_whole() -> bool {
     std::env::var_os("VELLUM_WHOLE").is_some_and(|value| value == "1")
 }
 
-/// One in `of` of `cases`, at least one if there are any, in their order: those whose keys have the
-/// lowest hashes. A key is the name of the case and the source that it is about. All of them in the
-/// long form.
+/// Returns one in `of` of the `cases` (at least one if there are any), in their order: those whose
+/// keys have the lowest hashes. A key is the name of a case and the tested source. Returns all
+/// cases in a long run.
 pub fn slice<T>(
     of: usize,
     cases: impl IntoIterator<Item = T>,
@@ -31,7 +31,7 @@ pub fn slice<T>(
     cases.map(|(_, case)| case).collect()
 }
 
-/// The text of the source file that this stands in.
+/// The text of the source file that contains this macro call.
 #[macro_export]
 macro_rules! own_source {
     () => {{

@@ -327,7 +327,7 @@ fn what_is_named_goes_by_force() {
         .failed(1, &["vellum prune --force "]);
     let did = bench.run(&force).ok();
     assert!(
-        did.out.contains("removed ") && did.err.contains("is lost"),
+        did.out.contains("removed ") && did.err.contains("are lost"),
         "{}",
         did.err
     );
@@ -386,7 +386,11 @@ fn what_is_left_of_a_device_that_is_gone_goes_by_name() {
     bench.run(&["prune"]).ok();
     assert!(left.exists());
     let did = bench.run(&["prune", left.to_str().expect("text")]).ok();
-    assert!(did.err.contains("is lost") && !left.exists(), "{}", did.err);
+    assert!(
+        did.err.contains("are lost") && !left.exists(),
+        "{}",
+        did.err
+    );
 }
 
 /// Who cannot remove an image is not told to, but who can.

@@ -294,7 +294,7 @@ fn what_prints_nothing_refuses_to_print_it_otherwise() {
         &["version"],
     ] {
         let json = bench.run(&[args, &["--json"]].concat());
-        json.failed(2, &["--json: this command has nothing to print as JSON"]);
+        json.failed(2, &["--json: this command has no output as JSON"]);
         let quiet = bench.run(&[args, &["--quiet"]].concat());
         quiet.failed(
             2,
