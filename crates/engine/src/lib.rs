@@ -29,7 +29,7 @@
 //! |---|---|
 //! | [`Pool::create`], [`Pool::open`] | a file, with the safe defaults |
 //! | [`CreateOptions`] | other sizes, namespaces, mappings, media |
-//! | [`PoolOptions`] | reading only, other durability |
+//! | [`PoolOptions`] | read-only access, other durability |
 //! | [`Pool::memory`] | tests; the pool is gone when the process ends |
 //!
 //! One process has a pool open at a time. Any number of its threads may use it.

@@ -342,7 +342,7 @@ fn all_replicas_are_exported_when_all_are_unmounted() {
     assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
     // The only one is not passed over.
     run(&["mount", "p.img", "mnt"]).ok();
-    run(&["umount", "--export-replica", "mnt"]).failed(1, &["carries no copy"]);
+    run(&["umount", "--export-replica", "mnt"]).failed(1, &["no space for a replica"]);
 }
 
 /// The medium of the first dataset carries its superblock, with the table; other datasets

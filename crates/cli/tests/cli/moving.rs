@@ -102,7 +102,7 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
         let medium = ["--medium", more[0]];
         bench
             .run(&[&["replica", "export", pool], &medium[..]].concat())
-            .failed(1, &[pool, "no copy"]);
+            .failed(1, &[pool, "no space for a replica"]);
         bench
             .run(&["replica", "import", "new", "--data", &data])
             .failed(1, &[&data, "only that pool"]);

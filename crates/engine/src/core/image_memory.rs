@@ -115,7 +115,7 @@ impl<M: Memories> Core<M> {
         match self.bounded_image().filter(|_| lacks_memory) {
             None => Error::NoSpace(match kind {
                 ChunkKind::Inodes => "metadata: no inode is free",
-                ChunkKind::Entries | ChunkKind::Areas => "metadata: no room for another name",
+                ChunkKind::Entries | ChunkKind::Areas => "metadata: no space for another name",
                 _ => "metadata: no block is free",
             }),
             Some((image, _)) if image.dir().as_os_str() == OsStr::new(SHARED_DIR) => {

@@ -327,7 +327,7 @@ fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> M
     let found = match found {
         None => "this holds no data of any pool".to_owned(),
         Some(other) if other.pool == expected.pool => {
-            format!("this is medium {} of the same pool", uuid_text(&other.id))
+            format!("this is device {} of the same pool", uuid_text(&other.id))
         }
         Some(other) => format!("this is the data of pool {}", uuid_text(&other.pool)),
     };
@@ -335,6 +335,6 @@ fn foreign(path: PathBuf, found: Option<MediumHead>, expected: &MediumHead) -> M
     MediumError::Foreign {
         path,
         found: found.into(),
-        expected: format!("pool {pool} (medium {id})").into(),
+        expected: format!("pool {pool} (device {id})").into(),
     }
 }

@@ -327,10 +327,9 @@ impl<M: Memories> Core<M> {
     /// medium without a commit, and must never be found with the earlier bits. It covers all files,
     /// because the bits may be dropped on behalf of another writer, by the kernel above a mount.
     /// Called outside any operation.
-    /// operation.
     ///
+    /// # Errors
     /// Fails if the medium fails.
-    /// What the medium said.
     pub(crate) fn settle_set_ids(&self) -> Result<()> {
         let of = |word| self.arena.load(word, Ordering::Acquire);
         if self.commits.is_some() && of(header::SET_IDS_TAKEN) > of(header::SETTLED) {

@@ -176,7 +176,7 @@ pub(crate) fn recover_slot<M: Memories>(
         for pair in pairs.iter().filter(|pair| pair.witnessed().is_none()) {
             if !pair.at.is_multiple_of(8) || !in_metadata(core, pair.at) {
                 return Err(Error::damaged(
-                    "journal names an impossible place",
+                    "journal record with an impossible offset",
                     Location::Offset(at),
                 ));
             }

@@ -87,8 +87,8 @@ pub enum MediumError {
     },
     /// The external data device has no space reserved for a metadata replica.
     #[error(
-        "the external data device of the pool carries no copy of its metadata: mkfs reserves space \
-         for one if metadata lie in memory (`--medium pmem --data FILE`), except with `-O \
+        "the external data device of the pool has no space for a replica of its metadata: mkfs \
+         reserves some if metadata lie in memory (`--medium pmem --data FILE`), except with `-O \
          replica=off`"
     )]
     NoReplica,

@@ -315,7 +315,7 @@ impl From<Error> for std::io::Error {
             | Error::Dataset(_)
             | Error::Segment(_)
             | Error::Media(_)
-            | Error::Io(_) => tracing::warn!(%error, errno, "told by its errno alone"),
+            | Error::Io(_) => tracing::warn!(%error, errno, "only the errno is returned"),
             _ => {}
         }
         Self::from_raw_os_error(errno)

@@ -123,8 +123,8 @@ impl Dataset {
 /// Maps the bytes of a pool, or of one of its datasets, without data on other devices. Without a
 /// superblock it maps all bytes of the file.
 ///
+/// # Errors
 /// Fails if the pool is in use, or the dataset does not exist or is not where the table says.
-/// In use, no such part, or not where the table says.
 pub(crate) fn open_own(place: &PoolPath, mode: OpenMode) -> Result<MappedPool> {
     let name = place.dataset();
     let whole = match mode.read_only {
@@ -160,7 +160,7 @@ fn settle_in(whole: &MappedPool, superblock: &Superblock, mode: OpenMode) -> Res
     }
     match settle_cut(whole, superblock) {
         Err(error @ Error::Unreadable(_)) => {
-            tracing::warn!(%error, "the copies of the superblock could not be made the same");
+            tracing::warn!(%error, "the copies of the superblock could not be made equal");
             Ok(())
         }
         settled => settled,
@@ -629,7 +629,7 @@ fn list(path: &Path, len: u64, read: Read<'_>) -> Result<Vec<Dataset>> {
             data: own.as_ref().ok().and_then(|own| data_of(record.at, own)),
             superblock: own.and_then(|own| match own.uuid == record.uuid {
                 true => Ok(own),
-                false => Err(Error::Invalid("there is another pool in its place")),
+                false => Err(Error::Invalid("another pool is there")),
             }),
         });
     }

@@ -47,8 +47,8 @@ struct Plan {
 }
 
 impl Plan {
+    /// # Errors
     /// Fails if the pool cannot have another segment.
-    /// It can have no further segment.
     fn of(pool: &Path, superblock: Superblock) -> std::result::Result<Self, SegmentError> {
         let (pool, geometry) = (pool.to_owned(), superblock.geometry());
         if geometry.external.is_none() {

@@ -105,7 +105,7 @@ impl<'a> ReplicaSource<'a> {
         let mut table = vec![0; plan.table_bytes() as usize];
         let read = disk.read(plan.table_at(), &mut table);
         if read.is_err() || ReplicaPlan::table_sum(&medium.pool, &table) != head.sum {
-            return Err(damaged(path, "the sums of the metadata").into());
+            return Err(damaged(path, "the checksums of the metadata").into());
         }
         let first = read_block(disk, &plan, &table, &medium.pool, 0);
         let superblock = first.and_then(|block| Superblock::unseal(&block).ok());

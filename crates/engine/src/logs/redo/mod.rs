@@ -151,8 +151,8 @@ impl Log {
         };
         let durable = lock(&self.state).epoch - 1;
         if let Err(error) = image.name(tag.attach, durable) {
-            tracing::warn!(%error, "the image of the pool has no name: if the process is killed it \
-                 is gone");
+            tracing::warn!(%error, "the image of the pool could not be named: it is lost if the \
+                 process is killed");
             return Ok(());
         }
         let mut home = lock(&self.home);

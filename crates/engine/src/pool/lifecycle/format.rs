@@ -97,7 +97,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
         .map_or(0, |external| external.replica_bytes);
     if ReplicaPlan::of(&geometry).is_some_and(|plan| plan.bytes() > replica_bytes) {
         return Err(Error::Invalid(
-            "the external data device has no room for the metadata replica",
+            "the external data device has no space for the metadata replica",
         ));
     }
     // Otherwise an interrupted mkfs could leave the earlier pool half overwritten and still valid.
