@@ -4,5 +4,5 @@ set -euo pipefail
 
 [[ ! -w /dev/shm ]] || export TMPDIR=/dev/shm
 export VELLUM_ENTRIES=1000000 VELLUM_DEPTH=3000
-cargo test -q -p vellum-cli --test cli -- --nocapture many_entries_are_made a_deep_tree
+cargo test -q -p vellum-cli --test cli -- --nocapture many_entries_are_created a_deep_tree
 printf 'ok scale-mount-make\n'

@@ -516,7 +516,7 @@ mod tests {
 
     /// `/dev/null` stands for a device-DAX node, which is a character device too.
     #[test]
-    fn a_node_that_cannot_be_mapped_so_is_told_from_other_failures() {
+    fn a_device_dax_node_is_distinguished_from_other_failures() {
         let told = |path: &str, source: io::ErrorKind| {
             let path = Path::new(path);
             let error = MediaError::Io {

@@ -77,7 +77,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 }
 
 #[test]
-fn a_mount_survives_any_page() {
+fn a_mount_survives_the_loss_of_any_page() {
     if !has_fuse() {
         return;
     }

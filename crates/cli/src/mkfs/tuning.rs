@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_what_can() {
+    fn invalid_settings_are_refused_with_the_valid_ones() {
         for (text, why) in [
             ("nonsense=1", "-O help"),
             ("", "-O help"),

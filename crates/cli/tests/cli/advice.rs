@@ -1,4 +1,4 @@
-//! What messages advise is done, as it is written: it helps, or leads to a message that says why
+//! Tests execute the advice in messages literally: it must help, or lead to a message that says why
 //! nothing does.
 
 use std::os::unix::fs::FileExt;
@@ -9,13 +9,13 @@ use crate::support::{Bench, Did, Mounted, done, has_fuse, is_mounted};
 use vellum_check::survey;
 use zerocopy::IntoBytes;
 
-/// Steps of advice behind advice, after which it counts as leading nowhere.
+/// The most steps of advice in a row. More of them lead nowhere.
 const STEPS_MAX: usize = 5;
-/// What a message says that ends the way: nothing that the command could do helps.
+/// The text of a message that ends the advice, because no command helps.
 const NOTHING_HELPS: &str = "only a copy of the pool helps";
 
-/// The commands that a message advises, in their order: what is between backquotes, or a line of
-/// advice by itself, and begins with the name of a program; as the user would write it.
+/// The commands in a message, in their order, as the user would write them. A command is between
+/// backquotes, or is a line of advice by itself, and begins with the name of a program.
 fn advised(did: &Did) -> Vec<String> {
     let said = format!("{}\n{}", did.out, did.err);
     let quoted = said.split('`').skip(1).step_by(2);
@@ -26,7 +26,7 @@ fn advised(did: &Did) -> Vec<String> {
         match &*text {
             "vellum check" => "vellum check p.img".into(),
             "vellum mount -o ro" => "vellum mount -o ro p.img mnt".into(),
-            // There is no terminal; what it overwrites need not be kept here.
+            // There is no terminal, and the overwritten bytes are not needed.
             "vellum repair" => "vellum repair --yes --no-undo p.img".into(),
             _ => match text.strip_prefix("vellum repair ") {
                 Some(rest) if !rest.contains("--dry-run") => {
@@ -39,7 +39,7 @@ fn advised(did: &Did) -> Vec<String> {
     commands.collect()
 }
 
-/// Does a line as a shell does.
+/// Executes a line in a shell.
 fn run(bench: &Bench, line: &str) -> Did {
     let vellum = format!("vellum() {{ {} \"$@\"; }}", env!("CARGO_BIN_EXE_vellum"));
     let output = Command::new("bash")
@@ -49,21 +49,21 @@ fn run(bench: &Bench, line: &str) -> Did {
         .env_remove("VELLUM_LOG")
         .output();
     let did = done(output.expect("bash runs"));
-    // What comes next looks at the pool itself.
+    // The next command accesses the pool itself.
     if is_mounted(&bench.join("mnt")) && line.starts_with("vellum mount") {
         bench.run(&["umount", "mnt"]).ok();
     }
     did
 }
 
-/// Whether a command did what it is for; a repair says by 1 that it mended, or would.
+/// Whether a command succeeded. A repair returns 1 if it repaired something, or would.
 fn went_well(line: &str, did: &Did) -> bool {
     let repairs = line.starts_with("vellum repair");
     did.code == 0 || repairs && did.code == 1
 }
 
-/// Does `line`, which does not go well, and what its message advises, and so on; gives what was
-/// said last.
+/// Executes `line`, which fails, then the advice in its message, and so on. Returns the last
+/// message.
 #[track_caller]
 fn follow(bench: &Bench, line: &str) -> String {
     let mut line = line.to_owned();
@@ -75,7 +75,7 @@ fn follow(bench: &Bench, line: &str) -> String {
         if next.is_empty() {
             return did.err;
         }
-        // A check tells, and mends nothing.
+        // A check reports damage, but repairs nothing.
         let failed = next.iter().find(|step| {
             let did = run(bench, step);
             trail.push(format!("$ {step} [{}]\n{}{}", did.code, did.out, did.err));
@@ -110,7 +110,7 @@ fn cut(path: &Path, len: u64) {
 }
 
 #[test]
-fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
+fn a_truncated_pool_is_extended_and_repaired() {
     for durability in ["log", "none"] {
         for command in [
             "vellum info p.img",
@@ -123,7 +123,7 @@ fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
                 let said = follow(&bench, command);
                 assert_eq!(said, "", "{durability}, {kept}: {command}");
                 bench.run(&["check", "p.img"]).ok();
-                // Zeros, where the cut went through data.
+                // The lost data are zeros.
                 let read = bench.run(&["cat", "p.img:/file"]).ok().out;
                 assert!(["kept", "\0\0\0\0"].contains(&&*read), "{read:?}");
                 assert!(kept < 15 << 20 || read == "kept");
@@ -132,9 +132,9 @@ fn a_pool_that_was_cut_short_gets_its_length_and_is_mended() {
     }
 }
 
-/// What is advised is of the pool that is meant, whatever that is called.
+/// Advice names the right pool, even if its name contains special characters.
 #[test]
-fn names_that_a_shell_would_take_apart_are_quoted() {
+fn names_with_special_characters_are_quoted() {
     let bench = pool(&["--medium", "disk", "--durability", "none"]);
     for other in ["a", "b.img"] {
         std::fs::write(bench.join(other), "another's").expect("written");
@@ -166,9 +166,9 @@ fn names_that_a_shell_would_take_apart_are_quoted() {
     assert_eq!(bench.run(&["cat", "a b.img:/file"]).ok().out, "kept");
 }
 
-/// Where log and root are lost nothing is promised that does not hold.
+/// If the log and the root are lost, messages promise nothing false.
 #[test]
-fn a_pool_of_which_next_to_nothing_is_left_says_so() {
+fn a_pool_without_log_and_root_is_reported() {
     for command in ["vellum info p.img", "vellum check p.img"] {
         let bench = pool(&["--medium", "disk"]);
         cut(&bench.join("p.img"), 5000);
@@ -181,9 +181,9 @@ fn a_pool_of_which_next_to_nothing_is_left_says_so() {
     }
 }
 
-/// What a later release made is not damaged.
+/// A pool of a later release is not damaged.
 #[test]
-fn a_pool_of_a_later_release_is_left_to_that() {
+fn a_pool_of_a_later_release_is_refused() {
     let bench = pool(&[]);
     let path = bench.join("p.img");
     let mut bytes = std::fs::read(&path).expect("read");
@@ -203,9 +203,9 @@ fn a_pool_of_a_later_release_is_left_to_that() {
     assert!(std::fs::read(&path).expect("read") == bytes);
 }
 
-/// No message advises making a pool where none can be made, or under a name that is taken.
+/// No message advises to create a pool where that is impossible, or under a name in use.
 #[test]
-fn what_cannot_be_made_is_not_advised() {
+fn no_advice_to_create_an_impossible_pool() {
     let bench = pool(&[]);
     for command in ["check", "info", "repair --dry-run"] {
         let did = run(&bench, &format!("vellum {command} /dev/null"));
@@ -234,7 +234,7 @@ fn what_cannot_be_made_is_not_advised() {
 }
 
 #[test]
-fn data_that_were_cut_short_get_their_length() {
+fn truncated_external_data_are_extended() {
     let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
     cut(&bench.join("data.img"), 8 << 20);
     for command in ["vellum ls p.img:/", "vellum check p.img"] {
@@ -244,8 +244,8 @@ fn data_that_were_cut_short_get_their_length() {
     }
 }
 
-/// Without anchors nobody knows what was committed last: no repair, but everything that a
-/// checkpoint had brought home can be copied.
+/// Without anchors the last commit is unknown. No repair is possible, but everything that
+/// checkpoints wrote home can be copied.
 #[test]
 fn a_pool_whose_anchors_are_lost_can_be_read() {
     let mount = has_fuse("a_pool_whose_anchors_are_lost_can_be_read");
@@ -270,9 +270,9 @@ fn a_pool_whose_anchors_are_lost_can_be_read() {
     }
 }
 
-/// Nobody is told to overwrite what is no pool, or may have been one.
+/// No message advises to overwrite a file that is not a pool, or may have been one.
 #[test]
-fn what_is_no_pool_is_left_alone() {
+fn a_file_that_is_not_a_pool_is_left_alone() {
     for bytes in [&b"root:x:0:0:root:/root:/bin/bash\n"[..], &[0; 1 << 21]] {
         for command in ["info", "check", "repair --yes", "ls", "mount"] {
             let bench = Bench::empty();
@@ -292,7 +292,7 @@ fn what_is_no_pool_is_left_alone() {
 }
 
 #[test]
-fn what_is_missing_or_empty_is_made() {
+fn a_missing_or_empty_pool_is_created() {
     for command in [
         "vellum info p.img",
         "vellum ls p.img:/",
@@ -309,9 +309,9 @@ fn what_is_missing_or_empty_is_made() {
     }
 }
 
-/// An empty file is told of the same by all commands; so is one that is too short for any pool.
+/// All commands report the same for an empty file, and for one that is too short for a pool.
 #[test]
-fn what_is_too_short_is_no_pool() {
+fn a_file_that_is_too_short_is_not_a_pool() {
     let commands = [
         "vellum info p.img",
         "vellum check p.img",
@@ -330,7 +330,7 @@ fn what_is_too_short_is_no_pool() {
                 "{command}: {}",
                 did.out
             );
-            // A mount has the path in full.
+            // A mount reports the absolute path.
             did.err.replace(&format!("{}/", bench.path().display()), "")
         });
         let what = if bytes.is_empty() {
@@ -348,7 +348,7 @@ fn what_is_too_short_is_no_pool() {
 }
 
 #[test]
-fn nobody_is_told_to_do_again_what_failed() {
+fn no_advice_repeats_the_failed_command() {
     let bench = Bench::empty();
     for command in [
         "vellum mkfs none/p.img",
@@ -371,7 +371,7 @@ fn nobody_is_told_to_do_again_what_failed() {
 }
 
 #[test]
-fn an_old_data_device_is_taken_as_it_is() {
+fn an_old_data_device_is_accepted_by_force() {
     let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
     let old = std::fs::read(bench.join("data.img")).expect("read");
     for command in ["vellum ls p.img:/", "vellum check p.img"] {
@@ -395,9 +395,9 @@ fn an_old_data_device_is_taken_as_it_is() {
     );
 }
 
-/// Whoever names the data instead of the pool is told so.
+/// Naming the external data device instead of the pool is reported.
 #[test]
-fn an_external_data_device_is_no_damaged_pool() {
+fn an_external_data_device_is_not_a_damaged_pool() {
     let bench = pool(&["--data", "data.img", "--data-size", "16M"]);
     let info = bench.run(&["info", "--json", "p.img"]).ok().out;
     let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
@@ -423,9 +423,9 @@ fn an_external_data_device_is_no_damaged_pool() {
     }
 }
 
-/// Another program may take the device meanwhile.
+/// Another program may use the device in the meantime.
 #[test]
-fn a_loop_device_without_a_file_is_told() {
+fn a_loop_device_without_a_file_is_reported() {
     let bench = Bench::empty();
     let is_free = |device: &str| {
         let name = device.trim_start_matches("/dev/");
@@ -466,11 +466,11 @@ fn a_loop_device_without_a_file_is_told() {
         }
         return;
     }
-    crate::support::skipped("a_loop_device_without_a_file_is_told", "no loop device");
+    crate::support::skipped("a_loop_device_without_a_file_is_reported", "no loop device");
 }
 
 #[test]
-fn other_advice_does_what_it_says() {
+fn other_advice_works() {
     let bench = pool(&["--medium", "disk", "--durability", "none"]);
     for command in [
         "vellum ls p.img:",
@@ -480,7 +480,7 @@ fn other_advice_does_what_it_says() {
     ] {
         assert_eq!(follow(&bench, command), "", "{command}");
     }
-    // A superblock is lost.
+    // One superblock is lost.
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(bench.join("p.img"));
@@ -491,8 +491,8 @@ fn other_advice_does_what_it_says() {
 }
 
 #[test]
-fn whoever_has_a_pool_mounted_is_told_how_to_end_that() {
-    if !has_fuse("whoever_has_a_pool_mounted_is_told_how_to_end_that") {
+fn a_busy_mounted_pool_advises_how_to_unmount() {
+    if !has_fuse("a_busy_mounted_pool_advises_how_to_unmount") {
         return;
     }
     let mounted = Mounted::new("16M", &[]);

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// A command at a pseudo-terminal of its own, and what it has said so far.
+/// A command at a pseudo-terminal of its own, and its output so far.
 pub(crate) struct AtTerminal {
     keyboard: File,
     child: Child,
@@ -22,7 +22,7 @@ impl AtTerminal {
         Self::start_in(bench, args, &[])
     }
 
-    /// The same with more in its environment.
+    /// The same with additional environment variables.
     pub(crate) fn start_in(bench: &Bench, args: &[&str], more: &[(&str, &str)]) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("granted");
@@ -43,7 +43,7 @@ impl AtTerminal {
         }
     }
 
-    /// Reads on; false: whoever had the terminal is gone.
+    /// Reads more output. Returns false if the command has closed the terminal.
     fn reads(&mut self) -> bool {
         let mut bytes = [0; 4096];
         match self.keyboard.read(&mut bytes) {
@@ -57,7 +57,7 @@ impl AtTerminal {
         }
     }
 
-    /// Waits for another question, and types this.
+    /// Waits for the next question, and types an answer.
     #[track_caller]
     fn answer(&mut self, typed: &str) {
         self.said.clear();
@@ -67,7 +67,7 @@ impl AtTerminal {
         self.keyboard.write_all(typed.as_bytes()).expect("typed");
     }
 
-    /// Its exit code, and what it said last.
+    /// Its exit code, and its last output.
     pub(crate) fn end(mut self) -> (i32, String) {
         while self.reads() {}
         let status = self.child.wait().expect("it ends");
@@ -91,7 +91,7 @@ fn pool(bench: &Bench) -> Vec<u8> {
     std::fs::read(bench.join("p.img")).expect("a pool")
 }
 
-/// No file but the pool: a repair that wrote something left an undo file.
+/// Whether there is no file but the pool. A repair that wrote something left an undo file.
 fn is_alone(bench: &Bench) -> bool {
     std::fs::read_dir(bench.path()).expect("listed").count() == 1
 }
@@ -124,7 +124,7 @@ fn yes_repairs() {
 }
 
 #[test]
-fn what_was_agreed_to_is_mended_and_no_more() {
+fn only_accepted_repairs_are_made() {
     let (bench, before) = damaged();
     let mut repair = AtTerminal::start(&bench, &["repair", "p.img"]);
     repair.answer("y\n");
@@ -136,7 +136,7 @@ fn what_was_agreed_to_is_mended_and_no_more() {
     assert_eq!(bench.run(&["check", "p.img"]).code, 4);
 }
 
-/// The terminal's own sign for the end of input, which is Control-D.
+/// Control-D, the end of input at a terminal, counts as no.
 const END: &str = "\u{4}";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The commands that work without a mount: what they do, what they say, how they exit.
+//! The commands that work without a mount: effects, output and exit statuses.
 
 use crate::support::{self, Bench, run};
 use serde_json::Value;
@@ -9,7 +9,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn what_reading_costs_is_measured_by_a_file_of_the_pool() {
+fn a_file_of_the_pool_measures_the_costs_of_reading() {
     let bench = Bench::empty();
     bench.run(&["mkfs", "p.img", "--size", "64M"]).ok();
     let dir = bench.join("tree/below");
@@ -29,7 +29,7 @@ fn what_reading_costs_is_measured_by_a_file_of_the_pool() {
 }
 
 #[test]
-fn mkfs_says_what_it_made() {
+fn mkfs_describes_the_new_pool() {
     let bench = Bench::empty();
     let did = bench
         .run(&["mkfs", "p.img", "--size", "16M", "--label", "first"])
@@ -49,7 +49,7 @@ fn mkfs_says_what_it_made() {
     assert_eq!(info["opened"]["was_clean"], true);
     assert!(info["media"]["survives"]["power_cut"].is_string());
     assert!(info["mount"].is_null());
-    // Nothing was read: the costs are shown, and nothing is decided by them.
+    // Nothing was read, so the costs are shown but decide nothing.
     let reading = &info["reading"];
     assert_eq!(reading["rule"], "layout", "{reading}");
     assert_eq!(reading["avoidable_bound"], 2.0, "{reading}");
@@ -64,10 +64,10 @@ fn mkfs_says_what_it_made() {
     }
 }
 
-/// With radix each file of more than a block has a node of its own, which is most of what it takes
-/// of the metadata.
+/// With `radix`, each file larger than a block has a node of its own, which is most of its
+/// metadata.
 #[test]
-fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() {
+fn mkfs_reports_the_number_of_larger_files_for_radix() {
     let bench = Bench::empty();
     let made = |mapping| {
         let name = format!("{mapping}.img");
@@ -92,10 +92,10 @@ fn mkfs_says_how_many_larger_files_there_can_be_where_that_makes_a_difference() 
     assert!(!made("extent").contains("more than a block"));
 }
 
-/// Without a word about the medium an ordinary file becomes a pool with a log, and memory what it
-/// is.
+/// Without --medium, an ordinary file becomes a pool with a log, and a file in memory a pool in
+/// memory.
 #[test]
-fn mkfs_picks_a_medium_and_says_what_it_promises() {
+fn mkfs_picks_a_medium_and_shows_its_promise() {
     let bench = Bench::empty();
     let mkfs = |more: &[&str]| {
         let make = ["mkfs", "p.img", "--size", "16M", "--force"];
@@ -112,7 +112,7 @@ fn mkfs_picks_a_medium_and_says_what_it_promises() {
     assert_eq!(file["pool"]["mapping"], "hashfs");
     let picked = match kind_at(&bench.join("p.img")) {
         MediaKind::File => (logged, "with a log (--durability none: without)"),
-        // The directory may lie in memory.
+        // The temporary directory may be in memory.
         MediaKind::Dax => (told(&["--medium", "pmem"]), ""),
         _ => (told(&["--medium", "memory"]), ""),
     };
@@ -140,7 +140,7 @@ fn mkfs_picks_a_medium_and_says_what_it_promises() {
 }
 
 #[test]
-fn two_pools_are_told_apart() {
+fn pools_have_different_uuids() {
     let bench = Bench::empty();
     let uuid = |pool| {
         bench.run(&["mkfs", pool, "--size", "4M"]).ok();
@@ -150,7 +150,7 @@ fn two_pools_are_told_apart() {
 }
 
 #[test]
-fn data_on_another_file_are_found_known_and_named() {
+fn external_data_are_found_checked_and_named() {
     let bench = Bench::empty();
     let mkfs = |more: &[&str]| {
         let args = [&["mkfs", "p.img", "--data", "d.img"], more].concat();
@@ -208,7 +208,7 @@ fn data_on_another_file_are_found_known_and_named() {
 }
 
 #[test]
-fn mkfs_overwrites_only_by_force() {
+fn mkfs_overwrites_only_with_force() {
     let bench = Bench::with_pool("4M");
     bench
         .run(&["mkfs", "p.img", "--size", "4M"])
@@ -326,7 +326,7 @@ fn listings_and_attributes() {
 }
 
 #[test]
-fn wrong_places_are_named() {
+fn wrong_paths_are_named_in_messages() {
     let bench = Bench::with_pool("4M");
     bench.run(&["ls", "p.img"]).failed(2, &["POOL:/path"]);
     bench
@@ -452,7 +452,7 @@ fn help_has_examples_and_pages_are_written() {
 }
 
 #[test]
-fn areas_come_and_go_and_are_shown() {
+fn areas_are_split_merged_and_shown() {
     let bench = Bench::empty();
     let make = ["mkfs", "p.img", "--size", "64M", "-O", "namespace=adaptive"];
     bench.run(&make).ok();
@@ -464,14 +464,14 @@ fn areas_come_and_go_and_are_shown() {
     bench.run(&["import", "tree", "p.img:/"]).ok();
     let areas = || json(&bench.run(&["inspect", "--json", "areas", "p.img"]).ok().out);
     assert_eq!(areas()["areas"].as_array().map(Vec::len), Some(1));
-    // So large a directory gets an area of its own when it is renamed.
+    // A directory of this size gets an area of its own when it is renamed.
     bench.run(&["mv", "p.img:/large", "p.img:/a&b"]).ok();
     let shown = &areas()["areas"][1];
     assert_eq!(shown["path"], "/a&b", "{shown}");
     assert_eq!(shown["names"], 257);
     assert_eq!(shown["bytes"], 257 * 128);
     assert_eq!((&shown["above"], &shown["number"]), (&1.into(), &2.into()));
-    // What the rename counted.
+    // The counts at the time of the rename.
     assert_eq!(shown["formed_bytes"], 257 * 128);
     assert!(shown["formed"].as_u64() > Some(1_700_000_000), "{shown}");
     let text = bench.run(&["inspect", "areas", "p.img"]).ok().out;
@@ -483,7 +483,7 @@ fn areas_come_and_go_and_are_shown() {
     bench.run(&["map", "p.img", "--out", "map.svg"]).ok();
     let map = std::fs::read_to_string(bench.join("map.svg")).expect("a map");
     assert!(map.contains("/a&amp;b: area 2, cold, 257 names"), "{map}");
-    // It is too large to go back, and small enough without its first name.
+    // It is too large to be merged; without its first name it is small enough.
     let evolve = || json(&bench.run(&["evolve", "--json", "p.img"]).ok().out);
     let evolved = evolve();
     assert_eq!(evolved["decisions"].as_array().map(Vec::len), Some(0));
@@ -542,7 +542,7 @@ fn other_namespaces_have_no_areas_to_show() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_reader_that_goes_away_is_not_a_failure() {
     let bench = Bench::with_pool("16M");
     std::fs::write(bench.join("big"), vec![b'x'; 4 << 20]).expect("written");
     bench.run(&["put", "big", "p.img:/big"]).ok();
@@ -577,10 +577,9 @@ fn convert_goes_there_and_back_on_a_log() {
     goes_there_and_back(&bench);
 }
 
-/// Metadata in memory, data in another file; also as a file system of a pool, and under another
-/// boot.
+/// Metadata in memory, data on an external data device; also as a dataset, and after another boot.
 #[test]
-fn convert_goes_there_and_back_where_the_data_lie_elsewhere() {
+fn convert_goes_there_and_back_with_external_data() {
     let bench = Bench::empty();
     let made = ["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"];
     bench
@@ -610,7 +609,7 @@ fn goes_there_and_back(bench: &Bench) {
     goes_there_and_back_as(bench, &[]);
 }
 
-/// The same, of a pool that is opened so.
+/// The same for a pool that is opened with these options.
 fn goes_there_and_back_as(bench: &Bench, opening: &[&str]) {
     let run = |args: &[&str]| bench.run(&[args, opening].concat());
     run(&["mkdir", "p.img:/d"]).ok();
@@ -655,7 +654,7 @@ fn goes_there_and_back_as(bench: &Bench, opening: &[&str]) {
 }
 
 #[test]
-fn repair_mends_and_puts_back() {
+fn repair_and_restore() {
     let bench = Bench::with_plain_pool("4M");
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     bench.run(&["repair", "p.img"]).ok();
@@ -695,7 +694,7 @@ fn repair_mends_and_puts_back() {
 }
 
 #[test]
-fn repair_mends_a_pool_with_a_log_and_puts_back() {
+fn repair_and_restore_with_a_log() {
     let bench = Bench::empty();
     bench
         .run(&["mkfs", "p.img", "--size", "4M", "--medium", "disk"])
@@ -722,7 +721,7 @@ fn repair_mends_a_pool_with_a_log_and_puts_back() {
     bench.sound();
 }
 
-/// In a log of records a damaged one costs its name, and none behind it.
+/// In a log of records, a damaged record loses its name, but no later one.
 #[test]
 fn a_damaged_record_costs_its_name() {
     let bench = Bench::empty();
@@ -751,7 +750,7 @@ fn a_damaged_record_costs_its_name() {
     }
     bench.run(&["check", "--strict", "p.img"]).ok();
     let bytes = std::fs::read(bench.join("p.img")).expect("a pool");
-    // Metadata are in front of the data, which say the same.
+    // The metadata come before the data, which contain the same bytes.
     let places = bytes.windows(6).enumerate();
     let mut places = places.filter(|(_, window)| *window == b"second");
     damage(&bench, places.next().expect("the name").0);
@@ -773,7 +772,7 @@ fn a_damaged_record_costs_its_name() {
 }
 
 #[test]
-fn repair_refuses_what_is_in_use_and_what_is_no_pool() {
+fn repair_refuses_busy_pools_and_other_files() {
     let bench = Bench::with_pool("4M");
     let pool = std::fs::File::open(bench.join("p.img")).expect("a pool");
     rustix::fs::flock(&pool, rustix::fs::FlockOperation::LockExclusive).expect("a lock");

@@ -1,4 +1,4 @@
-//! `vellum cp`: as cp(1), with pools at either end.
+//! `vellum cp`: like cp(1), with pools as source, as target, or both.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -19,7 +19,7 @@ fn cat(bench: &Bench, place: &str) -> String {
 }
 
 #[test]
-fn files_go_into_a_directory_or_get_a_name() {
+fn files_are_copied_into_a_directory_or_to_a_name() {
     let bench = bench();
     let cp = |args: &[&str]| bench.run(&[&["cp", "-q"], args].concat());
     cp(&["a", "p.img:/copy"]).ok();
@@ -30,7 +30,7 @@ fn files_go_into_a_directory_or_get_a_name() {
         cat(&bench, "p.img:/d/copy") + &cat(&bench, "p.img:/b"),
         "firstsecond"
     );
-    // What is there is rewritten, and is the same file.
+    // An existing file is overwritten, and stays the same file.
     let inode = |bench: &Bench| bench.run(&["stat", "p.img:/copy"]).ok().out;
     let before = inode(&bench);
     cp(&["b", "p.img:/copy"]).ok();
@@ -84,7 +84,7 @@ fn an_archive_is_the_same_through_two_pools() {
 }
 
 #[test]
-fn attributes_are_kept_when_they_are_asked_for() {
+fn attributes_are_kept_on_request() {
     let bench = bench();
     let path = bench.join("a");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4640)).expect("changed");
@@ -111,7 +111,7 @@ fn attributes_are_kept_when_they_are_asked_for() {
 }
 
 #[test]
-fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
+fn directories_are_copied_completely_or_not_at_all() {
     let bench = bench();
     std::fs::create_dir_all(bench.join("d/e")).expect("made");
     std::fs::write(bench.join("d/e/f"), "below").expect("written");
@@ -119,7 +119,7 @@ fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
     let cp = |args: &[&str]| bench.run(&[&["cp"], args].concat());
     cp(&["d", "a", "p.img:/"]).failed(1, &["d: a directory; -r or -a copies it", "1 things"]);
     assert_eq!(cat(&bench, "p.img:/a"), "first");
-    // Into what is there under its own name, and else as what is named.
+    // Into an existing directory under its own name, otherwise as the target itself.
     cp(&["-r", "d", "p.img:/n"]).ok();
     cp(&["-r", "d", "p.img:/n"]).ok();
     assert_eq!(
@@ -136,7 +136,7 @@ fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
             .to_str(),
         Some("e/f")
     );
-    // A link that is named is followed where links are not copied.
+    // A named link is followed if links are not copied.
     cp(&["d/link", "p.img:/followed"]).ok();
     assert_eq!(cat(&bench, "p.img:/followed"), "below");
     cp(&["-r", "d", "p.img:/a"]).failed(1, &["a directory does not replace an existing file"]);
@@ -147,7 +147,7 @@ fn directories_are_copied_with_all_that_is_in_them_or_not_at_all() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named() {
+fn files_that_cannot_be_copied_are_named() {
     let bench = bench();
     let cp = |args: &[&str]| bench.run(&[&["cp"], args].concat());
     cp(&["a", "b"]).failed(2, &["in a pool", "POOL:/path"]);

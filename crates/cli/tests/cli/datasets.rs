@@ -1,4 +1,4 @@
-//! Several datasets in one pool, from the command that adds one to the one that removes it.
+//! Several datasets in one pool, from adding to removing them.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// What `dataset list` says of a pool.
+/// The output of `dataset list` for a pool.
 fn listed(bench: &Bench, pool: &str) -> Vec<Value> {
     let said = json(&bench.run(&["dataset", "list", "--json", pool]).ok().out);
     said["datasets"].as_array().expect("a list").clone()
@@ -35,8 +35,8 @@ fn bytes(bench: &Bench, pool: &str) -> Vec<Vec<u8>> {
     listed(bench, pool).iter().map(of).collect()
 }
 
-/// A pool with a log, and one of each kind behind it: with a log, without one, with its data
-/// elsewhere.
+/// A pool with a log, and a dataset of each kind in it: with a log, without one, and with an
+/// external data device.
 fn pool_of_four() -> Bench {
     let bench = Bench::with_pool("8M");
     let add = |args: &[&str]| {
@@ -106,7 +106,7 @@ fn each_dataset_has_files_of_its_own() {
 }
 
 #[test]
-fn what_is_done_in_one_changes_no_byte_of_the_others() {
+fn changes_of_a_dataset_leave_the_others_unchanged() {
     let bench = pool_of_four();
     for (number, place) in ["p.img", "p.img:builds", "p.img:plain", "p.img:photos"]
         .into_iter()
@@ -126,7 +126,8 @@ fn what_is_done_in_one_changes_no_byte_of_the_others() {
         }
     }
     assert_eq!(names(&bench, "p.img").len(), 4);
-    // Nor does what is done to the table, but for the superblocks of the first.
+    // A change of the table changes no bytes of the datasets either, except the superblocks of the
+    // first.
     let inner = |bytes: &[u8]| bytes[8192..bytes.len() - 4096].to_vec();
     let before = bytes(&bench, "p.img");
     bench
@@ -142,7 +143,7 @@ fn what_is_done_in_one_changes_no_byte_of_the_others() {
 }
 
 #[test]
-fn room_is_given_back_and_used_again() {
+fn space_is_freed_and_reused() {
     let bench = pool_of_four();
     let len = || std::fs::metadata(bench.join("p.img")).expect("there").len();
     let before = len();
@@ -185,7 +186,7 @@ fn room_is_given_back_and_used_again() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_datasets_are_refused() {
     let bench = Bench::with_pool("4M");
     let add = |name: &str| bench.run(&["dataset", "add", "p.img", "--size", "2M", "--", name]);
     let before = std::fs::read(bench.join("p.img")).expect("read");
@@ -243,7 +244,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_file_of_the_whole_name_is_meant() {
+fn a_file_with_a_colon_takes_precedence() {
     let bench = Bench::with_pool("4M");
     let label = |place: &str| {
         let info = json(&bench.run(&["info", "--json", place]).ok().out);
@@ -254,7 +255,7 @@ fn a_file_of_the_whole_name_is_meant() {
     ];
     bench.run(&add).ok();
     assert_eq!(label("p.img:x"), "part");
-    // Not by mistake.
+    // A file of that name is not created by mistake.
     let mkfs = |pool| ["mkfs", pool, "--size", "2M", "--label", "file"];
     for (place, advice) in [
         ("p.img:x", "dataset list p.img"),
@@ -268,7 +269,7 @@ fn a_file_of_the_whole_name_is_meant() {
     bench.run(&mkfs("other.img")).ok();
     std::fs::rename(bench.join("other.img"), bench.join("p.img:x")).expect("renamed");
     assert_eq!(label("p.img:x"), "file");
-    // What is removed is asked, not what would be meant.
+    // The command examines the dataset `z`, not the file `p.img:z`.
     let add = ["dataset", "add", "p.img", "z", "--size", "2M"];
     bench.run(&add).ok();
     bench.run(&["put", "/dev/null", "p.img:z:/a"]).ok();
@@ -286,7 +287,7 @@ fn a_file_of_the_whole_name_is_meant() {
 }
 
 #[test]
-fn a_file_system_in_memory_is_flushed_and_attached() {
+fn a_dataset_in_memory_is_exported_and_imported() {
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
@@ -316,7 +317,7 @@ fn a_file_system_in_memory_is_flushed_and_attached() {
     assert!(said.contains("d.img"), "{said}");
 }
 
-/// Those that carry no copy do not keep the others from being flushed.
+/// Datasets without a replica do not keep the others from being exported.
 #[test]
 fn all_replicas_are_exported_when_all_are_unmounted() {
     if !has_fuse("all_that_carry_a_copy_are_flushed_when_all_are_unmounted") {
@@ -340,13 +341,13 @@ fn all_replicas_are_exported_when_all_are_unmounted() {
     );
     run(&["replica", "import", "n.img", "--data", "d.img"]).ok();
     assert_eq!(run(&["cat", "n.img:/a"]).ok().out, "content");
-    // The only one is not passed over.
+    // The only one is not skipped.
     run(&["mount", "p.img", "mnt"]).ok();
     run(&["umount", "--export-replica", "mnt"]).failed(1, &["no space for a replica"]);
 }
 
-/// The medium of the first dataset carries its superblock, with the table; other datasets
-/// do not come along.
+/// The replica of the first dataset contains its superblock with the table, but not the other
+/// datasets.
 #[test]
 fn a_replica_has_no_other_datasets() {
     let bench = Bench::empty();
@@ -361,7 +362,7 @@ fn a_replica_has_no_other_datasets() {
 }
 
 #[test]
-fn damage_is_told_where_it_is() {
+fn damage_is_reported_for_its_dataset() {
     let bench = pool_of_four();
     let file = OpenOptions::new().write(true).open(bench.join("p.img"));
     let file = file.expect("opened");
@@ -375,7 +376,7 @@ fn damage_is_told_where_it_is() {
         .run(&["repair", "--yes", "p.img:builds"])
         .failed(1, &[]);
     bench.run(&["check", "p.img:builds"]).ok();
-    // A table that leads nowhere.
+    // A table with an invalid offset.
     file.set_len(at(3)).expect("cut");
     let said = bench.run(&["check", "p.img"]);
     assert_eq!(said.code, 4, "{}", said.out);
@@ -400,7 +401,7 @@ fn damage_is_told_where_it_is() {
     bench.run(&["check", "p.img"]).ok();
 }
 
-/// The table stays when the first dataset is damaged, converted and mended.
+/// The table stays intact when the first dataset is damaged, converted and repaired.
 #[test]
 fn repair_and_conversion_keep_the_table() {
     let bench = pool_of_four();
@@ -410,7 +411,7 @@ fn repair_and_conversion_keep_the_table() {
         .expect("written");
     assert_eq!(names(&bench, "p.img").len(), 4);
     bench.run(&["repair", "--yes", "p.img"]).failed(1, &[]);
-    // Both in front.
+    // Both superblocks at the beginning.
     let file = OpenOptions::new().write(true).open(bench.join("p.img"));
     file.expect("opened")
         .write_all_at(&[0; 8192], 0)
@@ -430,7 +431,7 @@ fn repair_and_conversion_keep_the_table() {
     bench.run(&["ls", "p.img:photos:/"]).ok();
 }
 
-/// The pool of four, and a directory for mounts; `None`: there can be none here.
+/// The pool with four datasets, and a directory for mounts. `None` if mounts are impossible here.
 fn pool_to_mount(test: &str) -> Option<Bench> {
     has_fuse(test).then(|| {
         let bench = pool_of_four();
@@ -439,7 +440,7 @@ fn pool_to_mount(test: &str) -> Option<Bench> {
     })
 }
 
-/// Unmounts whatever is left below a directory.
+/// Unmounts all remaining mounts below a directory.
 struct Below<'a>(&'a Bench);
 
 impl Drop for Below<'_> {
@@ -449,8 +450,8 @@ impl Drop for Below<'_> {
 }
 
 #[test]
-fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
-    let Some(bench) = pool_to_mount("one_is_mounted_by_its_name_and_the_pool_is_in_use") else {
+fn a_dataset_is_mounted_by_name_and_its_pool_is_in_use() {
+    let Some(bench) = pool_to_mount("a_dataset_is_mounted_by_name_and_its_pool_is_in_use") else {
         return;
     };
     let _below = Below(&bench);
@@ -481,10 +482,11 @@ fn one_is_mounted_by_its_name_and_the_pool_is_in_use() {
     assert_eq!(bench.run(&["cat", "p.img:photos:/a"]).ok().out, "content");
 }
 
-/// What nobody has open is looked at while others of the pool are written to; what is open is not.
+/// A dataset that is not open can be read while others of the pool are written to. An open one
+/// cannot.
 #[test]
-fn what_nobody_has_open_is_checked_while_others_are_mounted() {
-    let test = "what_nobody_has_open_is_checked_while_others_are_mounted";
+fn closed_datasets_are_checked_while_others_are_mounted() {
+    let test = "closed_datasets_are_checked_while_others_are_mounted";
     let Some(bench) = pool_to_mount(test) else {
         return;
     };
@@ -512,7 +514,7 @@ fn what_nobody_has_open_is_checked_while_others_are_mounted() {
             ];
             let codes = look.map(|args| bench.run(args).code);
             let expected = match name == mounted {
-                // None of them has areas: that is what a mount says, too.
+                // None of them has areas, as a mount reports too.
                 true => [8, 8, 8, 3, 1],
                 false => [0, 0, 0, 0, 1],
             };
@@ -525,7 +527,7 @@ fn what_nobody_has_open_is_checked_while_others_are_mounted() {
             .failed(8, &["in use", "mnt", "unmount it"]);
         bench.run(&["umount", "mnt"]).ok();
     }
-    // Several at once, of which one is closed while the process goes on.
+    // Several at once. One is closed while the process goes on.
     bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
     bench.run(&["check", "p.img:plain"]).failed(8, &["in use"]);
     bench.run(&["umount", "mnt/plain"]).ok();
@@ -536,10 +538,10 @@ fn what_nobody_has_open_is_checked_while_others_are_mounted() {
     bench.sound();
 }
 
-/// Who reads one keeps it from being changed by those who come later, and lets the others go.
+/// A reader of a dataset keeps later commands from changing it, but not from changing the others.
 #[test]
-fn what_is_read_beside_others_is_not_changed_meanwhile() {
-    let test = "what_is_read_beside_others_is_not_changed_meanwhile";
+fn a_dataset_is_not_changed_while_it_is_read() {
+    let test = "a_dataset_is_not_changed_while_it_is_read";
     let Some(bench) = pool_to_mount(test) else {
         return;
     };
@@ -550,7 +552,7 @@ fn what_is_read_beside_others_is_not_changed_meanwhile() {
         .run(&["mount", "-o", "ro", "p.img:builds", "looks"])
         .ok();
     bench.run(&["umount", "mnt"]).ok();
-    // The one that was mounted first is gone, and with it the lock on the pool.
+    // The first mount has ended, and with it the lock on the pool.
     bench
         .run(&["mkdir", "p.img:builds:/d"])
         .failed(3, &["in use", "looks"]);
@@ -573,8 +575,8 @@ fn write(path: &Path, text: &str) {
 }
 
 #[test]
-fn all_are_mounted_by_one_process() {
-    let Some(bench) = pool_to_mount("all_are_mounted_by_one_process") else {
+fn one_process_mounts_all_datasets() {
+    let Some(bench) = pool_to_mount("one_process_mounts_all_datasets") else {
         return;
     };
     let _below = Below(&bench);
@@ -585,7 +587,7 @@ fn all_are_mounted_by_one_process() {
     let path = |name: &str| bench.join("mnt").join(name).join("who");
     bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
     all.iter().for_each(|name| write(&path(name), name));
-    // One of them ends, and the others go on.
+    // One mount ends, and the others go on.
     bench.run(&["umount", "mnt/plain"]).ok();
     assert!(!path("plain").exists());
     write(&path("main"), "main again");
@@ -597,21 +599,21 @@ fn all_are_mounted_by_one_process() {
             .run(&["check", "--strict", &format!("p.img:{name}")])
             .ok();
     }
-    // What a killed process had of each is there again.
+    // The changes of a killed process to each dataset are adopted.
     bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
     all.iter().for_each(|name| write(&path(name), "killed"));
     let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
     let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
     kill_and_wait(Pid::from_raw(pid).expect("a process"));
     for name in all {
-        // The mounts of a process that was killed are there still.
+        // The mounts of a killed process still exist.
         let _ = bench.run(&["umount", "--lazy", &format!("mnt/{name}")]);
     }
     for name in ["main", "builds", "photos"] {
         let said = bench.run(&["cat", &format!("p.img:{name}:/who")]).ok().out;
         assert_eq!(said, "killed", "{name}");
     }
-    // A signal ends all of them.
+    // A signal ends all mounts.
     bench.run(&["mount", "p.img", "--all", "mnt"]).ok();
     let info = json(&bench.run(&["info", "--json", "mnt/photos"]).ok().out);
     let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
@@ -624,11 +626,11 @@ fn all_are_mounted_by_one_process() {
     bench.sound();
 }
 
-/// The process that mounted goes on with the others, and keeps the pool's lock: that tells nothing
-/// of the one.
+/// The process goes on with the other datasets and keeps the pool's lock, so the lock says nothing
+/// about one dataset.
 #[test]
-fn unmounting_one_of_several_waits_until_that_is_closed() {
-    let Some(bench) = pool_to_mount("unmounting_one_of_several_waits_until_that_is_closed") else {
+fn unmounting_a_dataset_waits_until_it_is_closed() {
+    let Some(bench) = pool_to_mount("unmounting_a_dataset_waits_until_it_is_closed") else {
         return;
     };
     let _below = Below(&bench);
@@ -639,14 +641,14 @@ fn unmounting_one_of_several_waits_until_that_is_closed() {
     let info = json(&bench.run(&["info", "--json", "p.img"]).ok().out);
     let pid = info["mount"]["pid"].as_i64().expect("a number") as i32;
     let pid = Pid::from_raw(pid).expect("a process");
-    // One that cannot go on closes nothing.
+    // A stopped process closes nothing.
     kill_process(pid, Signal::STOP).expect("stopped");
     let umount = ["umount", "--timeout", "1", "p.img:builds"];
     let waited = bench.run(&umount);
     kill_process(pid, Signal::CONT).expect("continued");
     waited.failed(3, &["p.img:builds is still in use 1 s"]);
     bench.run(&["umount", "mnt/plain"]).ok();
-    // What is in the file now is what the next opening finds.
+    // The next opening finds the present bytes of the file.
     let plain = listed(&bench, "p.img")[2].clone();
     let [at, bytes] = ["at", "bytes"].map(|key| plain[key].as_u64().expect("a number") as usize);
     let all = std::fs::read(bench.join("p.img")).expect("read");
@@ -658,14 +660,14 @@ fn unmounting_one_of_several_waits_until_that_is_closed() {
 }
 
 #[test]
-fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
-    let Some(bench) = pool_to_mount("a_mount_of_all_that_fails_leaves_nothing_and_says_for_which")
+fn a_failed_mount_of_all_leaves_nothing_and_names_the_dataset() {
+    let Some(bench) = pool_to_mount("a_failed_mount_of_all_leaves_nothing_and_names_the_dataset")
     else {
         return;
     };
     std::fs::create_dir(bench.join("mnt/main")).expect("made");
     let _below = Below(&bench);
-    // Where the second is to be mounted there is something else.
+    // A file is in the way of the second mount.
     write(&bench.join("mnt/builds"), "a file");
     bench
         .run(&["mount", "p.img", "--all", "mnt"])
@@ -689,8 +691,8 @@ fn a_mount_of_all_that_fails_leaves_nothing_and_says_for_which() {
 }
 
 #[test]
-fn a_mount_that_nobody_named_stays() {
-    let Some(bench) = pool_to_mount("a_mount_that_nobody_named_stays") else {
+fn an_unnamed_mount_stays() {
+    let Some(bench) = pool_to_mount("an_unnamed_mount_stays") else {
         return;
     };
     bench.run(&["mkfs", "q.img", "--size", "4M"]).ok();
@@ -702,9 +704,9 @@ fn a_mount_that_nobody_named_stays() {
     bench.run(&["umount", "mnt/main"]).ok();
 }
 
-/// The file has grown, and cannot be mapped then: there are not so many addresses.
+/// The file has grown, but cannot be mapped, because the address space is too small.
 #[test]
-fn room_that_cannot_be_used_is_given_back() {
+fn unusable_space_is_freed() {
     let bench = Bench::with_pool("4M");
     let before = std::fs::read(bench.join("p.img")).expect("read");
     let add = "ulimit -v 300000; exec \"$0\" dataset add p.img x --size 512M";

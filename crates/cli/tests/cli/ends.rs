@@ -1,5 +1,5 @@
-//! How mounts end, and what is left alone: those of others, in other mount namespaces, dead ones,
-//! descriptors.
+//! How mounts end, and what stays untouched: other mounts, mounts in other mount namespaces, dead
+//! mounts, descriptors.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use crate::mounting::{foreground, foreground_with_log, signal};
 use crate::support::{ALONE, Bench, Mounted, done, has_fuse, is_mounted, namespaces, vellum};
 
-/// Whether mounts can be made by the system call, too; says so where they cannot.
+/// Whether this user can also mount by the system call. If not, reports the test as skipped.
 pub(crate) fn can_mount(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -46,8 +46,8 @@ fn a_signal_ends_no_other_mount() {
     detach(&mounted.dir);
     run(&["mount", "other.img", "mnt"]);
     std::fs::write(mounted.path("others"), "kept").expect("written");
-    // The second one, because of the open file; of another kind, as two of one may be taken for
-    // one.
+    // A second signal, because of the open file. It is another signal, because two equal ones may
+    // be merged.
     signal(&child, Signal::TERM);
     signal(&child, Signal::INT);
     assert!(child.wait().expect("it ends").success());
@@ -65,7 +65,7 @@ fn a_signal_ends_a_mount_where_it_was_moved() {
     }
     let mounted = unmounted();
     let bench = mounted.bench.path();
-    // Nothing below what is shared with other namespaces can be moved.
+    // The kernel moves no mount below a mount that is shared with other namespaces.
     mount_bind(bench, bench).expect("mounted");
     mount_change(bench, MountPropagationFlags::PRIVATE).expect("private");
     let moved = mounted.bench.join("moved");
@@ -84,8 +84,8 @@ fn a_signal_ends_a_mount_where_it_was_moved() {
     detach(bench);
 }
 
-/// A process that serves a mount in the foreground and tells what happens, with what another file
-/// system has that is mounted on `below` in it.
+/// A process that serves a mount in the foreground and reports events, with another file system
+/// mounted on `below` in it.
 struct Under {
     mounted: Mounted,
     child: Child,
@@ -115,7 +115,7 @@ impl Under {
         assert!(is_mounted(&self.mounted.dir));
     }
 
-    /// The next line that it says names what is mounted below.
+    /// Checks that its next line names the mount below.
     fn is_named(&mut self) {
         let mut line = String::new();
         self.said.read_line(&mut line).expect("read");
@@ -125,7 +125,7 @@ impl Under {
 
 impl Drop for Under {
     fn drop(&mut self) {
-        // In a test that fails these are there.
+        // These are left if a test fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = rustix::mount::unmount(&self.below, UnmountFlags::DETACH);
@@ -149,7 +149,7 @@ fn a_mount_stays_where_something_else_is_mounted_below_it() {
     signal(&under.child, Signal::TERM);
     under.is_named();
     under.is_kept();
-    // It waits for that.
+    // The mount waits for that.
     rustix::mount::unmount(&under.below, UnmountFlags::empty()).expect("unmounted");
     assert!(under.child.wait().expect("it ends").success());
     assert!(!is_mounted(&under.mounted.dir));
@@ -162,7 +162,7 @@ fn a_dead_mount_stays_where_something_else_is_mounted_below_it() {
         return;
     }
     let mut under = Under::new();
-    // Different ones, as two of a kind may be taken for one; the second ends the waiting.
+    // Different signals, because two equal ones may be merged. The second one ends the waiting.
     signal(&under.child, Signal::TERM);
     signal(&under.child, Signal::INT);
     assert!(under.child.wait().expect("it ends").success());
@@ -186,8 +186,8 @@ fn a_dead_mount_stays_where_something_else_is_mounted_below_it() {
     under.mounted.umount();
 }
 
-/// Runs `vellum` with the lock held by a descriptor that it inherits; the shell's own is closed
-/// when this returns.
+/// Runs `vellum` with a lock that is held by an inherited descriptor. The shell's own descriptor is
+/// closed when this returns.
 fn with_a_lock(bench: &Bench, args: &str) -> Command {
     let script = format!(
         "exec 9>lock && flock 9 && exec {} {args}",
@@ -199,8 +199,8 @@ fn with_a_lock(bench: &Bench, args: &str) -> Command {
 }
 
 #[test]
-fn a_mount_keeps_no_descriptor_that_it_was_not_given() {
-    if !has_fuse("a_mount_keeps_no_descriptor_that_it_was_not_given") {
+fn a_mount_closes_inherited_descriptors() {
+    if !has_fuse("a_mount_closes_inherited_descriptors") {
         return;
     }
     let mounted = unmounted();
@@ -224,8 +224,8 @@ fn a_mount_keeps_no_descriptor_that_it_was_not_given() {
 }
 
 #[test]
-fn a_dead_mount_is_cleared_and_its_pool_answers() {
-    if !has_fuse("a_dead_mount_is_cleared_and_its_pool_answers") {
+fn a_dead_mount_is_cleared_and_its_pool_opens() {
+    if !has_fuse("a_dead_mount_is_cleared_and_its_pool_opens") {
         return;
     }
     let mounted = unmounted();
@@ -262,10 +262,10 @@ fn a_dead_mount_is_cleared_and_its_pool_answers() {
     assert!(!is_mounted(&mounted.dir));
 }
 
-/// A process that was killed takes a moment to end.
+/// A killed process needs a moment to end.
 #[test]
-fn a_killed_process_is_waited_for_by_all_commands() {
-    if !has_fuse("a_killed_process_is_waited_for_by_all_commands") {
+fn all_commands_wait_for_a_killed_process() {
+    if !has_fuse("all_commands_wait_for_a_killed_process") {
         return;
     }
     let mounted = Mounted::not_yet(Bench::with_pool("256M"));
@@ -287,11 +287,11 @@ fn a_killed_process_is_waited_for_by_all_commands() {
     }
 }
 
-/// A process that has something, until it is dropped.
+/// A process that holds something until this is dropped.
 struct Process(Child);
 
 impl Process {
-    /// Waits until it says `there`.
+    /// Waits until it prints `there`.
     fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
@@ -305,8 +305,7 @@ impl Process {
         Self(child)
     }
 
-    /// In a mount namespace of its own, with this mount of Vellum and no other. Runs a script then,
-    /// for which `$1` is the mount.
+    /// Runs a script in a mount namespace of its own, in which `$1` is the only Vellum mount.
     fn elsewhere(dir: &Path, script: &str, more: &[&str]) -> Self {
         let script = format!("{ALONE} {script} echo there && exec sleep 600");
         let mut command = Command::new("unshare");
@@ -323,8 +322,8 @@ impl Drop for Process {
 }
 
 #[test]
-fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
-    if !can_mount("who_has_a_mount_elsewhere_is_named_and_cut_off") {
+fn users_in_other_namespaces_are_named_and_cut_off() {
+    if !can_mount("users_in_other_namespaces_are_named_and_cut_off") {
         return;
     }
     let _alone = namespaces();
@@ -341,7 +340,7 @@ fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
     File::create(format!("{there}/more")).expect("made");
     run(&["umount", "--force", "p.img"]).ok();
     let cut_off = File::create(format!("{there}/none")).expect_err("cut off");
-    // The other is what who asks is told while the process ends.
+    // The other error belongs to requests in flight while the process ends.
     let ended = [ErrorKind::NotConnected, ErrorKind::ConnectionAborted];
     assert!(ended.contains(&cut_off.kind()), "{cut_off}");
     mounted.bench.sound();
@@ -350,8 +349,8 @@ fn who_has_a_mount_elsewhere_is_named_and_cut_off() {
 }
 
 #[test]
-fn users_of_a_mount_are_cut_off_by_force() {
-    if !has_fuse("users_of_a_mount_are_cut_off_by_force") {
+fn force_cuts_off_users_of_a_mount() {
+    if !has_fuse("force_cuts_off_users_of_a_mount") {
         return;
     }
     let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
@@ -393,10 +392,10 @@ fn force_by_directory_ends_none_of_several_pools_elsewhere() {
     let [pid, other] = [0, 1].map(|one: usize| elsewhere[one].0.id().to_string());
     run(&["umount", "--force", "mnt"]).failed(3, &["a.img", "b.img", &pid, &other]);
     assert!(elsewhere.iter().all(is_served));
-    // By its name, one is meant.
+    // The pool's path selects one of them.
     run(&["umount", "--force", "a.img"]).ok();
     assert!(!is_served(&elsewhere[0]) && is_served(&elsewhere[1]));
-    // And the directory is now that of one alone.
+    // Now only one pool is mounted on the directory.
     run(&["umount", "--force", "mnt"]).ok();
     assert!(!is_served(&elsewhere[1]));
     for pool in ["a.img", "b.img"] {
@@ -405,8 +404,8 @@ fn force_by_directory_ends_none_of_several_pools_elsewhere() {
 }
 
 #[test]
-fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
-    if !can_mount("a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force") {
+fn a_served_but_unmounted_pool_is_explained_and_ended_by_force() {
+    if !can_mount("a_served_but_unmounted_pool_is_explained_and_ended_by_force") {
         return;
     }
     let _alone = namespaces();
@@ -422,14 +421,14 @@ fn a_pool_that_is_served_and_not_mounted_says_why_and_ends_by_force() {
             let told = run(how).failed(3, words);
             assert!(!told.err.contains("close it there"), "{}", told.err);
         }
-        // Whose exit status is that of fsck(8).
+        // Its exit status is that of fsck(8).
         run(&["check", "p.img"]).failed(8, words);
     };
     let force = format!(
         "`vellum umount --force {}`",
         mounted.bench.join("p.img").display()
     );
-    // Another mount namespace has it.
+    // It is mounted in another mount namespace.
     std::fs::write(mounted.path("file"), "kept").expect("written");
     let other = Process::elsewhere(&mounted.dir, "", &[]);
     let pid = format!("process {} (sleep) has it mounted on", other.0.id());
@@ -472,8 +471,8 @@ fn a_descriptor_in_another_namespace_is_named_and_cut_off() {
 }
 
 #[test]
-fn a_path_in_a_mount_is_enough_to_sync_it() {
-    if !has_fuse("a_path_in_a_mount_is_enough_to_sync_it") {
+fn sync_accepts_a_path_in_a_mount() {
+    if !has_fuse("sync_accepts_a_path_in_a_mount") {
         return;
     }
     let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
@@ -497,9 +496,9 @@ fn a_path_in_a_mount_is_enough_to_sync_it() {
 }
 
 #[test]
-fn who_inherited_the_lock_on_a_pool_is_named() {
+fn the_heir_of_a_lock_is_named() {
     let bench = Bench::with_pool("4M");
-    // The lock is taken by a process that ends then.
+    // The process that takes the lock ends.
     let script = r#"exec 9<>"$1" && flock 9 && echo there && exec sleep 600"#;
     let mut command = Command::new("sh");
     let holder = Process::start(command.args(["-c", script, "sh"]).arg(bench.join("p.img")));

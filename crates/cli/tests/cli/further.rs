@@ -1,4 +1,4 @@
-//! `vellum crash` and `vellum bench` are programs of their own.
+//! `vellum crash` and `vellum bench` execute other programs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use vellum_testing::Did;
 
-/// Runs a copy of vellum in `dir`, which has nothing else on its PATH.
+/// Runs a copy of vellum in `dir`, with nothing else on its PATH.
 fn run_in(dir: &Path, args: &[&str]) -> Did {
     let mut command = Command::new(dir.join("vellum"));
     command.args(args).env("PATH", dir.join("path"));
@@ -20,7 +20,7 @@ fn script(path: &Path, text: &str) {
 }
 
 #[test]
-fn a_command_that_is_a_program_is_found_beside_vellum_or_on_path() {
+fn external_commands_are_found_beside_vellum_or_on_path() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
     fs::copy(env!("CARGO_BIN_EXE_vellum"), dir.join("vellum")).expect("copied");
@@ -37,7 +37,7 @@ fn a_command_that_is_a_program_is_found_beside_vellum_or_on_path() {
         let did = run_in(dir, &[command, "--help", "--", "a b"]);
         assert_eq!((did.code, did.out.as_str()), (7, "beside --help -- a b\n"));
     }
-    // Whatever else vellum says of them.
+    // The help of vellum itself mentions both.
     let help = run_in(dir, &["--help"]).ok().out;
     for said in ["crash ", "bench ", "vellum-crash", "vellum-bench"] {
         assert!(help.contains(said), "{said}: {help}");

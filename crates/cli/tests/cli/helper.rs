@@ -1,4 +1,4 @@
-//! The command as mount(8), fstab and libfuse call it.
+//! The command as a helper of mount(8), fstab and libfuse.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{Bench, Did, Mounted, done, has_fuse};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_vellum");
-/// The helper of libfuse, where it is installed.
+/// The path of libfuse's helper.
 const OF_LIBFUSE: &str = "/sbin/mount.fuse3";
 
 /// A pool that is not mounted, and links to the program.
@@ -24,7 +24,7 @@ fn unmounted() -> Mounted {
     mounted
 }
 
-/// Runs a program there, which finds ours by its name.
+/// Runs a program in the bench, which finds this program by its name.
 fn run(mounted: &Mounted, program: &str, args: &[&str]) -> Did {
     let mut command = Command::new(program);
     let path = format!("{}:/usr/bin:/bin", mounted.bench.path().display());
@@ -37,7 +37,7 @@ fn run(mounted: &Mounted, program: &str, args: &[&str]) -> Did {
     )
 }
 
-/// The options of a mount, as the kernel has them, if there is one.
+/// The kernel's options of a mount, if it exists.
 fn options(dir: &Path) -> Option<Vec<String>> {
     let table = std::fs::read_to_string("/proc/self/mounts").expect("read");
     let line = table
@@ -47,7 +47,7 @@ fn options(dir: &Path) -> Option<Vec<String>> {
     Some(options.split(',').map(str::to_owned).collect())
 }
 
-/// Has options, and has not those that begin with `!`.
+/// Asserts that a mount has these options, and does not have those that begin with `!`.
 #[track_caller]
 fn has(dir: &Path, wanted: &[&str]) {
     let found = options(dir).expect("it is mounted");
@@ -64,8 +64,8 @@ fn has(dir: &Path, wanted: &[&str]) {
 }
 
 #[test]
-fn mount_and_fstab_call_a_helper() {
-    if !has_fuse("mount_and_fstab_call_a_helper") {
+fn mount_and_fstab_call_the_helper() {
+    if !has_fuse("mount_and_fstab_call_the_helper") {
         return;
     }
     let mounted = unmounted();
@@ -99,8 +99,8 @@ fn mount_and_fstab_call_a_helper() {
 }
 
 #[test]
-fn libfuse_gives_a_pool_in_place_of_a_command() {
-    if !has_fuse("libfuse_gives_a_pool_in_place_of_a_command") {
+fn libfuse_passes_a_pool_in_place_of_a_command() {
+    if !has_fuse("libfuse_passes_a_pool_in_place_of_a_command") {
         return;
     }
     let mounted = unmounted();
@@ -128,8 +128,8 @@ fn libfuse_gives_a_pool_in_place_of_a_command() {
 }
 
 #[test]
-fn symbolic_links_are_not_followed_if_asked() {
-    if !has_fuse("symbolic_links_are_not_followed_if_asked")
+fn nosymfollow_keeps_symbolic_links_from_being_followed() {
+    if !has_fuse("nosymfollow_keeps_symbolic_links_from_being_followed")
         || !rustix::process::geteuid().is_root()
     {
         return;
@@ -144,8 +144,8 @@ fn symbolic_links_are_not_followed_if_asked() {
 }
 
 #[test]
-fn a_killed_mount_goes_by_itself_if_asked() {
-    if !has_fuse("a_killed_mount_goes_by_itself_if_asked") {
+fn auto_unmount_removes_a_killed_mount() {
+    if !has_fuse("auto_unmount_removes_a_killed_mount") {
         return;
     }
     let mounted = unmounted();

@@ -1,5 +1,5 @@
-//! Metadata of pools in memory that killed processes left: listed, kept for their pools, removed
-//! once these are gone.
+//! The images that killed processes left in memory: they are listed, kept for their pools, and
+//! removed once the pools are gone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::support::{ALONE, Bench, Mounted, has_fuse, kill_and_wait, namespaces,
 use rustix::process::Pid;
 use serde_json::Value;
 
-/// The line of the listing that is about this pool.
+/// The line of the list about this pool.
 fn listed(bench: &Bench, pool: &Path) -> Option<Value> {
     let out = bench.run(&["info", "--images", "--json"]).ok().out;
     let all: Value = serde_json::from_str(&out).expect("JSON");
@@ -23,13 +23,13 @@ fn state(line: &Option<Value>) -> &str {
         .map_or("none", |line| line["state"].as_str().expect("text"))
 }
 
-/// The file of a line.
+/// The image of a line.
 fn image(line: &Option<Value>) -> PathBuf {
     let line = line.as_ref().expect("a line");
     line["image"].as_str().expect("a path").into()
 }
 
-/// Kills the process behind the mount, and takes the mount away.
+/// Kills the process of the mount, and unmounts.
 fn kill(mounted: &Mounted) {
     let said = mounted.bench.run(&["info", "--json", "mnt"]).ok().out;
     let said: Value = serde_json::from_str(&said).expect("JSON");
@@ -41,8 +41,8 @@ fn kill(mounted: &Mounted) {
 }
 
 #[test]
-fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
-    if !has_fuse("what_a_killed_mount_left_is_listed_and_kept_for_its_pool") {
+fn the_image_of_a_killed_mount_is_listed_and_kept() {
+    if !has_fuse("the_image_of_a_killed_mount_is_listed_and_kept") {
         return;
     }
     let mounted = Mounted::new("64M", &[]);
@@ -68,7 +68,7 @@ fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
         .failed(1, &["adopts it", "repair --discard-image"]);
     let moved = bench.join("q.img");
     std::fs::rename(&pool, &moved).expect("renamed");
-    // Only root can tell by which name.
+    // Only root can see its new path.
     let line = listed(bench, &moved).or_else(|| listed(bench, &pool));
     assert!(
         ["can be adopted", "unknown"].contains(&state(&line)),
@@ -81,8 +81,8 @@ fn what_a_killed_mount_left_is_listed_and_kept_for_its_pool() {
 }
 
 #[test]
-fn what_is_left_of_a_pool_that_is_gone_is_removed() {
-    if !has_fuse("what_is_left_of_a_pool_that_is_gone_is_removed") {
+fn the_image_of_a_lost_pool_is_removed() {
+    if !has_fuse("the_image_of_a_lost_pool_is_removed") {
         return;
     }
     let mounted = Mounted::new("64M", &[]);
@@ -101,7 +101,7 @@ fn what_is_left_of_a_pool_that_is_gone_is_removed() {
     let line = listed(bench, &pool);
     let left = image(&line);
     if state(&line) == "unknown" {
-        // Not everybody may ask, and not every file system answers.
+        // This needs permission, and support by the file system.
         bench.run(&["prune", left.to_str().expect("text")]).ok();
         assert!(!left.exists());
         return;
@@ -116,7 +116,7 @@ fn what_is_left_of_a_pool_that_is_gone_is_removed() {
     assert!(!left.exists());
 }
 
-/// A pool that is mounted, and was unmounted before; a copy of it from between, and one from before
+/// A mounted pool that was unmounted before, with two copies: one from between, and one from before
 /// the last kill.
 fn put_back() -> (Mounted, [Vec<u8>; 2]) {
     let mounted = Mounted::new("64M", &[]);
@@ -134,7 +134,7 @@ fn put_back() -> (Mounted, [Vec<u8>; 2]) {
     (mounted, [closed, used])
 }
 
-/// Whatever opens the pool refuses it, with each of `parts` in the reason.
+/// Asserts that all commands that open the pool fail, with all `parts` in the message.
 fn all_refuse(bench: &Bench, parts: &[&str]) {
     for command in [
         &["check", "p.img"][..],
@@ -152,11 +152,11 @@ fn all_refuse(bench: &Bench, parts: &[&str]) {
     }
 }
 
-/// An older copy in the place of the pool's file does not get the image of a later time, which
-/// stays until somebody decides; whether the copy is one of a closed pool or not.
+/// An older copy in place of the pool's file does not adopt the newer image, whether the copied
+/// pool was closed or not. The image stays until the user decides.
 #[test]
-fn an_image_of_a_later_time_than_the_file_stays() {
-    if !has_fuse("an_image_of_a_later_time_than_the_file_stays") {
+fn an_image_newer_than_the_file_stays() {
+    if !has_fuse("an_image_newer_than_the_file_stays") {
         return;
     }
     let (mounted, copies) = put_back();
@@ -195,8 +195,8 @@ fn an_image_of_a_later_time_than_the_file_stays() {
 }
 
 #[test]
-fn whoever_gives_up_what_is_of_a_later_time_has_the_copy() {
-    if !has_fuse("whoever_gives_up_what_is_of_a_later_time_has_the_copy") {
+fn discarding_a_newer_image_keeps_the_copy() {
+    if !has_fuse("discarding_a_newer_image_keeps_the_copy") {
         return;
     }
     for command in [
@@ -223,15 +223,15 @@ fn whoever_gives_up_what_is_of_a_later_time_has_the_copy() {
     }
 }
 
-/// Tools that restore files make a new one and give it the name of the old.
+/// Tools that restore files create a new file and rename it to the old name.
 fn in_its_place(bench: &Bench, copy: &[u8]) {
     std::fs::write(bench.join("restored.img"), copy).expect("written");
     std::fs::rename(bench.join("restored.img"), bench.join("p.img")).expect("renamed");
 }
 
 #[test]
-fn an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone() {
-    if !has_fuse("an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone") {
+fn an_older_copy_is_refused_if_the_right_file_is_gone() {
+    if !has_fuse("an_older_copy_is_refused_if_the_right_file_is_gone") {
         return;
     }
     for (number, discard) in [
@@ -250,7 +250,7 @@ fn an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone() {
         assert!(said.contains(left.to_str().expect("text")), "{said}");
         assert_eq!(state(&listed(bench, &pool)), "does not fit");
         all_refuse(bench, &["later time", "vellum repair --discard-image "]);
-        // Not on the way of something else, either.
+        // Other commands do not remove it either.
         bench.run(&["prune"]).ok();
         let made = ["mkfs", "other.img", "--size", "4M", "--quiet"];
         bench.run(&made).ok();
@@ -265,7 +265,7 @@ fn an_older_copy_in_another_file_is_refused_where_the_right_one_is_gone() {
     }
 }
 
-/// Nothing is lost by it: the image is for the other file.
+/// Nothing is lost: the image belongs to the other file.
 #[test]
 fn an_older_copy_opens_beside_the_right_file() {
     if !has_fuse("an_older_copy_opens_beside_the_right_file") {
@@ -281,10 +281,10 @@ fn an_older_copy_opens_beside_the_right_file() {
     assert_eq!(bench.run(&["cat", "p.img:/c"]).ok().out, "not synced");
 }
 
-/// A file that was moved to another file system is a copy of one that is gone.
+/// A file that was moved to another file system is a copy of a deleted file.
 #[test]
-fn a_copy_of_all_that_was_there_gets_the_image_of_a_file_that_is_gone() {
-    if !has_fuse("a_copy_of_all_that_was_there_gets_the_image_of_a_file_that_is_gone") {
+fn a_full_copy_adopts_the_image_of_a_deleted_file() {
+    if !has_fuse("a_full_copy_adopts_the_image_of_a_deleted_file") {
         return;
     }
     let (mounted, _) = put_back();
@@ -308,10 +308,10 @@ fn a_copy_of_all_that_was_there_gets_the_image_of_a_file_that_is_gone() {
     assert!(!left.exists());
 }
 
-/// What the next opening would take goes only if it is named and that is said.
+/// An image that the next opening would adopt is removed only if it is named and --force is given.
 #[test]
-fn what_is_named_goes_by_force() {
-    if !has_fuse("what_is_named_goes_by_force") {
+fn a_named_image_is_removed_by_force() {
+    if !has_fuse("a_named_image_is_removed_by_force") {
         return;
     }
     let mounted = Mounted::new("16M", &[]);
@@ -336,10 +336,10 @@ fn what_is_named_goes_by_force() {
     bench.sound();
 }
 
-/// A device may be another one by now, and what was on it may be gone: its image goes by name.
+/// The device number may belong to another device by now, so its image is removed only by name.
 #[test]
-fn what_is_left_of_a_device_that_is_gone_goes_by_name() {
-    let test = "what_is_left_of_a_device_that_is_gone_goes_by_name";
+fn the_image_of_a_lost_device_is_removed_by_name() {
+    let test = "the_image_of_a_lost_device_is_removed_by_name";
     let bench = Bench::empty();
     std::fs::create_dir(bench.join("mnt")).expect("made");
     let place = bench.path().to_owned();
@@ -375,13 +375,13 @@ fn what_is_left_of_a_device_that_is_gone_goes_by_name() {
         state(&found).to_owned()
     };
     let was = state(&line).to_owned();
-    // Another pool on it.
+    // The device has another pool.
     bench.run(&["mkfs", &device, "--force", "--quiet"]).ok();
     let with_another = state_now();
     detach();
     assert_eq!(was, "can be adopted");
     assert_eq!(with_another, "unknown");
-    // Nothing, unless somebody else has it by now.
+    // The device has nothing, unless another program uses it by now.
     assert_eq!(state_now(), "unknown");
     bench.run(&["prune"]).ok();
     assert!(left.exists());
@@ -393,9 +393,9 @@ fn what_is_left_of_a_device_that_is_gone_goes_by_name() {
     );
 }
 
-/// Who cannot remove an image is not told to, but who can.
+/// A user who cannot remove an image is told who can.
 #[test]
-fn images_of_others_are_theirs() {
+fn images_of_other_users_are_kept() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::CommandExt;
     const NOBODY: u32 = 65_534;
@@ -413,7 +413,7 @@ fn images_of_others_are_theirs() {
     };
     let dir = bench.path().to_str().expect("text");
     let Ok(listed) = run(&["info", "--images", dir]) else {
-        crate::support::skipped("images_of_others_are_theirs", "no other user");
+        crate::support::skipped("images_of_other_users_are_kept", "no other user");
         return;
     };
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
@@ -430,17 +430,17 @@ fn images_of_others_are_theirs() {
     assert_eq!(one.status.code(), Some(1));
 }
 
-/// A pool whose file system is not mounted here may be again.
+/// A file system that is not mounted here may be mounted again.
 #[test]
-fn what_is_left_of_a_pool_that_cannot_be_reached_stays() {
-    let test = "what_is_left_of_a_pool_that_cannot_be_reached_stays";
+fn the_image_of_an_unreachable_pool_stays() {
+    let test = "the_image_of_an_unreachable_pool_stays";
     if !has_fuse(test) {
         return;
     }
     let bench = Bench::empty();
     std::fs::create_dir(bench.join("fs")).expect("made");
     std::fs::create_dir(bench.join("mnt")).expect("made");
-    // The process behind the mount holds the file system until it is killed.
+    // The mount's process holds the file system until it is killed.
     let script = "mount -t tmpfs none fs || exit 77
         set -e
         \"$VELLUM\" mkfs fs/p.img --size 64M --medium disk --quiet

@@ -1,4 +1,4 @@
-//! What the kernel's calls see of a mount.
+//! A mount through system calls.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::{Bench, Mounted, has_fuse};
 
 const FILES: usize = 100;
 
-/// As `for entry in scandir(dir): rename(entry, "x" + entry)`; gives how many were renamed.
+/// Runs `for entry in scandir(dir): rename(entry, "x" + entry)`. Returns the number of renames.
 fn rename_each(dir: &Path) -> usize {
     let mut renamed = 0;
     for entry in dir.read_dir().expect("opened") {
@@ -51,8 +51,8 @@ fn set_atime(path: &Path, seconds: i64) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::empty()).expect("times set");
 }
 
-/// Whether a listing, and a read that no cache answers, move access times that are before all
-/// others.
+/// Whether a listing, and a read that no cache answers, update access times that are older than all
+/// other times.
 fn moves_times(options: &str) -> [bool; 2] {
     let mounted = Mounted::new("64M", &["-o", options]);
     let (dir, file) = (mounted.path("dir"), mounted.path("dir/file"));
@@ -62,7 +62,7 @@ fn moves_times(options: &str) -> [bool; 2] {
         set_atime(path, 1000);
     }
     let _ = dir.read_dir().expect("opened").count();
-    // Past the kernel's pages, which the mount hears nothing of.
+    // A direct read: the mount gets no request for a read from the kernel's pages.
     let direct = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECT;
     let opened = rustix::fs::open(&file, direct, rustix::fs::Mode::empty()).expect("opened");
     rustix::io::pread(&opened, &mut [0; 4096], 0).expect("read");
@@ -73,8 +73,8 @@ fn moves_times(options: &str) -> [bool; 2] {
 }
 
 #[test]
-fn access_times_move_as_the_options_say() {
-    if !has_fuse("access_times_move_as_the_options_say") {
+fn access_times_follow_the_options() {
+    if !has_fuse("access_times_follow_the_options") {
         return;
     }
     let cases = [
@@ -89,8 +89,8 @@ fn access_times_move_as_the_options_say() {
 }
 
 #[test]
-fn a_change_of_nothing_moves_the_change_time() {
-    if !has_fuse("a_change_of_nothing_moves_the_change_time") {
+fn a_chown_without_changes_updates_the_change_time() {
+    if !has_fuse("a_chown_without_changes_updates_the_change_time") {
         return;
     }
     let mounted = Mounted::new("64M", &[]);

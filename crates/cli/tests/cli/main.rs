@@ -1,4 +1,4 @@
-//! The command line: every command, what it says, and how it exits.
+//! The command line: effects, output and exit status of every command.
 
 mod advice;
 mod asking;

@@ -1,4 +1,4 @@
-//! What `vellum mkfs` takes of a new pool: its medium, its identity, and what experts set.
+//! Options of `vellum mkfs`: medium, UUID, label and settings for experts.
 
 use crate::support::{Bench, Did};
 use serde_json::Value;
@@ -17,7 +17,7 @@ fn json(did: &Did) -> Value {
 }
 
 #[test]
-fn what_experts_set_is_set_by_keys() {
+fn keys_set_expert_options() {
     let bench = Bench::empty();
     let keys = "mapping=hashfs,run-blocks=1,span_lines=1,namespace=tree,thread-slots=4";
     let pool = &made(&bench, &["-O", keys, "-O", "layout-score=0.5"])["pool"];
@@ -41,7 +41,7 @@ fn what_experts_set_is_set_by_keys() {
     mkfs(&bench, &["-O", "replica=off"]).failed(2, &["--data"]);
 }
 
-/// `dataset add` makes a dataset of a pool by the same keys.
+/// `dataset add` takes the same keys.
 #[test]
 fn the_keys_are_listed() {
     let bench = Bench::with_pool("4M");
@@ -67,7 +67,7 @@ fn the_keys_are_listed() {
 }
 
 #[test]
-fn a_pool_gets_the_label_and_the_identity_that_are_asked_for() {
+fn mkfs_sets_label_and_uuid() {
     let bench = Bench::empty();
     let uuid = "5b6f3c1e-0d1f-4c57-9a2e-6a1d6f0c2b11";
     let pool = &made(&bench, &["-L", "builds", "-U", uuid])["pool"];
@@ -86,7 +86,7 @@ fn a_pool_gets_the_label_and_the_identity_that_are_asked_for() {
 }
 
 #[test]
-fn the_medium_is_one_thing_and_what_survives_another() {
+fn medium_and_durability_are_independent() {
     let bench = Bench::empty();
     let kind = |more: &[&str]| made(&bench, more)["media"]["kind"].clone();
     assert_eq!(kind(&["--medium", "disk"]), "logged");
@@ -99,15 +99,15 @@ fn the_medium_is_one_thing_and_what_survives_another() {
     let both = mkfs(&bench, &["--medium", "memory", "--durability", "log"]);
     both.failed(2, &["--durability is for pools on a disk"]);
     mkfs(&bench, &["--medium", "pmem"]).failed(1, &["p.img"]);
-    // A pool with a log knows of it, whatever the medium is taken for.
+    // A pool with a log keeps its log, whatever --medium says.
     kind(&["--medium", "disk"]);
     bench.run(&["ls", "--medium", "disk", "p.img:/"]).ok();
 }
 
-/// Where metadata and log leave no room, the log is named as a reason; it fits the smallest of
-/// pools.
+/// If metadata and log leave no space for data, the message names the log. The smallest pools have
+/// space for one.
 #[test]
-fn a_log_takes_room() {
+fn a_log_takes_space() {
     let bench = Bench::empty();
     let make = ["mkfs", "p.img", "--medium", "disk", "--size"];
     bench
@@ -128,7 +128,7 @@ fn a_log_takes_room() {
 }
 
 #[test]
-fn blocks_are_placed_as_mkfs_was_told() {
+fn blocks_are_placed_according_to_mkfs() {
     let bench = Bench::empty();
     for (more, run_blocks, span_lines) in [
         (&["-O", "mapping=hashfs"][..], 8, 16),

@@ -1,4 +1,4 @@
-//! Pools whose data lie on several media, from the command that adds one on.
+//! Pools with several external data devices.
 
 use std::os::unix::fs::FileExt;
 
@@ -10,8 +10,8 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A pool whose external data device is full of `/a`, and a second one with `/b`, which is of both;
-/// with the bytes of the two.
+/// A pool whose first external data device is full of `/a`, and whose second one, with `/b`, has
+/// been added; with the bytes of both files.
 fn grown(mapping: &str) -> (Bench, [Vec<u8>; 2]) {
     let bench = Bench::empty();
     let mkfs = [
@@ -55,7 +55,7 @@ fn has(bench: &Bench, files: &[Vec<u8>; 2]) {
 }
 
 #[test]
-fn a_full_pool_gets_a_second_medium() {
+fn a_full_pool_gets_a_second_data_device() {
     for mapping in ["hashfs", "extent", "radix"] {
         let (bench, files) = grown(mapping);
         has(&bench, &files);
@@ -77,7 +77,7 @@ fn a_full_pool_gets_a_second_medium() {
             text.contains("/d1 (8.0 MiB)") && text.contains("/d2 (8.0 MiB)"),
             "{text}"
         );
-        // Names are kept otherwise, blocks as they are.
+        // The conversion changes names, not blocks.
         bench
             .run(&["convert", "p.img", "--namespace", "adaptive"])
             .ok();
@@ -87,12 +87,12 @@ fn a_full_pool_gets_a_second_medium() {
 }
 
 #[test]
-fn each_medium_is_needed_and_known() {
+fn each_data_device_is_needed_and_checked() {
     let (bench, files) = grown("extent");
     std::fs::rename(bench.join("d2"), bench.join("moved")).expect("rename");
     bench.run(&["check", "p.img"]).failed(8, &["d2", "--data"]);
     bench.run(&["check", "p.img", "--data", "moved"]).ok();
-    // Who writes has the pool remember.
+    // Opening for writing stores the new path in the pool.
     bench.run(&["mkdir", "p.img:/d", "--data", "moved"]).ok();
     has(&bench, &files);
     let full = ["data", "add", "p.img", "moved", "--size", "8M"];
@@ -111,9 +111,10 @@ fn each_medium_is_needed_and_known() {
     assert_eq!(json(&said.out)["medium"], "more");
 }
 
-/// The word of a chunk with words of blocks is made again by what lacks one.
+/// The lost word of a chunk with words of blocks is restored, because exactly one segment lacks a
+/// chunk.
 #[test]
-fn a_chunk_of_words_is_found_again() {
+fn a_chunk_of_words_is_restored() {
     let (bench, files) = grown("hashfs");
     let pool = std::fs::OpenOptions::new()
         .read(true)
@@ -140,8 +141,8 @@ fn a_chunk_of_words_is_found_again() {
 }
 
 #[test]
-fn a_mount_uses_all_media() {
-    if !has_fuse("a_mount_uses_all_media") {
+fn a_mount_uses_all_data_devices() {
+    if !has_fuse("a_mount_uses_all_data_devices") {
         return;
     }
     let (bench, files) = grown("extent");

@@ -1,5 +1,5 @@
-//! A mount, from the command that makes it to the one that ends it. The real-world tests through
-//! a mount are in `tests/mount`.
+//! A mount, from `vellum mount` to its end. The real-world tests through a mount are in
+//! `tests/mount`.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{BufReader, Read, Write};
@@ -102,7 +102,7 @@ fn writing_and_owning_drop_set_id_bits() {
     std::fs::write(&path, "x").expect("written");
     let mode = || path.metadata().expect("attributes").mode() & 0o7777;
     std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).expect("changed");
-    // As somebody else, for whom the bits must go.
+    // As another user, whose writes must clear the bits.
     let as_nobody = |script: &str| {
         let status = Command::new("setpriv")
             .args([
@@ -209,7 +209,7 @@ fn holes_are_found_and_made() {
     mounted.umount();
 }
 
-/// What a mount tells is longer than one exchange with it.
+/// The mount's answer is longer than one exchange.
 #[test]
 fn areas_of_a_mounted_pool_are_shown_and_evolve() {
     const AREAS: usize = 16;
@@ -324,12 +324,12 @@ fn a_mounted_pool_answers_and_refuses() {
     mounted.bench.sound();
 }
 
-/// A mount in the foreground, once it says that it is ready.
+/// Starts a mount in the foreground, and waits until it is ready.
 pub(crate) fn foreground(mounted: &Mounted) -> Child {
     start(mounted, Stdio::inherit())
 }
 
-/// The same, and what its process logs.
+/// The same, with the log of its process.
 pub(crate) fn foreground_with_log(mounted: &Mounted) -> (Child, BufReader<ChildStderr>) {
     let mut child = start(mounted, Stdio::piped());
     let log = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -361,8 +361,8 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
-fn signals_end_a_mount_in_order() {
-    if !has_fuse("signals_end_a_mount_in_order") {
+fn signals_end_a_mount_cleanly() {
+    if !has_fuse("signals_end_a_mount_cleanly") {
         return;
     }
     let mounted = Mounted::new("64M", &[]);
@@ -391,14 +391,14 @@ fn a_second_signal_cuts_users_off() {
     file.write_all(b"written").expect("written");
     std::fs::remove_file(&path).expect("removed");
     signal(&child, Signal::TERM);
-    // The first one takes the mount from the tree of names; of two at once only one would arrive.
+    // The first signal detaches the mount. Of two equal signals at once, only one would arrive.
     while is_mounted(&mounted.dir) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let began = Instant::now();
     signal(&child, Signal::TERM);
     assert!(child.wait().expect("it ends").success());
-    // Without it users had ten seconds.
+    // Without the second signal, users would have ten seconds.
     assert!(began.elapsed() < Duration::from_secs(9));
     assert!(file.write_all(b"more").is_err());
     drop(file);
@@ -429,8 +429,8 @@ fn a_killed_mount_loses_nothing() {
 }
 
 #[test]
-fn an_unmounted_medium_may_have_everything() {
-    if !has_fuse("an_unmounted_medium_may_have_everything") {
+fn umount_exports_a_replica() {
+    if !has_fuse("umount_exports_a_replica") {
         return;
     }
     let bench = Bench::empty();
@@ -472,8 +472,8 @@ fn another_mount_of_the_same_pool_is_not_waited_for() {
 }
 
 #[test]
-fn data_pass_the_page_cache_of_their_medium_when_asked() {
-    if !has_fuse("data_pass_the_page_cache_of_their_medium_when_asked") {
+fn direct_mounts_bypass_the_page_cache() {
+    if !has_fuse("direct_mounts_bypass_the_page_cache") {
         return;
     }
     let bench = Bench::empty();
@@ -508,8 +508,8 @@ fn data_pass_the_page_cache_of_their_medium_when_asked() {
 }
 
 #[test]
-fn what_a_mount_promises_is_as_it_was_told() {
-    if !has_fuse("what_a_mount_promises_is_as_it_was_told") {
+fn a_mount_promises_what_its_options_say() {
+    if !has_fuse("a_mount_promises_what_its_options_say") {
         return;
     }
     let bench = Bench::empty();
@@ -560,10 +560,11 @@ fn what_a_mount_promises_is_as_it_was_told() {
     run(&["mount", "--commit-every", "0", "p.img", "mnt"]).failed(2, &["--commit-every"]);
 }
 
-/// What was done before survives a power cut; a copy of the pool's file alone is what that leaves.
+/// Changes before a sync survive a power cut. A copy of the pool's file without the image is the
+/// state after a power cut.
 #[test]
-fn what_is_promised_to_make_durable_does() {
-    if !has_fuse("what_is_promised_to_make_durable_does") {
+fn promised_calls_make_changes_durable() {
+    if !has_fuse("promised_calls_make_changes_durable") {
         return;
     }
     let bench = Bench::empty();

@@ -1,4 +1,4 @@
-//! External data devices that are flushed here and attached there.
+//! External data devices that move: export of a replica here, import elsewhere.
 
 use crate::support::Bench;
 use serde_json::Value;
@@ -8,7 +8,7 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn an_old_copy_of_data_is_taken_only_when_asked_for() {
+fn an_old_data_device_is_accepted_only_on_request() {
     let bench = Bench::empty();
     let run = |args: &[&str]| bench.run(args);
     run(&["mkfs", "p.img", "--data", "d.img", "--data-size", "16M"]).ok();
@@ -41,7 +41,7 @@ fn an_old_copy_of_data_is_taken_only_when_asked_for() {
 }
 
 #[test]
-fn a_flushed_medium_is_attached_elsewhere() {
+fn an_exported_data_device_is_imported_elsewhere() {
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
     let run = |args: &[&str]| bench.run(&[args, &memory].concat());
@@ -88,7 +88,7 @@ fn a_flushed_medium_is_attached_elsewhere() {
 }
 
 #[test]
-fn pools_without_a_copy_on_their_medium_are_not_flushed() {
+fn pools_without_a_replica_export_nothing() {
     let bench = Bench::empty();
     let made = ["--data-size", "16M", "--medium"];
     for (pool, more) in [
@@ -121,9 +121,9 @@ fn pools_without_a_copy_on_their_medium_are_not_flushed() {
     assert!(!bench.join("new").exists());
 }
 
-/// Of metadata in memory, data elsewhere: nobody knows any more what was committed.
+/// A split pool whose last committed transaction is unknown.
 #[test]
-fn an_undo_log_with_an_empty_header_is_mended() {
+fn an_undo_log_with_an_empty_header_is_repaired() {
     use std::os::unix::fs::FileExt;
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
@@ -139,7 +139,7 @@ fn an_undo_log_with_an_empty_header_is_mended() {
         .open(bench.join("p.img"));
     let file = file.expect("opened");
     let mut word = [0; 8];
-    // Where the superblock says that the versions are.
+    // The offset of the undo log in the superblock.
     file.read_exact_at(&mut word, 208).expect("read");
     let at = u64::from_le_bytes(word);
     file.write_all_at(&[0xA5; 8], at).expect("written");

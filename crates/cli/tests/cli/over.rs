@@ -1,5 +1,5 @@
-//! Commands never act on what merely lies at a path: another file system over the mount, a second
-//! mount of the pool, a new file in the place of the pool's.
+//! Commands never act on something that merely is at the right path: another file system over the
+//! mount, a second mount of the pool, or a new file in place of the pool's.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Drop for Stranger {
     }
 }
 
-/// A pool whose directory has a name that a shell would not take as it is.
+/// A pool on a directory with a name that needs quoting.
 fn mounted() -> Mounted {
     let bench = Bench::with_pool("4M");
     let dir = bench.join("m m");
@@ -45,7 +45,7 @@ fn mounted() -> Mounted {
     mounted
 }
 
-/// What is to be said of it, and what takes it off.
+/// The expected message about it, and the command that unmounts it.
 fn named(dir: &Path) -> [String; 2] {
     let dir = dir.display();
     [
@@ -55,8 +55,8 @@ fn named(dir: &Path) -> [String; 2] {
 }
 
 #[test]
-fn what_is_over_a_mount_is_named_and_nothing_is_done_through_it() {
-    if !can_mount("what_is_over_a_mount_is_named_and_nothing_is_done_through_it") {
+fn a_mount_over_a_pool_is_named_and_left_alone() {
+    if !can_mount("a_mount_over_a_pool_is_named_and_left_alone") {
         return;
     }
     let mounted = mounted();
@@ -94,8 +94,8 @@ fn what_is_over_a_mount_is_named_and_nothing_is_done_through_it() {
 }
 
 #[test]
-fn a_tmpfs_over_one_of_all_is_named() {
-    if !can_mount("a_tmpfs_over_one_of_all_is_named") {
+fn a_tmpfs_over_one_of_several_mounts_is_named() {
+    if !can_mount("a_tmpfs_over_one_of_several_mounts_is_named") {
         return;
     }
     let bench = Bench::with_pool("16M");
@@ -124,10 +124,10 @@ fn a_tmpfs_over_one_of_all_is_named() {
     bench.run(&["umount", "p.img:x"]).ok();
 }
 
-/// A directory above the mount is as good.
+/// A mount over a parent directory hides the mount too.
 #[test]
-fn what_is_over_the_directory_of_a_mount_is_named() {
-    if !can_mount("what_is_over_the_directory_of_a_mount_is_named") {
+fn a_mount_over_a_parent_directory_is_named() {
+    if !can_mount("a_mount_over_a_parent_directory_is_named") {
         return;
     }
     let bench = Bench::with_pool("4M");
@@ -150,8 +150,8 @@ fn what_is_over_the_directory_of_a_mount_is_named() {
 }
 
 #[test]
-fn what_is_over_a_dead_mount_is_named() {
-    if !can_mount("what_is_over_a_dead_mount_is_named") {
+fn a_mount_over_a_dead_mount_is_named() {
+    if !can_mount("a_mount_over_a_dead_mount_is_named") {
         return;
     }
     let mounted = Mounted::not_yet(Bench::with_pool("4M"));
@@ -176,7 +176,7 @@ fn what_is_over_a_dead_mount_is_named() {
         assert!(!told.err.contains("unmount it first"), "{}", told.err);
         over.is_kept();
     }
-    // Nobody has the pool: it answers itself.
+    // No process has the pool open, so the command opens it.
     let told = mounted.bench.run(&["info", "p.img"]).ok();
     assert!(told.err.contains("has ended"), "{}", told.err);
     drop(over);
@@ -186,8 +186,8 @@ fn what_is_over_a_dead_mount_is_named() {
 }
 
 #[test]
-fn a_signal_waits_until_nothing_is_over_a_mount() {
-    if !can_mount("a_signal_waits_until_nothing_is_over_a_mount") {
+fn a_signal_waits_for_mounts_over_the_mount() {
+    if !can_mount("a_signal_waits_for_mounts_over_the_mount") {
         return;
     }
     let mounted = Mounted::not_yet(Bench::with_pool("4M"));
@@ -206,12 +206,12 @@ fn a_signal_waits_until_nothing_is_over_a_mount() {
     let began = Instant::now();
     drop(over);
     assert!(child.wait().expect("it ends").success());
-    // Not only by the time after which users are cut off.
+    // It ends earlier than after the time for users.
     assert!(began.elapsed() < Duration::from_secs(8));
     assert!(!is_mounted(&mounted.dir));
     mounted.bench.sound();
 
-    // Who does not wait for that is told what was left.
+    // A second signal ends the waiting, and the log says what was left.
     let (mut child, mut said) = foreground_with_log(&mounted);
     let over = Stranger::over(&mounted.dir);
     signal(&child, Signal::TERM);
@@ -229,8 +229,8 @@ fn a_signal_waits_until_nothing_is_over_a_mount() {
 }
 
 #[test]
-fn copies_of_a_mount_end_with_it_by_force() {
-    if !can_mount("copies_of_a_mount_end_with_it_by_force") {
+fn force_ends_all_bind_mounts_of_a_mount() {
+    if !can_mount("force_ends_all_bind_mounts_of_a_mount") {
         return;
     }
     let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
@@ -247,10 +247,10 @@ fn copies_of_a_mount_end_with_it_by_force() {
     }
 }
 
-/// The one that is mounted was deleted: what is at its path by now has nothing to do with it.
+/// The mounted file was deleted. The file that is now at its path is unrelated.
 #[test]
-fn a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it() {
-    if !can_mount("a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it") {
+fn a_new_pool_at_the_path_of_a_mounted_one_is_distinguished() {
+    if !can_mount("a_new_pool_at_the_path_of_a_mounted_one_is_distinguished") {
         return;
     }
     let mounted = Mounted::of(Bench::with_pool("4M"), &[]);
@@ -270,7 +270,7 @@ fn a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it() {
         run(how).failed(1, nothing);
     }
     assert!(mounted.path("file").exists());
-    // Both are mounted, each by itself.
+    // Both pools are mounted.
     let new = mounted.bench.join("new");
     std::fs::create_dir(&new).expect("made");
     run(&["mount", "p.img", "new"]).ok();
@@ -284,10 +284,10 @@ fn a_pool_in_the_place_of_a_mounted_one_is_not_taken_for_it() {
     mounted.bench.sound();
 }
 
-/// A pool is found by its file, whatever that was called when it was mounted.
+/// A pool is found by its file, even if the file had another name when it was mounted.
 #[test]
-fn a_pool_that_was_renamed_is_found_by_its_new_name() {
-    if !can_mount("a_pool_that_was_renamed_is_found_by_its_new_name") {
+fn a_renamed_pool_is_found_by_its_new_name() {
+    if !can_mount("a_renamed_pool_is_found_by_its_new_name") {
         return;
     }
     let began = Instant::now();
@@ -301,7 +301,8 @@ fn a_pool_that_was_renamed_is_found_by_its_new_name() {
     run(&["mount", "q.img", "mnt"]).failed(3, &["is in use"]);
     run(&["umount", "q.img"]).ok();
     assert!(!is_mounted(&mounted.dir));
-    // Its name is not that by which its end is waited for.
+    // `umount` waits by the name that the mount knows, which is another one, so the test waits
+    // itself.
     while !lock_holders(&new).is_empty() {
         assert!(began.elapsed() < PATIENCE);
     }

@@ -1,4 +1,4 @@
-//! What commands print: where nobody reads, and where there is no terminal.
+//! The output of commands: without a reader, and without a terminal.
 
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -7,9 +7,9 @@ use crate::asking::AtTerminal;
 use crate::support::{Bench, done, vellum};
 use vellum_check::survey;
 
-/// A command that does not end for want of a reader would say so by 101.
+/// A command that panics without a reader would exit with 101.
 #[test]
-fn nobody_has_to_read() {
+fn commands_work_without_a_reader() {
     let bench = Bench::with_plain_pool("4M");
     bench.run_with_input(&["put", "-", "p.img:/a"], b"a").ok();
     let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
@@ -58,7 +58,7 @@ fn nobody_has_to_read() {
     }
 }
 
-/// Who asks for something, and has nowhere for the answer, is told.
+/// Requested output on a closed standard output is a failure.
 #[test]
 fn a_closed_standard_output_is_a_failure() {
     let bench = Bench::with_plain_pool("4M");
@@ -82,14 +82,14 @@ fn a_closed_standard_output_is_a_failure() {
         run(true, args).failed(1, &["standard output is closed"]);
         run(false, args).ok();
     }
-    // What is done is done, whoever hears of it.
+    // Commands without requested output do their work.
     run(true, "mkdir p.img:/d").ok();
     bench.run(&["mkdir", "p.img:/d"]).failed(1, &["exists"]);
 }
 
-/// One of something is not called several.
+/// A count of one has a singular noun.
 #[test]
-fn one_is_no_plural() {
+fn a_count_of_one_is_singular() {
     let bench = Bench::with_plain_pool("4M");
     let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
     bytes[100] ^= 1;
@@ -108,10 +108,10 @@ fn one_is_no_plural() {
     }
 }
 
-/// A paragraph of help is filled to the width, and no line of it ends where the source has an end
-/// of one.
+/// Paragraphs of help are filled to the width: no line ends early because the line in the source
+/// does.
 #[test]
-fn paragraphs_of_help_are_whole() {
+fn paragraphs_of_help_are_filled() {
     const WIDTH: usize = 100;
     for command in [
         "mount",
@@ -136,7 +136,7 @@ fn paragraphs_of_help_are_whole() {
         let lines: Vec<&str> = help.out.lines().collect();
         let is_text = |line: &str| line.starts_with(|first: char| first.is_ascii_alphanumeric());
         for pair in lines.windows(2) {
-            // What ends a sentence, or a list of statuses, may be a paragraph.
+            // A line that ends a sentence or introduces a list may end a paragraph.
             let [line, next] = pair else { continue };
             if !is_text(line) || !is_text(next) || line.ends_with([':', '.']) {
                 continue;
@@ -150,9 +150,9 @@ fn paragraphs_of_help_are_whole() {
     }
 }
 
-/// Quiet is quiet, also where there is no memory to share for metadata.
+/// --quiet prints nothing, even if there is no shared memory for the image.
 #[test]
-fn a_quiet_mkfs_warns_of_nothing() {
+fn a_quiet_mkfs_prints_no_warnings() {
     let bench = Bench::empty();
     let script = "mount -t tmpfs -o size=64k none /dev/shm || exit 77
         \"$VELLUM\" mkfs --medium disk --size 64M p.img $OPTION";
@@ -166,7 +166,7 @@ fn a_quiet_mkfs_warns_of_nothing() {
     };
     let Some(loud) = run("").filter(|did| did.code == 0) else {
         crate::support::skipped(
-            "a_quiet_mkfs_warns_of_nothing",
+            "a_quiet_mkfs_prints_no_warnings",
             "no mount namespace of its own",
         );
         return;
@@ -207,9 +207,9 @@ fn colours_are_for_terminals() {
     }
 }
 
-/// What two repairs of one second overwrote is kept.
+/// Two repairs in the same second keep separate undo files.
 #[test]
-fn repairs_follow_each_other_at_once() {
+fn two_repairs_in_a_second_keep_two_undo_files() {
     let bench = Bench::with_plain_pool("4M");
     let mut bytes = std::fs::read(bench.join("p.img")).expect("a pool");
     bytes[100] ^= 1;
@@ -223,9 +223,9 @@ fn repairs_follow_each_other_at_once() {
     assert_eq!(names.filter(is_undo).count(), 3);
 }
 
-/// As far as this user may have one.
+/// Runs only if this user can create a loop device.
 #[test]
-fn a_loop_device_is_no_ordinary_file() {
+fn a_loop_device_is_a_block_device() {
     let bench = Bench::empty();
     let file = std::fs::File::create(bench.join("device.img"));
     file.and_then(|file| file.set_len(16 << 20)).expect("made");
@@ -234,7 +234,7 @@ fn a_loop_device_is_no_ordinary_file() {
     let found = losetup.current_dir(bench.path()).output();
     let found = found.ok().filter(|output| output.status.success());
     let Some(found) = found.map(done) else {
-        crate::support::skipped("a_loop_device_is_no_ordinary_file", "no loop device");
+        crate::support::skipped("a_loop_device_is_a_block_device", "no loop device");
         return;
     };
     let device = found.out.trim();
@@ -248,14 +248,14 @@ fn a_loop_device_is_no_ordinary_file() {
     assert!(did.out.contains("logged: an ordinary file, with a log"));
 }
 
-/// The options mean the same everywhere: one JSON value, and nothing but what was asked for.
+/// The options mean the same in all commands: one JSON value, or only the requested output.
 #[test]
-fn json_and_quiet_are_the_same_in_every_command() {
+fn json_and_quiet_mean_the_same_in_every_command() {
     let bench = Bench::empty();
     std::fs::create_dir(bench.join("tree")).expect("made");
     std::fs::write(bench.join("tree/a"), "a").expect("written");
     bench.run(&["mkfs", "p.img", "--size", "16M", "-q"]).ok();
-    // Each with what it prints, quietly, for people: something, if that is what was asked for.
+    // Each command with its quiet output for people, which is not empty if output was requested.
     for (args, is_asked_for) in [
         (&["mkfs", "new.img", "--size", "4M", "--force"][..], false),
         (&["dataset", "list", "p.img"], true),
@@ -283,7 +283,7 @@ fn json_and_quiet_are_the_same_in_every_command() {
 }
 
 #[test]
-fn what_prints_nothing_refuses_to_print_it_otherwise() {
+fn commands_without_output_refuse_json_and_quiet() {
     let bench = Bench::with_pool("4M");
     for args in [
         &["mkdir", "p.img:/d"][..],

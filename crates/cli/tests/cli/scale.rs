@@ -1,6 +1,6 @@
 //! Many entries and deep trees through a mount.
 //!
-//! `VELLUM_ENTRIES` and `VELLUM_DEPTH` set how many; the defaults are a matter of seconds.
+//! `VELLUM_ENTRIES` and `VELLUM_DEPTH` set the numbers; the defaults take seconds.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,13 +18,13 @@ fn name(number: usize) -> String {
     format!("entry-{number:07}")
 }
 
-/// Visits the numbers below `count` in an order that jumps about.
+/// The numbers below `count`, in a scattered order.
 fn jumping(count: usize) -> impl Iterator<Item = usize> {
-    // A prime beyond any count, so that every number comes up once.
+    // A prime above any count, so that every number occurs once.
     (0..count).map(move |i| i * 1_000_000_007 % count)
 }
 
-/// Every name is listed once, and nothing else.
+/// Asserts that every name is listed once, and nothing else.
 fn list_all(mounted: &Mounted, count: usize) {
     let mut seen = vec![false; count];
     for entry in mounted.path("many").read_dir().expect("a listing") {
@@ -36,15 +36,15 @@ fn list_all(mounted: &Mounted, count: usize) {
     assert_eq!(seen.iter().filter(|&&seen| !seen).count(), 0, "not listed");
 }
 
-/// A pool with room for many entries, without a log, which has more metadata.
+/// A pool with space for many entries. It has no log, so that more of its space is metadata.
 fn mounted(count: usize) -> Mounted {
     let bytes = count * 8192 + (64 << 20);
     Mounted::of(Bench::with_plain_pool(&bytes.to_string()), &[])
 }
 
 #[test]
-fn many_entries_are_made() {
-    if !has_fuse("many_entries_are_made") {
+fn many_entries_are_created() {
+    if !has_fuse("many_entries_are_created") {
         return;
     }
     let count = asked("VELLUM_ENTRIES", 10_000);

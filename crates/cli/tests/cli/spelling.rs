@@ -1,9 +1,9 @@
-//! Former spellings of commands and options: they work, and say the new one.
+//! Former spellings of commands and options: they work, and print a note with the new spelling.
 
 use crate::support::Bench;
 
-/// Runs a command line in its former spelling, which says the new one once, and nothing else on
-/// standard error; gives its standard output.
+/// Runs a command line in its former spelling. Asserts that standard error has one note with the
+/// new spelling and nothing else. Returns standard output.
 #[track_caller]
 fn formerly(bench: &Bench, args: &[&str], new: &str) -> String {
     let did = bench.run(args).ok();
@@ -16,7 +16,7 @@ fn formerly(bench: &Bench, args: &[&str], new: &str) -> String {
 }
 
 #[test]
-fn former_spellings_do_what_the_new_ones_do() {
+fn former_spellings_work() {
     let bench = Bench::with_pool("16M");
     bench
         .run(&["convert", "p.img", "--namespace", "adaptive", "-q"])
@@ -37,7 +37,7 @@ fn former_spellings_do_what_the_new_ones_do() {
     bench.sound();
 }
 
-/// Help has today's spellings alone.
+/// Help shows only the current spellings.
 #[test]
 fn help_has_no_former_spelling() {
     let bench = Bench::empty();
@@ -57,14 +57,14 @@ fn help_has_no_former_spelling() {
 }
 
 #[test]
-fn the_last_close_is_told_in_the_fields_words() {
+fn info_shows_the_last_close() {
     let bench = Bench::with_pool("16M");
     let info = bench.run(&["info", "p.img"]).ok().out;
     assert!(info.contains("last close  closed cleanly\n"), "{info}");
 }
 
 #[test]
-fn a_pool_is_made_in_former_words() {
+fn mkfs_accepts_former_spellings() {
     let bench = Bench::empty();
     let mkfs = ["mkfs", "p.img", "--size", "4M", "--force", "--quiet"];
     for (old, new, shown) in [
@@ -92,7 +92,7 @@ fn a_pool_is_made_in_former_words() {
 }
 
 #[test]
-fn a_replica_is_exported_and_imported_in_former_words() {
+fn replica_accepts_former_spellings() {
     let bench = Bench::empty();
     let memory = ["--medium", "memory"];
     let make = [

@@ -1,5 +1,5 @@
-//! The suites that run through a mount share the combinations of namespace, mapping and medium:
-//! every pair is met by some suite, and by the conformance suite alone.
+//! Coverage of the combinations of namespace, mapping and medium by the suites through a mount.
+//! Every pair is covered by the conformance suite alone.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::process::Command;
 use vellum::media::MediaKind;
 use vellum::{MappingKind, NamespaceKind};
 
-/// The suite that says what POSIX asks for.
+/// The POSIX conformance suite.
 const CONFORMANCE: &str = "00-pjdfstest.sh";
 
-/// Every kind of medium; which of them suites run on is for [`is_for_suites`] to say.
+/// Every kind of medium. [`is_for_suites`] selects those for suites.
 const MEDIA: [MediaKind; 5] = [
     MediaKind::Dax,
     MediaKind::File,
@@ -20,30 +20,30 @@ const MEDIA: [MediaKind; 5] = [
     MediaKind::Sim,
 ];
 
-/// A pool with a log whose data pass the page cache.
+/// A pool with a log whose data are read and written past the page cache.
 const UNCACHED: &str = "uncached";
-/// A pool with a log whose data lie on another file.
+/// A pool with a log and an external data device.
 const EXTERNAL: &str = "external";
-/// The same, with most of them on a third file that was added.
+/// The same, with most data on a second external data device.
 const GROWN: &str = "grown";
-/// A pool in memory whose data lie on another file.
+/// A pool in memory with an external data device.
 const SPLIT: &str = "split";
 
-/// Whether any machine can mount a pool on it.
+/// Whether every machine can mount a pool on this medium.
 fn is_for_suites(medium: MediaKind) -> bool {
     match medium {
         MediaKind::File | MediaKind::Logged | MediaKind::Memory => true,
-        // Needs a machine that has it: tests/long/dax-qemu.sh makes one.
+        // This needs a machine with persistent memory: tests/long/dax-qemu.sh starts one.
         MediaKind::Dax => false,
-        // Of the crash explorer and the tests of the library.
+        // Only the crash explorer and the tests of the library use it.
         MediaKind::Sim => false,
     }
 }
 
-/// Two of the three things that a combination chooses, by name.
+/// Two of the three choices in a combination, by name.
 type Pair = (String, String);
 
-/// What a suite says it runs on: mapping, namespace and medium of each pool.
+/// The combinations that a suite declares: mapping, namespace and medium of each pool.
 fn combinations(suite: &Path) -> Vec<[String; 3]> {
     let program = Path::new(env!("CARGO_BIN_EXE_vellum"));
     let listed = Command::new(suite)
@@ -64,7 +64,7 @@ fn combinations(suite: &Path) -> Vec<[String; 3]> {
     said.lines().map(combination).collect()
 }
 
-/// The pairs that combinations have.
+/// The pairs in combinations.
 fn pairs(combinations: &[[String; 3]]) -> BTreeSet<Pair> {
     let each = combinations
         .iter()
@@ -74,7 +74,7 @@ fn pairs(combinations: &[[String; 3]]) -> BTreeSet<Pair> {
     each.map(|(a, b)| (a.clone(), b.clone())).collect()
 }
 
-/// The pairs that there are.
+/// All pairs.
 fn all_pairs() -> BTreeSet<Pair> {
     let namespaces = NamespaceKind::ALL.map(|kind| kind.name());
     let mappings = MappingKind::ALL.map(|kind| kind.name());
@@ -112,7 +112,7 @@ fn suites() -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_conformance_suite_meets_every_pair() {
+fn the_conformance_suite_covers_every_pair() {
     let suites = suites();
     let conformance = suites.iter().find(|path| path.ends_with(CONFORMANCE));
     let met = pairs(&combinations(conformance.expect("the conformance suite")));
@@ -120,7 +120,7 @@ fn the_conformance_suite_meets_every_pair() {
 }
 
 #[test]
-fn every_suite_says_what_it_runs_on_and_no_kind_is_left_to_one() {
+fn every_suite_declares_its_combinations_and_kinds_have_several() {
     let all = all_pairs();
     let mut kinds: BTreeSet<String> = BTreeSet::new();
     for suite in suites() {

@@ -1,4 +1,4 @@
-//! Trees carried into a pool and out again come back the same.
+//! Trees that are imported into a pool and exported again are unchanged.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::support::Bench;
 
-/// Everything that must come back, of one file.
+/// The properties of a file that must be unchanged.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Seen {
     mode: u32,
@@ -143,7 +143,7 @@ pub(crate) fn make_tree(root: &Path) {
 }
 
 #[test]
-fn a_tree_comes_back_as_it_was() {
+fn a_tree_is_unchanged_after_import_and_export() {
     let bench = Bench::with_pool("64M");
     let tree = bench.join("tree");
     make_tree(&tree);
@@ -179,7 +179,7 @@ fn short(seen: &Seen) -> String {
 }
 
 #[test]
-fn an_import_does_not_overwrite_unasked() {
+fn an_import_overwrites_only_on_request() {
     let bench = Bench::with_pool("16M");
     std::fs::create_dir(bench.join("tree")).expect("made");
     std::fs::write(bench.join("tree/a"), "old").expect("written");
@@ -208,7 +208,7 @@ fn an_import_does_not_overwrite_unasked() {
 }
 
 #[test]
-fn a_pool_that_is_too_small_says_so() {
+fn a_full_pool_is_reported() {
     let bench = Bench::with_pool("4M");
     std::fs::create_dir(bench.join("tree")).expect("made");
     std::fs::write(bench.join("tree/big"), vec![1; 8 << 20]).expect("written");
@@ -223,7 +223,7 @@ fn a_pool_that_is_too_small_says_so() {
 }
 
 #[test]
-fn wrong_ends_are_named() {
+fn wrong_sources_and_targets_are_named() {
     let bench = Bench::with_pool("4M");
     std::fs::write(bench.join("file"), "").expect("written");
     bench

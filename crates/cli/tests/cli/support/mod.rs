@@ -1,4 +1,4 @@
-//! Running the command, and what it did.
+//! Runs the command and examines its results.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -11,22 +11,22 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tempfile::TempDir;
 pub(crate) use vellum_testing::Did;
 
-/// How long a test waits for what comes soon on a machine that has nothing else to do.
+/// How long a test waits for an event that is fast on an idle machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A directory of its own, with a pool in it.
+/// A temporary directory with a pool.
 pub(crate) struct Bench {
     dir: TempDir,
 }
 
-/// The command, not started.
+/// The command, not started yet.
 pub(crate) fn vellum() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
     command.env_remove("VELLUM_LOG");
     command
 }
 
-/// What it did, of what it left.
+/// Converts the output of a process.
 pub(crate) fn done(output: Output) -> Did {
     output.into()
 }
@@ -37,19 +37,19 @@ pub(crate) fn run<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Did {
 }
 
 impl Bench {
-    /// Without a pool.
+    /// A bench without a pool.
     pub(crate) fn empty() -> Self {
         Self {
             dir: tempfile::tempdir().expect("a directory"),
         }
     }
 
-    /// With a pool `p.img` of this size.
+    /// A bench with a pool `p.img` of this size.
     pub(crate) fn with_pool(size: &str) -> Self {
         Self::with_pool_as(size, &[])
     }
 
-    /// The same without a log: what was done last is in its place in the file.
+    /// The same without a log, so that the latest changes are in place in the file.
     pub(crate) fn with_plain_pool(size: &str) -> Self {
         Self::with_pool_as(size, &["--medium", "disk", "--durability", "none"])
     }
@@ -69,14 +69,14 @@ impl Bench {
         self.path().join(name)
     }
 
-    /// Runs the command here.
+    /// Runs the command in this directory.
     pub(crate) fn run(&self, args: &[&str]) -> Did {
         let mut command = vellum();
         command.args(args).current_dir(self.path());
         command.output().expect("vellum runs").into()
     }
 
-    /// Runs the command here with something on its standard input.
+    /// Runs the command in this directory with `input` on its standard input.
     pub(crate) fn run_with_input(&self, args: &[&str], input: &[u8]) -> Did {
         let mut child = vellum()
             .args(args)
@@ -95,7 +95,7 @@ impl Bench {
         child.wait_with_output().expect("it ends").into()
     }
 
-    /// The pool is sound and was closed cleanly.
+    /// Asserts that the pool is sound and was closed cleanly.
     #[track_caller]
     pub(crate) fn sound(&self) {
         let did = self.run(&["check", "--strict", "p.img"]).ok();
@@ -104,7 +104,7 @@ impl Bench {
     }
 }
 
-/// A mounted pool; unmounted at the end whatever happens.
+/// A mounted pool, which is unmounted at the end in any case.
 pub(crate) struct Mounted {
     pub(crate) bench: Bench,
     pub(crate) dir: PathBuf,
@@ -156,7 +156,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Kills a process, and waits until it has ended: its locks go with it.
+/// Kills a process, and waits until it has ended and its locks are free.
 pub(crate) fn kill_and_wait(pid: Pid) {
     kill_process(pid, Signal::KILL).expect("it is there");
     let began = Instant::now();
@@ -166,28 +166,28 @@ pub(crate) fn kill_and_wait(pid: Pid) {
     }
 }
 
-/// Whether something is mounted at a path in full.
+/// Whether something is mounted at an absolute path.
 pub(crate) fn is_mounted(dir: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     let is_at = |line: &str| line.split(' ').nth(1) == dir.to_str();
     mounts.lines().any(is_at)
 }
 
-/// For a shell in a mount namespace of its own: takes off the mounts of Vellum there, but for the
-/// one on `$1`. Those of other tests are to be closed when they are unmounted.
+/// Shell code for a mount namespace of its own: unmounts all Vellum mounts there except the one on
+/// `$1`, so that pools of other tests are closed when those unmount them.
 pub(crate) const ALONE: &str = r#"while read -r _ dir type _; do
         [ "$type" != fuse.vellum ] || [ "$dir" = "$1" ] || umount -l "$dir"
     done </proc/self/mounts
 "#;
 
-/// Held by tests that make mount namespaces, or say who has what in which: one has the mounts of
-/// all tests at first.
+/// Held by tests that create mount namespaces, or that list mounts in others: a new namespace first
+/// has the mounts of all tests.
 pub(crate) fn namespaces() -> MutexGuard<'static, ()> {
     static NAMESPACES: Mutex<()> = Mutex::new(());
     NAMESPACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether there is FUSE to test with; says so where there is none.
+/// Whether FUSE is available. If not, reports the test as skipped.
 pub(crate) fn has_fuse(test: &str) -> bool {
     let open = std::fs::OpenOptions::new()
         .read(true)
@@ -202,7 +202,8 @@ pub(crate) fn has_fuse(test: &str) -> bool {
     }
 }
 
-/// Says that a test does not run, past the test harness, which swallows what passing tests print.
+/// Reports a skipped test directly to standard error, because the test harness swallows the output
+/// of passing tests.
 pub(crate) fn skipped(test: &str, why: &str) {
     let note = format!("SKIPPED {test}: {why}\n");
     let _ = std::fs::OpenOptions::new()
