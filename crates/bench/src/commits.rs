@@ -314,7 +314,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "files made, written (4 KiB) and synced, in {}\n",
+            "files created, written (4 KiB) and synced, in {}\n",
             machine.pool
         )?;
         writeln!(

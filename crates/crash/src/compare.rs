@@ -105,7 +105,7 @@ impl Expected {
     }
 
     /// What is wrong with `tree` if everything that was not synced by `stage` may be lost, and
-    /// files may hold any bytes: an error only if it is none of the trees since then.
+    /// files may hold any bytes. Only a tree that never existed since then is wrong.
     pub(crate) fn judge_loss(&self, tree: &Tree, stage: Stage) -> Vec<(Kind, String)> {
         let (synced, returned) = ((stage.0 >> u32::BITS) as usize, returned_at(stage));
         let mut wrong = Vec::new();

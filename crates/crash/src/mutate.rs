@@ -46,7 +46,7 @@ pub struct MutateOptions {
     pub states_per_point: usize,
     /// Recoveries of a workload whose crashes are explored.
     pub nested_recoveries: usize,
-    /// For one in this many workloads, the recoveries are searched for steps to leave out at once.
+    /// For one in this many workloads, the recoveries are searched at once for steps to leave out.
     /// For the others this happens only for a mutant that nothing else catches.
     pub one_look_in: usize,
     /// Threads.

@@ -50,10 +50,10 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         claim: "FSMAC, Fig 9: ext4 with FSMAC reads 1.82 times as many bytes a second and writes \
              1.35 times as many.",
         note: format!(
-            "{} operations on {} files in {DIRS} directories, sizes as in the paper's Table 4, in \
-             requests of 4 KiB: a file is read, or a request of it; written; a request of it \
-             written, with fsync or without; one appended, with fsync or without; a file is made, \
-             removed, renamed. The paper does not say which ten it took.",
+            "{} operations on {} files in {DIRS} directories, with sizes as in the paper's Table \
+             4, in requests of 4 KiB. The ten kinds: read a whole file, or one request; write a \
+             whole file; write one request, with or without fsync; append one, with or without \
+             fsync; create, remove, or rename a file. The paper does not name its ten kinds.",
             work.operations, work.files
         ),
         x: None,

@@ -40,12 +40,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let options = setting.options;
     let sheet = Sheet {
         name: "fs-mark",
-        title: "Files made, written and synced",
-        claim: "FSMAC, Fig 10: creation and fsync are faster than ext4's, up to 34 times where \
-                each file is synced; writing takes as long.",
+        title: "Files created, written and synced",
+        claim: "FSMAC, Fig 10: creation and fsync are faster than in ext4, up to 34 times if each \
+                file is synced; writing takes the same time.",
         note: format!(
-            "Files of 4 KiB: {} that are not synced, {} that are synced before they are closed, by \
-             all threads together; as many appends of 4 KiB to one file, each synced.",
+            "Files of 4 KiB: {} without a sync, and {} synced before they are closed, by all \
+             threads together; as many appends of 4 KiB to one file, each synced.",
             options.files,
             SYNCED * options.synced()
         ),

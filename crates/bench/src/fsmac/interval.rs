@@ -26,9 +26,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     };
     let sheet = Sheet {
         name: "fsync-interval",
-        title: "Appends of 8 KiB, of which some are synced",
-        claim: "FSMAC, Fig 12: ext4 gets slower about as often as it is asked to sync, FSMAC does \
-             not as much.",
+        title: "Appends of 8 KiB, some of them synced",
+        claim: "FSMAC, Fig 12: ext4 slows down about in proportion to the number of syncs, FSMAC \
+             less.",
         note: format!(
             "{} appends to one file, whatever the interval.",
             work.appends
@@ -50,7 +50,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 fn metadata_part(setting: &Setting<'_>, sheet: Sheet, work: &Intervals) -> Result<Outcome> {
     let sheet = Sheet {
         name: "fsync-interval-metadata",
-        title: "The same on a split pool with its data in memory, too",
+        title: "The same on a split pool with its data in memory as well",
         ..sheet
     };
     let grids = setting.measure(&sheet, &setting.split_in_memory()?, work)?;

@@ -77,9 +77,9 @@ impl Grids {
                 .of(Axis::of("of an operation", unit, Scale::Linear))
                 .claim(sheet.claim)
                 .note(
-                    "What the whole device was asked for, by others too, until all that had been \
-                     done was durable. What a log or a journal leaves to be taken home later is in \
-                     no figure.",
+                    "All requests to the device, including those of other programs, until all \
+                     changes were durable. Later checkpoints of a log or a journal are not \
+                     included.",
                 )
         });
         Self {

@@ -150,9 +150,9 @@ impl PersonalityOptions {
 
 const ABOUT: About = About {
     title: "Vellum: metadata in memory, data on a disk",
-    introduction: "The figures of FSMAC, measured on this machine. A pool with a log and ext4 on a \
-                   loop device lie on the same disk and do the same in the same round; in brackets \
-                   what the latter takes over a value.",
+    introduction: "The figures of FSMAC, measured on this machine. A pool with a log and ext4 on \
+                   a loop device lie on the same disk and do the same work in the same round; in \
+                   brackets the ratio of ext4 to a value.",
     baseline: "the peer",
 };
 

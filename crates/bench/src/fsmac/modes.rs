@@ -69,9 +69,9 @@ impl Mode {
             claim: "FSMAC, Fig 11: 49.2 times as fast as ext4 with sync, 17.6 times with dirsync, \
                  1.55 times with neither.",
             note: format!(
-                "{files} empty files in one directory, made, renamed there, and removed in another \
-                 order; as many directories; as many files of 4 KiB. All sides with -o {}. `split` \
-                 has its metadata in memory and its data on the disk.",
+                "{files} empty files in one directory: created, renamed there, and removed in \
+                 another order; as many directories; as many files of 4 KiB. All sides with -o \
+                 {}. `split` has its metadata in memory and its data on the disk.",
                 self.option
             ),
             x: None,

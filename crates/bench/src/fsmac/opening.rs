@@ -95,14 +95,14 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let targets = asked.collect();
     let grid = grid
         .claim(
-            "FSMAC, IV.B: behind a crash the running and the committing transaction are looked \
-             at, whose pointers are in the index; no times are given.",
+            "FSMAC, IV.B: after a crash, recovery examines the running and the committing \
+             transaction, whose pointers are in the index; the paper gives no times.",
         )
         .note(format!(
-            "{files} empty files in directories of {DIR_FILES}. Behind a power cut the log has \
-             records of {} MiB; ext4 is mounted from a copy of its disk that was made behind a \
+            "{files} empty files in directories of {DIR_FILES}. After a power cut the log has \
+             records of {} MiB; ext4 is mounted from a copy of its disk, which was made after a \
              sync of as many renames. Opening a pool reads all metadata in use, mounting ext4 \
-             none.",
+             reads none.",
             logged >> 20
         ));
     Ok(Outcome::new(vec![grid.figure()], targets))

@@ -41,11 +41,11 @@ pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'
     let files = setting.options.files;
     Sheet {
         name,
-        title: "Making, renaming and removing names",
+        title: "Creating, renaming and removing names",
         claim,
         note: format!(
-            "{files} empty files in one directory, made, renamed there, and removed in another \
-             order; as many directories. Nothing is synced before it is over."
+            "{files} empty files in one directory: created, renamed there, and removed in another \
+             order; as many directories. Nothing is synced before the end."
         ),
         x: None,
         labels: LABELS.map(String::from).into(),
@@ -55,7 +55,7 @@ pub(super) fn sheet(name: &'static str, claim: &'static str, setting: &Setting<'
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let sheet = sheet(
         "operations",
-        "FSMAC, Fig 11: 1.55 times as fast as ext4 where nothing is synced.",
+        "FSMAC, Fig 11: 1.55 times as fast as ext4 without syncs.",
         setting,
     );
     let work = Names::new(setting.options.files);

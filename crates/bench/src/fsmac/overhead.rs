@@ -21,8 +21,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
 fn of(setting: &Setting<'_>, name: &'static str, subjects: &[Subject]) -> Result<Outcome> {
     let sheet = operations::sheet(
         name,
-        "FSMAC, Fig 14: with versions less than 10 % slower than without, where a journal takes up \
-         to half of ext4's speed.",
+        "FSMAC, Fig 14: versions (undo records) make operations less than 10 % slower, while a \
+         journal takes up to half of ext4's speed.",
         setting,
     );
     let work = Names::new(setting.options.files);

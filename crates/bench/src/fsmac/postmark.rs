@@ -28,8 +28,8 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         claim: "FSMAC, Fig 8: up to 1.67 times as fast as ext4, with 200 000 files and 350 000 \
              transactions.",
         note: format!(
-            "{files} files of 1 to 10 KiB in {DIRS} directories, as many and three quarters \
-             transactions: one file is read or appended to, then one is made or removed."
+            "{files} files of 1 to 10 KiB in {DIRS} directories, and 1.75 times as many \
+             transactions: one file is read or appended to, then one is created or removed."
         ),
         x: None,
         labels: LABELS.map(String::from).into(),

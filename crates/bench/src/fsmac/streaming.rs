@@ -38,11 +38,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let sheet = Sheet {
         name: "streaming",
         title: "A file larger than memory, in requests of 1 MiB, and of 4 KiB",
-        claim: "Bytes of files take the same way to the disk on both.",
+        claim: "The bytes of files take the same path to the disk in both file systems.",
         note: format!(
-            "{} MiB, written to a new file and synced, then read, by small requests at random \
-             last; this process, with all that the kernel caches for it, has {} MiB of memory. The \
-             loop device passes the cache of the file under it, which would be the machine's.",
+            "{} MiB, written to a new file and synced, then read sequentially, and last read by \
+             small random requests. This process, with all that the kernel caches for it, is \
+             limited to {} MiB of memory. The loop device bypasses the cache of its file, which \
+             would not be limited.",
             bytes >> 20,
             memory >> 20
         ),

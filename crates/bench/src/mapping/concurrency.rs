@@ -80,7 +80,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
                 "Fig 10: with more threads on one file, latency grows slightly (up to 13 % from \
                  one to eight), and the ranking of mappings stays.",
             )
-            .note("Time of an operation of each thread, without what it waited for a processor.");
+            .note("Time per operation of each thread, without waits for a processor.");
             for round in setting.rounds() {
                 for (label, &threads) in THREADS.iter().enumerate() {
                     for (side, files) in files.iter().enumerate() {

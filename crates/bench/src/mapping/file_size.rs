@@ -37,7 +37,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
                 "Fig 7: trees get deeper as files grow (up to 34 % slower random reads from 4 KB \
                  to 4 GB, less than 10 % for sequential ones); hash tables do not change.",
             )
-            .note("Small files are several, of 64 blocks together at least.")
+            .note("Small files are tested as several files, with at least 64 blocks together.")
     };
     let mut cold = grid("file-size-cold", "File size and cold lookups at random");
     let mut random = grid("file-size-hot", "File size and hot lookups at random");

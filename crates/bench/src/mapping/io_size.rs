@@ -131,8 +131,8 @@ fn sixteen(
             .claim(CLAIM)
             .of(Axis::of("time of a block", "ns", Scale::Linear))
             .note(
-                "Reads know the translations of the run that they were in last; the mapping itself \
-                 remembers no more than the leaf of a tree.",
+                "Reads cache the translations of the run that they used last; the mapping itself \
+                 caches only the leaf of a tree.",
             ),
     };
     let mut all = [

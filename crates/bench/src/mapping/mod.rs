@@ -125,9 +125,9 @@ pub struct MappingOptions {
 
 const ABOUT: About = About {
     title: "Vellum: file mapping",
-    introduction: "The figures of the file-mapping study (HashFS), measured on this machine. Every \
-                   mapping does the same in the same round; in brackets what the extent tree takes \
-                   over a value.",
+    introduction: "The figures of the file-mapping study (HashFS), measured on this machine. \
+                   Every mapping does the same work in the same round; in brackets the ratio of \
+                   the extent tree to a value.",
     baseline: "the extent tree",
 };
 

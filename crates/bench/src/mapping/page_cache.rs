@@ -100,8 +100,8 @@ fn since_cold(setting: &Setting<'_>, subjects: &[Subject], blocks: u64) -> Resul
         let x = Axis::of("operations since everything was cold", "", Scale::Log);
         let labels = counts.iter().map(usize::to_string).collect();
         Grid::lines(name, title, x, labels).sides(subjects).claim(
-            "Fig 11: even after 1 000 000 operations on a file of 1 GB, copying nodes into a page \
-             cache is not paid for by faster lookups, and inserts are slower too.",
+            "Fig 11: even after 1 000 000 operations on a file of 1 GB, faster lookups do not pay \
+             for copying nodes into a page cache, and inserts are slower too.",
         )
     };
     let mut lookups = grid("page-cache-lookup", "Lookups at random from a cold start");

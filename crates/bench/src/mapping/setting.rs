@@ -203,8 +203,8 @@ impl Subject {
     pub(super) fn shortcoming(&self) -> Option<String> {
         (self.gathered < GATHERED_MIN).then(|| {
             format!(
-                "{}: only {:.0} % of the metadata is on large pages, of which the kernel had no \
-                 more; all it does takes longer for that.",
+                "{}: only {:.0} % of the metadata is on large pages, because the kernel had no \
+                 more; this slows down all its operations.",
                 self.design.name,
                 self.gathered * 100.0
             )

@@ -219,8 +219,9 @@ fn filling(
     )
     .sides(subjects)
     .claim(
-        "Fig 9: trees do not change as the file system gets full. HashFS is as fast as cuckoo \
-         hashing at 80 % and 12 to 14 % slower for reads at 95 %; both stay faster than trees.",
+        "Fig 9: trees do not slow down as the file system becomes full. HashFS is as fast as \
+         cuckoo hashing at 80 %, and 12 to 14 % slower for reads at 95 %; both stay faster than \
+         trees.",
     );
     for (label, &load) in LOADS.iter().enumerate() {
         for churned in &mut *churned {
@@ -247,7 +248,7 @@ fn churning(
 ) -> Result<Vec<Figure>> {
     let grid = |name: &str, title: &str| {
         let x = Axis::of(
-            "times that half was taken away and filled again",
+            "times that half was removed and filled again",
             "",
             Scale::Linear,
         );
@@ -255,10 +256,10 @@ fn churning(
         Grid::lines(name, title, x, labels)
             .sides(subjects)
             .claim(
-                "The published artifact keeps tombstones for ever, so that misses lengthen with \
-                 churn, and does not end in a table without an empty entry.",
+                "The published artifact keeps tombstones forever, so searches for missing blocks \
+                 lengthen with churn, and do not end in a table without an empty entry.",
             )
-            .note("At 95 %. Every block was claimed by itself, at a random place of its file.")
+            .note("At 95 %. Every block was claimed by itself, at a random location of its file.")
     };
     let probes = || Axis::of("probes of a search", "", Scale::Linear);
     let mut hits = grid("utilisation-hits", "Churn and probes for what is there").of(probes());
@@ -317,8 +318,8 @@ fn full_inserts(setting: &Setting<'_>, churned: &mut [Churned<'_>]) -> Result<[F
         series: Vec::new(),
         marks: Vec::new(),
         notes: vec![
-            "Single inserts, by the clock on the wall: the most that some take is the time in \
-             which others had the processor."
+            "Single inserts in elapsed time: the maxima include time in which other programs used \
+             the processor."
                 .into(),
         ],
     };

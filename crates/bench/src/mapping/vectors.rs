@@ -132,6 +132,6 @@ fn figure(isas: &[Isa], taken: &[Vec<Vec<f64>>]) -> Figure {
         shape: Shape::Bars,
         series,
         marks: Vec::new(),
-        notes: vec!["What is compared and copied fits a core's caches.".into()],
+        notes: vec!["The compared and copied memory fits into a core's caches.".into()],
     }
 }

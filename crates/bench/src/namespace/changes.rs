@@ -27,18 +27,18 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let subjects = setting.subjects(Room::for_names(files), &PoolKind::each())?;
     let mut grid = Grid::bars(
         "ops",
-        "Making and removing files and directories",
+        "Creating and removing files and directories",
         "operation",
         &LABELS,
     )
     .named(names_of(&subjects), DEFAULT, BASELINE)
     .claim(
-        "Fig 4: ADAM makes files 9 % faster than NOVA and removes them 76 % faster; \
-             directories 24 % and 37 %.",
+        "Fig 4: ADAM creates files 9 % faster than NOVA and removes them 76 % faster; directories \
+             24 % and 37 %.",
     )
     .note(format!(
-        "{files} names in one directory, made in ascending order and removed in another one; \
-             empty files, made by opening and closing them."
+        "{files} names in one directory, created in ascending order and removed in another; empty \
+             files, created by opening and closing them."
     ));
     let work = Changes {
         ascending: names("name-", files),

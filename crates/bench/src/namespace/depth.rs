@@ -42,12 +42,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let mut grid = Grid::lines("depth", "Looking up whole paths", x, labels)
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim(
-            "Section 3: a name in an area is found by its full path with one probe, however \
-             deep it is.",
+            "Section 3: a name in an area is found by its full path with one probe, whatever its \
+             depth.",
         )
         .note(format!(
-            "stat of a whole path from the root on, {FILES} files at each depth in turn; names of \
-             8 bytes."
+            "stat of whole paths from the root, {FILES} files at each depth in turn; names of 8 \
+             bytes."
         ));
     let paths = DEPTHS.map(|depth| {
         let files = (0..FILES).map(|file| {
@@ -64,8 +64,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim("Section 3: a full path needs no walk from directory to directory.")
         .note(format!(
-            "stat, one call each: of a whole path from the root on, and from an open directory \
-             below the root on, where every namespace goes by components; {FILES} files in turn."
+            "stat, one call each: of a whole path from the root, and of a path from an open \
+             directory below the root, where every namespace walks the components; {FILES} files \
+             in turn."
         ));
     setting.measure(&mut ways, &subjects, &Ways::new())?;
     let gain = ways.over_first(ADAM, WAYS[1]);

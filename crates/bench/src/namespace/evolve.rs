@@ -23,7 +23,7 @@ use crate::report::Outcome;
 use crate::side::Side;
 use crate::target::Target;
 
-/// Directories, one of which is in use.
+/// The number of directories; one at a time is in use.
 const DIRS: usize = 4;
 /// A directory in use has this many times as many names as the others: it is large, they are small.
 const LEAST_PART: usize = 100;
@@ -127,9 +127,10 @@ impl Figures {
     fn new(subjects: &[Subject], plan: &Plan, every: Duration) -> Self {
         let (least, most, names) = (plan.least, plan.most, names_of(subjects));
         let note = format!(
-            "{DIRS} directories, one in use after the other: it is filled from {least} names to \
-             {most}, renamed once in {MIX} operations, and emptied again; all other operations are \
-             stat of whole paths, most of them in it. Areas evolve every {} ms.",
+            "{DIRS} directories, used one after the other. The one in use is filled from {least} \
+             names to {most}, renamed once in {MIX} operations, and emptied again. All other \
+             operations are stat of whole paths, mostly in that directory. Areas evolve every {} \
+             ms.",
             every.as_millis()
         );
         let claim = "Section 3.4: areas follow how directories are used, in the background.";
@@ -139,7 +140,7 @@ impl Figures {
             .named(names.clone(), DEFAULT, BASELINE)
             .claim(claim)
             .note(note.clone());
-        let title = "What evolving costs those who look things up";
+        let title = "The cost of evolving for lookups";
         let late = Grid::bars(
             "evolve-latency",
             title,
@@ -148,24 +149,21 @@ impl Figures {
         )
         .named(names, DEFAULT, BASELINE)
         .claim(
-            "The paper says nothing of it. Asked for: a 99.9th percentile of at most twice \
-                 what it is without evolving.",
+            "The paper makes no claim. The target is a 99.9th percentile of at most twice that \
+                 without evolving.",
         )
         .note(note)
-        .note(
-            "All operations but renames: what these have to move does not wait for \
-                 evolving.",
-        );
-        let title = "What the evolving thread takes of a core";
+        .note("All operations except renames, whose moves do not wait for evolving.");
+        let title = "The evolving thread's share of a core";
         let y = Axis::of("part of a core", "", Scale::Linear);
         let share = Grid::bars("evolve-share", title, "pool", &[QUIET, BUSY])
             .of(y)
             .named(vec![ADAM.into()], ADAM, BASELINE)
             .claim("Section 3.4: evolving runs in the background, every five seconds.")
             .note(format!(
-                "Quiet: a pool that was used as in the other figures, and in which nothing happens \
-                 any more; areas evolve as often as they do for users. Busy: while it is used, and \
-                 they evolve every {} ms.",
+                "Quiet: a pool that was used as in the other figures, when nothing happens any \
+                 more; areas evolve at the default interval. Busy: while it is used; areas evolve \
+                 every {} ms.",
                 every.as_millis()
             ));
         Self {

@@ -62,14 +62,14 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     )
     .of(Axis::of("time of a command", "ms", Scale::Linear))
     .claim(
-        "The paper measures none; names that come and go all over a tree are what areas are \
-             for.",
+        "The paper does not measure this; areas are made for names that come and go all over a \
+             tree.",
     )
     .note(tree.note(options))
     .note(format!(
-        "`git checkout` of one branch and of the other, which differ in every {CHANGED_PART}th \
-             file and in the name of a directory; `git status` behind each. Through mounts, the \
-             peers' by the kernel itself."
+        "`git checkout` of two branches in turn, which differ in every {CHANGED_PART}th file and \
+             in the name of a directory; `git status` after each. Pools are mounted through FUSE, \
+             peers by the kernel."
     ));
     if let Some(why) = missing() {
         let mut figure = grid.figure();

@@ -75,9 +75,9 @@ fn grid(operation: &str, pools: &[Slow], files: usize) -> Grid {
     Grid::lines(&name, &title, x, labels)
         .named(sides.collect(), DEFAULT, BASELINE)
         .claim(
-            "Fig 7: with 1000 ns more for each flush NOVA slows down by 57 to 291 %, ADAM by 7 to \
-             65 %. These are times of system calls; through the library an operation begins at a \
-             tenth of them, so that lines weigh more.",
+            "Fig 7: with 1000 ns more for each flush, NOVA slows down by 57 to 291 %, and ADAM by \
+             7 to 65 %. These are times of system calls; through the library an operation takes a \
+             tenth of that without latency, so lines weigh more.",
         )
         .note(format!(
             "{files} names in one directory; the thread waits where a line is flushed or written \

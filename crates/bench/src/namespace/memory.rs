@@ -36,12 +36,12 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     .of(Axis::of("DRAM of a file", "bytes", Scale::Linear))
     .named(sides.into(), DEFAULT, BASELINE)
     .claim(
-        "ADAM keeps its hash tables in persistent memory, where NOVA has a tree for each \
+        "ADAM keeps its hash tables in persistent memory, while NOVA has a tree for each \
          directory in DRAM.",
     )
     .note(format!(
-        "Memory in use after a stat of each file, {IN_ONE} in a directory, none of them open, less \
-         that before the pool was opened; in pages of 4 KiB."
+        "Memory in use after a stat of each file ({IN_ONE} in a directory, none of them open), \
+         minus that before the pool was opened; in pages of 4 KiB."
     ));
     for (side, namespace) in NamespaceKind::ALL.into_iter().enumerate() {
         setting.check()?;

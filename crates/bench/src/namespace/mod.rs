@@ -109,9 +109,9 @@ pub struct NamespaceOptions {
 
 const ABOUT: About = About {
     title: "Vellum: names and directories",
-    introduction: "The figures of ADAM, measured on this machine. Every namespace, and every peer, \
-                   does the same in the same round; in brackets what the namespace tree takes over \
-                   a value.",
+    introduction: "The figures of ADAM, measured on this machine. Every namespace and every peer \
+                   does the same work in the same round; in brackets the ratio of the namespace \
+                   tree to a value.",
     baseline: "the namespace tree",
 };
 

@@ -42,9 +42,9 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
              the root of an area it takes as long as with one name.",
         )
         .note(format!(
-            "{RENAMES} renames of a round, {RENAMES_OF_MANY} with more than {MANY} names; to \
-             another name and back; empty files. In the pool called \"{STILL}\" no directory gets \
-             an area of its own."
+            "{RENAMES} renames in a round, {RENAMES_OF_MANY} with more than {MANY} names, back \
+             and forth between two names; empty files. In the pool called \"{STILL}\" no \
+             directory gets an area of its own."
         ));
     setting.measure(&mut grid, &subjects, &Renames { children })?;
     let targets = subjects.iter().filter_map(|subject| {

@@ -25,23 +25,23 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let tree = Tree::of(options)?;
     let room = Room::for_names(tree.names()).and_files(tree.bytes());
     let subjects = setting.subjects(room, &PoolKind::each())?;
-    let mut grid = Grid::bars("source-tree", "A tree of sources", "what is done", &LABELS)
+    let mut grid = Grid::bars("source-tree", "A source tree", "operation", &LABELS)
         .named(names_of(&subjects), DEFAULT, BASELINE)
         .claim(
-            "The paper measures none; by its section 3 what lies together in a tree lies \
+            "The paper does not measure this; by its Section 3, what lies together in a tree lies \
              together in an area.",
         )
         .note(tree.note(options))
         .note(format!(
-            "The time of a name: unpacked with its bytes, listed, listed and asked for its size, \
-             removed; of renaming the whole tree, that of the first rename, and of one of \
-             {RENAMES} behind it. Nothing is synced."
+            "The time per name of unpacking with its bytes, listing, listing with its size, and \
+             removing; and the time of the first rename of the whole tree, and of each of \
+             {RENAMES} renames after it. Nothing is synced."
         ));
     setting.measure(&mut grid, &subjects, &Sources(tree))?;
     let mut figure = grid.figure();
     figure.notes.push(format!(
-        "A rename of the whole tree is one of a large directory, which {ADAM} makes the root of an \
-         area when it is first renamed."
+        "The whole tree is renamed as one large directory, which {ADAM} makes the root of an area \
+         at the first rename."
     ));
     Ok(Outcome::new(vec![figure], Vec::new()))
 }

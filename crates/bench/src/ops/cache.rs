@@ -26,9 +26,9 @@ const FULL: (u64, u64) = (3, 4);
 const DIRECTORIES: usize = 10;
 
 /// The method, for readers of the result.
-const NOTE: &str = "bytes a file: (memory in use with every file in the cache - the same before \
-    the first was looked at) / files, in pages of 4 KiB; ordinary runs take the arena in pages of \
-    2 MiB where the kernel has them, which rounds it up as a whole";
+const NOTE: &str = "bytes per file: (memory in use with every file in the cache - the same before \
+    the first file was used) / files, in pages of 4 KiB; ordinary runs have the arena in pages of \
+    2 MiB where the kernel has them, which rounds up its total size";
 
 /// Fills a pool with files, reopens it, visits every file, and measures the memory in use.
 pub(crate) fn measure(dir: &Path, files: usize) -> Result<CacheReport> {

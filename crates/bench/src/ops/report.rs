@@ -168,7 +168,7 @@ impl Report {
         writeln!(
             out,
             "names are relative to an open directory on both sides; readdir of peers: getdents64 \
-             with 32 KiB, with names of their own one allocation each\n"
+             with 32 KiB; readdir_owned: one allocation per name\n"
         )?;
         for (title, width) in COLUMNS {
             write!(out, "{title:>width$} ")?;

@@ -178,10 +178,9 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
             "Throughput against the size of a request, {order}, {}",
             variant.label()
         ),
-        claim:
-            "AFPT, Fig 6: the same as search for requests below 48 KB (at most 2 % slower), up to \
-                19.34 % (NOVA) and 21.15 % (PMFS) more above, of a file of 4 GB."
-                .into(),
+        claim: "AFPT, Fig 6: with a file of 4 GB, the same as search for requests below 48 KB (at \
+                most 2 % slower); above that up to 19.34 % (NOVA) and 21.15 % (PMFS) faster."
+            .into(),
         found,
         x: Axis::labels("Bytes of a request"),
         y: speed_axis(),
@@ -190,11 +189,11 @@ fn block_size(variant: Variant, order: &str, rows: &[&Row]) -> Option<figure::Fi
         marks: Vec::new(),
         notes: vec![
             format!(
-                "A file of {} that stays open, read through before until its page table is there; \
-                 the places of a round are read once before they are timed.",
+                "A file of {} that stays open, and was read until its page table was complete; \
+                 the locations of a round are read once before they are timed.",
                 bytes(file)
             ),
-            "Memcpy: the pool's own copy routine, from one piece of the pool's kind of memory, on \
+            "Memcpy: the pool's own copy routine, from contiguous memory of the pool's kind, on \
              large pages and on pages of 4 KiB."
                 .into(),
         ],
@@ -213,8 +212,8 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
     Some(figure::Figure {
         name: name("file-size", variant),
         title: format!("Reading a file again against its size, {}", variant.label()),
-        claim: "AFPT, Fig 10: every size of file gains once its page table is there, large files \
-                most; at most 7874 MB/s (NOVA) and 7709 MB/s (PMFS)."
+        claim: "AFPT, Fig 10: files of every size are read faster once their page table exists, \
+                large files most; at most 7874 MB/s (NOVA) and 7709 MB/s (PMFS)."
             .into(),
         found,
         x: Axis::labels("Bytes of the file"),
@@ -223,8 +222,7 @@ fn file_size(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
         series: by_side(rows, |row| bytes(row.file_bytes)),
         marks: Vec::new(),
         notes: vec![format!(
-            "In requests of {}, one after the other; each file is read through before until its \
-             page table is there.",
+            "In sequential requests of {}; each file was read until its page table was complete.",
             bytes(request)
         )],
     })
@@ -261,7 +259,8 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
             bytes(file),
             variant.label()
         ),
-        claim: "AFPT, Section III-D: adaptive switching pays at most 1.38 times the best.".into(),
+        claim: "AFPT, Section III-D: adaptive switching costs at most 1.38 times the optimum."
+            .into(),
         found,
         x: Axis::labels("Times that the file was read"),
         y: Axis::of("Time over that of the better path", "", Scale::Linear),
@@ -270,8 +269,8 @@ fn openings(variant: Variant, all: &[&Opening]) -> Option<figure::Figure> {
         marks: Vec::new(),
         notes: vec![
             "The better path is the faster of search and a page table at once, after as many \
-             readings in the same round; what page tables cost is part of all times. Other sizes \
-             are among the numbers that `--json` prints."
+             readings in the same round. All times include the cost of page tables. `--json` also \
+             prints the numbers for other sizes."
                 .into(),
         ],
     })
@@ -301,7 +300,7 @@ fn views(variant: Variant, rows: &[&Row]) -> Option<figure::Figure> {
             bytes(row.request_bytes),
             variant.label()
         ),
-        claim: "No paper's claim: the library's own way to read without a copy.".into(),
+        claim: "Not a paper's claim: the library's own way to read without a copy.".into(),
         found,
         x: Axis::labels("Way to the bytes"),
         y: Axis::of("Time of a request", "ns", Scale::Log),
@@ -361,7 +360,8 @@ fn mappings(report: &Report, order: &str) -> Option<figure::Figure> {
         series,
         marks: Vec::new(),
         notes: vec![
-            "The pools are measured one after the other, not in turns: compare them with care."
+            "The pools are measured one after the other and not in turns, so compare them with \
+             care."
                 .into(),
         ],
     })
@@ -409,15 +409,19 @@ fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figur
             None => "competitive-paper".into(),
         },
         title: format!("What the rules pay over the best, {whose}"),
-        claim: "AFPT, Section III-D: the threshold pays at most 1.38 times the best, where the \
-                best is taken to build the page table whenever more than T pages are read."
+        claim: "AFPT, Section III-D: the threshold costs at most 1.38 times the optimum, which is \
+                assumed to build the page table whenever more than T pages are read."
             .into(),
         found: vec![
             format!(
-                "In the worst trace the paper's rule pays {} times the best that knows the future.",
+                "In the worst trace the paper's rule costs {} times the optimum that knows the \
+                 future.",
                 worst("threshold")
             ),
-            format!("The default rule pays at most {} times.", worst("layout")),
+            format!(
+                "The default rule costs at most {} times the optimum.",
+                worst("layout")
+            ),
         ],
         x: Axis::labels("How the blocks of 2 MiB lie"),
         y: Axis::of("Paid over the best", "", Scale::Log),
@@ -430,7 +434,8 @@ fn competition(machine: (&str, Option<Variant>), rows: &[&Competition]) -> figur
         ],
         marks: Vec::new(),
         notes: vec![
-            "Simulated on drawn traces: nothing varies from run to run but the costs.".into(),
+            "Simulated on random traces with a fixed seed: only the costs vary from run to run."
+                .into(),
         ],
     }
 }

@@ -202,7 +202,8 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
     let page = Page {
         title: "Vellum: reading by search and by page table",
         introduction: "The figures of AFPT (adaptive file page table), measured on this machine. \
-                       Every side reads the same places in the same round; ratios are of one run.",
+                       Every side reads the same locations in the same round; ratios compare \
+                       values of one run.",
         machine: &report.machine,
         settings: report.settings.clone(),
         figures: &figures,

@@ -107,8 +107,8 @@ impl fmt::Display for Report {
         let machine = &self.machine;
         writeln!(
             f,
-            "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds, the spread in percent; in \
-             brackets what {} takes over what this takes; p: probes an operation",
+            "{}, {} cores, load {:.1} to {:.1}; medians of {} rounds, with the spread in percent; \
+             in brackets the ratio of {} to this value; p: probes per operation",
             machine.cpu,
             machine.cores,
             machine.load_before,

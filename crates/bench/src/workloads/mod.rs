@@ -3,7 +3,7 @@
 //!
 //! * [`file`]: workload files and the built-in ones (after Filebench's personalities).
 //! * [`personality`]: the driver of workload files.
-//! * [`place`]: the same calls on the library and on the kernel.
+//! * [`file_tree`]: the same calls on the library and on the kernel.
 //! * [`sides`]: the pools and directories of a run, which take turns; the time that mappings take.
 //! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store;
 //!   [`kv`] connects the store with the file system.

@@ -178,7 +178,7 @@ fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
             series.points.iter().max_by(by_ratio)?,
         );
         Some(format!(
-            "{} does {} ({}) to {} ({}) times the operations of {}.",
+            "{} executes {} ({}) to {} ({}) times the operations of {}.",
             series.name,
             number(least.value),
             least.at,
@@ -191,8 +191,8 @@ fn speeds_found(rows: &[&WorkloadRow]) -> Vec<String> {
     let gave_up = rows.iter().filter(|row| row.page_table_gave_up);
     found.extend(gave_up.map(|row| {
         format!(
-            "{}, {}: a page table gave up, the process had no areas left; the rest was searched \
-             for.",
+            "{}, {}: a page table gave up because the process had no areas left; the rest was \
+             read by search.",
             row.side, row.workload
         )
     }));
@@ -232,7 +232,7 @@ fn shares_found(rows: &[&WorkloadRow]) -> Vec<String> {
             .map(|point| point.value)
             .fold(0.0, f64::max);
         found.push(format!(
-            "A mapping that cost nothing would do at most {} times the operations of {}.",
+            "A mapping that cost nothing would execute at most {} times the operations of {}.",
             number(1.0 / (1.0 - most.min(99.0) / 100.0)),
             first.name
         ));

@@ -282,7 +282,7 @@ mod tests {
         page_table(file.handle())
     }
 
-    /// Whether a table is built at once depends only on there being a measurement, not on its
+    /// Whether a table is built at once depends on the existence of a measurement, not on its
     /// values.
     #[test]
     fn sides_know_what_reading_costs_before_the_first_workload() {

@@ -42,10 +42,10 @@ pub(crate) const ABOUT: About = About {
     title: "Requests like those of enterprise traces, by reading rule",
     claim: "AFPT, Table III: NOVA gains 20.16 % (hm), 16.52 % (mds), 20.81 % (prn), 4.01 % (rsrch) \
             and 37.45 % (web) by page tables; PMFS 13.56, 13.80, 32.39, 3.89 and 44.93 %.",
-    note: "Reads and writes are mixed as in AFPT's Table II. The paper gives no sizes of requests \
-           and no places: those are drawn (4 to 64 KiB; 40 of 100 requests go on where the one \
-           before ended, the others begin in regions of Zipfian popularity). A recorded trace has \
-           its own.",
+    note: "Reads and writes are mixed as in AFPT's Table II. The paper gives neither sizes nor \
+           locations of requests, so these are random (4 to 64 KiB; 40 of 100 requests continue \
+           where the one before ended, the others begin in regions of Zipfian popularity). A \
+           recorded trace has its own.",
 };
 
 /// Options of traces.

@@ -526,7 +526,7 @@ fn fields(text: &str, name: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The fields of [`vellum::SetAttr`] that an operation gives a value.
+/// The fields of [`vellum::SetAttr`] that an operation sets.
 fn attributes_of(op: &Op) -> BTreeSet<&'static str> {
     let given = match op {
         Op::Truncate { .. } => vec![("size", true)],
