@@ -1,13 +1,13 @@
 #!/bin/busybox sh
-# What runs in the machine of dax-qemu.sh, as its first process. It says on the console what is done.
+# The first process in the machine of dax-qemu.sh. It reports its progress on the console.
 
 # shellcheck source=guest.sh
 . /guest.sh
 
-# What file N holds: 1 to 200 000 bytes, none of which another file has at that place.
+# The contents of file N: 1 to 200 000 bytes, none of which another file has at the same offset.
 content() { seq "$1" 7919 200000000 | head -c $(($1 * 7001 % 200000 + 1)); }
 
-# Each round makes a file, replaces another and carries a tree in, and says so when all of that is done.
+# Each round creates a file, replaces another one and imports a tree, then reports that it is done.
 work_from() {
     local round="$1"
     while true; do
@@ -17,12 +17,12 @@ work_from() {
         vellum import --medium pmem -q /tree "$POOL:/tree$((round % 3))" --overwrite || fail "import $round"
         echo "DONE $round"
         round=$((round + 1))
-        # Every second file goes two rounds later.
+        # Every second file is removed two rounds later.
         [ $((round % 2)) = 0 ] || [ "$round" -lt 4 ] || vellum rm --medium pmem "$POOL:/file$((round - 3))" || fail "rm $round"
     done
 }
 
-# Rounds 1 to N were done: what they made is there, what they removed is not.
+# Rounds 1 to N are done: the files that they created exist, and those that they removed do not.
 verify() {
     local round=1
     vellum check -q "$POOL" || fail "check says $?"
@@ -31,7 +31,7 @@ verify() {
     while [ "$round" -le "$1" ]; do
         if vellum get --medium pmem "$POOL:/file$round" - >/tmp/got 2>/tmp/error; then
             content "$round" | cmp -s - /tmp/got || fail "file $round has other bytes"
-            # Removed before a later round was done.
+            # It was removed before a later round was done.
             [ $((round % 2)) = 1 ] || [ $((round + 2)) -ge "$1" ] || fail "file $round is back"
         elif [ $((round % 2)) = 1 ] || [ $((round + 2)) -gt "$1" ]; then
             fail "file $round is gone: $(cat /tmp/error)"
@@ -54,7 +54,7 @@ POOL=/mnt/pool
 
 case "$(value phase)" in
     make)
-        # What it is need not be said.
+        # Detection finds the medium without --medium.
         vellum mkfs "$POOL" --size 64M >/tmp/said || fail mkfs
         grep -q 'medium *dax' /tmp/said || fail "mkfs made $(cat /tmp/said)"
         echo "medium: $(vellum info "$POOL" | grep -i -m 1 dax)"

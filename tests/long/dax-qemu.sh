@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The `dax` medium, on a machine that has one: QEMU's software emulation, Debian's kernel, a part of the memory taken for
-# persistent (`memmap=`), ext4 mounted on it with `-o dax`, MAP_SYNC. The machine's memory is a file, so that part keeps
-# what was stored when the machine is killed, as persistent memory does. A pool is made and used; the machine is killed in
-# the middle of work, twice; whatever was said to be done must be there after the next boot.
-# Software emulation is slow, so nothing is measured.
+# The `dax` medium, on a machine that has it: QEMU's software emulation, Debian's kernel, a part of the memory declared
+# persistent (`memmap=`), ext4 mounted on it with `-o dax`, MAP_SYNC. The machine's memory is a file, so this part keeps
+# all stores when the machine is killed, as persistent memory does. A pool is created and used; the machine is killed in
+# the middle of work, twice; everything that was reported as done must be there after the next boot. Software emulation
+# is slow, so nothing is measured.
 # shellcheck source-path=SCRIPTDIR source=qemu.bash
 source "$(dirname "${BASH_SOURCE[0]}")/qemu.bash"
 
@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/qemu.bash"
 start() { boot "$1" "vellum.phase=$1 vellum.done=${2:-0}"; }
 
 install_needs
-# A tree to carry in: some of our own sources.
+# A tree to import: some sources of this repository.
 rm -rf "$WORK/root" "$WORK"/console.*
 mkdir -p "$WORK/root/tree"
 cp -r crates/layout crates/media docs "$WORK/root/tree/"

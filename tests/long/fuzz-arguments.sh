@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzing of what callers choose: paths, names, positions, offsets; with coverage to guide it.
+# Fuzzing of callers' arguments: paths, names, positions, offsets; guided by coverage.
 set -euo pipefail
 
 scripts/fuzz -t 85 arguments::paths arguments::names arguments::positions arguments::offsets

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzing of what makes the tree: state, inodes, entries, logs, symlinks; with coverage to guide it.
+# Fuzzing of the structures of the tree: state, inodes, entries, logs, symlinks; guided by coverage.
 set -euo pipefail
 
 scripts/fuzz -t 70 structures::state structures::inode structures::entry structures::directory_log structures::symlink

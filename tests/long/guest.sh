@@ -1,5 +1,5 @@
-# What the first processes of the emulated machines share: what they need of the system, the modules of the kernel, words from outside.
-# They source it as /guest.sh; what they say goes to the console.
+# Shared code of the first processes of the emulated machines: file systems, modules of the kernel, arguments from
+# outside. They source it as /guest.sh. Their output goes to the console.
 
 export PATH=/bin
 /bin/busybox --install -s /bin
@@ -14,7 +14,7 @@ fail() {
     poweroff -f
 }
 
-# value NAME: what the kernel was told as vellum.NAME.
+# value NAME: the value of vellum.NAME on the kernel's command line.
 value() { sed -n "s/.*vellum\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 
 # await_block FILE

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools on the disk: a new pool every 8 rounds, as many as seven minutes allow.
+# Kills during operations of the model, with pools on the disk: a new pool every 8 rounds, as many as seven minutes
+# allow.
 set -euo pipefail
 export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 

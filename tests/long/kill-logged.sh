@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Kills under operations that the model knows, with pools that have a log, with those whose data lie on another file, and with metadata in memory: a new pool every 8
-# rounds, as many as seven minutes allow.
+# Kills during operations of the model, with logged pools, with pools that have an external data device, and with
+# metadata in memory: a new pool every 8 rounds, as many as seven minutes allow.
 set -euo pipefail
 export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Kills under stress-ng, with pools on the disk and in memory in turn, as many as seven minutes allow.
+# Kills during work of stress-ng, with pools on the disk and in memory in turn, as many as seven minutes allow.
 set -euo pipefail
 export VELLUM_MAPPING=any VELLUM_NAMESPACE=any
 

@@ -1,17 +1,17 @@
 #!/bin/busybox sh
-# What runs in the machine of power-cut.sh, as its first process. It says on the console what is done.
+# The first process in the machine of power-cut.sh. It reports its progress on the console.
 
 # shellcheck source=guest.sh
 . /guest.sh
 
-# What file N holds: 1 to 40 000 bytes, none of which another file has at that place.
+# The contents of file N: 1 to 40 000 bytes, none of which another file has at the same offset.
 content() { seq "$1" 7919 200000000 | head -c $(($1 * 7001 % 40000 + 1)); }
 
 # is_content N FILE
 is_content() { content "$1" | cmp -s - "$2"; }
 
-# Round N moves the last file into a directory, removes an older one, writes a file, and notes itself at the end of another one, which alone
-# is synced: with it all that was done before is durable.
+# Round N moves the last file into a directory, removes an older one, writes a file, and appends its number to the list
+# of rounds. Only this list is synced, which makes everything before durable.
 work_from() {
     local round="$1"
     while true; do
@@ -24,14 +24,14 @@ work_from() {
     done
 }
 
-# Writes that nobody syncs: of these the disk's cache has some when the power goes.
+# Writes without a sync. The disk's cache has some of them when the power fails.
 make_noise() {
     while true; do
         seq 1 20000 >/v/noise || fail "noise"
     done
 }
 
-# verify N: rounds up to N said that they were done. Leaves in $last the last of which there is a note.
+# verify N: rounds up to N were reported as done. Leaves in $last the last round in the list.
 verify() {
     local number
     last="$(tail -n 1 /v/rounds)"
@@ -71,7 +71,7 @@ esac
 known="$(value done)"
 case "$(value phase)" in
     make)
-        # Of several words, or none.
+        # The options are several words, or none.
         # shellcheck disable=SC2086
         vellum mkfs "$POOL" $PLACE >/tmp/said 2>&1 || fail "mkfs: $(cat /tmp/said)"
         vellum info "$POOL"

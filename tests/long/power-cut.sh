@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Power cuts, from outside: an emulated machine works in a mounted pool, notes and syncs each of its rounds, says so on its console, and is
-# killed at random. Its disk has a cache that is lost: QEMU's `blklogwrites` notes every write and flush, and what the next start finds has
-# what was written before the last flush, and of what came behind it some sectors and not others. Everything that was said to be
-# synced must be there then, in the order in which it was done, and the checker must find no damage.
-# A part has a dozen starts. Pools are in turn a file on ext4, as mkfs makes it of itself, a whole disk, and persistent memory with its data
-# on a disk. VELLUM_SEED=N draws the same instants again, as far as the machine does the same in the same time.
+# Power cuts, from outside: an emulated machine works in a mounted pool, records and syncs each of its rounds, reports
+# them on its console, and is killed at random. Its disk loses its cache: QEMU's `blklogwrites` records every write and
+# flush. The next start finds everything written before the last flush, and some of the sectors written after it. Then
+# everything that was reported as synced must be there, in the order in which it was done, and the checker must find no
+# damage. A part has a dozen starts. The pool is in turn a file on ext4 with the defaults of mkfs, a whole disk, and
+# persistent memory with its data on a disk. VELLUM_SEED=N draws the same instants again, if the machine does the same
+# work in the same time.
 # Parts: 9
 # shellcheck source-path=SCRIPTDIR source=qemu.bash
 source "$(dirname "${BASH_SOURCE[0]}")/qemu.bash"
@@ -20,7 +21,7 @@ kind="${KINDS[(${PART%/*} - 1) % ${#KINDS[@]}]}"
 disk="$WORK/disk"
 cut_disk="${CARGO_TARGET_DIR:-$PWD/target}/debug/examples/cut_disk"
 
-# start PHASE [DONE]: on the disk as it is; writes go to a copy that is not used any more.
+# start PHASE [DONE]: starts on the present disk. Writes go to a copy that is not used again.
 start() {
     cp --sparse=always "$disk" "$disk.running"
     rm -f "$disk.log"
@@ -28,7 +29,7 @@ start() {
     boot "$1" "vellum.phase=$1 vellum.kind=$kind vellum.done=${2:-0}"
 }
 
-# cut_power N: the disk becomes what its cache leaves of it.
+# cut_power N: the disk gets the state that a power cut leaves.
 cut_power() {
     local status=0 said
     said="$("$cut_disk" "$disk" "$disk.log" $((SEED + $1)))" || status=$?
@@ -62,7 +63,7 @@ for ((number = 1; number <= STARTS; number++)); do
     await "$phase" 'VERIFIED'
     await "$phase" 'DONE'
     sleep "$((RANDOM % 4)).$((RANDOM % 1000))"
-    # What it says until it is dead was said before its power went.
+    # Everything on the console was printed before the power cut.
     pull_the_plug
     known="$(last_done "$phase")"
     cut_power "$number"

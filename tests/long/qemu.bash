@@ -1,6 +1,7 @@
-# What the tests in an emulated machine share: QEMU's software emulation, Debian's kernel, an initial RAM disk with vellum, busybox and the
-# test's own first process. What they need is installed with apt (as root), the kernel kept in target/long/kernel.
-# The test says in MACHINE what the machine has beside that, and calls `install_needs`, `make_initramfs`, `boot`, `await`, `pull_the_plug`.
+# Shared code of the tests in an emulated machine: QEMU's software emulation, Debian's kernel, an initial RAM disk with
+# vellum, busybox and the test's first process. Missing packages are installed with apt (as root); the kernel is kept in
+# target/long/kernel. The test sets MACHINE to further options of the machine, and calls `install_needs`,
+# `make_initramfs`, `boot`, `await`, `pull_the_plug`.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -15,7 +16,7 @@ readonly BOOT_SECONDS=180
 MACHINE=()
 MEMORY_WORDS=
 machine=
-# Nothing of ours may outlive the test.
+# No process of the test may outlive it.
 trap '[[ -z "$machine" ]] || kill -9 "$machine" 2>/dev/null || true' EXIT
 
 die() {
@@ -44,8 +45,8 @@ install_needs() {
     [[ -x "$VELLUM" ]] || die "no $VELLUM: cargo build --release -p vellum-cli"
 }
 
-# make_initramfs GUEST MODULE...: an initial RAM disk whose first process is the script GUEST, with these modules of the kernel. What is in
-# $WORK/root/tree by then goes along.
+# make_initramfs GUEST MODULE...: creates an initial RAM disk whose first process is the script GUEST, with these
+# modules of the kernel and the contents of $WORK/root/tree.
 make_initramfs() {
     local guest="$1" root="$WORK/root" version library module file
     shift
@@ -73,9 +74,10 @@ make_initramfs() {
     (cd "$root" && find . | cpio --quiet -o -H newc) >"$WORK/initramfs"
 }
 
-# add_memory BYTES PERSISTENT: the machine has so much memory and, behind it, so much that is persistent, with ext4 on it; it is a file, which
-# keeps what was stored when the machine is killed. Behind that is room for what QEMU and the firmware put at the end of all memory at every
-# start, the initial RAM disk first of all: to be called when that is made. Leaves in MEMORY_WORDS what the kernel has to be told.
+# add_memory BYTES PERSISTENT: gives the machine BYTES of memory and, behind them, PERSISTENT bytes of persistent memory
+# with ext4. It is a file, which keeps all stores when the machine is killed. Behind it is space for what QEMU and the
+# firmware put at the end of memory at every start, above all the initial RAM disk, so call this after make_initramfs.
+# Leaves in MEMORY_WORDS the arguments for the kernel.
 add_memory() {
     local bytes="$1" persistent="$2" behind
     behind=$((($(stat --format=%s "$WORK/initramfs") >> 20) + 64 << 20))
@@ -87,7 +89,7 @@ add_memory() {
     MEMORY_WORDS="memmap=$persistent!$bytes"
 }
 
-# boot PHASE [WORDS]: starts the machine, with these words for its kernel; what it says goes to $WORK/console.PHASE.
+# boot PHASE [WORDS]: starts the machine with these arguments for its kernel. Its output goes to $WORK/console.PHASE.
 boot() {
     local phase="$1" words="${2:-}"
     rm -f "$WORK/console.$phase"
@@ -97,7 +99,7 @@ boot() {
     machine=$!
 }
 
-# await PHASE LINE: until the machine says LINE.
+# await PHASE LINE: waits until the machine prints LINE.
 await() {
     local console="$WORK/console.$1" began=$SECONDS
     until grep -aq "^$2" "$console" 2>/dev/null; do
@@ -108,14 +110,14 @@ await() {
     done
 }
 
-# The machine loses its power.
+# Cuts the power of the machine.
 pull_the_plug() {
     kill -9 "$machine"
     wait "$machine" 2>/dev/null || true
     machine=
 }
 
-# The number of the last round that phase $1 said was done.
+# Prints the number of the last round that phase $1 reported as done.
 last_done() {
     grep -a '^DONE ' "$WORK/console.$1" | tail -n 1 | tr -cd '0-9'
 }

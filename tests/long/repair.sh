@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pools damaged at random and repaired, with power cuts in the repair: more cases than in make test.
+# Pools with random damage are repaired, with power cuts during the repair: more cases than in make test.
 # Parts: 3
 set -euo pipefail
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A directory of a million entries (listed, looked up, opened again in order and as a killed process leaves it, removed)
-# and a tree of 20 000 levels, through the library.
+# A directory of a million entries (listed, looked up, reopened after a clean close and after a kill, removed) and a
+# tree of 20 000 levels, through the library.
 set -euo pipefail
 
 export VELLUM_ENTRIES=1000000 VELLUM_DEPTH=20000

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A million entries made through a mount, and a tree of 3000 levels. The pool lies in memory, where there is some.
+# A million entries created through a mount, and a tree of 3000 levels. The pool is in memory if there is enough.
 set -euo pipefail
 
 [[ ! -w /dev/shm ]] || export TMPDIR=/dev/shm

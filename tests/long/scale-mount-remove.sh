@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A million entries looked up and removed through a mount. The pool lies in memory, where there is some.
+# A million entries looked up and removed through a mount. The pool is in memory if there is enough.
 set -euo pipefail
 
 [[ ! -w /dev/shm ]] || export TMPDIR=/dev/shm

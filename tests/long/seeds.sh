@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What make test draws by one seed, by others: mappings, files, views and page tables against their models, random
+# The random tests of make test with other seeds: mappings, files, views and page tables against their models, random
 # damage, the fuzz targets without coverage, and the hashes of pools whose probes are counted.
 set -euo pipefail
 

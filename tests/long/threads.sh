@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Threads beside each other: models of their own, linearizability of names, listings; twenty times as long as in make test.
+# Concurrent threads: each with its own model, linearizability of names, listings; twenty times as long as in make test.
 # Parts: 3
 set -euo pipefail
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every case of the tests of which make test tries a slice.
+# Every case of the tests from which make test takes a slice.
 set -euo pipefail
 
 VELLUM_WHOLE=1 cargo test -q -p vellum-fuzz --test fuzz

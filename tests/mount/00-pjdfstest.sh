@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# pjdfstest: what POSIX says of every system call on names and attributes; all of it on each combination of a covering
-# array: every pair of a namespace, a mapping and a medium has been there.
+# pjdfstest: the POSIX rules for every system call on names and attributes. The whole suite runs on each combination of
+# a covering array, which has every pair of a namespace, a mapping and a medium.
 #
-# Skipped by the suite itself: read-only remounts and other file systems (they need an fstab entry), and LINK_MAX, which
-# it asks pathconf for. What is skipped must stay these.
+# The suite itself skips read-only remounts and other file systems (they need an fstab entry), and LINK_MAX, for which
+# it asks pathconf. It must not skip others.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need pjdfstest

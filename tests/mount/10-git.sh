@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need git
 
-# A home of its own: no configuration but this, and no question of who owns what.
+# A home directory of its own, so that only this configuration applies, and ownership is not checked.
 export HOME="$WORK/home" GIT_CONFIG_NOSYSTEM=1
 mkdir "$HOME"
 git config --global safe.directory '*'
@@ -12,10 +12,10 @@ git config --global user.name Tester
 git config --global user.email tester@example.org
 git config --global init.defaultBranch main
 git config --global advice.detachedHead false
-# One that a commit begins would go on beside the test's own, and beside its end.
+# A gc that a commit starts would run beside the test's own, and after its end.
 git config --global gc.autoDetach false
 
-# Where the sources came without their history, they are made into a repository.
+# Sources that came without their history are turned into a repository.
 source_repository() {
     if git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null; then
         printf '%s\n' "$ROOT"

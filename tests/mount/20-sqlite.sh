@@ -13,7 +13,7 @@ sql() { sqlite3 -bail -cmd '.timeout 60000' "$@"; }
 fill() {
     local db="$1" writer="$2" batch
     for batch in $(seq 5); do
-        # The mode is each connection's own, but for the write-ahead log, which stays.
+        # Each connection sets the mode, because only the write-ahead log is persistent.
         sql "$db" "
             PRAGMA journal_mode = $mode;
             BEGIN IMMEDIATE;

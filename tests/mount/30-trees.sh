@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Real trees: through tar and rsync into the mount, compared byte for byte and attribute for attribute.
+# Real trees, copied into the mount by tar and rsync, and compared byte for byte and attribute for attribute.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need tar rsync
 
-# The larger of the two that is not too large for a quick test.
+# The larger one of two trees that is small enough for a quick test.
 readonly TREE_MAX_KIB=$((500 << 10))
 tree=/usr/share
 [[ "$(du -sk --one-file-system "$tree" | cut -f 1)" -le "$TREE_MAX_KIB" ]] || tree=/usr/share/doc
 readonly tree
 
-# Differences in contents, kinds, modes, owners, times, links; as root all of them can be kept.
+# Prints differences in contents, kinds, modes, owners, times and links. Only root can keep all of them.
 differences() { rsync -aHnic --delete "$tree/" "$1/"; }
 
 same() {
@@ -33,7 +33,7 @@ say "tar: $(find tar | wc -l) files, $(du -sm tar | cut -f 1) MiB"
 rsync -aH "$tree/" rsync/
 verify
 
-# And out again, and away.
+# Copied out of the mount again, and removed.
 mkdir "$WORK/back"
 tar -C tar -cf - . | tar -C "$WORK/back" -xpf -
 diff -r --no-dereference "$tree" "$WORK/back" >/dev/null || die "what came out of the mount differs"

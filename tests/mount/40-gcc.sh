@@ -10,7 +10,7 @@ verify() {
     [[ "$(LD_LIBRARY_PATH=. ./program)" == "$EXPECTED" ]] || die "the program says something else"
     [[ "$(./static-program)" == "$EXPECTED" ]] || die "the static program says something else"
     sha256sum --quiet -c sums
-    # Nothing is out of date: the times were kept to the nanosecond.
+    # Nothing is out of date, because times are kept to the nanosecond.
     make -q all || die "make would build again"
 }
 

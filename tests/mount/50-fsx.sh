@@ -4,11 +4,11 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need fsx
 
-# VELLUM_FSX_SEEDS and VELLUM_FSX_OPERATIONS ask for more.
+# VELLUM_FSX_SEEDS and VELLUM_FSX_OPERATIONS set the seeds and the number of operations.
 read -ra SEEDS <<<"${VELLUM_FSX_SEEDS:-1 2 3 4 5 6 7 8}"
 readonly SEEDS OPERATIONS="${VELLUM_FSX_OPERATIONS:-8000}"
 
-# At least a byte: fsx takes the error that posix_fallocate has for none as a failure, on any file system.
+# At least a byte, because posix_fallocate of zero bytes is an error on all file systems, which fsx takes for a failure.
 cat >"$WORK/all.toml" <<'EOF'
 flen = 1048576
 [opsize]
@@ -44,7 +44,7 @@ for seed in "${SEEDS[@]}"; do
         die "seed $seed, $config:"$'\n'"$(tail -n 40 "$WORK/log")"
     say "seed $seed"
 done
-# Two at once, so that requests are served side by side.
+# Two at once, so that requests are served concurrently.
 fsx -q -f "$WORK/all.toml" -N "$OPERATIONS" -S 101 -P "$WORK" side-1 >"$WORK/log-1" 2>&1 &
 first=$!
 fsx -q -f "$WORK/all.toml" -N "$OPERATIONS" -S 102 -P "$WORK" side-2 >"$WORK/log-2" 2>&1 &

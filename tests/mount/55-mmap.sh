@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Two processes map one file of the mount and write to it in turn, through the mapping and with pwrite: each sees at once
-# what the other did, through the mapping and with pread. The library sees it after the unmount. On a full pool a store into a hole is reported by what
-# SEMANTICS says, and one into room that was allocated is kept.
+# Two processes map one file of the mount and write to it in turn, through the mapping and with pwrite. Each sees the
+# changes of the other at once, through the mapping and with pread. The library sees them after unmounting. On a full
+# pool, a store into a hole is reported as SEMANTICS says, and a store into allocated blocks is kept.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc
@@ -119,11 +119,11 @@ gcc -std=c11 -O1 -Wall -Werror -o "$WORK/full" "$WORK/full.c"
 sum() { sha256sum | cut -d ' ' -f 1; }
 verify() {
     [[ "$(sum <file)" == "$SUM" ]] || die "the file is not what was written"
-    [[ "$(tr -d x <allocated | wc -c)" -eq 0 ]] || die "what was stored to allocated room is not all there"
+    [[ "$(tr -d x <allocated | wc -c)" -eq 0 ]] || die "stores to allocated blocks are lost"
 }
 
 begin 64M
-# A hole: blocks come when the kernel writes pages back.
+# In a hole, blocks are allocated when the kernel writes pages back.
 truncate -s $((600 * 4096)) file
 "$WORK/turns" file 0 &
 other=$!
@@ -142,6 +142,6 @@ for size in 1M 4k; do
     said 'No space left' "$(<"$WORK/said")"
 done
 "$WORK/full" by-msync by-fsync by-fdatasync by-close allocated by-sync \
-    "vellum sync '$MNT' 2>'$WORK/said'" || die "a full pool isn't told"
+    "vellum sync '$MNT' 2>'$WORK/said'" || die "a full pool is not reported"
 rm fill-*
 finish verify

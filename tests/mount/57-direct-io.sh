@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A process writes a file past the kernel's page cache, asynchronously (io_submit), while others read it through that cache. Whoever reads after a
-# write has ended sees what it wrote; the pages stay right, too. With O_DSYNC what was written is durable then.
+# A process writes a file past the kernel's page cache, asynchronously (io_submit), while others read it through that
+# cache. A read after the end of a write sees its bytes, and the cached pages stay right. With O_DSYNC, the written
+# bytes are durable then.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc
@@ -82,13 +83,13 @@ sum() { sha256sum | cut -d ' ' -f 1; }
 verify() { [[ "$(sum <file)" == "$SUM" ]] || die "the file is not what was written"; }
 
 begin 64M --commit-every 1000
-"$WORK/direct" file || die "readers saw what had been replaced"
+"$WORK/direct" file || die "readers saw replaced bytes"
 SUM="$(sum <file)"
 if [[ "$MEDIUM" =~ ^(logged|uncached)$ ]]; then
     truncate -s 655360 durable
     sync durable
     "$WORK/direct" durable durable
-    # As a power cut leaves the pool.
+    # The state of the pool after a power cut.
     cp "$POOL" "$WORK/copy.img"
     [[ "$(vellum cat "$WORK/copy.img:/durable" 2>/dev/null | tr -d d | wc -c)" -eq 0 ]] || die "what was written with O_DSYNC is not durable"
 fi

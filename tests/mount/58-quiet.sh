@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What programs do every day leaves nothing in a mount's log: signals that interrupt them, poll. What is asked for there has no colours.
+# Everyday events of programs (interrupting signals, poll) leave nothing in a mount's log. Requested messages in the log
+# have no colours.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc

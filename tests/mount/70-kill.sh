@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The process behind the mount is killed while threads work in it, and sometimes again while it opens the pool. Everything
-# that had returned must be there when the pool is mounted again, exactly, and the pool must be sound.
+# The mount's process is killed while threads work in the mount, and sometimes again while it opens the pool. After the
+# next mount, the effects of all operations that returned must be there exactly, and the pool must be sound.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The process behind the mount is killed while git commits. Every commit that had returned must be there, whole, and the
-# repository must go on.
+# The mount's process is killed while git commits. Every commit that returned must be there completely, and the
+# repository must still work.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
@@ -18,7 +18,7 @@ readonly REPO COMMITS
 # Commits until the mount is dead. Each line of the list is a commit that returned.
 commit() {
     local i file
-    # How long each takes is watched by whoever ends this.
+    # The caller limits the time of each commit.
     unset -f git
     cd "$REPO" || return 0
     for ((i = 0; ; i++)); do
@@ -39,7 +39,7 @@ begin_work() {
     set +m
 }
 
-# With its file system gone, no git can do anything more, and one that was reading directories (gc) tries that for ever.
+# Without its file system, git can do nothing more, and a git that was reading directories (gc) tries for ever.
 end_work() {
     kill -9 -- "-$COMMITTER" 2>/dev/null || true
     await_end "$COMMITTER" "git, whose file system is gone,"
@@ -47,7 +47,7 @@ end_work() {
 
 verify_work() {
     local last lost
-    # What a git that lost its file system could not take away any more.
+    # Files that a git without its file system could not remove any more.
     find "$REPO/.git" -name '*.lock' -delete
     git -C "$REPO" fsck --strict --no-dangling --no-progress >"$WORK/fsck" 2>&1 || die "seed $SEED, round $1: $(cat "$WORK/fsck")"
     lost="$(git -C "$REPO" cat-file --batch-check <"$COMMITS" | grep -v ' commit ' || true)"

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# The process behind the mount is killed under stress-ng's work on file systems. What is left must be sound, readable and
-# usable; what stress-ng had done it does not tell.
+# The mount's process is killed while stress-ng works on the file system. The rest must be sound, readable and usable.
+# stress-ng does not report its operations, so these are not checked.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
 source "$ROOT/tests/mount/kill.bash"
 need stress-ng
 
-# Stressors all of whose operations Vellum has, or the kernel has for it.
+# Stressors whose operations are all supported by Vellum, or by the kernel on its behalf.
 readonly STRESSORS=(access chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify dup fallocate fcntl filename flock fpunch
     fsize fstat getdent handle hdd inotify iomix ioprio lease link locka lockf lockofd metamix mknod open rename revio seek symlink
     sync-file touch unlink utime)
 
-# The others that stress-ng counts among those of file systems, and why they are left out.
+# The other file system stressors of stress-ng, and why they are left out.
 readonly -A LEFT_OUT=(
     [bind-mount]="mounts directories, and does nothing with files"
     [binderfs]="is about another file system"
@@ -44,7 +44,7 @@ begin_work() {
     STRESS=$!
 }
 
-# Stressors that find no file system end by themselves; the few that try for ever are ended.
+# Stressors without a file system end by themselves; the few that try for ever are killed.
 end_work() {
     sleep 0.2
     kill -INT "$STRESS" 2>/dev/null || true
@@ -62,7 +62,7 @@ verify_work() {
     [[ "$(tail -n 1 "$MNT/rounds")" == "round $1" ]] || die "$what: a file is not what was written"
 }
 
-# Says of each stressor of file systems that is not used why that is.
+# Prints the reason for each file system stressor that is left out.
 tell_left_out() {
     local name
     for name in $(stress-ng --class 'filesystem?' 2>&1 | sed -n "s/^class 'filesystem' stressors: //p"); do

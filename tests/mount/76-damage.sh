@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The pool's file is cut in half under a mount: files that lay there give errors, all others what was written; nothing more
-# is written; and the next mount says what to do.
+# The pool's file is cut in half under a mount. Files in the lost half return errors, all others their contents; nothing
+# more is written; and the next mount says what to do.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What mkfs makes of an ordinary file, and of a block device where there can be one, when nobody says which medium: a pool with a log, and it
-# says so. The process behind the mount is killed, with and without what it had in memory, and what was synced is there; the pool is looked at,
-# repaired and converted like any other.
+# Without --medium, mkfs creates a pool with a log in an ordinary file, and on a block device if there is one, and says
+# so. The mount's process is killed, with and without its image in memory, and synced changes are there; the pool is
+# inspected, repaired and converted like any other.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
@@ -19,7 +19,7 @@ make_unasked() {
     COUNT=0
 }
 
-# In place of the one that says which medium.
+# In place of the function that sets the medium.
 make_pool() { make_unasked --size "$1"; }
 
 work() {
@@ -41,7 +41,7 @@ stop() {
     check
 }
 
-# The pool that is mounted.
+# Uses the mounted pool.
 use() {
     said '^medium *logged' "$(vellum info "$POOL")"
     work

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The process behind the mount of a pool with a log is killed, and leaves its metadata in memory: commands that look at the
-# pool do not misread it, and say what is the matter; the next mount takes them in, wherever they are, or says that they are gone.
+# The process of a mounted logged pool is killed, and leaves its image in memory. Commands that read the pool do not
+# misread it, and report the image. The next mount adopts the image, wherever it is, or reports that it is lost.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
@@ -10,12 +10,12 @@ source "$ROOT/tests/mount/kill.bash"
 readonly SHARED="$WORK/shared"
 COUNT=0
 
-# The images of the pool in memory. Other tests have pools beside it.
+# The images of the pool in memory. Images of other tests are beside them.
 images() {
     find /dev/shm "$SHARED" -maxdepth 1 -name "vellum-$(pool_uuid)*"
 }
 
-# Makes a file, which nobody syncs, and kills the mount.
+# Creates a file without a sync, and kills the mount.
 work_and_kill() {
     COUNT=$((COUNT + 1))
     mkdir "$MNT/d$COUNT"
@@ -23,7 +23,7 @@ work_and_kill() {
     kill_server
 }
 
-# verify [LAST]: everything up to number LAST is there, and nothing later.
+# verify [LAST]: all files up to number LAST are there, and no later ones.
 verify() {
     local number last="${1:-$COUNT}"
     for ((number = 1; number <= last; number++)); do
@@ -51,7 +51,7 @@ vellum repair --yes --quiet "$POOL" || die "no repair"
 serve
 verify
 
-# Another release's.
+# An image of another release.
 work_and_kill
 image="$(images)"
 printf '\x09' | dd of="$image" bs=1 seek=8 conv=notrunc status=none
@@ -68,7 +68,7 @@ printf '\x01' | dd of="$image" bs=1 seek=8 conv=notrunc status=none
 serve
 verify
 
-# Gone.
+    # Gone.
 sync "$MNT/d1/file"
 work_and_kill
 rm "$(images)"
@@ -86,7 +86,7 @@ COUNT=$((COUNT - 1))
 serve
 verify
 
-# In another directory, which has no room at first.
+# In another directory, which has no space at first.
 vellum umount "$MNT"
 wait "$SERVER"
 MOUNT_OPTIONS=(--image "$SHARED")
@@ -109,7 +109,7 @@ else
     serve
 fi
 
-# In memory of the process.
+# In the memory of the process.
 vellum umount "$MNT"
 wait "$SERVER"
 MOUNT_OPTIONS=(--image none)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A pool whose data lie on another file, and on a block device where there can be one: the process behind the mount is killed, with and
-# without what it had in memory, and what was synced is there, in two files; a file with the data that is not the right one is refused by
-# name, and nothing is changed. So it is with data past the page cache.
+# A pool with an external data file, and with an external data device if there can be one. The mount's process is
+# killed, with and without its image in memory, and synced changes are there, in two files. A wrong data file is refused
+# by name, and nothing is changed. The same holds for data past the page cache.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
@@ -21,7 +21,7 @@ refused() {
 
 content() { seq "$1" $(($1 + 200000)); }
 
-# A small file, whose blocks ride in the log, and a large one.
+# A small file, whose blocks are journaled, and a large one.
 work() {
     COUNT=$((COUNT + 1))
     printf 'number %s\n' "$COUNT" >"$MNT/small$COUNT"
@@ -37,7 +37,7 @@ verify() {
     done
 }
 
-# Kills the mount, then another one whose image is taken away, as a power cut takes it.
+# Kills the mount, then another one whose image is removed, as by a power cut.
 kill_twice() {
     work
     kill_server
@@ -66,7 +66,7 @@ said "in $DATA" "$(vellum info "$POOL")"
 kill_twice
 refused 'in use' mkfs --force "$WORK/other" --data "$DATA"
 stop
-# What is large has never been in the pool's file.
+# The data of large files have never been in the pool's file.
 grep -qa '^123456$' "$DATA" || die "data are not in their file"
 if grep -qa '^123456$' "$POOL"; then die "data are in the pool's file"; fi
 
@@ -92,13 +92,13 @@ MOUNT_OPTIONS=(--data "$WORK/moved.img")
 serve
 verify
 stop
-# Where it was found is remembered.
+# The pool remembers the new path.
 MOUNT_OPTIONS=()
 serve
 verify
 stop
 
-# Past the page cache, from what was written through it, and back.
+# Past the page cache, with data that were written through it, and the reverse.
 MOUNT_OPTIONS=(--direct)
 serve
 verify

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Random operations by several users, with every outcome compared with the model's: the test that holds the model to ext4.
+# Random operations by several users, whose outcomes are all compared with the model's. The same test compares the model
+# with ext4.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need cargo
 [[ "$(id -u)" -eq 0 ]] || { say "skipped: becoming other users needs the superuser"; printf 'ok %s\n' "$NAME"; exit 0; }
 
-# Of the whole workspace, so that nothing is built again, for other features, that its tests have built.
+# With --workspace, so that the features are those of the earlier test builds and nothing is built again.
 agrees() {
     TMPDIR="$MNT" PROPTEST_CASES="${VELLUM_MODEL_CASES:-25}" \
         cargo test --manifest-path "$ROOT/Cargo.toml" --workspace --features vellum-model/proptest --test against_kernel -- "$@" --nocapture >"$WORK/log" 2>&1 ||

@@ -1,5 +1,5 @@
-# Kills under operations that the model knows: sourced after kill.bash. Each thread keeps a record of what it asked for and
-# what returned, from which the tree that must be there is computed.
+# Kills during operations of the model. Source it after kill.bash. Each thread records its operations and their results,
+# from which the expected tree is computed.
 
 [[ "$(id -u)" -eq 0 ]] || { say "skipped: the workers change their root, which needs the superuser"; printf 'ok %s\n' "$NAME"; exit 0; }
 need cargo
@@ -28,7 +28,7 @@ verify_work() {
     killed verify "$MNT" "$RECORDS" >>"$WORK/verified" 2>&1 || violated "$1" "$WORK/verified"
 }
 
-# violated ROUND FILE: records and pool of a violation outlive the test's directory.
+# violated ROUND FILE: keeps the records and the pool of a violation beyond the test's directory.
 violated() {
     local kept="${CARGO_TARGET_DIR:-$ROOT/target}/killed-$SEED"
     mkdir -p "$kept"
@@ -51,6 +51,6 @@ model_rounds() {
     say "$(tail -n 1 "$WORK/verified")"
 }
 
-# Of the whole workspace, so that nothing is built again, for other features, that its tests have built.
+# With --workspace, so that the features are those of the earlier test builds and nothing is built again.
 cargo build -q --profile test --manifest-path "$ROOT/Cargo.toml" --workspace --features vellum-model/proptest --example killed
 readonly KILLED="${CARGO_TARGET_DIR:-$ROOT/target}/debug/examples/killed"

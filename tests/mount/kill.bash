@@ -1,5 +1,5 @@
-# What the tests share that kill the process behind a mount: sourced after lib.bash. Instants are drawn from a seed, which is
-# printed; VELLUM_SEED=N draws them again, as far as the machine does the same work in the same time.
+# Shared code of the tests that kill a mount's process. Source it after lib.bash. Instants are drawn from a seed, which
+# is printed; VELLUM_SEED=N draws them again, if the machine does the same work in the same time.
 #
 # A test defines begin_work, end_work and verify_work, and calls `rounds N LONGEST_MS`.
 
@@ -17,13 +17,13 @@ draw_below() { DRAWN=$(((RANDOM * 32768 + RANDOM) % $1)); }
 # sleep_ms MILLISECONDS
 sleep_ms() { sleep "$(printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)))"; }
 
-# Starts the process behind the mount, and leaves its id in SERVER.
+# Starts the mount's process, and leaves its ID in SERVER.
 start_server() {
     vellum mount --foreground --ready-fd "$READY" "${MOUNT_OPTIONS[@]}" "$POOL" "$MNT" &
     SERVER=$!
 }
 
-# Mounts, and leaves in OPENING_MS how long that took.
+# Mounts, and leaves the time that it took in OPENING_MS.
 serve() {
     local began="${EPOCHREALTIME/./}"
     start_server
@@ -36,14 +36,14 @@ serve() {
 kill_server() {
     kill -9 "$SERVER"
     wait "$SERVER" 2>/dev/null || true
-    # The mount that died with it; none if it was killed before.
+    # The mount that died with it, unless it was killed before mounting.
     ! is_mounted || umount -l "$MNT"
 }
 
-# The uuid of the pool, as its superblock has it: in hexadecimal digits, by which images in memory are called.
+# The UUID in the pool's superblock, in hexadecimal digits, as in the names of images in memory.
 pool_uuid() { od -An -v -tx1 -j16 -N16 "$POOL" | tr -d ' \n'; }
 
-# What a killed process left of a pool with a log is gone, as a power cut takes it.
+# Removes the image that a killed process left, as a power cut would.
 forget_image() {
     rm /dev/shm/vellum-"$(pool_uuid)"* || die "nothing in memory"
 }
@@ -53,7 +53,7 @@ check_killed() {
     report="$(vellum check "$POOL")" || die "seed $SEED, after a kill $1: $report"
 }
 
-# Kills openings, so that recovery begins again where it was.
+# Kills openings, so that recovery is interrupted and repeated.
 kill_openings() {
     while draw_below 3 && ((DRAWN == 0)); do
         start_server
@@ -67,7 +67,7 @@ kill_openings() {
     done
 }
 
-# rounds N LONGEST_MS: so many kills, each at most so long after the work began.
+# rounds N LONGEST_MS: N kills, each at most LONGEST_MS after the work began.
 rounds() {
     local round
     INTERRUPTED=0
@@ -85,7 +85,7 @@ rounds() {
     say "$1 kills under load, $INTERRUPTED of openings"
 }
 
-# await_end PROCESS WHAT: waits until it is gone, which it has to be soon: nothing of it is left to do.
+# await_end PROCESS WHAT: waits until the process has ended, which must be soon, as it has nothing left to do.
 await_end() {
     timeout "$END_SECONDS" tail --sleep-interval=0.02 --pid="$1" --follow /dev/null ||
         die "seed $SEED: $2 did not end within $END_SECONDS s"
@@ -105,7 +105,7 @@ begin_killing() {
     serve
 }
 
-# Unmounted in order, the pool is closed, and shows the same.
+# After a clean unmount, the pool is closed, and shows the same.
 finish_killing() {
     vellum umount "$MNT"
     wait "$SERVER" || die "the server failed"

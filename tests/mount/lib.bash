@@ -1,6 +1,6 @@
-# What the tests through a mount share. Each makes a pool in a directory of its own, mounts it on $MNT, does its work
-# there, and calls `finish VERIFY`: unmount, check, mount again, run VERIFY, unmount, check, "ok NAME".
-# Whatever happens, the mount and the directory are gone at the end.
+# Shared code of the tests through a mount. Each test creates a pool in a directory of its own, mounts it on $MNT, works
+# there, and calls `finish VERIFY`: unmount, check, mount again, run VERIFY, unmount, check, "ok NAME". The mount and
+# the directory are removed at the end in any case.
 set -euo pipefail
 export LC_ALL=C
 
@@ -8,10 +8,11 @@ NAME="$(basename "$0" .sh)"
 NAME="${NAME#[0-9][0-9]-}"
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 
-# Mapping and namespace of each test's pool, and what it lies on unless TMPDIR says where: a file through the page cache,
-# memory, a file with a log, the same whose data pass the page cache (mounted with --direct), a log with its data on another file, the same with most of
-# them on a third that was added, or memory with its data on another file. VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" says otherwise, and VELLUM_LIST=1
-# has a test print the combinations that it runs on instead of running.
+# Mapping, namespace and medium of each test's pool. The media (unless TMPDIR sets the directory) are: a file through
+# the page cache, memory, a file with a log, the same with data past the page cache (mounted with --direct), a log with
+# an external data file, the same with most data on a second one that was added, or memory with an external data file.
+# VELLUM_COMBINATION="MAPPING NAMESPACE MEDIUM" overrides them. VELLUM_LIST=1 makes a test print its combinations
+# instead of running.
 declare -rA POOLS=(
     [git]="extent direct grown"
     [sqlite]="radix tree memory"
@@ -34,19 +35,19 @@ declare -rA POOLS=(
 )
 # Media that every machine has. Persistent memory has a test of its own, tests/long/dax-qemu.sh.
 readonly MEDIA=(file memory logged uncached external split grown)
-# Mappings of pools that media can be added to.
+# Mappings of pools to which data devices can be added.
 readonly GROWING=" hashfs radix extent extent-cached "
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
-# kinds_of KEY: what `mkfs -O` takes for it.
+# kinds_of KEY: the values of KEY for `mkfs -O`.
 kinds_of() {
     vellum mkfs -O help | sed -n "s/^  $1=//p" | tr '|' ' '
 }
 
-# The combinations that have each pair of a namespace, a mapping and a medium: as few as have every mapping with every
-# medium that it can have. There are no more namespaces than media.
+# Combinations with each pair of a namespace, a mapping and a medium: as few as there are pairs of a mapping and a
+# possible medium. There are no more namespaces than media.
 covering_combinations() {
     local namespaces mappings i j medium
     read -r -a namespaces <<<"$(kinds_of namespace)"
@@ -66,7 +67,7 @@ if [[ -n "${VELLUM_LIST:-}" && "$NAME" != pjdfstest ]]; then
     exit 0
 fi
 
-# A container may have next to none.
+# A container may have almost no memory.
 if [[ "$MEDIUM" =~ ^(memory|split)$ && "$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)" -ge $((1 << 20)) ]]; then
     readonly PLACE=/dev/shm
 else
@@ -77,10 +78,10 @@ POOL="$WORK/pool.img"
 MNT="$WORK/mnt"
 readonly NAME ROOT WORK POOL MNT
 
-# A block device that is to be gone at the end, if the test has one.
+# The block device of the test, if it has one. It is detached at the end.
 LOOP=
 
-# Also true of a mount whose process was killed.
+# This is also true for a mount whose process was killed.
 is_mounted() { grep -qF " $MNT fuse" /proc/self/mounts; }
 
 clean_up() {
@@ -116,8 +117,8 @@ need() {
     done
 }
 
-# within SECONDS COMMAND...: ends the test, and says so, if that takes longer. Who waits for an answer of the mount cannot be killed before the
-# mount has ended.
+# within SECONDS COMMAND...: ends the test with a message if the command takes longer. A process that waits for an
+# answer of the mount cannot be killed before the mount has ended.
 within() {
     local seconds="$1" status=0 worker
     shift
@@ -130,17 +131,17 @@ within() {
     disown "$worker"
     kill -9 "$worker" 2>/dev/null || true
     umount -f "$MNT" 2>/dev/null || true
-    # Of the test, not only of a command substitution.
+    # Ends the test, not only a command substitution.
     kill -TERM "$$"
     die "\`$*\` did not end within $seconds s"
 }
 
-# Seconds that one git may take: that of the longest, on a slow machine, ten times over.
+# The seconds that one git may take: ten times those of the longest one on a slow machine.
 readonly GIT_SECONDS=120
 git() { within "$GIT_SECONDS" git "$@"; }
 
-# Leaves in MAPPING and NAMESPACE what the pool is to have: those of VELLUM_MAPPING and VELLUM_NAMESPACE, of which "any"
-# draws one, or else the test's.
+# Sets MAPPING and NAMESPACE of the pool to VELLUM_MAPPING and VELLUM_NAMESPACE ("any" draws one), or else to those of
+# the test.
 choose_pool() {
     local mappings namespaces
     read -r -a mappings <<<"$(kinds_of mapping)"
@@ -167,7 +168,7 @@ make_pool() {
             ;;
         split)
             media=(--data "$WORK/data.img" --data-size "$1")
-            # Without memory a log has to do.
+            # Without enough memory, a log is used.
             [[ "$(stat --file-system --format=%T "$WORK")" != tmpfs ]] || media+=(--medium memory)
             ;;
     esac
@@ -175,7 +176,7 @@ make_pool() {
     [[ "$MEDIUM" != grown ]] || vellum data add "$POOL" "$WORK/more.img" --size "$((bytes / 64 * 63))" --quiet
 }
 
-# begin SIZE [MOUNT OPTIONS...]: VELLUM_MOUNT_OPTIONS are added.
+# begin SIZE [MOUNT OPTIONS...]: creates and mounts the pool. VELLUM_MOUNT_OPTIONS are added.
 begin() {
     local size="$1" more
     shift
@@ -194,7 +195,7 @@ check() {
     grep -q 'is sound; it was closed cleanly' <<<"$report" || die "$report"
 }
 
-# finish VERIFY: everything must be there again after another mount.
+# finish VERIFY: everything must still be there after another mount.
 finish() {
     cd /
     vellum umount "$MNT"
