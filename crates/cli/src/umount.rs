@@ -179,7 +179,7 @@ fn several(dir: &Path, found: &[Elsewhere]) -> Failure {
 }
 
 /// With --force, ends a mount that no mount namespace shows but whose process still serves it.
-/// Without, or if there is none, returns `failure`.
+/// Without --force, or without such a mount, returns `failure`.
 fn end_unseen(args: &Umount, failure: Failure) -> Outcome {
     let servers = match args.force {
         true => served::servers(&args.dir),

@@ -151,7 +151,7 @@ impl Mounted {
 }
 
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "it is not mounted there any more")
+    io::Error::new(io::ErrorKind::NotFound, "it is no longer mounted there")
 }
 
 fn is_in(table: &[u8], mounted: &Mounted) -> bool {

@@ -40,8 +40,8 @@ pub enum Error {
         source: io::Error,
     },
     /// Every process needs the directory, including that of the mount.
-    #[error("cannot mount on {}: the process behind a mount needs what is there itself, and all \
-         others do: choose another directory", .0.display())]
+    #[error("cannot mount on {}: all processes, including that of the mount, need this directory: \
+             choose another one", .0.display())]
     Needed(PathBuf),
     /// A pool is mounted there.
     #[error(
@@ -101,7 +101,8 @@ fn plain(error: &io::Error) -> String {
 fn what_it_needs(error: &io::Error) -> &'static str {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS) => {
-            "this user has no right to it: root can give it (`ls -l /dev/fuse` shows who has it)"
+            "this user has no permission for it; root can grant it (`ls -l /dev/fuse` shows who \
+             has it)"
         }
         Some(Errno::PERM) => {
             "a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
@@ -264,13 +265,14 @@ fn clear(dir: &Path) -> Result<(), Error> {
             dir: dir.to_owned(),
             source,
         })?;
-        tracing::warn!(dir = %dir.display(), pool = %pool.display(), "a mount whose process had \
-             ended was cleared");
+        tracing::warn!(dir = %dir.display(), pool = %pool.display(), "cleared a mount whose \
+                                                                      process had ended");
     }
     Ok(())
 }
 
-/// Mounts by the system call. Returns `None` if the user is not root, who alone may do that.
+/// Mounts by the system call. Returns `None` if the user is not root, because only root may do
+/// that.
 fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, Error> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
@@ -455,7 +457,7 @@ mod tests {
     fn a_denied_device_is_reported_without_advice_about_modules() {
         let told = |errno: Errno| Error::Device(errno.into()).to_string();
         let denied = told(Errno::ACCESS);
-        assert!(denied.contains("no right"), "{denied}");
+        assert!(denied.contains("no permission"), "{denied}");
         assert!(told(Errno::PERM).contains("--device"));
         for denied in [denied, told(Errno::PERM)] {
             assert!(!denied.contains("modprobe"), "{denied}");

@@ -85,8 +85,8 @@ impl Failure {
                 vellum::Error::SHARED_MEMORY_FULL | vellum::Error::IMAGE_MEMORY_FULL,
             ) => failure.advise("or keep the metadata image elsewhere: vellum mount --image DIR"),
             vellum::Error::NoSpace(_) => failure.advise(
-                "remove files, or make a larger pool; one whose data have a medium of their own \
-                 grows by another: vellum data add",
+                "remove files, or create a larger pool; a pool with an external data device can \
+                 get another one: vellum data add",
             ),
             vellum::Error::Busy => failure.with_status(status::BUSY),
             _ => failure,

@@ -35,7 +35,7 @@ pub fn slice<T>(
 #[macro_export]
 macro_rules! own_source {
     () => {{
-        // Cargo gives the paths of a workspace's sources from its root.
+        // `file!` is relative to the root of the workspace.
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
         std::fs::read_to_string(root.to_owned() + file!()).expect("the source of a test")
     }};

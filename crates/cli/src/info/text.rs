@@ -56,7 +56,10 @@ impl Lines {
             self.add("label", &pool.label);
         }
         let (made, version) = (time(pool.created_ns), pool.format_version);
-        self.add("made", format_args!("{made} UTC, format version {version}"));
+        self.add(
+            "created",
+            format_args!("{made} UTC, format version {version}"),
+        );
         self.add(
             "size",
             format_args!("{} ({} bytes)", size(pool.bytes), pool.bytes),

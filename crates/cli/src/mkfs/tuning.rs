@@ -22,7 +22,7 @@ pub(crate) struct Tuning {
     pub(crate) fragmentation: u16,
     pub(crate) metadata: Option<u64>,
     pub(crate) thread_slots: Option<u32>,
-    /// The external data device has no room for a replica of the metadata.
+    /// The external data device has no space for a metadata replica.
     pub(crate) has_no_replica: bool,
     pub(crate) hash_seed: Option<u64>,
 }

@@ -393,7 +393,7 @@ fn the_image_of_a_lost_device_is_removed_by_name() {
     );
 }
 
-/// A user who cannot remove an image is told who can.
+/// A user who cannot remove an image learns who can.
 #[test]
 fn images_of_other_users_are_kept() {
     use std::os::unix::fs::PermissionsExt;
