@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use vellum::media::{
-    LINE_BYTES, MappedArena, MappedPool, MediaKind, Memories, Memory, Persistent, Site,
+    FileBytes, ImageMemory, LINE_BYTES, MappedArena, MappedPool, MediaKind, Medium, Memories,
+    Memory, Persistent, Site, Transactions,
 };
 
 /// Memories with a slowed pool.
@@ -157,7 +158,9 @@ impl Persistent for SlowedPool {
         self.pool.zero_through(site, at, len);
         self.latency.wait(at, len);
     }
+}
 
+impl Medium for SlowedPool {
     fn sync(&self) -> io::Result<()> {
         self.pool.sync()
     }
@@ -166,6 +169,12 @@ impl Persistent for SlowedPool {
         self.pool.kind()
     }
 }
+
+impl Transactions for SlowedPool {}
+
+impl ImageMemory for SlowedPool {}
+
+impl FileBytes for SlowedPool {}
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use vellum_layout::{BLOCK_BYTES, Geometry, TablePlan};
-use vellum_media::{Persistent, faults};
+use vellum_media::{PoolMemory, faults};
 
 /// Bytes of a line of a log.
 const LINE_BYTES: usize = 64;
@@ -94,7 +94,7 @@ impl<T: Image + ?Sized> Image for &T {
 #[derive(Debug)]
 pub struct MemoryImage<'a, M: ?Sized>(pub &'a M);
 
-impl<M: Persistent + ?Sized> Image for MemoryImage<'_, M> {
+impl<M: PoolMemory + ?Sized> Image for MemoryImage<'_, M> {
     fn len(&self) -> u64 {
         self.0.len()
     }

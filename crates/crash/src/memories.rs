@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use vellum_media::{
-    Attach, Disk, Event, HeapMemory, ImageKey, LeftImage, MediaError, MediaKind, Memories, Memory,
-    Op, Persistent, SharedImage, SimImages, SimLogged, SimPool, Site, Split, UndoWriter, Written,
+    Attach, Disk, Event, FileBytes, HeapMemory, ImageKey, ImageMemory, LeftImage, MediaError,
+    MediaKind, Medium, Memories, Memory, Op, Persistent, PoolMemory, SharedImage, SimImages,
+    SimLogged, SimPool, Site, Split, Transactions, UndoWriter, Written,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -152,7 +153,7 @@ impl<M: Memory> Memory for Shared<M> {
     }
 }
 
-impl<M: Persistent> Persistent for Shared<M> {
+impl<M: PoolMemory> Persistent for Shared<M> {
     fn behind(&self, site: Site, at: u64, cells: &[u64]) {
         self.0.behind(site, at, cells);
     }
@@ -172,7 +173,9 @@ impl<M: Persistent> Persistent for Shared<M> {
     fn zero_through(&self, site: Site, at: u64, len: u64) {
         self.0.zero_through(site, at, len);
     }
+}
 
+impl<M: PoolMemory> Medium for Shared<M> {
     fn sync(&self) -> std::io::Result<()> {
         self.0.sync()
     }
@@ -181,6 +184,12 @@ impl<M: Persistent> Persistent for Shared<M> {
         self.0.kind()
     }
 }
+
+impl<M: PoolMemory> Transactions for Shared<M> {}
+
+impl<M: PoolMemory> ImageMemory for Shared<M> {}
+
+impl<M: PoolMemory> FileBytes for Shared<M> {}
 
 /// The pool of an explored file system: the recorded pool itself, or, for a logged pool whose image
 /// exists, unrecorded memory in front of a recorded disk.
@@ -289,20 +298,19 @@ impl Persistent for ExploredPool {
     fn zero_through(&self, site: Site, at: u64, len: u64) {
         either!(self, it => it.zero_through(site, at, len));
     }
+}
 
+impl Medium for ExploredPool {
     fn sync(&self) -> io::Result<()> {
-        either!(self, it => Persistent::sync(it))
+        either!(self, it => Medium::sync(it))
     }
 
     fn kind(&self) -> MediaKind {
         MediaKind::Sim
     }
+}
 
-    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
-        let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
-        self.logged.get_or_init(new).begin_image(split, shared)
-    }
-
+impl Transactions for ExploredPool {
     fn begin_transactions(
         &self,
         split: Split,
@@ -331,9 +339,16 @@ impl Persistent for ExploredPool {
     fn allocated(&self, at: u64, len: u64) {
         either!(self, it => it.allocated(at, len));
     }
+}
+
+impl ImageMemory for ExploredPool {
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        let new = || SimLogged::new(Arc::clone(&self.shared.0), self.images.clone());
+        self.logged.get_or_init(new).begin_image(split, shared)
+    }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
-        self.logged.get().and_then(Persistent::shared_image)
+        self.logged.get().and_then(ImageMemory::shared_image)
     }
 
     fn left_image(
@@ -350,10 +365,12 @@ impl Persistent for ExploredPool {
     }
 
     fn disk(&self) -> Option<&dyn Disk> {
-        self.logged.get().and_then(Persistent::disk)
+        self.logged.get().and_then(ImageMemory::disk)
     }
 
     fn cut(&self, each: &mut dyn FnMut(u64)) -> Written {
         either!(self, it => it.cut(each))
     }
 }
+
+impl FileBytes for ExploredPool {}

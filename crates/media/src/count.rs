@@ -23,7 +23,7 @@ pub struct Counts {
     /// Allocations in the pool or the arena, see [`allocation`].
     pub allocations: u64,
     /// Calls that made the operating system write, see
-    /// [`Persistent::sync`](crate::Persistent::sync).
+    /// [`Medium::sync`](crate::Medium::sync).
     pub syncs: u64,
 }
 

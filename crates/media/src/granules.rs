@@ -267,6 +267,7 @@ mod tests {
     use super::*;
     use crate::disk::Split;
     use crate::memory::Memory;
+    use crate::pool_memory::Transactions;
     use crate::sim::SimPool;
     use crate::sim_logged::SimLogged;
     use std::sync::Mutex;

@@ -89,7 +89,7 @@ impl Logged {
         }
     }
 
-    /// See [`Persistent::begin_transaction`].
+    /// See [`Transactions::begin_transaction`](crate::Transactions::begin_transaction).
     pub(crate) fn begin_transaction(&self, number: u64) {
         if let Some(granules) = self.granules() {
             granules.begin(number);
@@ -135,7 +135,7 @@ impl Logged {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// See [`crate::Persistent::cut`].
+    /// See [`crate::ImageMemory::cut`].
     pub(crate) fn cut(&self, pool: &dyn Persistent, each: &mut dyn FnMut(u64)) -> Written {
         match (&self.before, &self.shared) {
             (Before::Undo(_), _) => {}

@@ -22,6 +22,7 @@ use crate::logged::Logged;
 use crate::mapping::{Mapping, MappingError, Part};
 use crate::memory::{BLOCK_BYTES, MediaKind, Memory, Persistent};
 use crate::part::Room;
+use crate::pool_memory::{FileBytes, ImageMemory, Medium, Transactions};
 use crate::process::Owner;
 use crate::site::Site;
 use crate::window::Window;
@@ -531,7 +532,9 @@ impl Persistent for MappedPool {
             self.write_logged(logged, at + done, &ZEROS[..bytes]);
         }
     }
+}
 
+impl Medium for MappedPool {
     fn unlock(&self) {
         self.direct.iter().for_each(Direct::let_go);
         for data in &self.data {
@@ -555,24 +558,24 @@ impl Persistent for MappedPool {
         data.map_or(self.mapping.len(), |data| data.at)
     }
 
-    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
-        let path = self.path.as_deref().unwrap_or(Path::new(""));
-        let shared = shared.filter(|_| !self.read_only);
-        let create = |key| ImageFile::create(self.fd.as_fd(), path, key, split.image_bytes);
-        let shared = shared.map(create).transpose()?.map(Arc::new);
-        let file = shared.as_ref().map(|image| image.image());
-        self.mapping
-            .replace(split.image_bytes, file)
-            .map_err(|source| MediaError::Io {
-                action: "map an image of",
-                path: path.to_owned(),
-                source,
-            })?;
-        self.logged.get_or_init(|| Logged::new(split, shared));
-        self.read_singly();
-        Ok(())
+    fn renew(&self, at: u64) -> io::Result<()> {
+        if self.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let is_data = self.data_at(at).is_some();
+        let flags = sharing(false, self.kind == MediaKind::Dax && !is_data);
+        self.mapping.renew(self.file_at(at), flags, at)
     }
 
+    fn kind(&self) -> MediaKind {
+        match self.dirty_lines() {
+            Some(_) => MediaKind::Logged,
+            None => self.kind,
+        }
+    }
+}
+
+impl Transactions for MappedPool {
     fn begin_transactions(
         &self,
         split: Split,
@@ -615,6 +618,26 @@ impl Persistent for MappedPool {
             granules.allocated(self, at, len);
         }
     }
+}
+
+impl ImageMemory for MappedPool {
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        let shared = shared.filter(|_| !self.read_only);
+        let create = |key| ImageFile::create(self.fd.as_fd(), path, key, split.image_bytes);
+        let shared = shared.map(create).transpose()?.map(Arc::new);
+        let file = shared.as_ref().map(|image| image.image());
+        self.mapping
+            .replace(split.image_bytes, file)
+            .map_err(|source| MediaError::Io {
+                action: "map an image of",
+                path: path.to_owned(),
+                source,
+            })?;
+        self.logged.get_or_init(|| Logged::new(split, shared));
+        self.read_singly();
+        Ok(())
+    }
 
     fn prepare(&self, at: u64, len: u64) -> io::Result<()> {
         let shared = self.logged.get().and_then(|logged| logged.shared.as_ref());
@@ -647,23 +670,9 @@ impl Persistent for MappedPool {
         let logged = self.logged.get();
         logged.map_or(Written::Few(Vec::new()), |logged| logged.cut(self, each))
     }
+}
 
-    fn renew(&self, at: u64) -> io::Result<()> {
-        if self.read_only {
-            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-        }
-        let is_data = self.data_at(at).is_some();
-        let flags = sharing(false, self.kind == MediaKind::Dax && !is_data);
-        self.mapping.renew(self.file_at(at), flags, at)
-    }
-
-    fn kind(&self) -> MediaKind {
-        match self.dirty_lines() {
-            Some(_) => MediaKind::Logged,
-            None => self.kind,
-        }
-    }
-
+impl FileBytes for MappedPool {
     fn pays_by_call(&self, bytes: usize) -> bool {
         self.pays_by_call(bytes)
     }

@@ -3,6 +3,7 @@
 use crate::count;
 use crate::heap::{HeapMemory, outside, parts, store_part};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memory, Persistent};
+use crate::pool_memory::{FileBytes, ImageMemory, Medium, Transactions};
 use crate::site::{Caller, Site};
 use crate::undo::Undo;
 use crate::window::Window;
@@ -532,7 +533,9 @@ impl Persistent for SimPool {
             here = end;
         }
     }
+}
 
+impl Medium for SimPool {
     fn renew(&self, at: u64) -> io::Result<()> {
         self.zero_through(Site::UNNAMED, at, 4096);
         self.fence(Site::UNNAMED);
@@ -547,7 +550,13 @@ impl Persistent for SimPool {
     fn kind(&self) -> MediaKind {
         MediaKind::Sim
     }
+}
 
+impl Transactions for SimPool {}
+
+impl ImageMemory for SimPool {}
+
+impl FileBytes for SimPool {
     fn window(&self, bytes: u64) -> Option<Window> {
         Some(Window::simulated(bytes))
     }

@@ -16,6 +16,7 @@ use crate::granules::{Granules, UndoWriter};
 use crate::heap::HeapMemory;
 use crate::image::{Attach, ImageKey, LeftImage, OLDER, SharedImage};
 use crate::memory::{BLOCK_BYTES, LINE_BYTES, MediaKind, Memories, Memory, Persistent};
+use crate::pool_memory::{FileBytes, ImageMemory, Medium, Transactions};
 use crate::sim::SimPool;
 use crate::site::Site;
 use crate::written::{Written, WrittenBlocks};
@@ -380,7 +381,9 @@ impl Persistent for SimLogged {
             self.put(at, &vec![0; len as usize]);
         }
     }
+}
 
+impl Medium for SimLogged {
     fn sync(&self) -> io::Result<()> {
         Disk::sync(self, Site::UNNAMED)
     }
@@ -388,15 +391,9 @@ impl Persistent for SimLogged {
     fn kind(&self) -> MediaKind {
         MediaKind::Sim
     }
+}
 
-    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
-        if shared.is_some() && self.images.is_none() {
-            return Err(MediaError::NoImage);
-        }
-        self.image.get_or_init(|| Arc::new(Image::new(split)));
-        Ok(())
-    }
-
+impl Transactions for SimLogged {
     fn begin_transactions(
         &self,
         split: Split,
@@ -435,6 +432,16 @@ impl Persistent for SimLogged {
         if let Some((granules, _)) = self.granules.get() {
             granules.allocated(&*self.disk, at, len);
         }
+    }
+}
+
+impl ImageMemory for SimLogged {
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        if shared.is_some() && self.images.is_none() {
+            return Err(MediaError::NoImage);
+        }
+        self.image.get_or_init(|| Arc::new(Image::new(split)));
+        Ok(())
     }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
@@ -487,6 +494,8 @@ impl Persistent for SimLogged {
         self.written.take()
     }
 }
+
+impl FileBytes for SimLogged {}
 
 impl Disk for SimLogged {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {

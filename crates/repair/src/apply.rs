@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use thiserror::Error;
-use vellum_media::{Persistent, Site, faults};
+use vellum_media::{PoolMemory, Site, faults};
 
 use crate::plan::{Plan, Stage};
 
@@ -40,7 +40,7 @@ pub(crate) struct Guard<'p, P> {
     faults: u64,
 }
 
-impl<'p, P: Persistent> Guard<'p, P> {
+impl<'p, P: PoolMemory> Guard<'p, P> {
     pub(crate) fn of(pool: &'p P) -> Self {
         pool.watch();
         Self {
@@ -99,7 +99,7 @@ impl<'a> Meter<'a> {
 ///
 /// # Errors
 /// The medium failed. What was written until then is what a power cut would have left.
-pub fn apply(pool: &impl Persistent, plan: &Plan) -> Result<(), ApplyError> {
+pub fn apply(pool: &impl PoolMemory, plan: &Plan) -> Result<(), ApplyError> {
     apply_watched(pool, plan, &|_, _| {})
 }
 
@@ -108,7 +108,7 @@ pub fn apply(pool: &impl Persistent, plan: &Plan) -> Result<(), ApplyError> {
 /// # Errors
 /// Those of [`apply`].
 pub fn apply_watched(
-    pool: &impl Persistent,
+    pool: &impl PoolMemory,
     plan: &Plan,
     written: Written<'_>,
 ) -> Result<(), ApplyError> {
@@ -117,7 +117,7 @@ pub fn apply_watched(
 
 /// Writes words stage by stage.
 pub(crate) fn write_stages(
-    pool: &impl Persistent,
+    pool: &impl PoolMemory,
     stages: &[Stage],
     written: Written<'_>,
 ) -> Result<(), ApplyError> {
@@ -154,14 +154,14 @@ pub(crate) fn write_stages(
     Ok(())
 }
 
-pub(crate) fn store(pool: &impl Persistent, (at, value): (u64, u64)) {
+pub(crate) fn store(pool: &impl PoolMemory, (at, value): (u64, u64)) {
     pool.store(at, value, Ordering::Release);
     pool.flush(Site::UNNAMED, at, 8);
 }
 
 /// Gives the blocks of a stage zeros; counts those that have them.
 fn renew(
-    pool: &impl Persistent,
+    pool: &impl PoolMemory,
     stage: &Stage,
     renewed: &mut u64,
     meter: &mut Meter<'_>,

@@ -27,7 +27,7 @@ use vellum_layout::{
     PendingStore, PoolPhase, PoolState, RECORD_MAX_BYTES, SLOT_BYTES, SLOTS_PER_BLOCK, StateWord,
     Superblock,
 };
-use vellum_media::Persistent;
+use vellum_media::PoolMemory;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::apply::{ApplyError, Guard, Meter, Written, store, write_stages};
@@ -535,7 +535,7 @@ impl<'a> Making<'a> {
 /// The medium failed. Before the decision the pool is what it was; behind it [`finish_conversion`]
 /// goes on.
 pub fn convert(
-    pool: &impl Persistent,
+    pool: &impl PoolMemory,
     conversion: &Conversion,
     written: Written<'_>,
 ) -> Result<(), FinishError> {
@@ -548,7 +548,7 @@ pub fn convert(
 /// # Errors
 /// The medium failed, or what is left to do is damaged.
 pub fn finish_conversion(
-    pool: &impl Persistent,
+    pool: &impl PoolMemory,
     written: Written<'_>,
 ) -> Result<bool, FinishError> {
     let image = MemoryImage(pool);

@@ -18,7 +18,7 @@ use vellum_check::survey::superblock;
 use vellum_layout::{
     ANCHORS_BYTES, Anchor, BLOCK_BYTES, PoolPhase, PoolState, StateWord, Superblock, checksum,
 };
-use vellum_media::{LINE_BYTES, Persistent, Site};
+use vellum_media::{LINE_BYTES, PoolMemory, Site};
 
 use crate::apply::{Guard, Meter, Written};
 use crate::plan::Plan;
@@ -207,7 +207,7 @@ impl Undo {
     ///
     /// # Errors
     /// The pool is another, or was changed since: then nothing is written. The medium failed.
-    pub fn restore(&self, pool: &impl Persistent) -> Result<(), UndoError> {
+    pub fn restore(&self, pool: &impl PoolMemory) -> Result<(), UndoError> {
         self.restore_watched(pool, &|_, _| {})
     }
 
@@ -217,7 +217,7 @@ impl Undo {
     /// Those of [`Self::restore`].
     pub fn restore_watched(
         &self,
-        pool: &impl Persistent,
+        pool: &impl PoolMemory,
         written: Written<'_>,
     ) -> Result<(), UndoError> {
         let state_line = self.state_at / LINE_BYTES * LINE_BYTES;
@@ -261,7 +261,7 @@ impl Undo {
     /// once, but for a pool with a log: what it says goes as it came, the record that mended it
     /// first and what had gone home last, so that whatever a power cut leaves of the restoring, the
     /// log tells of a whole pool.
-    fn in_turn<'u>(&self, lines: Vec<&'u Line>, pool: &impl Persistent) -> Vec<(u8, &'u Line)> {
+    fn in_turn<'u>(&self, lines: Vec<&'u Line>, pool: &impl PoolMemory) -> Vec<(u8, &'u Line)> {
         let found = superblock(&vellum_check::MemoryImage(pool));
         let found = found.filter(|found| found.geometry().is_logged());
         let turn = |line: &Line| match &found {
@@ -290,7 +290,7 @@ impl Undo {
     }
 
     /// The lines, if the pool is the one that they belong to.
-    fn check(&self, pool: &impl Persistent) -> Result<Vec<&Line>, UndoError> {
+    fn check(&self, pool: &impl PoolMemory) -> Result<Vec<&Line>, UndoError> {
         // A damaged superblock may be what is put back, so the words have the last say.
         let found = superblock(&vellum_check::MemoryImage(pool));
         if pool.len() != self.pool_bytes || found.is_some_and(|found| found.uuid != self.uuid) {
@@ -326,12 +326,12 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     part
 }
 
-fn put_back(pool: &impl Persistent, line: &Line) {
+fn put_back(pool: &impl PoolMemory, line: &Line) {
     pool.write(line.at, &line.before);
     pool.flush(Site::UNNAMED, line.at, LINE_BYTES);
 }
 
-fn is_back(pool: &impl Persistent, line: &Line) -> bool {
+fn is_back(pool: &impl PoolMemory, line: &Line) -> bool {
     let mut now = [0; LINE];
     pool.read(line.at, &mut now);
     now == line.before

@@ -11,7 +11,7 @@ use std::time::Duration;
 use indicatif::ProgressBar;
 use tempfile::TempDir;
 use vellum::experiments::page_table;
-use vellum::media::{BLOCK_BYTES, MappedPool, MediaChoice, Memory, Persistent, Window};
+use vellum::media::{BLOCK_BYTES, FileBytes, MappedPool, MediaChoice, Memory, Window};
 use vellum::reading::{Costs, Rule};
 use vellum::{File, OpenOptions, Pool, PoolOptions};
 

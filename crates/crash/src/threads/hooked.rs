@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_media::{
-    Disk, HeapMemory, ImageKey, LINE_BYTES, MediaError, MediaKind, Memories, Memory, Persistent,
-    SharedImage, SimImages, Site, Split, UndoWriter, Written,
+    Disk, FileBytes, HeapMemory, ImageKey, ImageMemory, LINE_BYTES, MediaError, MediaKind, Medium,
+    Memories, Memory, Persistent, PoolMemory, SharedImage, SimImages, Site, Split, Transactions,
+    UndoWriter, Written,
 };
 
 use super::scheduler::{Target, What, announce, wait};
@@ -143,7 +144,7 @@ impl<M: Memory> Memory for Hooked<M> {
     }
 }
 
-impl<M: Persistent> Persistent for Hooked<M> {
+impl<M: PoolMemory> Persistent for Hooked<M> {
     fn behind(&self, site: Site, at: u64, cells: &[u64]) {
         self.memory.behind(site, at, cells);
     }
@@ -181,22 +182,22 @@ impl<M: Persistent> Persistent for Hooked<M> {
         }
     }
 
+    fn release(&self, site: Site, at: u64, len: u64) {
+        self.memory.release(site, at, len);
+    }
+}
+
+impl<M: PoolMemory> Medium for Hooked<M> {
     fn sync(&self) -> io::Result<()> {
-        Persistent::sync(&self.memory)
+        Medium::sync(&self.memory)
     }
 
     fn kind(&self) -> MediaKind {
         self.memory.kind()
     }
+}
 
-    fn release(&self, site: Site, at: u64, len: u64) {
-        self.memory.release(site, at, len);
-    }
-
-    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
-        self.memory.begin_image(split, shared)
-    }
-
+impl<M: PoolMemory> Transactions for Hooked<M> {
     fn begin_transactions(
         &self,
         split: Split,
@@ -224,6 +225,12 @@ impl<M: Persistent> Persistent for Hooked<M> {
     fn allocated(&self, at: u64, len: u64) {
         self.memory.allocated(at, len);
     }
+}
+
+impl<M: PoolMemory> ImageMemory for Hooked<M> {
+    fn begin_image(&self, split: Split, shared: Option<&ImageKey<'_>>) -> Result<(), MediaError> {
+        self.memory.begin_image(split, shared)
+    }
 
     fn shared_image(&self) -> Option<Arc<dyn SharedImage>> {
         self.memory.shared_image()
@@ -238,7 +245,9 @@ impl<M: Persistent> Persistent for Hooked<M> {
     }
 }
 
-impl<M: Persistent> Hooked<M> {
+impl<M: PoolMemory> FileBytes for Hooked<M> {}
+
+impl<M: PoolMemory> Hooked<M> {
     fn disk_at(&self, what: What, at: u64, len: usize) -> io::Result<&dyn Disk> {
         let disk = self.at(what, at, len as u64).disk();
         disk.ok_or_else(|| io::ErrorKind::Unsupported.into())
@@ -246,7 +255,7 @@ impl<M: Persistent> Hooked<M> {
 }
 
 /// Each call is one access: which part of a write a crash leaves is decided by the log.
-impl<M: Persistent> Disk for Hooked<M> {
+impl<M: PoolMemory> Disk for Hooked<M> {
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         self.disk_at(What::Load, at, out.len())?.read(at, out)
     }

@@ -17,7 +17,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread::ThreadId;
-use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent, Site};
+use vellum_media::{
+    FileBytes, HeapMemory, ImageMemory, MediaKind, Medium, Memories, Memory, Persistent, Site,
+    Transactions,
+};
 
 /// Pool and arena of [`LoomMemory`].
 pub(crate) struct Loomed;
@@ -370,7 +373,9 @@ impl Persistent for LoomMemory {
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.write(at, &vec![0; len as usize]);
     }
+}
 
+impl Medium for LoomMemory {
     fn sync(&self) -> std::io::Result<()> {
         Ok(())
     }
@@ -379,3 +384,9 @@ impl Persistent for LoomMemory {
         MediaKind::Memory
     }
 }
+
+impl Transactions for LoomMemory {}
+
+impl ImageMemory for LoomMemory {}
+
+impl FileBytes for LoomMemory {}

@@ -5,7 +5,10 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use shuttle::sync::atomic::AtomicU64;
-use vellum_media::{HeapMemory, MediaKind, Memories, Memory, Persistent, Site};
+use vellum_media::{
+    FileBytes, HeapMemory, ImageMemory, MediaKind, Medium, Memories, Memory, Persistent, Site,
+    Transactions,
+};
 
 thread_local! {
     /// Whether accesses let other threads run. All threads of a schedule share one system thread.
@@ -133,7 +136,9 @@ impl Persistent for ShuttleMemory {
     fn zero_through(&self, _site: Site, at: u64, len: u64) {
         self.write(at, &vec![0; len as usize]);
     }
+}
 
+impl Medium for ShuttleMemory {
     fn sync(&self) -> std::io::Result<()> {
         Ok(())
     }
@@ -142,3 +147,9 @@ impl Persistent for ShuttleMemory {
         MediaKind::Memory
     }
 }
+
+impl Transactions for ShuttleMemory {}
+
+impl ImageMemory for ShuttleMemory {}
+
+impl FileBytes for ShuttleMemory {}

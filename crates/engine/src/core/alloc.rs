@@ -11,7 +11,7 @@ mod room;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{ChunkKind, ChunkWord, SLOT_BYTES, SLOTS_PER_BLOCK};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Transactions};
 
 use crate::core::slots::{Op, field, pause};
 use crate::core::{Core, header};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::ChunkKind;
-use vellum_media::{Memories, Memory, Persistent, SharedImage};
+use vellum_media::{ImageMemory, Memories, Memory, SharedImage};
 
 use crate::core::{Core, header};
 use crate::error::Error;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Medium, Memories, Memory};
 
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field};

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
-use vellum_media::{Disk, Memories, Memory, Persistent};
+use vellum_media::{Disk, ImageMemory, Memories, Memory};
 
 use crate::core::access_times::AccessTimes;
 use crate::core::lease::Leases;

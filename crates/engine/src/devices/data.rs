@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
+use vellum_media::{FileBytes, LINE_BYTES, Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
 use crate::mapping::{BlockNo, Found, Mapping};

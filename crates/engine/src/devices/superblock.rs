@@ -1,12 +1,12 @@
 //! Reading the superblock of a pool.
 
 use vellum_layout::{BLOCK_BYTES, Superblock, SuperblockError, last_copy_before_datasets};
-use vellum_media::Persistent;
+use vellum_media::PoolMemory;
 
 use crate::error::Result;
 
 /// Reads the current superblock.
-pub(crate) fn read_superblock<P: Persistent>(pool: &P) -> Result<Superblock> {
+pub(crate) fn read_superblock<P: PoolMemory>(pool: &P) -> Result<Superblock> {
     superblock_in(pool.own_bytes(), |at, block| {
         pool.read(at, block);
         Ok(())

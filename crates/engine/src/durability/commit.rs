@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use vellum_layout::LOG_LINE_BYTES;
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{ImageMemory, Medium, Memories, Memory};
 
 use crate::core::background::Lease;
 use crate::core::slots::GRACE;

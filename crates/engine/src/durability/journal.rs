@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{JOURNAL_MAX_PAIRS, JournalHead, JournalPair};
-use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site};
+use vellum_media::{LINE_BYTES, Memories, Memory, Persistent, Site, Transactions};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{FileKind, Inode, InodeState, SLOT_BYTES, text_home};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Memories, Memory, Persistent, Transactions};
 
 use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, field, flag};

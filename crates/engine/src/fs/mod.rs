@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use vellum_media::{Isa, Memories, Memory, Persistent, Real, SimPool, Simulated};
+use vellum_media::{
+    ImageMemory, Isa, Medium, Memories, Memory, Persistent, Real, SimPool, Simulated,
+};
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};

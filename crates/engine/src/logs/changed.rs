@@ -7,7 +7,7 @@ use vellum_layout::{
     BLOCK_BYTES, CHANGED_HEAD_BYTES, ChangedMap, REPLICA_HEAD_BYTES, ReplicaHead, ReplicaPlan,
     Superblock,
 };
-use vellum_media::{Disk, Persistent};
+use vellum_media::{Disk, Persistent, PoolMemory};
 use zerocopy::IntoBytes;
 
 use crate::disk_sites;
@@ -51,7 +51,7 @@ impl ChangedBlocks {
     }
 
     /// Returns the blocks that are marked.
-    pub(crate) fn marked<P: Persistent>(&self, pool: &P) -> Vec<u64> {
+    pub(crate) fn marked<P: PoolMemory>(&self, pool: &P) -> Vec<u64> {
         let mut marked = Vec::new();
         for first in (0..self.blocks).step_by(64) {
             let bits = pool.load(self.bits_at + first / 8, Ordering::Acquire);
@@ -95,14 +95,14 @@ pub(crate) fn call_stale(disk: &dyn Disk, superblock: &Superblock) -> Result<()>
 
 /// Makes all blocks count as changed, durably, for tools that change the pool's bytes without the
 /// file system.
-pub(crate) fn forget_replica<P: Persistent>(pool: &P, superblock: &Superblock) {
+pub(crate) fn forget_replica<P: PoolMemory>(pool: &P, superblock: &Superblock) {
     if superblock.changed_at != 0 {
         set_since(pool, superblock.changed_at, 0);
     }
 }
 
 /// Stores which replica the map is about, durably.
-pub(crate) fn set_since<P: Persistent>(pool: &P, changed_at: u64, number: u64) {
+pub(crate) fn set_since<P: PoolMemory>(pool: &P, changed_at: u64, number: u64) {
     let at = changed_at + ChangedMap::SINCE;
     pool.store(at, number, Ordering::Release);
     pool.flush(disk_sites::CARRIED_SINCE, at, 8);

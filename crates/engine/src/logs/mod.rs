@@ -6,7 +6,7 @@ pub(crate) mod changed;
 pub(crate) mod redo;
 pub(crate) mod undo;
 
-use vellum_media::{Disk, Persistent, Site};
+use vellum_media::{Disk, PoolMemory, Site};
 
 use crate::disk_sites;
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ impl Commits {
     }
 
     /// Ends committing after an error.
-    pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
+    pub(crate) fn fail<P: PoolMemory>(&self, pool: &P) {
         match self {
             Self::Log(log) => log.fail(),
             Self::UndoLog(undo) => undo.fail(pool),
@@ -87,7 +87,7 @@ impl Commits {
     ///
     /// # Errors
     /// Fails if the disk fails.
-    pub(crate) fn finish<P: Persistent>(&self, pool: &P) -> Result<()> {
+    pub(crate) fn finish<P: PoolMemory>(&self, pool: &P) -> Result<()> {
         match self {
             Self::Log(log) => log.finish(disk_of(pool)?),
             Self::UndoLog(undo) => {
@@ -98,7 +98,7 @@ impl Commits {
     }
 
     /// Makes a cut durable.
-    pub(crate) fn settle<P: Persistent>(&self, pool: &P, cut: &Cut) -> Result<()> {
+    pub(crate) fn settle<P: PoolMemory>(&self, pool: &P, cut: &Cut) -> Result<()> {
         match (self, cut) {
             (Self::Log(log), Cut::Epoch(epoch)) => log.append(disk_of(pool)?, epoch),
             (Self::UndoLog(undo), Cut::Transaction(transaction)) => undo.commit(pool, transaction),
@@ -107,7 +107,7 @@ impl Commits {
     }
 }
 
-fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
+fn disk_of<P: PoolMemory>(pool: &P) -> Result<&dyn Disk> {
     pool.disk()
         .ok_or(Error::Unsupported("commits without a disk"))
 }

@@ -16,7 +16,7 @@ use vellum_layout::{
     CommittedWord, GRANULE_BYTES, PoolHeader, PoolPhase, PoolState, ReplicaPlan, StateWord,
     Superblock, UndoPlan, UndoRecord,
 };
-use vellum_media::{Disk, MediaKind, Persistent, Split, UndoWriter, Written, faults};
+use vellum_media::{Disk, MediaKind, Persistent, PoolMemory, Split, UndoWriter, Written, faults};
 use zerocopy::IntoBytes;
 
 use super::changed::{ChangedBlocks, call_stale};
@@ -150,7 +150,7 @@ impl UndoLog {
     }
 
     /// Ends committing. The next opening undoes what was not committed, even under the same boot.
-    pub(crate) fn fail<P: Persistent>(&self, pool: &P) {
+    pub(crate) fn fail<P: PoolMemory>(&self, pool: &P) {
         self.has_failed.store(true, Ordering::SeqCst);
         self.ring.fail(pool);
     }
@@ -171,7 +171,7 @@ impl UndoLog {
     }
 
     /// Begins the next transaction, while no operation stores. Returns the one before.
-    pub(crate) fn cut<P: Persistent>(&self, pool: &P) -> Transaction {
+    pub(crate) fn cut<P: PoolMemory>(&self, pool: &P) -> Transaction {
         let written = pool.cut(&mut |_| {});
         let number = self.running.fetch_add(1, Ordering::SeqCst);
         pool.begin_transaction(number + 1);
@@ -188,12 +188,12 @@ impl UndoLog {
     ///
     /// # Errors
     /// Fails if the disk fails. Nothing more is committed then.
-    pub(crate) fn commit<P: Persistent>(&self, pool: &P, transaction: &Transaction) -> Result<()> {
+    pub(crate) fn commit<P: PoolMemory>(&self, pool: &P, transaction: &Transaction) -> Result<()> {
         let done = self.try_commit(pool, transaction);
         Ok(done.inspect_err(|_| self.fail(pool))?)
     }
 
-    fn try_commit<P: Persistent>(&self, pool: &P, transaction: &Transaction) -> io::Result<()> {
+    fn try_commit<P: PoolMemory>(&self, pool: &P, transaction: &Transaction) -> io::Result<()> {
         let disk = disk_of(pool)?;
         let has_written = transaction.written != Written::Few(Vec::new());
         if !has_written && !transaction.has_undo {
@@ -219,14 +219,14 @@ fn sync_data(disk: &dyn Disk) -> io::Result<()> {
 }
 
 /// Marks all transactions up to this one as committed, which voids their undo records.
-fn say_committed<P: Persistent>(pool: &P, plan: &UndoPlan, transaction: u64) {
+fn say_committed<P: PoolMemory>(pool: &P, plan: &UndoPlan, transaction: u64) {
     let at = plan.at + PoolHeader::COMMITTED;
     let word = CommittedWord::new(transaction).0;
     pool.store_through(disk_sites::VERSIONS_COMMITTED, at, word);
     pool.fence(disk_sites::VERSIONS_COMMITTED_DURABLE);
 }
 
-fn disk_of<P: Persistent>(pool: &P) -> io::Result<&dyn Disk> {
+fn disk_of<P: PoolMemory>(pool: &P) -> io::Result<&dyn Disk> {
     let none = || io::Error::other("a pool with an undo log without a disk");
     pool.disk().ok_or_else(none)
 }
@@ -242,7 +242,7 @@ struct Later {
 
 impl Later {
     /// Reads the records, starting from the pool header.
-    fn find<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64) -> Result<Self> {
+    fn find<P: PoolMemory>(pool: &P, plan: &UndoPlan, seed: u64) -> Result<Self> {
         let word = CommittedWord(pool.load(plan.at + PoolHeader::COMMITTED, Ordering::Acquire));
         let damaged = || Error::damaged("pool header of the undo log", Location::Offset(plan.at));
         Self::read(pool, plan, seed, word.get().ok_or_else(damaged)?)
@@ -250,7 +250,7 @@ impl Later {
 
     /// Reads the records of transactions after `committed`. A record that a crash cut short is
     /// ignored: its granule was not changed.
-    fn read<P: Persistent>(pool: &P, plan: &UndoPlan, seed: u64, committed: u64) -> Result<Self> {
+    fn read<P: PoolMemory>(pool: &P, plan: &UndoPlan, seed: u64, committed: u64) -> Result<Self> {
         let mut later = Self {
             granules: BTreeMap::new(),
             latest: committed,
@@ -285,7 +285,7 @@ impl Later {
     }
 
     /// Stores the old bytes of the granules back, durably; for a reader, in its own memory.
-    fn take_back<P: Persistent>(&self, pool: &P, seed: u64) {
+    fn take_back<P: PoolMemory>(&self, pool: &P, seed: u64) {
         for (&granule, &(_, at)) in &self.granules {
             if let Some(record) = read_version(pool, seed, at) {
                 pool.write_through(disk_sites::VERSIONS_TAKEN_BACK, granule, &record.old);
@@ -295,14 +295,14 @@ impl Later {
     }
 }
 
-fn read_version<P: Persistent>(pool: &P, seed: u64, at: u64) -> Option<UndoRecord> {
+fn read_version<P: PoolMemory>(pool: &P, seed: u64, at: u64) -> Option<UndoRecord> {
     let mut bytes = [0; size_of::<UndoRecord>()];
     pool.read(at, &mut bytes);
     UndoRecord::unseal(seed, &bytes)
 }
 
 /// Whether the pool was closed cleanly.
-fn was_closed<P: Persistent>(pool: &P, state_at: u64) -> bool {
+fn was_closed<P: PoolMemory>(pool: &P, state_at: u64) -> bool {
     let word = StateWord(pool.load(state_at + PoolState::WORD, Ordering::Acquire));
     word.get()
         .is_some_and(|(phase, _)| phase == PoolPhase::Clean)
@@ -314,7 +314,7 @@ fn was_closed<P: Persistent>(pool: &P, state_at: u64) -> bool {
 ///
 /// # Errors
 /// Fails if the header or a record is damaged, or the disk fails.
-pub(crate) fn open<P: Persistent>(
+pub(crate) fn open<P: PoolMemory>(
     pool: &P,
     superblock: &Superblock,
     boot: [u8; 16],
@@ -415,7 +415,7 @@ impl UndoLog {
 /// Whether no store can be missing: the last opener for writing ran under this boot, and all bytes
 /// of files reached their device, or still can. If a boot is unknown the answer is no: undoing to a
 /// cut is always right.
-fn is_of_this_boot<P: Persistent>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> bool {
+fn is_of_this_boot<P: PoolMemory>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> bool {
     let mut last = [0; 16];
     pool.read(plan.at + PoolHeader::BOOT, &mut last);
     let is_poisoned = pool.load(plan.at + PoolHeader::POISONED, Ordering::Acquire) != 0;
@@ -425,7 +425,7 @@ fn is_of_this_boot<P: Persistent>(pool: &P, plan: &UndoPlan, boot: [u8; 16]) -> 
 /// Makes durable what a killed process left in the caches: in the kernel's, and with the next fence
 /// in the processor's. Later steps rely on it. A power cut before that fence leaves what it could
 /// have left at the kill, whether or not it counts as committed by then.
-fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+fn inherit<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
     sync_data(disk_of(pool)?)?;
     let geometry = superblock.geometry();
     let [_, behind] = outside_chunks(&geometry);
@@ -439,7 +439,7 @@ fn inherit<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
 /// Marks all transactions up to `latest` as committed, and this boot as the last one. After a kill
 /// in between, the pool still has the earlier boot, and everything is undone again. Boot and poison
 /// matter only after kills, so they need not be durable.
-fn settle<P: Persistent>(pool: &P, plan: &UndoPlan, latest: u64, boot: [u8; 16]) {
+fn settle<P: PoolMemory>(pool: &P, plan: &UndoPlan, latest: u64, boot: [u8; 16]) {
     say_committed(pool, plan, latest);
     pool.store(plan.at + PoolHeader::POISONED, 0, Ordering::Release);
     pool.write(plan.at + PoolHeader::BOOT, &boot);

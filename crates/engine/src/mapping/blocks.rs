@@ -18,7 +18,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{BLOCK_BYTES, Geometry, SavedStatePlan, mix};
-use vellum_media::{Disk, LINE_BYTES, Memories, Memory, Persistent, count};
+use vellum_media::{Disk, ImageMemory, LINE_BYTES, Memories, Memory, count};
 
 use super::bitmap::FreeBitmap;
 use super::first_writes::FirstWrites;

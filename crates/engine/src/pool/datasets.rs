@@ -15,7 +15,7 @@ use vellum_layout::{
     BLOCK_BYTES, DATASET_ALIGN, FS_MAX, FsRecord, MAIN, MediumHead, Superblock, check_fs_name,
     uuid_text,
 };
-use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, Persistent};
+use vellum_media::{DataFile, MappedPool, MediaChoice, MediaError, Memory, OpenMode, PoolMemory};
 use zerocopy::IntoBytes;
 
 use crate::devices::medium;
@@ -228,7 +228,7 @@ fn names(superblock: &Superblock) -> Vec<String> {
 ///
 /// # Errors
 /// Fails if the medium fails.
-pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+pub fn settle_cut<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
     let copies = copies(superblock).map(|at| read_copy(pool, at));
     let is_whole = |copy: &Block| copy == superblock.as_bytes();
     let is_cut = superblock.is_left_by_cut(copies.each_ref().map(|copy| &copy[..]));
@@ -244,7 +244,7 @@ pub fn settle_cut<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()
 ///
 /// # Errors
 /// Fails if the medium fails.
-pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+pub fn settle_table<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
     pool.fence(disk_sites::PARTS_TABLE_DURABLE);
     pool.sync()?;
     let [first, second, last] = copies(superblock);
@@ -261,12 +261,12 @@ pub fn settle_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<
 ///
 /// # Errors
 /// Fails if the medium fails. The front copy stays as it was if the others could not be written.
-pub fn write_table<P: Persistent>(pool: &P, superblock: &Superblock) -> Result<()> {
+pub fn write_table<P: PoolMemory>(pool: &P, superblock: &Superblock) -> Result<()> {
     write_copies(pool, superblock, &[superblock.last_copy_at, BLOCK_BYTES])?;
     write_copies(pool, superblock, &[0])
 }
 
-fn write_copies<P: Persistent>(pool: &P, superblock: &Superblock, copies: &[u64]) -> Result<()> {
+fn write_copies<P: PoolMemory>(pool: &P, superblock: &Superblock, copies: &[u64]) -> Result<()> {
     for &at in copies {
         pool.write_through(disk_sites::PARTS_TABLE, at, superblock.as_bytes());
     }
@@ -282,11 +282,11 @@ fn copies(superblock: &Superblock) -> [u64; 3] {
     [0, BLOCK_BYTES, superblock.last_copy_at]
 }
 
-fn has_copy<P: Persistent>(pool: &P, superblock: &Superblock, at: u64) -> bool {
+fn has_copy<P: PoolMemory>(pool: &P, superblock: &Superblock, at: u64) -> bool {
     read_copy(pool, at) == superblock.as_bytes()
 }
 
-fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
+fn read_copy<P: PoolMemory>(pool: &P, at: u64) -> Block {
     let mut found = [0; BLOCK_BYTES as usize];
     pool.read(at, &mut found);
     found
@@ -296,7 +296,7 @@ fn read_copy<P: Persistent>(pool: &P, at: u64) -> Block {
 ///
 /// # Errors
 /// Fails if the medium fails.
-pub fn remove_dataset<P: Persistent>(
+pub fn remove_dataset<P: PoolMemory>(
     pool: &P,
     superblock: &Superblock,
     record: &FsRecord,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use vellum_layout::{DevicePaths, MediumHead};
-use vellum_media::{DataFile, MappedPool, MediaError, MediaKind, Memory, OpenMode, Persistent};
+use vellum_media::{DataFile, MappedPool, MediaError, MediaKind, Medium, Memory, OpenMode};
 
 use super::datasets::{self, PoolPath};
 use super::lifecycle::settle_image;

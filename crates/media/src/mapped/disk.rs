@@ -70,7 +70,7 @@ impl MappedPool {
     }
 
     /// Enables device cache flushes in later syncs; returns whether they were disabled. Data synced
-    /// without them may still be in the caches until [everything is synced](Persistent::sync).
+    /// without them may still be in the caches until [everything is synced](Medium::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
     }
@@ -413,7 +413,8 @@ impl Disk for MappedPool {
 mod tests {
     use super::*;
     use crate::disk::Split;
-    use crate::memory::{BLOCK_BYTES, Persistent};
+    use crate::memory::BLOCK_BYTES;
+    use crate::pool_memory::{FileBytes, ImageMemory};
     use crate::{MappedPool, MediaChoice};
     use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use vellum_media::{
-    FlushVariant, HeapMemory, Isa, MappedArena, MappedPool, Memory, Persistent, SimPool, Site,
+    FlushVariant, HeapMemory, Isa, MappedArena, MappedPool, Medium, Memory, SimPool, Site,
     VectorVariant,
 };
 
@@ -24,7 +24,7 @@ fn anonymous() -> MappedPool {
 }
 
 /// All pools: mapped with each variant, and simulated.
-fn each_pool(mut check: impl FnMut(&str, &dyn Persistent)) {
+fn each_pool(mut check: impl FnMut(&str, &dyn Medium)) {
     for (name, isa) in variants() {
         match isa {
             Some(isa) => check(&name, &anonymous().with_isa(isa)),

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use vellum_media::{
-    BLOCK_BYTES, DataFile, DataPart, MappedPool, MediaChoice, MediaError, Memory, OpenMode,
-    Persistent, Site, Split, Written, faults,
+    BLOCK_BYTES, DataFile, DataPart, FileBytes, ImageMemory, MappedPool, MediaChoice, MediaError,
+    Memory, OpenMode, Persistent, Site, Split, Written, faults,
 };
 
 const POOL_BYTES: u64 = 8 << 20;

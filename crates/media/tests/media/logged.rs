@@ -1,7 +1,9 @@
 //! Logged pools whose blocks of files go through the kernel's page cache.
 
 use std::fs;
-use vellum_media::{MappedPool, MediaChoice, Memory, Persistent, Site, Split};
+use vellum_media::{
+    FileBytes, ImageMemory, MappedPool, MediaChoice, Memory, Persistent, Site, Split,
+};
 
 const POOL_BYTES: u64 = 16 << 20;
 /// Offset of the blocks of files.

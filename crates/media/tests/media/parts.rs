@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 use vellum_media::{
-    MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent, Site,
+    FileBytes, MappedPool, MediaChoice, MediaError, MediaKind, Medium, Memory, OpenMode,
+    Persistent, Site,
 };
 
 const UNIT: u64 = 2 << 20;

@@ -7,8 +7,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vellum_media::{
-    MappedPool, MediaChoice, MediaError, MediaKind, Memory, OpenMode, Persistent, Site, count,
-    faults,
+    MappedPool, MediaChoice, MediaError, MediaKind, Medium, Memory, OpenMode, Persistent, Site,
+    count, faults,
 };
 
 const LEN: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! Windows show a pool's blocks side by side, on mapped and on simulated pools alike.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_media::{BLOCK_BYTES, MappedPool, Memory, Persistent, SimPool, Site, Window};
+use vellum_media::{BLOCK_BYTES, FileBytes, MappedPool, Memory, PoolMemory, SimPool, Site, Window};
 
 const B: u64 = BLOCK_BYTES;
 const POOL_BYTES: u64 = 8 << 20;
@@ -11,19 +11,19 @@ fn mark(n: u64) -> u8 {
     n as u8 | 1
 }
 
-fn fill(pool: &impl Persistent) {
+fn fill(pool: &impl PoolMemory) {
     for n in 0..POOL_BYTES / B {
         pool.write(n * B, &[mark(n); B as usize]);
     }
 }
 
-fn shown(pool: &impl Persistent, window: &Window, at: u64, len: usize) -> Vec<u8> {
+fn shown(pool: &impl PoolMemory, window: &Window, at: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0x55; len];
     pool.read_window(window, at, &mut out);
     out
 }
 
-fn shows_what_the_pool_holds(pool: &impl Persistent) {
+fn shows_what_the_pool_holds(pool: &impl PoolMemory) {
     fill(pool);
     let window = pool.window(64 * B).expect("a window");
     assert!(window.len() >= 64 * B);

@@ -11,7 +11,9 @@ use vellum_layout::{
     BLOCK_BYTES, ChangedMap, CommittedWord, DevicePaths, Geometry, MEDIUM_HEAD_BYTES, MediumHead,
     PoolHeader, REPLICA_HEAD_BYTES, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan, Superblock,
 };
-use vellum_media::{DataFile, Disk, MappedPool, MediaChoice, MediaError, MediaKind, Persistent};
+use vellum_media::{
+    DataFile, Disk, MappedPool, MediaChoice, MediaError, MediaKind, Medium, PoolMemory,
+};
 use zerocopy::IntoBytes;
 
 use crate::devices::medium;
@@ -132,7 +134,7 @@ impl<'a> ReplicaSource<'a> {
     ///
     /// # Errors
     /// Fails if the replica is damaged, which leaves the device unchanged, or if a medium fails.
-    pub(crate) fn attach<P: Persistent>(
+    pub(crate) fn attach<P: PoolMemory>(
         &self,
         pool: &P,
         id: [u8; 16],
@@ -149,7 +151,7 @@ impl<'a> ReplicaSource<'a> {
     }
 
     /// Creates the pool, with this superblock.
-    fn make_pool<P: Persistent>(
+    fn make_pool<P: PoolMemory>(
         &self,
         pool: &P,
         superblock: &Superblock,
@@ -180,7 +182,7 @@ impl<'a> ReplicaSource<'a> {
     }
 
     /// Copies the metadata behind the superblocks, and zeros behind the metadata.
-    fn fill<P: Persistent>(
+    fn fill<P: PoolMemory>(
         &self,
         pool: &P,
         geometry: &Geometry,
@@ -223,7 +225,7 @@ impl<'a> ReplicaSource<'a> {
 ///
 /// # Errors
 /// Fails as [`crate::Pool::attach`].
-pub fn attach_copy<P: Persistent>(
+pub fn attach_copy<P: PoolMemory>(
     disk: &dyn Disk,
     len: u64,
     (pool, known_zero): (&P, bool),

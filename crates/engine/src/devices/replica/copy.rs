@@ -8,7 +8,7 @@ use vellum_layout::{
     BLOCK_BYTES, CHANGED_HEAD_BYTES, ChangedMap, REPLICA_SUM_BYTES, ReplicaHead, ReplicaPlan,
     Superblock,
 };
-use vellum_media::{Disk, Memories, Persistent};
+use vellum_media::{Disk, ImageMemory, Memories, PoolMemory};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
@@ -88,7 +88,7 @@ struct Copy<'a, P> {
     written: u64,
 }
 
-impl<P: Persistent> Copy<'_, P> {
+impl<P: PoolMemory> Copy<'_, P> {
     /// Returns the blocks that changed since the replica was last whole, and loads their checksums
     /// into the table. `None`: all may have changed, because the map is about another replica, or
     /// the checksums are not those of the last whole one.

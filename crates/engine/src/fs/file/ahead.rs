@@ -7,7 +7,7 @@
 //! readers is kept: if the block before is in memory, somebody read it.
 
 use vellum_layout::{BLOCK_BYTES, MapRoot};
-use vellum_media::{Memories, Persistent};
+use vellum_media::{FileBytes, Memories};
 
 use super::Files;
 use super::read_path::runs_of;
@@ -72,7 +72,7 @@ impl<M: Memories> Files<'_, M> {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use vellum_media::{MediaChoice, Real};
+    use vellum_media::{ImageMemory, MediaChoice, Real};
 
     use super::*;
     use crate::{CreateOptions, File, Fs, MappingKind, Pool};

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use vellum_layout::{BLOCK_BYTES, MapRoot, ROOT_SLOT, RUN_BLOCKS};
-use vellum_media::{Memories, Memory, Persistent, Window};
+use vellum_media::{FileBytes, Memories, Memory, Window};
 
 use super::read_path::{gaps, runs_of};
 use super::translation::Seen;

@@ -1,7 +1,7 @@
 //! Reading.
 
 use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{FileBytes, Memories, Memory};
 
 use super::read_path::{Path, ReadPaths};
 use super::translation::Seen;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use vellum_layout::BLOCK_BYTES;
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{FileBytes, Memories, Memory};
 
 use super::measure::Cold;
 use super::translation::Seen;

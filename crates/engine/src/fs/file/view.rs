@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
 use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
-use vellum_media::{Memories, Memory, Persistent, Window};
+use vellum_media::{FileBytes, Memories, Memory, Window};
 
 use super::read_path::{Path, ReadPaths};
 use super::translation::Seen;

@@ -13,7 +13,7 @@ use vellum_layout::{
     PoolPhase, PoolState, Record, StateWord, Superblock, line_sum,
 };
 use vellum_media::{
-    Attach, Disk, ImageKey, LeftImage, Memory, Persistent, SharedImage, Split, Written,
+    Attach, Disk, ImageKey, LeftImage, Memory, PoolMemory, SharedImage, Split, Written,
 };
 
 use super::home::{Home, Piece};
@@ -109,7 +109,7 @@ impl Loading<'_> {
     }
 
     /// Begins the image. Returns what anchors will say of it, if it outlives this process.
-    fn begin<P: Persistent>(&self, pool: &P, superblock: &Superblock) -> Result<Option<ImageTag>> {
+    fn begin<P: PoolMemory>(&self, pool: &P, superblock: &Superblock) -> Result<Option<ImageTag>> {
         let geometry = superblock.geometry();
         let split = Split {
             image_bytes: geometry.log_at,
@@ -148,7 +148,7 @@ impl Loading<'_> {
     /// Fails on an image that the log does not name, but that knows epochs after `last`, in the
     /// usual directory or the one of this opening's image. It is newer than the pool's file, and
     /// would be lost if the pool were used.
-    fn refuse_strays<P: Persistent>(
+    fn refuse_strays<P: PoolMemory>(
         &self,
         pool: &P,
         superblock: &Superblock,
@@ -177,7 +177,7 @@ impl Loading<'_> {
 /// # Errors
 /// Fails if no anchor is valid, if home does not have its checksum, if an image that was left
 /// cannot be used, or if the disk fails.
-pub(crate) fn load<P: Persistent>(
+pub(crate) fn load<P: PoolMemory>(
     pool: &P,
     superblock: &Superblock,
     how: &Loading<'_>,
@@ -272,7 +272,7 @@ pub(crate) fn load<P: Persistent>(
 }
 
 /// Syncs what an earlier process wrote.
-fn inherit<P: Persistent>(
+fn inherit<P: PoolMemory>(
     pool: &P,
     disk: &dyn Disk,
     superblock: &Superblock,
@@ -296,7 +296,7 @@ fn inherit<P: Persistent>(
 
 /// Discards what a killed process left: removes its image's file, even if the disk fails, and makes
 /// the log name no image.
-fn give_up<P: Persistent>(
+fn give_up<P: PoolMemory>(
     pool: &P,
     disk: &dyn Disk,
     superblock: &Superblock,
@@ -318,14 +318,14 @@ fn give_up<P: Persistent>(
 }
 
 /// Whether the loaded pool was closed cleanly.
-fn was_closed<P: Persistent>(pool: &P, geometry: &Geometry) -> bool {
+fn was_closed<P: PoolMemory>(pool: &P, geometry: &Geometry) -> bool {
     let word = pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire);
     StateWord(word)
         .get()
         .is_some_and(|(phase, _)| phase == PoolPhase::Clean)
 }
 
-fn disk_of<P: Persistent>(pool: &P) -> Result<&dyn Disk> {
+fn disk_of<P: PoolMemory>(pool: &P) -> Result<&dyn Disk> {
     let disk = pool.disk();
     disk.ok_or(Error::Unsupported("a logged pool on this medium"))
 }
@@ -358,7 +358,7 @@ impl Log {
 
     /// Commits what a killed process left, over what was loaded. Then makes the log name no image,
     /// because later commits are not in that image.
-    fn take_over<P: Persistent>(
+    fn take_over<P: PoolMemory>(
         &self,
         (pool, superblock): (&P, &Superblock),
         disk: &dyn Disk,
@@ -406,7 +406,7 @@ impl Log {
 ///
 /// # Errors
 /// Fails if no anchor is valid, or the disk fails.
-pub(crate) fn forget_image<P: Persistent>(
+pub(crate) fn forget_image<P: PoolMemory>(
     pool: &P,
     superblock: &Superblock,
     boot: [u8; 16],
@@ -427,7 +427,7 @@ pub(crate) fn forget_image<P: Persistent>(
 }
 
 /// Removes the files of images that a removed dataset may have left.
-pub(crate) fn remove_images<P: Persistent>(pool: &P, superblock: &Superblock, boot: [u8; 16]) {
+pub(crate) fn remove_images<P: PoolMemory>(pool: &P, superblock: &Superblock, boot: [u8; 16]) {
     let how = Loading {
         boot,
         ..Loading::alone()
@@ -455,7 +455,7 @@ fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
 
 /// Writes journaled data where they belong. They count as written since the last cut, so the next
 /// record journals them again, or they are synced before it. A reader has them in memory.
-fn bring_back<'r, P: Persistent>(
+fn bring_back<'r, P: PoolMemory>(
     pool: &P,
     disk: &dyn Disk,
     (layout, journaled): (&LogLayout, impl Iterator<Item = JournaledBlock<'r>>),
@@ -507,7 +507,7 @@ fn settle(
 
 /// Reads the parts of home in use, and lays the records over it. Returns home's checksum. The
 /// records know better than home which chunks are in use.
-fn load_home<P: Persistent>(
+fn load_home<P: PoolMemory>(
     pool: &P,
     disk: &dyn Disk,
     (geometry, seed): (&Geometry, u64),
@@ -556,12 +556,12 @@ pub(crate) fn chunks_in_use<P: Memory>(
     })
 }
 
-fn lay_over<P: Persistent>(pool: &P, records: &[Record]) -> io::Result<()> {
+fn lay_over<P: PoolMemory>(pool: &P, records: &[Record]) -> io::Result<()> {
     let lines = records.iter().flat_map(Record::lines);
     lay_lines(pool, lines.map(|line| (line.at, line.bytes)))
 }
 
-fn lay_lines<'l, P: Persistent>(
+fn lay_lines<'l, P: PoolMemory>(
     pool: &P,
     lines: impl Iterator<Item = (u64, &'l [u8])>,
 ) -> io::Result<()> {
@@ -578,7 +578,7 @@ fn lay_lines<'l, P: Persistent>(
 }
 
 /// Reads a part of home. Returns its checksum, to which lines from `counted.0` on count.
-fn load_range<P: Persistent>(
+fn load_range<P: PoolMemory>(
     pool: &P,
     disk: &dyn Disk,
     range: (u64, u64),

@@ -389,7 +389,7 @@ mod tests {
     use crate::{ExternalData, FormatOptions, format};
     use std::sync::Arc;
     use vellum_layout::{Geometry, Superblock};
-    use vellum_media::{Persistent, SimLogged, SimPool};
+    use vellum_media::{ImageMemory, SimLogged, SimPool};
 
     /// Formats a pool, and returns a function that appends a record with so many lines, and three
     /// blocks, to its log. Six blocks can be journaled at a time.

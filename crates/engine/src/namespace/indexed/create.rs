@@ -1,7 +1,7 @@
 //! Creation (DirectFS III-E, Algorithm 1) and hard links.
 
 use vellum_layout::{FileKind, InodeState, LifeWord, SLOT_BYTES, TargetWord};
-use vellum_media::{Memories, Memory, Persistent, Site};
+use vellum_media::{Memories, Memory, Site, Transactions};
 
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{PoolPhase, PoolState, StateWord};
-use vellum_media::{Memories, Memory, Persistent};
+use vellum_media::{Medium, Memories, Memory, Persistent};
 
 use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, flag};

@@ -7,7 +7,7 @@ use vellum_layout::{
     OwnerWord, PoolHeader, PoolPhase, PoolState, ROOT_AREA, ROOT_SLOT, ReplicaPlan, SLOT_BYTES,
     StateWord, Superblock, mix,
 };
-use vellum_media::Persistent;
+use vellum_media::PoolMemory;
 use zerocopy::IntoBytes;
 
 use crate::devices::medium::ExternalData;
@@ -81,7 +81,7 @@ impl FormatOptions {
 ///
 /// # Errors
 /// Fails if the size or the options are impossible, or the medium fails.
-pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
+pub fn format<P: PoolMemory>(pool: &P, options: &FormatOptions) -> Result<Superblock> {
     if options.label.len() > 64 {
         return Err(Error::Invalid("a label has at most 64 bytes"));
     }
@@ -162,7 +162,7 @@ pub fn format<P: Persistent>(pool: &P, options: &FormatOptions) -> Result<Superb
 /// identity, so they are not valid. The log's blocks are written even if they are known to be zero,
 /// so that later writes allocate nothing in the file system below. The anchor is flushed, not
 /// fenced.
-fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
+fn write_log<P: PoolMemory>(pool: &P, geometry: &Geometry, options: &FormatOptions) -> Result<()> {
     const SALT: u64 = 0x10C5_A170_F00D_0001;
     let zeros = [0; BLOCK_BYTES as usize];
     for at in (0..geometry.log_bytes).step_by(zeros.len()) {
@@ -176,7 +176,7 @@ fn write_log<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptio
 }
 
 /// Writes the area table with the area of the root directory. Flushed, not fenced.
-fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
+fn write_area<P: PoolMemory>(pool: &P, geometry: &Geometry, now_ns: i64) {
     let table = geometry.areas.table;
     let area = AreaLife {
         number: ROOT_AREA,
@@ -196,7 +196,7 @@ fn write_area<P: Persistent>(pool: &P, geometry: &Geometry, now_ns: i64) {
 }
 
 /// Sets the kind of a chunk. Flushed, not fenced.
-fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
+fn write_chunk<P: PoolMemory>(pool: &P, geometry: &Geometry, chunk: u64, kind: ChunkKind) {
     let at = geometry.chunk_table_at + chunk * 8;
     let word = ChunkWord::new(chunk, kind, 0).0;
     pool.store(at, word, std::sync::atomic::Ordering::Release);
@@ -204,7 +204,7 @@ fn write_chunk<P: Persistent>(pool: &P, geometry: &Geometry, chunk: u64, kind: C
 }
 
 /// Writes the inode of the root directory. Flushed, not fenced.
-fn write_root<P: Persistent>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
+fn write_root<P: PoolMemory>(pool: &P, geometry: &Geometry, options: &FormatOptions) {
     let mut root = Inode {
         identity: IdentityWord::new(
             InodeState::Live,

@@ -9,7 +9,9 @@ use vellum_layout::{
     FileKind, Geometry, IdentityWord, Inode, InodeState, MapState, PoolPhase, PoolState, ROOT_SLOT,
     ReplicaPlan, StateWord, Superblock, checksum_words,
 };
-use vellum_media::{ImageKey, MappedPool, Memories, Memory, Persistent};
+use vellum_media::{
+    ImageKey, ImageMemory, MappedPool, Medium, Memories, Memory, Persistent, PoolMemory,
+};
 use zerocopy::IntoBytes;
 
 use super::inherit::inherit_overwrites;
@@ -117,7 +119,7 @@ fn is_other_boot(last: [u8; 16], now: [u8; 16], epoch: u32) -> bool {
 }
 
 /// Reads the superblock of a pool, and checks that the bytes of its data are mapped.
-fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
+fn read_whole<P: PoolMemory>(pool: &P) -> Result<Superblock> {
     let found = read_superblock(pool)?;
     let geometry = found.geometry();
     let replica = ReplicaPlan::of(&geometry).map_or(0, |plan| plan.bytes());
@@ -134,7 +136,7 @@ fn read_whole<P: Persistent>(pool: &P) -> Result<Superblock> {
 ///
 /// # Errors
 /// Fails as [`attach`] does while it reads the log.
-pub(crate) fn settle_image<P: Persistent>(
+pub(crate) fn settle_image<P: PoolMemory>(
     pool: &P,
     boot: [u8; 16],
     given_up: Option<&[PathBuf]>,
@@ -191,7 +193,7 @@ pub(crate) fn give_up_image(pool: &MappedPool, place: &ImageLocation) -> Result<
 ///
 /// # Errors
 /// Fails if a conversion or a repair is unfinished, or on damage.
-pub(crate) fn check_at_rest<P: Persistent>(pool: &P) -> Result<Option<PoolPhase>> {
+pub(crate) fn check_at_rest<P: PoolMemory>(pool: &P) -> Result<Option<PoolPhase>> {
     let superblock = read_superblock(pool)?;
     superblock.check_writable()?;
     let geometry = superblock.geometry();
