@@ -1,7 +1,7 @@
-//! The namespace *adaptive*: the area table, and the entries that the state-maps tell of.
+//! The namespace *adaptive*: the area table, and the entries that the state-maps record.
 //!
-//! The truth is read here: which areas there are, which entries, and which of two of one name
-//! counts. What leads to them is in [`crate::derived`].
+//! This module reads the primary structures: which areas and which entries exist, and which of two
+//! entries with one name is valid. [`crate::derived`] checks the structures that lead to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ use crate::journal::generation_of;
 use crate::logs::{COOKIE_MAX, COOKIE_MIN, ISSUES_MAX, Logs, Name, hash_of};
 use crate::report::{Class, Location, Severity, Sink};
 
-/// An area with a sound line that is somebody's.
+/// An area with a sound line that is in use.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     /// Its number.
@@ -31,7 +31,7 @@ pub struct Area {
     pub phase: AreaPhase,
 }
 
-/// What an entry with a path has beside what every name has.
+/// The fields of an entry with a path that other entries lack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathOf {
     pub(crate) area: u32,
@@ -40,7 +40,7 @@ pub(crate) struct PathOf {
     pub(crate) hash: PathHash,
 }
 
-/// Something wrong that no directory is to blame for.
+/// An error that no directory is to blame for.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) class: Class,
@@ -49,48 +49,48 @@ pub(crate) struct Fault {
     pub(crate) detail: String,
 }
 
-/// What the area table and the extents of entries hold.
+/// The contents of the area table and of the extents of entries.
 #[derive(Debug, Default)]
 pub struct Areas {
     /// First slots of the blocks of the area table, in order.
     pub blocks: Vec<u64>,
     /// The areas, by number.
     pub list: Vec<Area>,
-    /// Slots that are nobody's name, and how many: heads and maps of extents, entries that do not
-    /// count, blocks of hash tables.
+    /// Slots that hold no name, and how many: heads and maps of extents, invalid entries, blocks of
+    /// hash tables.
     pub(crate) held: Vec<(u64, u64)>,
     /// The paths of entries, by slot.
     pub(crate) paths: HashMap<u64, PathOf>,
     /// The area of each directory that is a root, by node.
     pub(crate) roots: HashMap<u32, u32>,
     pub(crate) faults: Vec<Fault>,
-    /// What is wrong with what a close made, where all else is sound.
+    /// Errors in what a clean close saved, reported only if everything else is sound.
     pub(crate) derived: Vec<(Class, Location, String)>,
-    /// Directories (nodes) whose place is wrong.
+    /// Directories (nodes) whose recorded location is wrong.
     pub misplaced: BTreeSet<u32>,
     /// Directories (nodes) whose log does not lead to their names.
     pub misled: BTreeSet<u32>,
-    /// Entries that do not count, and the one of the same name that does, by slot.
+    /// Invalid entries, by slot, each with the valid entry of the same name.
     pub twins: HashMap<u64, u64>,
-    /// Numbers of lines that are not sound, and whether an entry with a state names them.
+    /// Numbers of unsound lines, and whether an entry with a state names them.
     unsound: BTreeMap<u32, bool>,
 }
 
-/// An entry with a state, and which twin of which name it is.
+/// An entry with a state, and its twin number among entries of one name.
 struct Entry {
     name: Name,
     path: PathOf,
 }
 
-/// Where the names in a directory lie, and the slot of the entry with its path; none for an area's
-/// root.
+/// The area of the names in a directory, and the slot of the entry with the directory's path; none
+/// for an area's root.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Home {
     area: u32,
     entry: Option<u64>,
 }
 
-/// The epoch of the close, if the pool was closed in order.
+/// The epoch of the close, if the pool was closed cleanly.
 pub(crate) fn closed_epoch(view: &View, geometry: &Geometry) -> Option<u32> {
     let word = StateWord(view.word(geometry.state_at + PoolState::WORD));
     word.get()
@@ -98,7 +98,7 @@ pub(crate) fn closed_epoch(view: &View, geometry: &Geometry) -> Option<u32> {
 }
 
 impl Logs {
-    /// Reads areas and entries, and makes of them the names of all directories.
+    /// Reads areas and entries, and derives the names of all directories from them.
     pub(crate) fn read_areas(
         &mut self,
         view: &View,
@@ -185,7 +185,7 @@ impl Areas {
         }
     }
 
-    /// Ties areas in use to the directories that are their roots.
+    /// Connects areas in use with their root directories.
     fn find_roots(&mut self, nodes: &Nodes) {
         for area in self.list.clone() {
             let place = Location::Area(area.number);
@@ -223,14 +223,13 @@ impl Areas {
         }
     }
 
-    /// The area of this number, if its line is sound and somebody's.
+    /// The area with this number, if its line is sound and in use.
     pub(crate) fn find(&self, number: u32) -> Option<&Area> {
         let index = self.list.binary_search_by_key(&number, |area| area.number);
         index.ok().map(|index| &self.list[index])
     }
 
-    /// Tells what is wrong with areas; of what a close made only where `sink` has found nothing
-    /// else.
+    /// Reports errors of areas; those of what a close saved only if `sink` has found nothing else.
     pub(crate) fn judge(&self, nodes: &Nodes, sink: &mut Sink) {
         for (&number, &is_named) in &self.unsound {
             if is_named || number == ROOT_AREA {
@@ -269,7 +268,7 @@ struct Reader<'r, 'v> {
     seed: u64,
     window: Window<'r, 'v>,
     entries: Vec<Entry>,
-    /// Words of state-maps without the states that are to go, by pool offset.
+    /// Words of state-maps without the removed states, by pool offset.
     without: BTreeMap<u64, StateMapWord>,
 }
 
@@ -309,7 +308,7 @@ impl Reader<'_, '_> {
         self.geometry.meta_at + self.geometry.areas.states_at(slot)
     }
 
-    /// Notes that the state of `slot` is to go.
+    /// Marks the state of `slot` for removal.
     fn drop_state(&mut self, slot: u64) {
         let at = self.state_at(slot);
         let word = self.view.word(at);
@@ -336,7 +335,7 @@ impl Reader<'_, '_> {
             Some(directory) => {
                 let at = self.state_at(slot);
                 self.logs.issue(directory, class, place, at, detail);
-                // What is not dead was not removed with its directory.
+                // A living entry was not removed with its directory.
                 let life = self.geometry.slot_at(slot) + PathEntryHead::LIFE;
                 if let Some(issue) = self.logs.issues.last_mut() {
                     issue.stands = LifeWord(self.view.word(life)).is_alive();
@@ -346,8 +345,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Whether the entry at `slot` is dead and of an inode that is free now: its state was to go
-    /// next, and recovery takes it.
+    /// Whether the entry at `slot` is dead and names an inode that is free now: its state was about
+    /// to be removed, which recovery does.
     fn is_of_a_removed_directory(&self, slot: u64) -> bool {
         let at = self.geometry.slot_at(slot);
         let parent = self.view.word(at + PathEntryHead::PARENT);
@@ -358,7 +357,7 @@ impl Reader<'_, '_> {
         is_entry && is_dead && is_inode && matches!(self.nodes.find(parent), Found::Free)
     }
 
-    /// The sound entry at `slot`; or the directory to blame, if there is one, and what is wrong.
+    /// The sound entry at `slot`; otherwise the directory to blame, if there is one, and the error.
     fn entry_at(&mut self, slot: u64) -> Result<Entry, (Option<u32>, Class, String)> {
         let none = |what: &str| (None, Class::StateNoEntry, what.to_owned());
         if !self.geometry.areas.has_room(slot, 1) {
@@ -375,7 +374,10 @@ impl Reader<'_, '_> {
         let directory = match self.nodes.find(head.parent) {
             Found::Node(node) if self.nodes.list[node as usize].kind == FileKind::Directory => node,
             _ => {
-                let detail = format!("the entry is of inode {}, no directory", head.parent);
+                let detail = format!(
+                    "the entry is of inode {}, which is not a directory",
+                    head.parent
+                );
                 return Err(none(&detail));
             }
         };
@@ -383,7 +385,7 @@ impl Reader<'_, '_> {
             if let Some(is_named) = self.areas.unsound.get_mut(&head.area) {
                 *is_named = true;
             }
-            // Names that are gone from a directory that was removed stay longer than its area may.
+            // Dead names of a removed directory may outlive its area.
             let detail = format!("the entry is of area {}, which is not in use", head.area);
             return Err((Some(directory), Class::StateNoEntry, detail));
         };
@@ -398,7 +400,7 @@ impl Reader<'_, '_> {
         }
         let target = TargetWord(head.target);
         let kind = target.kind().filter(|_| !target.has_reserved());
-        let kind = kind.ok_or_else(|| unsound("it names a file of no kind"))?;
+        let kind = kind.ok_or_else(|| unsound("it names a file of unknown kind"))?;
         if !is_path(path) {
             let text = path.escape_ascii().to_string();
             return Err((Some(directory), Class::EntryName, format!("{text:?}")));
@@ -436,7 +438,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Decides which entries are names: of twins, one.
+    /// Decides which entries are names: one of each group of twins.
     fn choose(&mut self) {
         let mut entries = std::mem::take(&mut self.entries);
         let key = |entry: &Entry| (entry.name.directory, entry.name.cookie);
@@ -451,7 +453,7 @@ impl Reader<'_, '_> {
             let chosen = if let [alone] = group {
                 if alone.name.alive && homes.fits(self, alone) == Some(false) {
                     let place = Location::Slot(alone.name.slot);
-                    let detail = "its path does not go on from that of its directory";
+                    let detail = "its path does not continue that of its directory";
                     let (directory, at) = (alone.name.directory, alone.name.word_at);
                     self.logs
                         .issue(directory, Class::PathWrong, place, at, detail);
@@ -466,8 +468,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The one of several entries of one name that counts: one that is dead, else one whose path
-    /// fits.
+    /// The valid one of several entries of one name: a dead one, otherwise one whose path fits.
     fn choose_twin<'e>(&mut self, group: &'e [Entry], homes: &Homes<'e>) -> &'e Entry {
         let dead = group.iter().find(|entry| !entry.name.alive);
         let mut fitting = Vec::new();
@@ -513,9 +514,9 @@ impl Reader<'_, '_> {
 
 /// The homes of directories.
 struct Homes<'e> {
-    /// The living entries that name each directory, but for those that a dead twin outweighs.
+    /// The living entries that name each directory, except those with a dead twin.
     own: HashMap<u32, Vec<&'e Entry>>,
-    /// Those that are known; none while a directory is being asked about, or has none.
+    /// Known homes; `None` while a directory is being resolved, or has none.
     known: HashMap<u32, Option<Home>>,
 }
 
@@ -549,8 +550,8 @@ impl<'e> Homes<'e> {
         homes
     }
 
-    /// Finds out the home of a directory; where two entries name it, from that of the directory it
-    /// is in.
+    /// Finds the home of a directory. If two entries name it, the home of its parent directory
+    /// decides.
     fn ask(&mut self, reader: &Reader<'_, '_>, directory: u32) {
         let mut asked = vec![directory];
         let mut waiting = std::collections::HashSet::new();
@@ -583,8 +584,8 @@ impl<'e> Homes<'e> {
         }
     }
 
-    /// Whether a name lies in its directory's home, and its path goes on from its directory's;
-    /// nothing where the directory has no home, because nothing sound names it.
+    /// Whether a name lies in its directory's home and its path continues that of its directory;
+    /// `None` if the directory has no home, because nothing sound names it.
     fn fits(&self, reader: &Reader<'_, '_>, entry: &Entry) -> Option<bool> {
         let home = (*self.known.get(&entry.name.directory)?)?;
         if home.area != entry.path.area {

@@ -1,5 +1,5 @@
-//! The mapping: what every data block is to which file, by the mapping table or by the files'
-//! trees.
+//! The mapping: the file and the state of every data block, according to the mapping table or the
+//! files' trees.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ use crate::trees::{TreeBlock, Trees};
 
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
-/// Most keys that are held at once to find blocks mapped twice; larger tables take several passes.
+/// Most keys held at once to find blocks mapped twice; larger tables need several passes.
 const KEYS_MAX: u64 = 1 << 26;
 
 /// Hashes ids by the format's mixer.
@@ -36,20 +36,20 @@ impl Hasher for Mixer {
     }
 }
 
-/// Whose a mapping id is.
+/// The owner of a mapping id.
 #[derive(Clone, Copy)]
 struct Owner {
     inode: u64,
     /// Its size in blocks.
     blocks: u64,
-    /// Preallocated blocks may lie beyond.
+    /// Whether preallocated blocks may lie beyond the end of file.
     beyond: bool,
 }
 
 /// The inode of every mapping id.
 type Owners = HashMap<u32, Owner, BuildHasherDefault<Mixer>>;
 
-/// Judges sizes and mapping roots of the files, then the blocks.
+/// Checks sizes and mapping roots of the files, then the blocks.
 pub(crate) fn judge(
     view: &View,
     geometry: &Geometry,
@@ -67,7 +67,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Judges the blocks that trees lead to.
+/// Checks the blocks that trees lead to.
 fn judge_trees(
     geometry: &Geometry,
     trees: &Trees,
@@ -92,7 +92,7 @@ fn judge_trees(
     }
 }
 
-/// Judges the mapping table.
+/// Checks the mapping table.
 fn judge_table(
     view: &View,
     geometry: &Geometry,
@@ -136,10 +136,10 @@ fn judge_table(
     }
 }
 
-/// Sizes and mapping roots.
+/// Checks sizes and mapping roots.
 fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
     let mut owners = Owners::default();
-    // Blocks of an unsound inode are not nobody's, but nothing more is known of them.
+    // Blocks of an unsound inode have an owner, but nothing more is known about it.
     for broken in nodes.broken.iter().filter(|broken| broken.named) {
         if let Some((0, id)) = MapRoot(broken.root).get() {
             let (inode, blocks) = (broken.slot, u64::MAX);
@@ -168,7 +168,7 @@ fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
         let root = MapRoot(node.root);
         let Some((segment, id)) = root.get() else {
             if node.root != 0 {
-                let detail = format_args!("{:#x} is no root", node.root);
+                let detail = format_args!("{:#x} is not a valid root", node.root);
                 sink.damage(Class::MapSegment, place, detail);
             }
             continue;
@@ -199,7 +199,7 @@ fn owners(geometry: &Geometry, nodes: &Nodes, sink: &mut Sink) -> Owners {
     owners
 }
 
-/// Judges one entry; `true` if it is an inode's.
+/// Checks one entry; returns whether it belongs to an inode.
 fn judge_word(
     block: u64,
     word: MapWord,
@@ -239,7 +239,7 @@ fn judge_word(
         let detail = format_args!("block {logical} of inode {inode}, which has {blocks}");
         match state {
             MapState::Mapped => sink.residue(Class::MapPastEnd, place, detail),
-            // The root's flag is durable before any such block is.
+            // The flag in the root is durable before any such block.
             _ if !beyond => sink.damage(Class::MapPastEnd, place, detail),
             _ => {}
         }
@@ -247,7 +247,7 @@ fn judge_word(
     true
 }
 
-/// Finds keys that occur twice, and where.
+/// Finds keys that occur twice, and their blocks.
 fn judge_twice(
     view: &View,
     geometry: &Geometry,

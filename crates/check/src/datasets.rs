@@ -1,12 +1,12 @@
-//! Further datasets of a pool: whether they are where its table says. What is in them is
-//! checked by itself.
+//! Further datasets of a pool: whether they are where the table says. Their contents are checked
+//! separately.
 
 use vellum_layout::{BLOCK_BYTES, FsRecord, Superblock, uuid_text};
 
 use crate::Image;
 use crate::report::{Class, Location, Sink};
 
-/// Looks at each that the table has, in the file or device in which the pool lies.
+/// Checks each dataset of the table, in the file or device of the pool.
 pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) {
     for (number, record) in superblock.datasets.iter().enumerate().skip(1) {
         if record.in_use != 1 {
@@ -14,7 +14,7 @@ pub(crate) fn judge(file: &dyn Image, superblock: &Superblock, sink: &mut Sink) 
         }
         if let Err(wrong) = look(file, record) {
             let name = record.name_text().unwrap_or_default();
-            let detail = format_args!("`{name}` is not where the table has it: {wrong}");
+            let detail = format_args!("`{name}` is not where the table says: {wrong}");
             sink.damage(Class::Dataset, Location::Dataset(number), detail);
         }
     }
@@ -43,11 +43,13 @@ fn look(file: &dyn Image, record: &FsRecord) -> Result<(), String> {
     let found = found.map_err(|error| error.to_string())?;
     if found.uuid != record.uuid {
         let (found, expected) = (uuid_text(&found.uuid), uuid_text(&record.uuid));
-        return Err(format!("there is {found}, and not {expected}"));
+        return Err(format!("there is {found}, not {expected}"));
     }
     if found.pool_bytes > record.bytes {
         let (own, given) = (found.pool_bytes, record.bytes);
-        return Err(format!("it has {own} bytes, and its place {given}"));
+        return Err(format!(
+            "it has {own} bytes, but the table gives it {given}"
+        ));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What leads to the entries of the namespace *adaptive*: words of the directories' logs, places in
-//! the inodes of directories; and what a close in order makes of them beside, hash tables and
-//! counts of areas, which mean nothing on a pool that was not closed.
+//! Structures that lead to the entries of the namespace *adaptive*: words of the directories' logs,
+//! and the locations in directories' inodes. Also the hash tables and counts of areas that a clean
+//! close saves; they are meaningless in a pool that was not closed.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +18,7 @@ use crate::inodes::{Node, Nodes};
 use crate::logs::{ISSUES_MAX, Logs, Name, Word, hash_of};
 use crate::report::{Class, Location, Severity};
 
-/// Everybody may search.
+/// Search permission for everybody.
 const SEARCH_ALL: u16 = 0o111;
 
 struct Reader<'r, 'v> {
@@ -28,13 +28,13 @@ struct Reader<'r, 'v> {
     chunks: &'r Chunks,
     nodes: &'r Nodes,
     is_closed: bool,
-    /// The slot of each directory's own entry, by node. Others are what a crash leaves.
+    /// The slot of each directory's own entry, by node. Other entries are left by a crash.
     own: HashMap<u32, u64>,
 }
 
 impl Logs {
-    /// Reads what leads to the names, which are known, and what a close made, if the pool was
-    /// closed.
+    /// Reads the structures that lead to the known names, and, if the pool was closed, what the
+    /// close saved.
     pub(crate) fn read_derived(
         &mut self,
         view: &View,
@@ -96,8 +96,8 @@ impl Reader<'_, '_> {
         areas.fault(class, Severity::Damage, place, detail);
     }
 
-    /// Every living name has its word in its directory's log; every other word names one that is
-    /// dead, or on a pool that was not closed nothing yet; cookies ascend.
+    /// Checks that every living name has its word in its directory's log, that every other word
+    /// names a dead entry or, in a pool that was not closed, no entry yet, and that cookies ascend.
     fn read_words(&mut self, words: &[Word]) {
         let by_slot = |(index, name): (usize, &Name)| (name.slot, index);
         let by_slot: HashMap<u64, usize> =
@@ -199,7 +199,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// Where the inodes of directories say that their names are.
+    /// Checks the recorded locations in the inodes of directories.
     fn judge_places(&mut self) {
         for (number, node) in (0..).zip(&self.nodes.list) {
             let (FileKind::Directory, Some(&entry)) = (node.kind, self.own.get(&number)) else {
@@ -214,7 +214,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// What the close in `epoch` saved of an area with these names.
+    /// Checks what the close in `epoch` saved of an area with these names.
     fn judge_area(&mut self, area: &Area, epoch: u32, names: &[Name]) {
         let place = Location::Area(area.number);
         let is_restricting = |name: &&Name| {
@@ -230,7 +230,7 @@ impl Reader<'_, '_> {
             names: names.len() as u32,
             restricting: names.iter().filter(is_restricting).count() as u32,
         };
-        // What does not fit means nothing: it is an earlier close's.
+        // A check that does not fit is of an earlier close, and its values are ignored.
         let Some((table, counts)) = area.line.saved(area.number, epoch) else {
             return;
         };
@@ -243,8 +243,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Every name of the area has one word, in one of its two lines; there are no others, and the
-    /// heads know of them.
+    /// Checks that every name of the area has exactly one word in one of its two lines, that there
+    /// are no other words, and that the heads count them.
     fn judge_table(&mut self, area: &Area, root: TableRoot, names: &[Name]) {
         let place = Location::Area(area.number);
         let Some((level, blocks)) = self.blocks_of(root) else {
@@ -274,7 +274,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The level of a table, and its blocks in order; blocks of numbers are noted as held.
+    /// The level of a table and its blocks in order; adds blocks of numbers to the held slots.
     fn blocks_of(&mut self, root: TableRoot) -> Option<(u32, Vec<u64>)> {
         let (slot, level) = root.get()?;
         let mut blocks = vec![slot];
@@ -304,7 +304,7 @@ impl Reader<'_, '_> {
         are_blocks.then_some((level, blocks))
     }
 
-    /// Whether a metadata block is at `slot`, which was not met before.
+    /// Whether `slot` begins a metadata block that was not seen before.
     fn is_block(&self, slot: u64, seen: &mut HashSet<u64>) -> bool {
         slot != ROOT_SLOT
             && slot.is_multiple_of(SLOTS_PER_BLOCK)
@@ -317,7 +317,7 @@ impl Reader<'_, '_> {
 struct Table {
     area: AreaLife,
     level: u32,
-    /// The names that no word led to yet, by slot.
+    /// The names without a word so far, by slot.
     wanted: HashMap<u64, PathHash>,
     /// The heads that count words in second lines.
     heads: HashMap<u64, TableHead>,
@@ -357,7 +357,7 @@ impl Table {
         }
     }
 
-    /// What is wrong with the table, all lines of which were taken.
+    /// The remaining errors of the table, once all of its lines were read.
     fn finish(mut self) -> Vec<String> {
         for slot in std::mem::take(&mut self.wanted).into_keys() {
             self.say(format!("no word of its table leads to slot {slot}"));

@@ -19,12 +19,13 @@ pub(crate) struct Reader<'a> {
     view: &'a View<'a>,
     geometry: &'a Geometry,
     chunks: &'a Chunks,
-    /// One bit a metadata block: a node that was read. A second way to it is told of, not followed.
+    /// One bit per metadata block: a node that was read. A second path to it is reported but not
+    /// followed.
     seen: Vec<u64>,
     trees: &'a mut Trees,
 }
 
-/// Whose tree is read.
+/// The file whose tree is being read.
 #[derive(Clone, Copy)]
 struct File {
     inode: u64,
@@ -32,22 +33,22 @@ struct File {
     seal: ExtentSeal,
 }
 
-/// A run of a file's blocks, as an entry or the inode tells it.
+/// A run of a file's blocks, according to an entry or the inode.
 struct Run {
     logical: u64,
-    /// The first logical block that is another entry's.
+    /// The first logical block of the next entry.
     until: u64,
     block: u32,
     state: MapState,
 }
 
-/// What the entry above says of a node.
+/// The fields that a node must have according to the entry above.
 #[derive(Clone, Copy)]
 struct Expected {
     number: u32,
     level: u32,
     low: u32,
-    /// The first logical block behind the node's.
+    /// The first logical block behind the node's range.
     high: u64,
 }
 
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
             && slot != 0
             && self.chunks.holds(slot, SLOTS_PER_BLOCK, ChunkKind::Blocks);
         if !is_placed {
-            let detail = format!("slot {slot} for blocks from {low} on is no node");
+            let detail = format!("slot {slot} for blocks from {low} on is not a node");
             return self.say(file, detail);
         }
         self.trees.nodes.push(TreeNode {
@@ -153,7 +154,7 @@ impl<'a> Reader<'a> {
             let detail = format!("the node in slot {slot} is not that of blocks from {low} on");
             return self.say(file, detail);
         }
-        // A node is one file's, and one place's there.
+        // A node belongs to one file and one position in its tree.
         let (seen, bit) = (&mut self.seen[number as usize / 64], 1 << (number % 64));
         if *seen & bit == 0 {
             *seen |= bit;
@@ -187,7 +188,7 @@ impl<'a> Reader<'a> {
             }
             least = logical + 1;
             let next = ExtentKey(word(2 * index + 2));
-            // What is unsound, or out of order, ends nothing.
+            // An unsound or misplaced entry does not end the range.
             let until =
                 if next.is_sound(file.seal) && next.is_used() && next.logical() > key.logical() {
                     node.high.min(next.logical().into())

@@ -1,4 +1,4 @@
-//! Superblock, state block, chunk table: what has to be known before anything else.
+//! Superblock, state block, chunk table: needed before everything else.
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Geometry, PoolPhase, PoolState, StateWord, Superblock,
@@ -9,18 +9,18 @@ use zerocopy::IntoBytes;
 use crate::image::{View, for_each_word};
 use crate::report::{Class, Location, Sink};
 
-/// Copies of the superblock that tell of a rewrite which was not finished.
+/// Copies of the superblock from an unfinished rewrite.
 #[derive(Default)]
 pub(crate) struct Unfinished {
-    /// Older than the one that counts: by name and sequence.
+    /// Copies older than the current one: name and sequence.
     stale: Vec<(&'static str, u64)>,
-    /// What a change of the table of datasets left that was cut short: by name.
+    /// Copies left by an interrupted change of the table of datasets: name.
     cut: Vec<&'static str>,
 }
 
 impl Unfinished {
-    /// The copies are rewritten one after the other, so a crash leaves older ones. The table is
-    /// changed while the pool is closed.
+    /// The copies are rewritten one after the other, so a crash leaves older ones. The table
+    /// changes while the pool is closed.
     pub(crate) fn judge(&self, superblock: &Superblock, is_strict: bool, sink: &mut Sink) {
         for &(name, sequence) in &self.stale {
             let counts = superblock.sequence;
@@ -29,7 +29,7 @@ impl Unfinished {
         }
         for &name in &self.cut {
             let place = Location::Superblock(name);
-            let detail = "is as a change of the table of datasets left it that was cut short";
+            let detail = "was left by an interrupted change of the table of datasets";
             if is_strict {
                 sink.damage(Class::SuperblockCopy, place, detail);
             } else {
@@ -39,7 +39,7 @@ impl Unfinished {
     }
 }
 
-/// The superblock that counts, if the image has one, and what tells of another rewrite of it.
+/// The current superblock, if the image has one, and the copies from an unfinished rewrite.
 pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Unfinished)> {
     let last = last_copy_at(view);
     let mut copies = vec![("first copy", 0), ("second copy", BLOCK_BYTES)];
@@ -104,7 +104,7 @@ pub(crate) fn superblock(view: &View, sink: &mut Sink) -> Option<(Superblock, Un
     Some((best, unfinished))
 }
 
-/// The copies that differ, if a change of the table that was cut short may have left them so.
+/// The copies that differ, if an interrupted change of the table explains them.
 fn left_by_cut(view: &View, best: &Superblock) -> Option<Vec<&'static str>> {
     let block = |at| view.bytes::<{ BLOCK_BYTES as usize }>(at);
     let copies = [0, BLOCK_BYTES, best.last_copy_at].map(block);
@@ -117,15 +117,15 @@ fn left_by_cut(view: &View, best: &Superblock) -> Option<Vec<&'static str>> {
         .then(|| differing.map(|(name, _)| name).collect())
 }
 
-/// The copy that counts, whether all of the pool is there or not.
+/// The current copy, even if the pool is incomplete.
 pub(crate) fn counting(view: &View) -> Result<Superblock, SuperblockError> {
     let copies = [0, BLOCK_BYTES, last_copy_at(view)];
     let found = Superblock::choose(copies.map(|at| read_copy(view, at)))?;
     found.check_readable().map(|()| found)
 }
 
-/// Where the last copy of the superblock is looked for. Behind a pool there may be blocks of files,
-/// or other datasets.
+/// Where the last copy of the superblock is searched. Behind a pool there may be blocks of files or
+/// other datasets.
 fn last_copy_at(view: &View) -> u64 {
     let own_last = (view.own_len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
     match Superblock::choose([0, BLOCK_BYTES].map(|at| read_copy(view, at))) {
@@ -146,7 +146,7 @@ fn read_copy(view: &View, at: u64) -> Result<Superblock, SuperblockError> {
         return Err(SuperblockError::NotVellum);
     }
     let copy = Superblock::unseal(&view.bytes::<{ BLOCK_BYTES as usize }>(at))?;
-    // That of a dataset behind the pool is none of it.
+    // The copy of a dataset behind the pool does not count.
     match at > BLOCK_BYTES && copy.last_copy_at != at {
         true => Err(SuperblockError::NotVellum),
         false => Ok(copy),
@@ -190,7 +190,10 @@ pub(crate) fn state(view: &View, geometry: &Geometry, sink: &mut Sink) -> Option
         let detail = "a repair was not finished; the pool counts as not closed";
         sink.damage(Class::StateWord, Location::State, detail);
     } else if state.is_none() {
-        let detail = format_args!("{:#x} is no state; the pool counts as not closed", word.0);
+        let detail = format_args!(
+            "{:#x} is not a valid state; the pool counts as not closed",
+            word.0
+        );
         sink.damage(Class::StateWord, Location::State, detail);
     }
     state
@@ -202,7 +205,7 @@ pub(crate) fn is_converting(view: &View, geometry: &Geometry) -> bool {
     word.conversion().is_some()
 }
 
-/// What every chunk holds.
+/// The kind of every chunk.
 pub struct Chunks {
     kinds: Vec<Option<ChunkKind>>,
     slots_per_chunk: u64,
@@ -221,7 +224,7 @@ impl Chunks {
                     Some((kind, _)) if kind.is_of(geometry.namespace) => Some(kind),
                     Some(_) => {
                         let namespace = geometry.namespace.name();
-                        let detail = format_args!("is of areas, which {namespace} does not have");
+                        let detail = format_args!("holds areas, which {namespace} does not have");
                         sink.damage(Class::ChunkWord, Location::Chunk(index), detail);
                         None
                     }
@@ -247,7 +250,7 @@ impl Chunks {
         }
     }
 
-    /// What the chunk of `slot` holds; `None` where the slot does not exist or its chunk's word is
+    /// The kind of the chunk with `slot`; `None` if the slot does not exist or its chunk's word is
     /// unsound.
     pub fn kind_of(&self, slot: u64) -> Option<ChunkKind> {
         let index = usize::try_from(slot / self.slots_per_chunk).ok()?;

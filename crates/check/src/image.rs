@@ -1,5 +1,5 @@
-//! What is checked: anything that bytes can be read from, with the stores of committed journal
-//! records laid over it, read in windows so that sorted accesses become sequential ones.
+//! The checked image: any source of bytes, overlaid by the stores of committed journal records, and
+//! read in windows so that sorted accesses become sequential ones.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use vellum_media::{PoolMemory, faults};
 /// Bytes of a line of a log.
 const LINE_BYTES: usize = 64;
 
-/// Bytes to check. Nothing outside `len()` is ever asked for.
+/// Bytes to check. Only bytes inside `len()` are ever read.
 pub trait Image {
     /// Bytes of the image.
     fn len(&self) -> u64;
 
-    /// Bytes of the pool itself: those behind them, if there are any, lie on an external data
+    /// Bytes of the pool itself. Bytes behind them, if there are any, lie on an external data
     /// device.
     fn own_len(&self) -> u64 {
         self.len()
@@ -32,7 +32,7 @@ pub trait Image {
     /// Fills `out` with the bytes from `at` on.
     ///
     /// # Errors
-    /// The bytes cannot be read: outside the image, or a medium that failed.
+    /// Fails if the bytes are outside the image or unreadable.
     fn read(&self, at: u64, out: &mut [u8]) -> io::Result<()>;
 }
 
@@ -63,7 +63,7 @@ impl Image for File {
     fn len(&self) -> u64 {
         match self.metadata() {
             Ok(data) if data.is_file() => data.len(),
-            // A block device says its length only to a seek.
+            // A block device only reports its length through a seek.
             _ => {
                 let mut file = self;
                 file.seek(SeekFrom::End(0)).unwrap_or(0)
@@ -108,8 +108,8 @@ impl<M: PoolMemory + ?Sized> Image for MemoryImage<'_, M> {
         if end.is_none_or(|end| end > self.0.len()) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // What is lost in this read changes the condition, what was lost before is counted for who
-        // watches.
+        // Bytes lost during this read change the condition; bytes lost before are counted for the
+        // thread once the memory is watched.
         self.0.watch();
         let before = (self.0.condition(), faults().count);
         self.0.read(at, out);
@@ -128,13 +128,13 @@ pub(crate) struct Unreadable {
     pub(crate) reason: String,
 }
 
-/// Most unreadable places that are remembered.
+/// Most unreadable ranges that are remembered.
 const UNREADABLE_MAX: usize = 64;
 
-/// An image with words laid over it.
+/// An image with an overlay.
 pub(crate) struct View<'a> {
     image: &'a dyn Image,
-    /// Lines of a log.
+    /// Overlaid lines of a redo log.
     lines: BTreeMap<u64, [u8; LINE_BYTES]>,
     overlay: BTreeMap<u64, u64>,
     unreadable: RefCell<Vec<Unreadable>>,
@@ -159,30 +159,30 @@ impl<'a> View<'a> {
         self.image.own_len()
     }
 
-    /// Lays `value` over the word at `at`; gives what was laid there before.
+    /// Overlays the word at `at` by `value`; returns the previous overlay.
     pub(crate) fn lay(&mut self, at: u64, value: u64) -> Option<u64> {
         self.overlay.insert(at, value)
     }
 
-    /// The words laid over it, by pool offset.
+    /// The overlaid words, by pool offset.
     pub(crate) fn laid(&self) -> Vec<(u64, u64)> {
         let words = self.overlay.iter();
         words.map(|(&at, &value)| (at, value)).collect()
     }
 
-    /// Lays 64 bytes over the line at `at`, under all words.
+    /// Overlays the line at `at` by 64 bytes, beneath all overlaid words.
     pub(crate) fn lay_line(&mut self, at: u64, bytes: &[u8]) {
         if let Ok(bytes) = bytes.try_into() {
             self.lines.insert(at, bytes);
         }
     }
 
-    /// Ranges that could not be read so far.
+    /// Ranges that were unreadable so far.
     pub(crate) fn take_unreadable(&self) -> Vec<Unreadable> {
         std::mem::take(&mut self.unreadable.borrow_mut())
     }
 
-    /// Fills `out`; what cannot be read is zero and remembered, block by block.
+    /// Fills `out`; unreadable blocks become zeros and are remembered.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) {
         if self.image.read(at, out).is_err() {
             self.read_blocks(at, out);
@@ -197,8 +197,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Fills `out` with what lies under everything that was laid over the image; `false`: it cannot
-    /// be read.
+    /// Fills `out` from beneath the overlay; returns whether that was possible.
     pub(crate) fn read_under(&self, at: u64, out: &mut [u8]) -> bool {
         self.image.read(at, out).is_ok()
     }
@@ -234,7 +233,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Puts bytes that lie at `place` where they belong in `out`, which begins at `at`.
+/// Copies the part of `bytes` at `place` that overlaps `out`, which begins at `at`.
 fn put(out: &mut [u8], at: u64, place: u64, bytes: &[u8]) {
     let skip = at.saturating_sub(place) as usize;
     let Some(bytes) = bytes.get(skip..) else {
@@ -299,7 +298,7 @@ pub(crate) fn for_each_table_word(
     }
 }
 
-/// Gives the words of `[at, at + 8 * count)` to `each`, with their index.
+/// Calls `each` with the words of `[at, at + 8 * count)` and their index.
 pub(crate) fn for_each_word(view: &View, at: u64, count: u64, mut each: impl FnMut(u64, u64)) {
     let mut buffer = vec![0; WINDOW_BYTES.min(count.saturating_mul(8)) as usize];
     let mut index = 0;

@@ -10,45 +10,45 @@ use crate::header::Chunks;
 use crate::image::{View, Window};
 use crate::report::Class;
 
-/// What is kept of an inode in use, and what the walk finds about it.
+/// The checker's record of an inode in use, and its findings about it.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its metadata slot.
     pub slot: u64,
     /// Its identity word.
     pub identity: IdentityWord,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Whether it is open without a name.
     pub orphan: bool,
-    /// Its link count, as it says.
+    /// Its recorded link count.
     pub links: u32,
-    /// Its parent, as it says.
+    /// Its recorded parent.
     pub parent: u64,
-    /// Its size, as it says.
+    /// Its recorded size.
     pub size: u64,
     /// Its change time.
     pub ctime: i64,
     /// Its root word.
     pub root: u64,
-    /// Symlinks: the check of the target. Directories of the namespace *tree*: the log's tail, of
-    /// *adaptive*: the place.
+    /// Symlinks: the check of the target. Directories: the log's tail in the namespace *tree*, the
+    /// location of the names in *adaptive*.
     pub detail: u64,
-    /// Reserved fields that are set.
+    /// A reserved field that is set.
     pub reserved: Option<&'static str>,
     /// Valid entries that name it.
     pub names: u32,
-    /// The node of the directory whose entry was found first.
+    /// The directory (node) whose entry was found first.
     pub named_by: u32,
     /// Directories: valid entries that name directories.
     pub subdirectories: u32,
     /// Directories: valid entries of any kind.
     pub children: u32,
-    /// Directories: the latest life of its entries.
+    /// Directories: the latest time of its entries.
     pub latest: i64,
     /// Directories: whether the root reaches it.
     pub reached: bool,
-    /// Whether it is in use for good: named, or not judged leniently.
+    /// Whether it is in use for certain: named, or not judged leniently.
     pub kept: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Broken {
     pub slot: u64,
     /// What is wrong.
     pub class: Class,
-    /// What exactly.
+    /// The details.
     pub detail: String,
     /// Its root, which may be a mapping root.
     pub root: u64,
@@ -67,7 +67,7 @@ pub struct Broken {
     pub named: bool,
 }
 
-/// What an inode number names.
+/// What an inode number leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// No inode slot.
@@ -89,7 +89,7 @@ pub struct Nodes {
     pub list: Vec<Node>,
     /// The unsound ones, by slot.
     pub broken: Vec<Broken>,
-    /// For each chunk of inodes, in order of chunk: what each of its slots holds.
+    /// The contents of each slot of the inode chunks, in order of chunk.
     index: Vec<u32>,
     /// Where each chunk's part of `index` begins.
     base: Vec<u32>,
@@ -130,7 +130,7 @@ impl Nodes {
     }
 
     fn take(&mut self, slot: u64, bytes: &[u8], geometry: &Geometry) -> u32 {
-        // Slot 0 is no inode: 0 means none everywhere.
+        // Slot 0 is never an inode: 0 means none everywhere.
         if bytes[0] == InodeState::Free as u8 || slot == 0 {
             return FREE;
         }
@@ -155,7 +155,7 @@ impl Nodes {
         }
     }
 
-    /// What `slot` holds.
+    /// The contents of `slot`.
     pub fn find(&self, slot: u64) -> Found {
         let base = usize::try_from(slot / self.slots_per_chunk)
             .ok()

@@ -1,5 +1,5 @@
-//! Single structures in words, for people. What is shown is what stands on the pool: journals are
-//! not applied, and unsound structures are shown with what is wrong.
+//! Single structures in words, for people. The output shows the bytes on the pool: journals are not
+//! applied, and unsound structures are shown with their errors.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -24,21 +24,21 @@ use crate::trees::word_of;
 /// Why something cannot be shown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum InspectError {
-    /// The image has no superblock that can be used.
+    /// The image has no usable superblock.
     #[error("{0}")]
     NotAPool(String),
-    /// The number is beyond what the pool has.
+    /// The number is out of range.
     #[error("there is no {what} {number}: the pool has {count}")]
     NoSuch {
-        /// What was asked for.
+        /// The kind of structure.
         what: &'static str,
-        /// Its number.
+        /// The requested number.
         number: u64,
         /// How many there are.
         count: u64,
     },
-    /// The inode is no directory.
-    #[error("inode {0} is no directory in use")]
+    /// The inode is not a directory.
+    #[error("inode {0} is not a directory in use")]
     NoDirectory(u64),
 }
 
@@ -103,10 +103,10 @@ impl Lines {
     }
 }
 
-/// The superblock, the state block and what the chunks hold.
+/// The superblock, the state block and the kinds of chunks.
 ///
 /// # Errors
-/// The image has no usable superblock.
+/// Fails if the image has no usable superblock.
 pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let (sb, g) = (&pool.superblock, &pool.geometry);
@@ -183,7 +183,7 @@ pub fn superblock(image: &(impl Image + ?Sized)) -> Result<String, InspectError>
 /// Inode `number`.
 ///
 /// # Errors
-/// The pool is unusable or has no such slot.
+/// Fails if the pool is unusable or has no such slot.
 pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let inode = pool.inode(number)?;
@@ -238,7 +238,7 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
         (Some(FileKind::Symlink), _) => {
             out.add("text", format_args!("slot {}", inode.root));
             let text = Node::new(number, &inode, &pool.geometry)
-                .map_err(|_| "cannot be told of an unsound inode")
+                .map_err(|_| "unknown, because the inode is unsound")
                 .and_then(|link| {
                     read_text(&mut pool.window(), &pool.geometry, &pool.chunks, &link)
                 });
@@ -263,7 +263,7 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
 /// The log of directory `number`: its extents, and every word with its entry.
 ///
 /// # Errors
-/// The pool is unusable, or the inode is no directory.
+/// Fails if the pool is unusable, or if the inode is not a directory.
 pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let inode = pool.inode(number)?;
@@ -283,7 +283,7 @@ pub fn directory(image: &(impl Image + ?Sized), number: u64) -> Result<String, I
             Some(ChunkKind::Entries) => LogExtentKind::Small,
             Some(ChunkKind::Blocks) => LogExtentKind::Large,
             _ => {
-                let _ = writeln!(out, "slot {slot}: no place for an extent");
+                let _ = writeln!(out, "slot {slot}: cannot hold an extent");
                 break;
             }
         };
@@ -347,7 +347,7 @@ fn records(pool: &Pool, number: u64, inode: &Inode) -> String {
     let mut counts = tail != LogPosition::NONE;
     while slot != 0 && visited.insert(slot) {
         if pool.chunks.kind_of(slot) != Some(ChunkKind::Blocks) {
-            let _ = writeln!(out, "slot {slot}: no place for a block");
+            let _ = writeln!(out, "slot {slot}: cannot hold a block");
             break;
         }
         let mut block = [0; BLOCK_BYTES as usize];
@@ -421,7 +421,7 @@ fn entry_line(pool: &Pool, window: &mut Window, slot: u64) -> String {
 /// The entry at metadata slot `slot`.
 ///
 /// # Errors
-/// The pool is unusable or has no such slot.
+/// Fails if the pool is unusable or has no such slot.
 pub fn entry(image: &(impl Image + ?Sized), slot: u64) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     Pool::has("slot", slot, pool.geometry.meta_slots())?;
@@ -429,10 +429,10 @@ pub fn entry(image: &(impl Image + ?Sized), slot: u64) -> Result<String, Inspect
     Ok(format!("slot {slot}: {line}\n"))
 }
 
-/// What data block `block` is to which file.
+/// The file and the state of data block `block`.
 ///
 /// # Errors
-/// The pool is unusable or has no such block.
+/// Fails if the pool is unusable or has no such block.
 pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let geometry = &pool.geometry;
@@ -461,7 +461,7 @@ pub fn block(image: &(impl Image + ?Sized), block: u64) -> Result<String, Inspec
 /// Every thread slot's journal that is not retired.
 ///
 /// # Errors
-/// The pool is unusable.
+/// Fails if the pool is unusable.
 pub fn journals(image: &(impl Image + ?Sized)) -> Result<String, InspectError> {
     let pool = Pool::open(&image)?;
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! The thread slots' journals: which records are committed, and their stores laid over the image.
+//! The thread slots' journals: finds committed records and overlays the image with their stores.
 
 use vellum_layout::{
     Entry, EntryHead, Geometry, IdentityWord, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
@@ -10,14 +10,14 @@ use crate::image::View;
 use crate::report::{Class, Location, Sink};
 use crate::{areas, records};
 
-/// What a thread slot's journal holds.
+/// The contents of a thread slot's journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Nothing: retired, or never used.
     Retired,
-    /// A head that no writer produces.
+    /// A head that is never written.
     Unsound,
-    /// A record that never committed: why, and its pairs.
+    /// A record that never committed, with the reason.
     Torn(&'static str),
     /// A committed record.
     Committed(Vec<JournalPair>),
@@ -60,7 +60,7 @@ pub(crate) fn read(view: &View, geometry: &Geometry, slot: u32) -> (JournalHead,
     (head, record)
 }
 
-/// Whether `pair` is no witness, or one that holds.
+/// Whether `pair` is a store, or a witness that holds.
 fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     let Some(at) = pair.witnessed() else {
         return true;
@@ -88,7 +88,7 @@ fn witness_holds(view: &View, geometry: &Geometry, pair: JournalPair) -> bool {
     Entry::is_sound(&bytes[..len], parent) && u64::from(head.checksum) == pair.value
 }
 
-/// The generation of the inode in slot `ino`; 0 where there is no such slot.
+/// The generation of the inode in slot `ino`; 0 if there is no such slot.
 pub(crate) fn generation_of(view: &View, geometry: &Geometry, ino: u64) -> u32 {
     if ino >= geometry.meta_slots() {
         return 0;
@@ -103,8 +103,8 @@ pub(crate) fn may_store(geometry: &Geometry, at: u64) -> bool {
         && at < geometry.meta_at + geometry.meta_slots() * SLOT_BYTES
 }
 
-/// Judges every journal; when `apply`, lays the stores of committed records over the view, as
-/// recovery would. Gives how many were committed.
+/// Checks every journal. If `apply` is set, overlays the view with the stores of committed records,
+/// as recovery would. Returns how many were committed.
 pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) -> u64 {
     let mut committed = Vec::new();
     for slot in 0..geometry.thread_slots {

@@ -1,5 +1,5 @@
-//! Tables that keep the blocks of all files by their keys, cuckoo and level tables: their entries,
-//! whether each is where its key leads, and whether what each counts beside it is there.
+//! Cuckoo and level tables, which find the blocks of all files by their keys: checks that each
+//! entry is where its key leads, and that the counted neighbours exist.
 
 use vellum_layout::{Geometry, KeyedPlan, KeyedWord, LevelPlan, LevelRoot, MapState, MapWord};
 
@@ -76,7 +76,7 @@ fn read_lines(view: &View, geometry: &Geometry, lines: std::ops::Range<u64>, row
     });
 }
 
-/// The blocks that sound entries name, each once for a key.
+/// The blocks that sound entries name, one per key.
 pub(crate) fn blocks(geometry: &Geometry, table: &Table) -> Vec<TreeBlock> {
     let sound = table
         .rows
@@ -94,7 +94,7 @@ pub(crate) fn blocks(geometry: &Geometry, table: &Table) -> Vec<TreeBlock> {
     blocks
 }
 
-/// Judges the table.
+/// Checks the table.
 pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut Sink) {
     let Table { plan, seed, rows } = table;
     if let KeyedPlan::Level(plan, root) = plan {
@@ -106,7 +106,8 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
         let place = Location::Offset(row.at);
         let (id, logical) = (row.word.id(), row.word.logical());
         if row.word.state() == MapState::Limbo {
-            let detail = format_args!("an entry on its way, for block {logical} of id {id}");
+            let detail =
+                format_args!("an entry that is being moved, for block {logical} of id {id}");
             sink.residue(Class::Limbo, place, detail);
         } else if !row.is_live() || !row.is_sound(geometry) {
             let detail = format_args!("the entry of block {logical} of id {id} is not sound");
@@ -118,7 +119,7 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
             sound.push(*row);
         }
     }
-    // Of two entries of a key recovery keeps the one that is looked at first.
+    // Of two entries of a key, recovery keeps the one that is searched first.
     let rank = |row: &Row| homes(row).take_while(|&home| home != row.line).count();
     sound.sort_by_key(|row| (row.key(), rank(row)));
     for same in sound.chunk_by(|a, b| a.key() == b.key()) {
@@ -132,13 +133,15 @@ pub(crate) fn judge(view: &View, geometry: &Geometry, table: &Table, sink: &mut 
             judge_counts(&sound[i..], sink);
         } else if sound[i].place.has_counts() {
             let (id, logical) = (sound[i].word.id(), sound[i].word.logical());
-            let detail = format_args!("block {logical} of id {id} has counts, where none has");
+            let detail = format_args!(
+                "block {logical} of id {id} has counts, which this table does not keep"
+            );
             sink.damage(Class::MapCounts, Location::Offset(sound[i].at), detail);
         }
     }
 }
 
-/// Judges the root of a level table, and that nothing lies in levels that are still to come.
+/// Checks the root of a level table, and that levels not yet in use are empty.
 fn judge_levels(
     view: &View,
     geometry: &Geometry,
@@ -153,7 +156,7 @@ fn judge_levels(
     } else if let Some(level) = root.moving() {
         let lines = plan.lines_of(level);
         if !table.rows.iter().any(|row| lines.contains(&row.line)) {
-            let detail = format_args!("level {level} is being moved, and nothing is in it");
+            let detail = format_args!("level {level} is being moved, but nothing is in it");
             sink.residue(Class::MapLevels, Location::Offset(root_at), detail);
         }
     }
@@ -167,7 +170,7 @@ fn judge_levels(
     }
 }
 
-/// Judges the second entry of a key.
+/// Checks the second entry of a key.
 fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
     let (id, logical) = (copy.word.id(), copy.word.logical());
     let place = Location::Offset(copy.at);
@@ -185,7 +188,7 @@ fn judge_copy(kept: &Row, copy: &Row, plan: &KeyedPlan, sink: &mut Sink) {
     }
 }
 
-/// Judges what the first of `rows`, which are in the order of their keys, counts.
+/// Checks the counts of the first of `rows`, which are sorted by key.
 fn judge_counts(rows: &[Row], sink: &mut Sink) {
     let first = &rows[0];
     let place = Location::Offset(first.at);

@@ -1,12 +1,12 @@
 //! The read-only checker and inspector of Vellum pools.
 //!
-//! It shares the format (`vellum-layout`) with the engine and not a line of code, so that a mistake
-//! of the engine is not repeated here. [`check`] reads anything that bytes can be read from and
-//! tells what is wrong, as *damage*, or as *residue*: what a crash legitimately leaves on a pool
-//! that was not closed, and recovery mends. [`inspect`] prints single structures.
+//! It shares the format (`vellum-layout`) with the engine but no code, so that it does not repeat
+//! mistakes of the engine. [`check`] reads any source of bytes and reports what is wrong: as
+//! *damage*, or as *residue* that a crash legitimately leaves in a pool that was not closed and
+//! that recovery mends. [`inspect`] prints single structures.
 //!
-//! Whatever the bytes say, the checker neither panics nor loops nor asks for more memory than a
-//! few times what the image has.
+//! Whatever the bytes are, the checker neither panics nor loops, and uses at most a few times as
+//! much memory as the image has bytes.
 #![forbid(unsafe_code)]
 
 mod areas;
@@ -55,14 +55,14 @@ pub enum Stage {
     Blocks,
 }
 
-/// Told while a check is under way: the stage, how much is done, and of how much (0: unknown).
+/// Called during a check with the stage, how much is done, and of how much (0: unknown).
 pub type Progress<'a> = &'a dyn Fn(Stage, u64, u64);
 
 /// How to check.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
-    /// Residue is damage even where the pool was not closed: what a pool that has just been
-    /// recovered is held to.
+    /// Whether residue is damage even if the pool was not closed, as is required right after a
+    /// recovery.
     pub strict_clean: bool,
     /// Called now and then.
     pub progress: Option<Progress<'a>>,
@@ -81,20 +81,18 @@ pub fn check(image: &(impl Image + ?Sized), options: Options) -> Report {
     run(&image, Left::default(), options)
 }
 
-/// A line of metadata, by its offset.
+/// A line of metadata: its offset and bytes.
 pub type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
-/// What there is beside the pool's bytes: of what a killed process did, and of further file
-/// systems.
+/// Data beside the pool's bytes: what a killed process left, and the file with further datasets.
 #[derive(Clone, Copy, Default)]
 pub struct Left<'a> {
-    /// All bytes of the file or device that the pool lies in, where its other datasets are;
-    /// nothing: these are not looked for.
+    /// The file or device of the pool, with its other datasets; `None` to skip these.
     pub file: Option<&'a dyn Image>,
-    /// Lines in memory of a pool with a log: these lie over home and log.
+    /// Dirty lines of a logged pool's image, which override home and log.
     pub lines: &'a [Line],
-    /// The boot of this machine; zeros: not known. Metadata whose data lie elsewhere are looked at
-    /// as the last commit left them, but under the boot under which they were last changed.
+    /// The boot id of this machine; zeros: unknown. The metadata of a split pool are checked as of
+    /// the last commit, but under the boot of their last change as they are.
     pub boot: [u8; 16],
 }
 
@@ -106,7 +104,7 @@ impl fmt::Debug for Left<'_> {
     }
 }
 
-/// The same of a pool that a process may have had that was killed.
+/// As [`check`], for a pool whose last process may have been killed.
 pub fn check_killed(image: &(impl Image + ?Sized), left: Left<'_>, options: Options) -> Report {
     run(&image, left, options)
 }
@@ -151,7 +149,7 @@ fn walk(
     undo::lay_over(view, superblock, left.boot, sink);
     let state = header::state(view, &geometry, sink);
     if header::is_converting(view, &geometry) {
-        // Some of it is the old pool, some the new one.
+        // A part of the bytes is the old pool, a part the new one.
         return Phase::Unknown;
     }
     let phase = state.map_or(Phase::Unknown, |(phase, _)| phase.into());
@@ -211,8 +209,8 @@ fn walk(
     phase
 }
 
-/// What a clean close saved. The live map and the counters are compared only where all else is
-/// sound, because every other damage shows in them again.
+/// Checks what a clean close saved. The live map and the counters are compared only if everything
+/// else is sound, because all other damage shows in them again.
 fn judge_saved(
     view: &View,
     superblock: &Superblock,
@@ -223,8 +221,7 @@ fn judge_saved(
 ) {
     let geometry = &superblock.geometry();
     let sound = sink.is_sound_inside();
-    // There is room for those of segment 0 alone: where segments were added, what is there is of
-    // before.
+    // Only the state of segment 0 is saved: once segments are added, the saved state is obsolete.
     if sound && geometry.added.is_empty() {
         saved_state::judge(view, geometry, superblock.hash_seed, trees, epoch, sink);
     }

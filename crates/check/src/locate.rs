@@ -1,4 +1,4 @@
-//! What lies at an offset of a pool, in words, for people.
+//! Names the structure at an offset of a pool, for people.
 
 use vellum_layout::{BLOCK_BYTES, ChunkKind, Geometry, MapState, SLOT_BYTES, Superblock};
 
@@ -14,13 +14,13 @@ const LINE_BYTES: u64 = 64;
 /// Bytes of a word of a table.
 const WORD_BYTES: u64 = 8;
 
-/// A pool whose places can be named.
+/// Names the structures of a pool.
 pub struct Locator<'a> {
     view: View<'a>,
     found: Option<Structures>,
 }
 
-/// What a pool that can be read holds.
+/// The structures of a readable pool.
 struct Structures {
     geometry: Geometry,
     seed: u64,
@@ -47,7 +47,7 @@ impl Structures {
 }
 
 impl<'a> Locator<'a> {
-    /// Reads what the image holds. Journals are not applied.
+    /// Reads the structures of the image. Journals are not applied.
     pub fn new(image: &'a dyn Image) -> Self {
         let view = View::new(image);
         let mut sink = Sink::default();
@@ -60,7 +60,7 @@ impl<'a> Locator<'a> {
     /// The structure at `at`, such as `inode 17, line 0` or `log of directory 1, line 1`.
     pub fn name(&self, at: u64) -> String {
         let Some(found) = &self.found else {
-            return format!("offset {at:#x} of no pool");
+            return format!("offset {at:#x} outside any pool");
         };
         let g = &found.geometry;
         let line = |start: u64| (at - start) / LINE_BYTES;
@@ -79,7 +79,7 @@ impl<'a> Locator<'a> {
             }
             _ if at >= g.last_copy_at => format!("last superblock, line {}", line(g.last_copy_at)),
             _ if g.external.is_some_and(|external| at >= external.places_at) => {
-                format!("places of media, line {}", line(at - at % BLOCK_BYTES))
+                format!("device paths, line {}", line(at - at % BLOCK_BYTES))
             }
             _ if g.changed_at != 0 && at >= g.changed_at => {
                 format!("map of changed blocks, line {}", line(g.changed_at))
@@ -102,7 +102,7 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// Whose block it is.
+    /// The owner of a data block.
     fn owner(&self, found: &Structures, block: u64) -> String {
         let (geometry, chunks) = (&found.geometry, &found.chunks);
         let word = word_of(
@@ -169,7 +169,7 @@ impl<'a> Locator<'a> {
             Some(ChunkKind::Entries) => "slot of entries",
             Some(ChunkKind::Blocks) => "slot of blocks",
             Some(ChunkKind::Areas) => "slot of areas",
-            _ => "slot of no chunk",
+            _ => "slot in no chunk",
         };
         format!("{kind} {slot} that nothing names, line {}", line(slot))
     }

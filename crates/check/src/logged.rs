@@ -1,5 +1,5 @@
-//! The log of a logged pool: what its records say lies over home, as an opening would lay it, and
-//! home is what its sum says.
+//! The redo log of a logged pool: overlays home with its records, as an opening would, and checks
+//! home's sum.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::Line;
 use crate::image::View;
 use crate::report::{Class, Location, Sink};
 
-/// Lines or blocks, by their offset.
+/// Lines or blocks, by offset.
 type Lines = BTreeMap<u64, Vec<u8>>;
 
 /// The area of records.
@@ -22,7 +22,7 @@ struct Area {
 }
 
 impl Area {
-    /// Fills `out` from `at` on, round the area's end.
+    /// Fills `out` from `at` on, wrapping around at the area's end.
     fn read(&self, view: &View, at: u64, out: &mut [u8]) {
         let first = (self.bounds.area_bytes - at).min(out.len() as u64) as usize;
         let (front, back) = out.split_at_mut(first);
@@ -30,7 +30,7 @@ impl Area {
         view.read(self.at, back);
     }
 
-    /// The record at `at` and its length, if it is the one that is expected.
+    /// The record at `at` and its length, if it is the expected one.
     fn record(&self, view: &View, at: u64, expected: Expected) -> Option<(Record, u64)> {
         let mut head = [0; BLOCK_BYTES as usize];
         self.read(view, at, &mut head);
@@ -41,21 +41,20 @@ impl Area {
     }
 }
 
-/// What the log of a pool says.
+/// The contents of the redo log of a pool.
 #[derive(Clone, Debug)]
 pub struct RedoLog {
-    /// The anchor that counts.
+    /// The current anchor.
     pub anchor: Anchor,
-    /// The epoch behind the last record, and where its record would begin in the area.
+    /// The epoch behind the last record, and the offset of its record in the area.
     pub end: (u64, u64),
     /// The check of the last record, if there is one.
     pub previous: Option<u64>,
-    /// The newest content of every line that a record has, by pool offset.
+    /// The newest contents of every line in a record, by pool offset.
     pub lines: Lines,
-    /// The blocks of files that need not be where they belong before an opening puts them there, by
-    /// pool offset.
+    /// Journaled blocks that an opening may still have to write in place, by pool offset.
     pub blocks: Lines,
-    /// Lines that a checkpoint was taking home.
+    /// Lines that a running checkpoint was writing home.
     moving: Lines,
 }
 
@@ -100,7 +99,7 @@ impl RedoLog {
                 break;
             };
             self.add(&record);
-            // Those of the records before are where they belong.
+            // Blocks in earlier records are already written in place.
             journaled.retain(|_, (epoch, _)| *epoch >= record.head().journaled_from);
             let place = |(block, bytes): (u64, &[u8])| {
                 (data_at + block * BLOCK_BYTES, (epoch, bytes.to_vec()))
@@ -126,7 +125,7 @@ impl RedoLog {
     }
 }
 
-/// Lays the records of the log over the image, and `newer` over these.
+/// Overlays the image with the records of the log, and with `newer` on top of them.
 pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, newer: &[Line], sink: &mut Sink) {
     let Some(log) = RedoLog::read(view, superblock) else {
         sink.incomplete = true;
@@ -149,8 +148,8 @@ pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, newer: &[Line],
     }
 }
 
-/// The sum of home with `moving` laid over it; `None` if some of it cannot be read, which is told
-/// elsewhere. Chunks of metadata that the log leaves free have nothing in them.
+/// The sum of home overlaid by `moving`; `None` if some of it is unreadable, which is reported
+/// elsewhere. Free chunks of metadata have nothing in the log.
 fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u64> {
     let geometry = superblock.geometry();
     let chunks_end = geometry.meta_at + geometry.meta_chunks * geometry.chunk_bytes;
@@ -182,8 +181,8 @@ fn sum_of_home(view: &View, superblock: &Superblock, moving: &Lines) -> Option<u
     Some(sum)
 }
 
-/// Home is as it was before the checkpoint that the anchor tells of, or on the way to what it is to
-/// be.
+/// Checks that home is in the state before the checkpoint of the anchor, or between that state and
+/// its target.
 fn judge_sum(found: Option<u64>, is_short: bool, point: AnchorPoint, sink: &mut Sink) {
     let place = Location::Offset(0);
     if is_short {

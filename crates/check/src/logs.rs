@@ -1,8 +1,8 @@
 //! The directories' logs: every extent, then every entry that they name.
 //!
 //! All directories are walked together, extent by extent in rounds, and the entries are then read
-//! in order of place: accesses are sequential however the directories are mixed on the pool.
-//! What is wrong is kept with its directory, because whether it matters depends on whether anything
+//! in order of address: accesses are sequential however the directories are mixed on the pool.
+//! Errors are kept with their directory, because whether they matter depends on whether anything
 //! names the directory.
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use crate::image::{View, Window};
 use crate::inodes::{Found, Nodes};
 use crate::report::{Class, Location};
 
-/// Something wrong in a directory.
+/// An error in a directory.
 #[derive(Clone, Debug)]
 pub struct Issue {
     /// The directory's node.
@@ -29,24 +29,24 @@ pub struct Issue {
     /// What is wrong.
     pub class: Class,
     pub(crate) place: Location,
-    /// What exactly.
+    /// The details.
     pub detail: String,
-    /// Pool offset of the word that leads to it: without that word the directory is rid of it.
+    /// Pool offset of the word that leads to it; without that word the directory is sound.
     pub word_at: u64,
-    /// What is stored there, and elsewhere, instead.
+    /// Stores that repair it instead.
     pub instead: Vec<(u64, u64)>,
-    /// No crash leaves it, even if the directory is one that a crash left.
+    /// No crash explains it, even if a crash left the directory itself.
     pub stands: bool,
 }
 
 impl Issue {
-    /// Where.
+    /// The location in words.
     pub fn place(&self) -> String {
         self.place.to_string()
     }
 }
 
-/// An extent found.
+/// An extent that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
     /// The directory's node.
@@ -65,17 +65,17 @@ pub(crate) struct Word {
     pub(crate) entry: u64,
     pub(crate) directory: u32,
     pub(crate) sequence: u32,
-    /// The cookie by its place; in a compacted extent the least it may have.
+    /// The cookie according to its position; in a compacted extent the lowest possible one.
     pub(crate) cookie: u64,
     pub(crate) exact: bool,
 }
 
-/// An entry found sound.
+/// A sound entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
     /// Pool offset of the log word that names the entry, or of the first word of its record.
     pub word_at: u64,
-    /// What that word is without the name: 0, or the record's first word when the name is gone.
+    /// The word's value without the name: 0, or the record's first word once the name is gone.
     pub word_without: u64,
     /// Pool offset of the name.
     pub text_at: u64,
@@ -83,15 +83,15 @@ pub struct Name {
     pub text_len: u16,
     /// The entry's first metadata slot, or that of the block with its record.
     pub slot: u64,
-    /// Metadata slots that it takes; none of its own, if it is a record.
+    /// Metadata slots that it takes; 0 for a record.
     pub slots: u8,
-    /// What it says that it names.
+    /// The recorded kind of its target.
     pub kind: FileKind,
-    /// Whether it exists, or existed.
+    /// Whether it exists; otherwise it existed.
     pub alive: bool,
     /// The directory's node.
     pub directory: u32,
-    /// Its place in the log.
+    /// Its position in the log.
     pub sequence: u32,
     /// The inode that it names.
     pub ino: u64,
@@ -100,25 +100,25 @@ pub struct Name {
     /// Its cookie.
     pub cookie: u64,
     pub(crate) hash: u64,
-    /// When it came or went, nanoseconds since 1970.
+    /// When it was created or removed, nanoseconds since 1970.
     pub ns: i64,
 }
 
-/// Most issues that are kept; more of them would tell nothing new.
+/// Most issues that are kept; more would add nothing.
 pub(crate) const ISSUES_MAX: usize = 20_000;
 /// Least cookie of an entry: 1 and 2 are `.` and `..`.
 pub(crate) const COOKIE_MIN: u64 = 3;
-/// Most that a directory listing can carry.
+/// The highest cookie that a directory listing can carry.
 pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
 
-/// What the logs hold.
+/// The contents of the logs.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Their extents.
+    /// Extents of the logs.
     pub extents: Vec<Extent>,
     /// The sound entries that they name.
     pub names: Vec<Name>,
-    /// What is wrong.
+    /// Errors.
     pub issues: Vec<Issue>,
     /// The areas, where the namespace has them.
     pub areas: Areas,
@@ -128,7 +128,7 @@ pub struct Logs {
 struct Job {
     directory: u32,
     slot: u64,
-    /// Pool offset of the word that says so.
+    /// Pool offset of the word that leads to the extent.
     word_at: u64,
     sequence: u32,
     base: u64,
@@ -183,7 +183,7 @@ impl Logs {
         }
     }
 
-    /// Says what is stored to be rid of what was told last.
+    /// Sets the stores that repair the last reported issue.
     pub(crate) fn instead(&mut self, stores: Vec<(u64, u64)>) {
         if let Some(issue) = self.issues.last_mut() {
             issue.instead = stores;
@@ -223,7 +223,7 @@ impl Logs {
         }
     }
 
-    /// Which kind of extent may lie where `job` looks, if any.
+    /// The kind of extent that can lie at the position of `job`, if any.
     fn find_extent(&mut self, job: &Job, chunks: &Chunks, nodes: &Nodes) -> Option<LogExtentKind> {
         let owner = Location::Inode(nodes.list[job.directory as usize].slot);
         match chunks.kind_of(job.slot) {
@@ -249,7 +249,7 @@ impl Logs {
         }
     }
 
-    /// Takes one extent; gives where the log goes on.
+    /// Reads one extent; returns where the log continues.
     fn read_extent(
         &mut self,
         job: Job,
@@ -435,7 +435,7 @@ fn read_entry(
     let kind = target
         .kind()
         .filter(|_| target.0 >> 56 == 0)
-        .ok_or_else(|| unsound("it names a file of no kind"))?;
+        .ok_or_else(|| unsound("it names a file of unknown kind"))?;
     if head.flags != 0 {
         return Err(unsound("it has unknown flags"));
     }
@@ -469,14 +469,14 @@ fn read_entry(
     })
 }
 
-/// A hash by which names are compared, in this process only.
+/// A hash for comparing names in this process only.
 pub(crate) fn hash_of(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Ties every valid entry to the inode it names: counts links, and finds entries that name nothing.
+/// Connects every valid entry with its inode: counts links, and finds entries without a target.
 pub(crate) fn link(logs: &mut Logs, nodes: &mut Nodes) {
     let names = std::mem::take(&mut logs.names);
     for name in &names {

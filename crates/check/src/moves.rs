@@ -1,5 +1,5 @@
-//! What is left to be done of a move of directories with what is below them, in the namespace
-//! *adaptive*, laid over the image.
+//! The unfinished part of a move of directories and their contents in the namespace *adaptive*,
+//! overlaid on the image.
 
 use vellum_layout::{
     AreaTableHead, BLOCK_BYTES, ChunkKind, DirLocation, EntryState, FileKind, Geometry, Inode,
@@ -13,7 +13,8 @@ use crate::image::View;
 use crate::journal::may_store;
 use crate::report::{Class, Location, Sink};
 
-/// Judges the list of a move; when `apply`, lays what it says over the view, as recovery would.
+/// Checks the list of a move. If `apply` is set, overlays the view with its stores, as recovery
+/// would.
 pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: &mut Sink) {
     if geometry.namespace != NamespaceKind::Adaptive {
         return;
@@ -23,12 +24,12 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     if list == 0 {
         return;
     }
-    // What is wrong with chunks is told by who reads them next.
+    // Errors in chunks are reported by the next reader of the chunk table.
     let chunks = Chunks::read(view, geometry, &mut Sink::default());
     let entries = match read(view, geometry, &chunks, list) {
         Ok(entries) => entries,
         Err(slot) => {
-            let detail = "is no block of the list of a move";
+            let detail = "is not a block of the list of a move";
             sink.damage(Class::MoveUnsound, Location::Slot(slot), detail);
             return;
         }
@@ -37,7 +38,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     sink.residue(Class::MoveUnfinished, Location::Slot(list), detail);
     for entry in &entries {
         if !can_be_done(view, geometry, &chunks, entry) {
-            let detail = "the list of a move says what cannot be";
+            let detail = "the list of a move is impossible";
             sink.damage(Class::MoveUnsound, Location::Slot(entry.to.into()), detail);
         } else if apply {
             lay(view, geometry, entry);
@@ -48,7 +49,7 @@ pub(crate) fn evaluate(view: &mut View, geometry: &Geometry, apply: bool, sink: 
     }
 }
 
-/// The entries of a list, or the slot that is no block of it.
+/// The entries of a list, or the slot that is not a block of it.
 fn read(
     view: &View,
     geometry: &Geometry,

@@ -1,4 +1,4 @@
-//! The directories' logs of the namespace *tree*: blocks with records of names that came and went,
+//! The directories' logs of the namespace *tree*: blocks with records of created and removed names,
 //! up to the tail that the directory's inode holds.
 
 use std::collections::HashSet;
@@ -25,11 +25,11 @@ struct Log<'n> {
     tail: LogPosition,
     /// Pool offset of the word that leads to the block being read.
     word_at: u64,
-    /// Where the records of the block in front end.
+    /// Where the records of the previous block end.
     end: LogPosition,
-    /// Least cookie that comes next.
+    /// The lowest possible next cookie.
     cookie: u64,
-    /// Where the names of this log begin.
+    /// Index of the first name of this log.
     first_name: usize,
 }
 
@@ -65,7 +65,7 @@ impl Logs {
         }
     }
 
-    /// Says that the log ends where the last sound record of it does.
+    /// Reports that the log must end behind its last sound record.
     fn cut(&mut self, geometry: &Geometry, log: &Log<'_>, class: Class, detail: &str) {
         let place = Location::Inode(log.node.slot);
         self.issue(log.directory, class, place, log.word_at, detail);
@@ -182,7 +182,7 @@ impl Logs {
             let (words, _) = sealed.as_bytes().as_chunks::<8>();
             u64::from_le_bytes(words[0])
         };
-        // What is wrong with a record that stays would stay wrong if the name had only gone.
+        // An error in a record that stays would remain if the name were only removed.
         let nothing = head_as(NameRecord {
             kind: RecordKind::Went as u8,
             cookie: 0,
@@ -199,7 +199,10 @@ impl Logs {
         };
         let target = TargetWord(record.target);
         let Some(kind) = target.kind().filter(|_| !target.has_reserved()) else {
-            return issue(Class::EntryUnsound, "it names a file of no kind".into());
+            return issue(
+                Class::EntryUnsound,
+                "it names a file of unknown kind".into(),
+            );
         };
         if record.name_hash != name_hash(seed, found.name) {
             return issue(
@@ -237,15 +240,15 @@ impl Logs {
     }
 }
 
-/// The words of records from `place` up to `next` that tell nothing: that a name went which never
-/// came.
+/// Words of records from `place` up to `next` without effect: removals of names that were never
+/// created.
 fn fill(place: LogPosition, next: LogPosition, owner: LogOwner) -> Option<Vec<u64>> {
     const NAME: [u8; NAME_MAX] = [0; NAME_MAX];
     let (mut at, mut words) = (place, Vec::new());
     while at != next {
         let gap = next.byte().checked_sub(at.byte())?;
         let bare = NameRecord::bytes_for(0);
-        // What is left is nothing, or enough for another one.
+        // The remainder is empty or long enough for another record.
         let most = gap.min(NameRecord::bytes_for(NAME_MAX - 7));
         let bytes = if gap - most < bare && gap != most {
             most.checked_sub(bare)?
@@ -266,7 +269,7 @@ fn fill(place: LogPosition, next: LogPosition, owner: LogOwner) -> Option<Vec<u6
     Some(words)
 }
 
-/// The head of the block of `owner`'s log that should be at `slot`.
+/// The head of the block that should be at `slot` of `owner`'s log.
 fn find_block(
     view: &View,
     geometry: &Geometry,

@@ -1,4 +1,4 @@
-//! What was found.
+//! The report: findings and counts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,15 +10,15 @@ use vellum_layout::PoolPhase;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// What a crash legitimately leaves and recovery mends by itself.
+    /// A state that a crash legitimately leaves and recovery mends.
     Residue,
-    /// What no crash leaves: the media, or the file system, failed.
+    /// A state that no crash leaves: the media, or the file system, failed.
     Damage,
 }
 
 macro_rules! classes {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal,)*) => {
-        /// What kind of thing is wrong.
+        /// The class of a finding.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Class {
@@ -40,25 +40,25 @@ macro_rules! classes {
 }
 
 classes! {
-    /// The image cannot be used at all: no copy of the superblock is sound, or none is known.
+    /// The image is unusable: no copy of the superblock is sound or of a known version.
     NotAPool = "not a usable pool",
     /// A range of the image cannot be read.
     Unreadable = "unreadable",
-    /// What lies under a log is not what was written there.
+    /// Home of a logged pool does not have its recorded sum.
     HomeSum = "metadata at home that differ from their sum",
-    /// The entrance to versions of metadata, or a version, is unsound.
+    /// The pool header of an undo log, or an undo record, is unsound.
     UndoLog = "unsound undo log",
-    /// A copy of the superblock is damaged or differs from the copy that counts.
+    /// A copy of the superblock is damaged or differs from the current copy.
     SuperblockCopy = "bad superblock copy",
     /// The geometry does not fit the image or this release.
     Geometry = "impossible geometry",
-    /// The table has another dataset, and it is not where the table says.
+    /// A dataset of the table is not where the table says.
     Dataset = "missing dataset",
     /// The state word is unsound.
     StateWord = "unsound state word",
     /// A word of the chunk table is unsound.
     ChunkWord = "unsound chunk word",
-    /// A journal head that no writer produces, or a record that names places outside the metadata.
+    /// A journal head that is never written, or a record with offsets outside the metadata.
     JournalUnsound = "unsound journal",
     /// A journal that was not retired.
     JournalPending = "unretired journal",
@@ -74,7 +74,7 @@ classes! {
     Reserved = "reserved field set",
     /// A file's size beyond the limit.
     Size = "impossible size",
-    /// The root directory is missing or is no directory.
+    /// The root directory is missing or is not a directory.
     Root = "no root directory",
     /// An inode in use that no entry names.
     Unnamed = "unnamed inode",
@@ -82,7 +82,7 @@ classes! {
     Orphan = "orphan inode",
     /// An entry names an orphan.
     NamedOrphan = "entry to an orphan",
-    /// A log extent's head is unsound, or it lies nowhere.
+    /// A log extent's head is unsound, or it lies outside every valid range.
     LogUnsound = "unsound log extent",
     /// A log extent in a chunk of another kind.
     LogChunk = "log extent in a wrong chunk",
@@ -90,9 +90,9 @@ classes! {
     LogShared = "log extent of another directory",
     /// A log that comes back to itself.
     LogLoop = "log loop",
-    /// An entry is unsound, or lies nowhere.
+    /// An entry is unsound, or lies outside every valid range.
     EntryUnsound = "unsound entry",
-    /// An entry's name is none that a file may have.
+    /// An entry with an invalid name.
     EntryName = "impossible name",
     /// An entry to a free or missing inode.
     EntryToFree = "entry to a free inode",
@@ -104,9 +104,9 @@ classes! {
     EntryParent = "entry of another parent",
     /// Two valid entries of one name in one directory.
     DuplicateName = "duplicate name",
-    /// Cookies that do not ascend, or do not fit their place.
+    /// Cookies that do not ascend, or do not fit their position.
     Cookies = "cookies out of order",
-    /// A metadata slot that two structures hold.
+    /// A metadata slot that belongs to two structures.
     SlotShared = "slot owned twice",
     /// A directory that the root does not reach.
     Unreachable = "unreachable directory",
@@ -120,7 +120,7 @@ classes! {
     LinkCount = "wrong link count",
     /// Times of a directory that lag behind its entries.
     DirectoryTimes = "stale directory times",
-    /// A symlink's text is unsound, or lies nowhere.
+    /// A symlink's text is unsound, or lies outside every valid range.
     TextUnsound = "unsound symlink text",
     /// A mapping root that names a segment that does not exist.
     MapSegment = "mapping root out of range",
@@ -128,57 +128,57 @@ classes! {
     MapShared = "mapping id of two inodes",
     /// A free table entry that is not zero.
     MapWord = "unsound table entry",
-    /// A table entry of no inode.
+    /// A table entry that belongs to no inode.
     MapNobody = "block of nobody",
     /// Two table entries for one block of a file.
     MapTwice = "block mapped twice",
-    /// Both entries of a block that moves in a table of keys.
+    /// Two entries of a block that is being moved in a table of keys.
     MapCopy = "table entry twice",
-    /// A table entry that counts blocks beside it that are not there.
+    /// A table entry that counts neighbouring blocks that do not exist.
     MapCounts = "wrong counts of a table entry",
-    /// A level table whose root is not sound, or names a level without need.
+    /// A level table whose root is unsound, or names a level that is not needed.
     MapLevels = "wrong levels of the mapping table",
     /// A mapped block past the end of its file.
     MapPastEnd = "block past the end of file",
-    /// A block given up and not yet free.
+    /// A block that is freed but not yet reusable.
     Limbo = "block in limbo",
-    /// The saved live map is not what is live.
+    /// The saved live map differs from the slots in use.
     LiveMap = "wrong live map",
     /// The counters saved at close are wrong.
     SavedCounters = "wrong saved counters",
-    /// The saved allocator state of the mapping are not what the table says.
+    /// The saved allocator state differs from the mapping table.
     SavedState = "wrong saved allocator state",
     /// A block of the area table, or the line of an area that entries name, is unsound.
     AreaUnsound = "unsound area",
-    /// An area whose root is no directory, or has no name.
+    /// An area whose root is not a directory, or has no name.
     AreaNoRoot = "area without a root",
-    /// An area that was being made, or given up.
+    /// An area that was being created or removed.
     AreaUnfinished = "unfinished area",
-    /// Two areas in use of one directory.
+    /// Two areas in use with the same root directory.
     AreaTwice = "two areas of one root",
-    /// A state where no entry is, or none that may have one.
+    /// A state in the map for which there is no entry, or no possible one.
     StateNoEntry = "state without an entry",
-    /// An entry whose path does not go on from that of its directory.
+    /// An entry whose path does not continue that of its directory.
     PathWrong = "path of another directory",
     /// Two entries of one name.
     Twins = "twins",
-    /// A move of directories with what is below them that was committed and is not over.
+    /// A move of directories and their contents that is committed and not finished.
     MoveUnfinished = "unfinished move",
-    /// The list of such a move is unsound, or says what cannot be.
+    /// The list of such a move is unsound or impossible.
     MoveUnsound = "unsound list of a move",
-    /// Names counted wrong, of an area or a directory.
+    /// Wrong counts of names, of an area or a directory.
     AreaCounts = "wrong counts of names",
-    /// A word of a directory log that is missing, or leads to no entry of it.
+    /// A word of a directory log that is missing, or leads to no entry of the directory.
     LogWord = "wrong word of a log",
-    /// A hash table of an area that has too few words or too many.
+    /// A hash table of an area with too few or too many words.
     AreaTable = "wrong hash table of an area",
-    /// An inode that does not say where its directory's names are.
+    /// An inode with a wrong location of its directory's names.
     PlaceWrong = "wrong place of a directory",
 }
 
 impl Class {
-    /// Whether a crash may leave such a thing, which the next opening mends: only where the pool
-    /// was not closed cleanly.
+    /// Whether a crash may leave this, so that the next opening mends it: only if the pool was not
+    /// closed cleanly.
     pub fn may_be_residue(self) -> bool {
         matches!(
             self,
@@ -210,16 +210,16 @@ impl fmt::Display for Class {
     }
 }
 
-/// One thing found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// Its class.
     pub class: Class,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// Where: `inode 17`, `block 4711`, `chunk 3`.
+    /// Its location: `inode 17`, `block 4711`, `chunk 3`.
     pub place: String,
-    /// What exactly.
+    /// The details.
     pub detail: String,
 }
 
@@ -241,11 +241,11 @@ impl fmt::Display for Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Closed in order.
+    /// Closed cleanly.
     Clean,
     /// Open, or not closed cleanly.
     Dirty,
-    /// The state word is unsound or was never reached.
+    /// The state word is unsound or was not read.
     Unknown,
 }
 
@@ -258,7 +258,7 @@ impl From<PoolPhase> for Phase {
     }
 }
 
-/// What the pool holds.
+/// Counts of the pool's contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Bytes of the pool.
@@ -273,7 +273,7 @@ pub struct Summary {
     pub symlinks: u64,
     /// Pipes, sockets and devices among them.
     pub specials: u64,
-    /// Inodes without a name, kept or left over.
+    /// Inodes without a name, in use or left over.
     pub unnamed: u64,
     /// Valid entries.
     pub entries: u64,
@@ -301,46 +301,46 @@ pub struct Summary {
     pub blocks_mapped: u64,
     /// Data blocks reserved and not written.
     pub blocks_unwritten: u64,
-    /// Data blocks given up and not yet free.
+    /// Data blocks freed and not yet reusable.
     pub blocks_limbo: u64,
     /// Committed journal records that were evaluated as applied.
     pub journal_records: u64,
 }
 
-/// The checker's answer.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// What was found, in order of class and place; at most 1000 of a class.
+    /// The findings, ordered by class and location; at most 1000 per class.
     pub findings: Vec<Finding>,
-    /// What the pool holds.
+    /// Counts of the pool's contents.
     pub summary: Summary,
     /// How the pool was left.
     pub phase: Phase,
-    /// Damage found, also where the finding was left out.
+    /// Number of damaged locations, including omitted findings.
     pub damage: u64,
-    /// Residue found, also where the finding was left out.
+    /// Number of residues, including omitted findings.
     pub residue: u64,
-    /// Findings left out.
+    /// Number of omitted findings.
     pub omitted: u64,
-    /// Whether everything could be looked at. When not, no damage may mean that none was seen.
+    /// Whether everything could be read. If not, the absence of damage proves nothing.
     pub complete: bool,
 }
 
 impl Report {
-    /// Whether nothing is damaged (residue on a pool that was not closed is none).
+    /// Whether nothing is damaged. Residue in a pool that was not closed does not count.
     pub fn is_sound(&self) -> bool {
         self.damage == 0 && self.complete
     }
 
-    /// The exit status of fsck(8): 0 no damage, plus 4 damage left uncorrected, plus 8 the check
-    /// could not be made, or not of everything.
+    /// The exit status of fsck(8): 0 for no damage, plus 4 for uncorrected damage, plus 8 if the
+    /// check was impossible or incomplete.
     pub fn exit_code(&self) -> i32 {
         let unseen = self.of(Class::NotAPool).count() + self.of(Class::Unreadable).count();
         let damage = if self.damage > unseen as u64 { 4 } else { 0 };
         damage | if self.complete { 0 } else { 8 }
     }
 
-    /// Whether something of `class` was found.
+    /// Whether there is a finding of `class`.
     pub fn has(&self, class: Class) -> bool {
         self.of(class).next().is_some()
     }
@@ -413,7 +413,7 @@ pub fn counted(number: u64, one: &str) -> String {
     }
 }
 
-/// A place in a pool.
+/// A location in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Superblock(&'static str),
@@ -451,13 +451,13 @@ impl fmt::Display for Location {
     }
 }
 
-/// Most findings of a class that a report holds.
+/// Most findings per class in a report.
 const CLASS_MAX: u64 = 1000;
 
 /// Collects findings.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
-    /// Residue is residue (else it is damage).
+    /// Whether residue is tolerated; otherwise it counts as damage.
     pub(crate) lenient: bool,
     /// The pool was closed cleanly.
     pub(crate) closed: bool,
@@ -466,7 +466,7 @@ pub(crate) struct Sink {
     damage: u64,
     residue: u64,
     omitted: u64,
-    /// Something could not be looked at.
+    /// Whether something could not be read.
     pub(crate) incomplete: bool,
 }
 
@@ -484,12 +484,12 @@ impl Sink {
         self.add(class, severity, place, &detail);
     }
 
-    /// What a crash leaves of a pool that is closed, too.
+    /// Reports what a crash leaves even in a closed pool.
     pub(crate) fn left(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         self.add(class, Severity::Residue, place, &detail);
     }
 
-    /// What a close in order leaves too, because it is stored but not flushed.
+    /// Reports what a clean close leaves too, because it is stored but not flushed.
     pub(crate) fn remainder(&mut self, class: Class, place: Location, detail: impl fmt::Display) {
         if self.closed {
             self.left(class, place, detail);
@@ -524,7 +524,7 @@ impl Sink {
         });
     }
 
-    /// Whether nothing but copies of the superblock was found damaged.
+    /// Whether no damage was found except in copies of the superblock.
     pub(crate) fn is_sound_inside(&self) -> bool {
         self.damage
             == self

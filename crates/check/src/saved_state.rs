@@ -1,4 +1,4 @@
-//! The aids of the mapping that a clean close saved, against the mapping table.
+//! Compares the allocator state that a clean close saved with the mapping table.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use crate::image::{View, for_each_word};
 use crate::report::{Class, Location, Sink};
 use crate::trees::Trees;
 
-/// What the mapping says.
+/// The allocator state according to the mapping.
 struct Table {
     /// Blocks that are UNWRITTEN or MAPPED.
     used: u64,
-    /// One bit a block: FREE.
+    /// One bit per block: FREE.
     free: Vec<u64>,
-    /// One bit a block: LIMBO.
+    /// One bit per block: LIMBO.
     limbo: Vec<u64>,
     /// Blocks outside their home line, by home line.
     counts: Vec<u64>,
@@ -27,7 +27,7 @@ struct Table {
 }
 
 impl Table {
-    /// What the trees say.
+    /// The allocator state according to the trees.
     fn of_trees(geometry: &Geometry, trees: &Trees) -> Self {
         let blocks = geometry.segment_blocks;
         let mut free: Vec<_> = (0..blocks.div_ceil(64))
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// Judges what was saved at the close of `epoch`, on a pool where all else is sound.
+/// Checks what the close of `epoch` saved, in a pool that is otherwise sound.
 pub(crate) fn judge(
     view: &View,
     geometry: &Geometry,
@@ -119,8 +119,8 @@ pub(crate) fn judge(
     }
     for_each_word(view, plan.free_at(), plan.free_words(), |index, saved| {
         let (free, limbo) = (table.free[index as usize], table.limbo[index as usize]);
-        // A taken block may be marked: whoever tries it finds out. One in limbo would not be.
-        // Where there is no table to find out from, it must not be.
+        // A used block may be marked free: the allocator finds out when it tries the block. A block
+        // in limbo must not be marked, nor any used block if there is no table to find out from.
         let taken = if has_trees { !free } else { limbo };
         let wrong = free & !saved | taken & saved;
         if wrong != 0 {
@@ -137,7 +137,7 @@ pub(crate) fn judge(
         |index, saved| {
             for (line, count) in (index * 8..).zip(saved.to_le_bytes()) {
                 let found = table.counts.get(line as usize).map_or(0, |count| *count);
-                // 255 stays, for it stands for more too.
+                // A counter of 255 stands for higher numbers too, and stays.
                 if u64::from(count) != found && count != 255 {
                     damage(format_args!(
                         "{count} blocks displaced from line {line}, not {found}"
@@ -149,7 +149,7 @@ pub(crate) fn judge(
     judge_chains(view, &plan, head.displaced, &mut table.chains, &mut damage);
 }
 
-/// Every displaced block is once on its chain, and nothing else is on any.
+/// Checks that every displaced block is once on its chain, and nothing else is on any chain.
 fn judge_chains(
     view: &View,
     plan: &SavedStatePlan,

@@ -1,4 +1,4 @@
-//! Who holds each metadata slot; the texts of symlinks; the live map saved at clean close.
+//! The holder of each metadata slot; the texts of symlinks; the live map saved at clean close.
 
 use vellum_layout::{
     FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check, text_home,
@@ -11,7 +11,7 @@ use crate::logs::Logs;
 use crate::report::{Class, Location, Sink};
 use crate::trees::{TreeNode, Trees};
 
-/// What holds metadata slots.
+/// A structure that holds metadata slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A log extent: its number in [`Logs::extents`].
@@ -24,8 +24,8 @@ pub enum Holder {
     Tree(usize),
     /// A block of the area table, with this slot.
     AreaTable(u64),
-    /// Something else of areas, with this first slot: a head and a map, an entry that does not
-    /// count, a block of a hash table.
+    /// Another structure of areas, with this first slot: a head and a map, an invalid entry, or a
+    /// block of a hash table.
     OfAreas(u64),
 }
 
@@ -34,14 +34,14 @@ pub(crate) struct Slots {
     bits: Vec<u64>,
     /// Slots in use.
     pub(crate) used: u64,
-    /// Who holds slots that somebody else holds already.
+    /// Structures that hold slots of another structure.
     pub(crate) shared: Vec<Holder>,
     /// Symlinks (by number) whose text cannot be read, and why.
     pub(crate) unsound_texts: Vec<(usize, &'static str)>,
 }
 
 impl Slots {
-    /// Takes every slot that an inode, an extent, an entry or a text holds.
+    /// Claims every slot that an inode, an extent, an entry or a text holds.
     pub(crate) fn claim(
         view: &View,
         geometry: &Geometry,
@@ -103,7 +103,7 @@ impl Slots {
         }
     }
 
-    /// Tells of slots held twice, and of texts that cannot be read.
+    /// Reports slots held twice, and unreadable texts.
     pub(crate) fn judge(&self, nodes: &Nodes, logs: &Logs, trees: &Trees, sink: &mut Sink) {
         let owner = |directory: u32| nodes.list[directory as usize].slot;
         for holder in &self.shared {
@@ -140,7 +140,7 @@ impl Slots {
         }
     }
 
-    /// Whether somebody holds `slot`.
+    /// Whether `slot` is in use.
     pub(crate) fn is_used(&self, slot: u64) -> bool {
         let word = self.bits.get((slot / 64) as usize);
         word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
@@ -152,7 +152,7 @@ impl Slots {
         }
     }
 
-    /// Takes `count` slots from `slot` on; `false` if one of them was taken.
+    /// Claims `count` slots from `slot` on; returns whether all of them were free.
     fn take(&mut self, slot: u64, count: u64) -> bool {
         let mut free = true;
         for slot in slot..slot.saturating_add(count) {
@@ -177,7 +177,7 @@ impl Slots {
             geometry.live_map_at,
             slots.div_ceil(64),
             |index, word| {
-                // Slot 0 is nobody's and may be marked either way.
+                // Slot 0 is never used and may be marked either way.
                 let ours = self.bits[index as usize] & !u64::from(index == 0);
                 let saved = word & !u64::from(index == 0);
                 let mut differ = ours ^ saved;
@@ -194,7 +194,7 @@ impl Slots {
             },
         );
         for (runs, what) in [
-            (leaked, "marked in use, but nobody's"),
+            (leaked, "marked in use, but unused"),
             (lost, "in use, but marked free"),
         ] {
             for (first, last) in runs.0 {
@@ -205,7 +205,7 @@ impl Slots {
     }
 }
 
-/// Most runs that are kept.
+/// Most runs of slots that are kept.
 const RUNS_MAX: usize = 1000;
 
 #[derive(Default)]
@@ -234,11 +234,11 @@ pub(crate) fn read_text(
         .ok_or("has an impossible length")?;
     let (home, slots) = text_home(len);
     if link.root == 0 || !chunks.holds(link.root, slots, home) || !link.root.is_multiple_of(slots) {
-        return Err("lies in no place for it");
+        return Err("lies where no text can be");
     }
     let text = window
         .get(geometry.slot_at(link.root), len)
-        .ok_or("lies in no place for it")?;
+        .ok_or("lies where no text can be")?;
     if link.detail != text_check(link.slot, link.identity.generation(), text) {
         return Err("does not fit its checksum");
     }
@@ -268,8 +268,8 @@ impl Saved {
         }
     }
 
-    /// Whether the line fits its checksum: that of the epoch and the three words before, in order
-    /// of address.
+    /// Whether the line fits its checksum, which covers the epoch and the three words before, in
+    /// order of address.
     pub(crate) fn is_sound(&self, epoch: u32) -> bool {
         let words = [epoch.into(), self.live_map_check, self.inodes, self.blocks];
         self.check == u64::from(vellum_layout::checksum_words(&words))

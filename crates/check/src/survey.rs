@@ -1,5 +1,5 @@
-//! What the checker reads, for those who do more with it than judge: the inodes, the logs and who
-//! holds which metadata slot. Nothing is judged here, and journals are not laid over.
+//! Access to what the checker reads, for other programs: the inodes, the logs, and the holder of
+//! each metadata slot. Nothing is judged here, and journals are not applied.
 
 use vellum_layout::{Geometry, JournalPair, Superblock};
 
@@ -17,28 +17,28 @@ pub use crate::slots::Holder;
 pub use crate::trees::{TreeBlock, TreeNode, Trees};
 pub use crate::undo::UndoLog;
 
-/// The superblock that counts, if the image has one that can be used.
+/// The current superblock, if the image has a usable one.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
     header::superblock(&View::new(image), &mut Sink::default()).map(|(found, _)| found)
 }
 
-/// The same, whether all of the pool is there or not: of a pool whose data lie elsewhere there may
-/// be its own bytes alone.
+/// As [`superblock`], even if the pool is incomplete: a pool with external data may be reduced to
+/// its own bytes.
 pub fn header(image: &dyn Image) -> Option<Superblock> {
     header::counting(&View::new(image)).ok()
 }
 
-/// What the log of a pool with a log says; `None` if neither of its anchors is sound.
+/// The contents of a logged pool's redo log; `None` if neither of its anchors is sound.
 pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
     RedoLog::read(&View::new(image), superblock)
 }
 
-/// What the versions of metadata say whose data lie elsewhere; `None`: the pool has none.
+/// The contents of a split pool's undo log; `None` if the pool has none.
 pub fn versions(image: &dyn Image, superblock: &Superblock) -> Option<UndoLog> {
     UndoLog::read(&View::new(image), superblock)
 }
 
-/// The thread slots whose journals are not retired.
+/// The thread slots with journals that are not retired.
 pub fn journals(image: &dyn Image, geometry: &Geometry) -> Vec<(u32, Record)> {
     let view = View::new(image);
     (0..geometry.thread_slots)
@@ -47,20 +47,20 @@ pub fn journals(image: &dyn Image, geometry: &Geometry) -> Vec<(u32, Record)> {
         .collect()
 }
 
-/// Whether a committed record may make this store.
+/// Whether a committed record may contain this pair.
 pub fn may_store(geometry: &Geometry, pair: &JournalPair) -> bool {
     journal::may_store(geometry, pair.at)
 }
 
-/// The stores that are left to be made of a move of directories, by pool offset; none where there
-/// is no list, or one that is unsound.
+/// The remaining stores of an unfinished move of directories, by pool offset; none if there is no
+/// list or it is unsound.
 pub fn moves(image: &dyn Image, geometry: &Geometry) -> Vec<(u64, u64)> {
     let mut view = View::new(image);
     moves::evaluate(&mut view, geometry, true, &mut Sink::default());
     view.laid()
 }
 
-/// The trees of all files in use, of the pool that `superblock` describes.
+/// The trees of all files in use in the pool of `superblock`.
 pub fn trees(image: &dyn Image, superblock: &Superblock) -> Trees {
     let (view, geometry) = (View::new(image), superblock.geometry());
     let chunks = Chunks::read(&view, &geometry, &mut Sink::default());
@@ -68,24 +68,24 @@ pub fn trees(image: &dyn Image, superblock: &Superblock) -> Trees {
     Trees::read(&view, &geometry, &chunks, &nodes, superblock.hash_seed)
 }
 
-/// What a pool's metadata holds.
+/// The metadata of a pool.
 pub struct Survey<'a> {
     view: View<'a>,
-    /// Where everything lies.
+    /// The layout.
     pub geometry: Geometry,
-    /// What the chunks hold.
+    /// The kinds of chunks.
     pub chunks: Chunks,
-    /// The inodes, with what the logs tell of them.
+    /// The inodes, with the findings from the logs.
     pub nodes: Nodes,
     /// The directories' logs.
     pub logs: Logs,
-    /// The trees of files, where the mapping keeps any.
+    /// The trees of files, if the mapping has trees.
     pub trees: Trees,
     slots: slots::Slots,
 }
 
 impl<'a> Survey<'a> {
-    /// Reads the metadata of the pool that `superblock` describes.
+    /// Reads the metadata of the pool of `superblock`.
     pub fn of(image: &'a dyn Image, superblock: &Superblock) -> Self {
         let view = View::new(image);
         let geometry = superblock.geometry();
@@ -124,17 +124,17 @@ impl<'a> Survey<'a> {
         tree::duplicates(&self.view, &self.nodes, &self.logs)
     }
 
-    /// Who holds slots that somebody else holds already.
+    /// Structures that hold slots of another structure.
     pub fn shared(&self) -> &[Holder] {
         &self.slots.shared
     }
 
-    /// Symlinks (by number) whose text cannot be read, and why.
+    /// Symlinks (by number) with an unreadable text, and why.
     pub fn unsound_texts(&self) -> &[(usize, &'static str)] {
         &self.slots.unsound_texts
     }
 
-    /// Whether somebody holds metadata slot `slot`.
+    /// Whether metadata slot `slot` is in use.
     pub fn is_used(&self, slot: u64) -> bool {
         self.slots.is_used(slot)
     }
@@ -142,7 +142,7 @@ impl<'a> Survey<'a> {
     /// The text of a symlink.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with it.
     pub fn link_text(&self, link: &Node) -> Result<Vec<u8>, &'static str> {
         let mut window = Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at);
         slots::read_text(&mut window, &self.geometry, &self.chunks, link)

@@ -1,4 +1,5 @@
-//! The tree that the entries make: what the root reaches, which inodes count, names, links.
+//! The tree of names: which directories the root reaches, which inodes are in use, their names and
+//! links.
 
 use vellum_layout::{FileKind, ROOT_SLOT};
 
@@ -7,8 +8,8 @@ use crate::inodes::{Found, Nodes};
 use crate::logs::{Logs, Name};
 use crate::report::{Class, Location, Sink};
 
-/// Judges the tree. Whatever is wrong with a directory that nothing names and that holds nothing
-/// is what a crash left of a half-made or half-removed one, where `sink` is lenient.
+/// Checks the tree. Errors of a directory without a name and contents are what a crash left of a
+/// half-created or half-removed one, if `sink` is lenient.
 pub(crate) fn judge(view: &View, nodes: &mut Nodes, logs: &mut Logs, sink: &mut Sink) {
     let root = judge_root(nodes, sink);
     reach(nodes, logs, root);
@@ -43,14 +44,14 @@ fn judge_root(nodes: &Nodes, sink: &mut Sink) -> Option<u32> {
                 sink.damage(Class::Root, place, "is an orphan");
             }
         }
-        (None, Found::Node(_)) => sink.damage(Class::Root, place, "is no directory"),
+        (None, Found::Node(_)) => sink.damage(Class::Root, place, "is not a directory"),
         (None, Found::Broken(_)) => sink.damage(Class::Root, place, "is unsound"),
         (None, _) => sink.damage(Class::Root, place, "is not in use"),
     }
     root
 }
 
-/// The node that a valid, fitting entry names.
+/// The node that a valid entry names, if the entry fits it.
 pub(crate) fn target(nodes: &Nodes, name: &Name) -> Option<u32> {
     let Found::Node(number) = nodes.find(name.ino) else {
         return None;
@@ -88,8 +89,8 @@ pub(crate) fn reach(nodes: &mut Nodes, logs: &Logs, root: Option<u32>) {
     }
 }
 
-/// An unsound inode that nothing names is what a crash leaves of a creation whose lines were
-/// written back in part.
+/// Checks unsound inodes. One without a name is what a crash leaves of a creation whose lines were
+/// only partly written back.
 fn judge_broken(nodes: &Nodes, sink: &mut Sink) {
     for broken in &nodes.broken {
         let place = Location::Inode(broken.slot);
@@ -105,7 +106,7 @@ fn judge_broken(nodes: &Nodes, sink: &mut Sink) {
     }
 }
 
-/// Decides which inodes count: those with a name, and where nothing is forgiven all others too.
+/// Decides which inodes are in use: those with a name, and all others too if nothing is tolerated.
 fn keep(nodes: &mut Nodes, root: Option<u32>, sink: &mut Sink) {
     for (number, node) in nodes.list.iter_mut().enumerate() {
         if node.names > 0 || root == Some(number as u32) {
@@ -128,9 +129,9 @@ fn keep(nodes: &mut Nodes, root: Option<u32>, sink: &mut Sink) {
     }
 }
 
-/// Directories with names or contents that the root does not reach.
+/// Checks directories with names or contents that the root does not reach.
 fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sink) {
-    // 0: not seen; else the number of the walk that saw it.
+    // 0: not seen; otherwise the number of the walk that saw it.
     let mut seen = vec![0u32; nodes.list.len()];
     let mut walk = 0;
     for start in 0..nodes.list.len() as u32 {
@@ -165,7 +166,7 @@ fn judge_unreached(nodes: &Nodes, logs: &Logs, root: Option<u32>, sink: &mut Sin
     }
 }
 
-/// Cookies ascend along each log.
+/// Checks that cookies ascend along each log.
 fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
     logs.names
         .sort_unstable_by_key(|name| (name.directory, name.sequence));
@@ -185,7 +186,7 @@ fn judge_cookies(nodes: &Nodes, logs: &mut Logs, sink: &mut Sink) {
     }
 }
 
-/// No directory has two valid entries of one name.
+/// Checks that no directory has two valid entries of one name.
 fn judge_names(view: &View, nodes: &Nodes, logs: &Logs, sink: &mut Sink) {
     for (first, second) in duplicates(view, nodes, logs) {
         let (first, second) = (&logs.names[first], &logs.names[second]);
@@ -212,7 +213,7 @@ pub(crate) fn duplicates(view: &View, nodes: &Nodes, logs: &Logs) -> Vec<(usize,
         .map(|(number, name)| (name.directory, name.hash, name.text_at, number))
         .collect();
     hashes.sort_unstable();
-    // One entry named twice by a log is told as a slot owned twice.
+    // An entry that a log names twice is reported as a slot owned twice.
     hashes.dedup_by_key(|entry| (entry.0, entry.1, entry.2));
     let mut found = Vec::new();
     for group in hashes.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
@@ -230,14 +231,14 @@ pub(crate) fn duplicates(view: &View, nodes: &Nodes, logs: &Logs) -> Vec<(usize,
     found
 }
 
-/// The name of an entry that was found sound.
+/// The name of a sound entry.
 pub(crate) fn name_at(view: &View, name: &Name) -> Vec<u8> {
     let mut text = vec![0; usize::from(name.text_len)];
     view.read(name.text_at, &mut text);
     text
 }
 
-/// Links, parent and times of one inode.
+/// Checks links, parent and times of one inode.
 fn judge_links(nodes: &Nodes, number: u32, root: Option<u32>, sink: &mut Sink) {
     let node = &nodes.list[number as usize];
     let place = Location::Inode(node.slot);

@@ -1,5 +1,5 @@
-//! The trees of files, where the mapping keeps one for each: their words, and the metadata blocks
-//! that their nodes lie in.
+//! The trees of files, if the mapping keeps one per file: their words, and the metadata blocks of
+//! their nodes.
 
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, FileKind, Geometry, MapState, MapWord, MappingKind, RADIX_LEVELS_MAX,
@@ -27,28 +27,28 @@ pub struct TreeBlock {
 pub struct TreeNode {
     /// Its first metadata slot.
     pub slot: u64,
-    /// The inode whose it is.
+    /// The inode whose tree it belongs to.
     pub inode: u64,
-    /// The first logical block that is looked for there.
+    /// The first logical block of its range.
     pub first: u64,
-    /// The first one behind.
+    /// The first logical block behind its range.
     pub end: u64,
 }
 
-/// What the trees of the files that are kept hold.
+/// The trees of the files in use.
 #[derive(Default)]
 pub struct Trees {
-    /// Every node, once for each way to it.
+    /// Every node, once per path to it.
     pub nodes: Vec<TreeNode>,
-    /// Every data block, once for each way to it.
+    /// Every data block, once per path to it.
     pub blocks: Vec<TreeBlock>,
-    /// The table of a mapping that has one of keys, which `blocks` are from.
+    /// The table of a mapping by keys, from which `blocks` was read.
     pub(crate) table: Option<Table>,
-    /// Inodes with words that are not sound, and which.
+    /// Inodes with unsound words, and which ones.
     pub unsound: Vec<(u64, String)>,
 }
 
-/// What a data block is to which file, by the table or by the trees of all files.
+/// The file and the state of a data block, according to the table or the trees of all files.
 pub(crate) fn word_of(
     view: &View,
     geometry: &Geometry,
@@ -70,10 +70,10 @@ struct Reader<'a> {
     view: &'a View<'a>,
     geometry: &'a Geometry,
     chunks: &'a Chunks,
-    /// One bit a metadata block: a node that was read. Of what a second way to it finds, only what
-    /// is sound there is told.
+    /// One bit per metadata block: a node that was read. On a second path to it, only sound words
+    /// are reported.
     seen: Vec<u64>,
-    /// The node that is being read was read before.
+    /// Whether the present node was read before.
     again: bool,
     trees: Trees,
 }
@@ -115,7 +115,7 @@ impl Trees {
         reader.trees
     }
 
-    /// Tells of words that are not sound.
+    /// Reports unsound words.
     pub(crate) fn judge(&self, sink: &mut Sink) {
         for (inode, detail) in &self.unsound {
             sink.damage(Class::MapWord, Location::Inode(*inode), detail);
@@ -124,8 +124,8 @@ impl Trees {
 }
 
 impl Reader<'_> {
-    /// Reads what a word leads to. `above` is the level of the node that it stands in, if it does
-    /// not stand in the inode.
+    /// Reads the target of a word. `above` is the level of the node with the word; `None` for the
+    /// inode.
     fn word(&mut self, inode: u64, word: TreeWord, first: u64, above: Option<u32>) {
         let id = inode as u32;
         let (block, state) = match word.decode(id, first as u32) {
@@ -158,7 +158,7 @@ impl Reader<'_> {
             && slot != 0
             && self.chunks.holds(slot, SLOTS_PER_BLOCK, ChunkKind::Blocks);
         if !is_placed {
-            let detail = format!("slot {slot} for blocks from {first} on is no node");
+            let detail = format!("slot {slot} for blocks from {first} on is not a node");
             return self.say(inode, detail);
         }
         let (words, span) = (RADIX_WORDS, radix_span(level));
@@ -169,7 +169,7 @@ impl Reader<'_> {
             end: first + words * span,
         });
         let (seen, bit) = (&mut self.seen[node as usize / 64], 1 << (node % 64));
-        // Words are sound for one file and place, so this ends: each is followed once.
+        // Words are sound for one file and position, so this ends: each is followed once.
         let before = std::mem::replace(&mut self.again, *seen & bit != 0);
         *seen |= bit;
         let mut bytes = [0; BLOCK_BYTES as usize];

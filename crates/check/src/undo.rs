@@ -1,5 +1,5 @@
-//! UndoLog of metadata whose data lie elsewhere: what transactions that were not committed have
-//! changed is looked at as it was before, as an opening would take it back.
+//! The undo log of a split pool: changes of uncommitted transactions are rolled back in the
+//! overlay, as an opening would do.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use vellum_layout::{
 use crate::image::{View, Window};
 use crate::report::{Class, Location, Sink};
 
-/// What the records of a pool say.
+/// The contents of a pool's undo log.
 #[derive(Clone, Debug, Default)]
 pub struct UndoLog {
-    /// The last transaction that was committed; none: the header is unsound.
+    /// The last committed transaction; `None` if the pool header is unsound.
     pub committed: Option<u64>,
-    /// The last transaction that is told of.
+    /// The last transaction with an undo record.
     pub latest: u64,
-    /// Pool offsets of records of what is no granule of metadata, or of no transaction.
+    /// Pool offsets of undo records of invalid granules or transactions.
     pub impossible: Vec<u64>,
-    /// What granules held before the first transaction behind the committed one that changed them,
-    /// with its number.
+    /// The contents of granules before the first transaction behind the committed one that changed
+    /// them, with the number of that transaction.
     old: BTreeMap<u64, (u64, [u8; 128])>,
     /// The last transaction that changed each granule.
     changed: BTreeMap<u64, u64>,
 }
 
 impl UndoLog {
-    /// Those of a pool that has any.
+    /// The undo log of a pool; `None` if it has none.
     pub(crate) fn read(view: &View, superblock: &Superblock) -> Option<Self> {
         let plan = UndoPlan::of(&superblock.geometry())?;
         let committed = CommittedWord(view.word(plan.at + PoolHeader::COMMITTED)).get();
@@ -47,7 +47,7 @@ impl UndoLog {
                 continue;
             }
             let record = window.get(at, UNDO_RECORD_BYTES as usize);
-            // One that a crash cut short is none: its granule was not changed.
+            // A record that a crash left half written does not count: its granule was not changed.
             if let Some(record) =
                 record.and_then(|bytes| UndoRecord::unseal(superblock.hash_seed, bytes))
             {
@@ -75,38 +75,37 @@ impl UndoLog {
         *last = (*last).max(transaction);
     }
 
-    /// Whether everything is as a crash may leave it.
+    /// Whether a crash explains the state of the log.
     pub fn is_sound(&self) -> bool {
         self.committed.is_some() && self.impossible.is_empty()
     }
 
-    /// Whether an opening under another boot takes anything back.
+    /// Whether an opening under another boot rolls anything back.
     pub fn is_ahead(&self) -> bool {
         self.committed.is_some() && !self.old.is_empty()
     }
 
-    /// Whether a granule was changed by one of the last two transactions, the only ones that may
-    /// not have been committed.
+    /// Whether one of the last two transactions changed a granule; only these may be uncommitted.
     pub fn is_recent(&self, granule: u64) -> bool {
         let last = self.changed.get(&granule);
         last.is_some_and(|&last| last + 1 >= self.latest)
     }
 }
 
-/// Lays old bytes over the image, unless `boot` is that of the last opener and no data were lost.
-/// Where the header does not say what was committed, the metadata are looked at as they are.
+/// Overlays the image with old bytes, unless `boot` is the boot of the last opening and no data
+/// were lost. If the pool header is unsound, the metadata are checked as they are.
 pub(crate) fn lay_over(view: &mut View, superblock: &Superblock, boot: [u8; 16], sink: &mut Sink) {
     let found = UndoPlan::of(&superblock.geometry()).zip(UndoLog::read(view, superblock));
     let Some((plan, records)) = found else {
         return;
     };
     if records.committed.is_none() {
-        let detail = "the entrance does not say what was committed with its data";
+        let detail = "the pool header does not record the last committed transaction";
         sink.damage(Class::UndoLog, Location::Offset(plan.at), detail);
         return;
     }
     for &at in &records.impossible {
-        let detail = "a version of what is no piece of metadata, or of no transaction";
+        let detail = "an undo record of no granule of metadata, or of no transaction";
         sink.damage(Class::UndoLog, Location::Offset(at), detail);
     }
     let last: [u8; 16] = view.bytes(plan.at + PoolHeader::BOOT);

@@ -1,5 +1,5 @@
-//! The classes of damage that only pools with areas can have, as `classes.rs` has the others: a
-//! test each, with the name that `docs/crash/damage.md` gives the class.
+//! The classes of damage of pools with areas, beside those in `classes.rs`: one test per class,
+//! named as in `docs/crash/damage.md`.
 
 use crate::testimage::areas::{AreaSample, area_sample, closed_area_sample};
 use crate::testimage::found::{assert_found, checked};
@@ -25,7 +25,7 @@ fn found_in_areas(class: Class, place: &str, change: impl Fn(&mut AreaSample)) {
     }
 }
 
-/// What a close makes, changed: void as soon as the pool is open.
+/// Changes what a close saves: it is void as soon as the pool is open.
 #[track_caller]
 fn found_if_areas_closed(class: Class, place: &str, change: impl Fn(&mut AreaSample)) {
     let mut sample = closed_area_sample();
@@ -37,8 +37,8 @@ fn found_if_areas_closed(class: Class, place: &str, change: impl Fn(&mut AreaSam
     assert!(report.is_sound(), "{report}");
 }
 
-/// A line that is not sound matters where an entry with a state names its area; a block of the
-/// table always does.
+/// An unsound line matters if an entry with a state names its area; an unsound block of the table
+/// always does.
 #[test]
 fn unsound_area() {
     found_in_areas(Class::AreaUnsound, "area 2", |s| {
@@ -82,7 +82,7 @@ fn two_areas_of_one_root() {
     });
 }
 
-/// In an extent's head, and inside an entry.
+/// A state in an extent's head, and one inside an entry.
 #[test]
 fn state_without_an_entry() {
     let head = area_sample().sample.dead / 32 * 32;
@@ -111,8 +111,8 @@ fn path_of_another_directory() {
     });
 }
 
-/// The copy of an entry counts if its path fits, and what is dead is dead; of two of which that
-/// cannot be told the first does.
+/// A copy of an entry is valid if its path fits, and a dead entry stays dead; if paths do not
+/// decide, the first one is valid.
 #[test]
 fn twins() {
     let copy = |s: &mut AreaSample, path: &[u8], change: fn(&mut PathEntryHead)| {
@@ -158,7 +158,7 @@ fn unfinished_move() {
     }
 }
 
-/// A block that is none, a copy that is none, and no list at all.
+/// A damaged block of the list, a damaged copy, and an invalid slot of the list.
 #[test]
 fn unsound_list_of_a_move() {
     let (list, copy) = area_sample().move_inner();
@@ -192,8 +192,8 @@ fn wrong_counts_of_names() {
     }
 }
 
-/// A word that is missing, that leads elsewhere, that leads to nothing, and a cookie that would be
-/// given again.
+/// A missing word, a word that leads to another slot, one that leads nowhere, and a cookie that
+/// would be reused.
 #[test]
 fn wrong_word_of_a_log() {
     let some = area_sample().closed_to_some;
@@ -205,7 +205,7 @@ fn wrong_word_of_a_log() {
             s.sample.image.set_word(word, LogWord::new(slot).0);
         });
     }
-    // In a place that is another cookie's.
+    // At the position of another cookie.
     found_in_areas(Class::LogWord, &inode, |s| {
         let (word, _) = s.sample.image.next_word(some);
         s.sample.image.set_word(word - 8, 0);
@@ -216,8 +216,8 @@ fn wrong_word_of_a_log() {
     });
 }
 
-/// A word that is missing, one that leads elsewhere, one in a wrong line, a head that counts too
-/// many, a check.
+/// A missing word, a word that leads to another slot, a word in a wrong line, a head that counts
+/// too many, a wrong check.
 #[test]
 fn wrong_hash_table_of_an_area() {
     found_if_areas_closed(Class::AreaTable, "area 2", |s| {
@@ -273,7 +273,7 @@ fn wrong_place_of_a_directory() {
     });
 }
 
-/// As with other namespaces, that of directories has none.
+/// As in other namespaces, directories have no access pattern.
 #[test]
 fn access_pattern_of_a_directory() {
     let rooted = area_sample().rooted;

@@ -1,5 +1,5 @@
-//! Pools with areas: what is sound, which entries of a move count, and that nothing that bytes say
-//! makes the checker fail.
+//! Pools with areas: which pools are sound, which entries of a move are valid, and that no bytes
+//! make the checker fail.
 
 use crate::testimage::TestImage;
 use crate::testimage::areas::{AreaSample, area_sample, closed_area_sample};
@@ -33,7 +33,7 @@ fn pools_with_areas_are_sound_open_and_closed() {
     }
 }
 
-/// Tables of one block, and of several: full lines have their words elsewhere.
+/// Tables of one block and of several: words of full lines lie in second lines.
 #[test]
 fn names_find_their_words_in_tables_of_every_size() {
     for level in [0, 1, 3] {
@@ -49,11 +49,11 @@ fn names_find_their_words_in_tables_of_every_size() {
     }
 }
 
-/// A directory of area 2 becomes `new/some`: entries of it and below are there twice, with the old
+/// Moves a directory of area 2 to `new/some`: its entry and those below exist twice, with the old
 /// path and with the new one.
 struct Moved {
     sample: AreaSample,
-    /// The own entries of the directory, old and new.
+    /// The directory's own entries, old and new.
     own: [u64; 2],
     /// The entries of the file in it.
     inner: [u64; 2],
@@ -77,7 +77,7 @@ fn moved() -> Moved {
 }
 
 #[test]
-fn of_a_move_that_was_cut_short_either_side_counts() {
+fn either_side_of_an_interrupted_move_can_be_valid() {
     for (died, loser) in [(0, 0), (1, 1)] {
         let Moved {
             mut sample,
@@ -94,7 +94,7 @@ fn of_a_move_that_was_cut_short_either_side_counts() {
         let report = checked(image);
         let place = format!("slot {}", inner[loser]);
         assert_eq!(report.of(Class::Twins).next().unwrap().place, place);
-        // The name was removed meanwhile: the other twin is nothing, whatever its path.
+        // The name was removed meanwhile: the other twin is invalid, whatever its path.
         image.kill(inner[1 - loser]);
         let report = checked(image);
         assert_eq!(report.of(Class::Twins).next().unwrap().place, place);
@@ -102,10 +102,10 @@ fn of_a_move_that_was_cut_short_either_side_counts() {
     }
 }
 
-/// A directory below the moved one has two living entries, too; which counts its own directory
-/// says.
+/// A directory below the moved one has two living entries, too; its own directory determines which
+/// one is valid.
 #[test]
-fn directories_within_what_moves_are_asked_in_turn() {
+fn directories_within_a_move_are_resolved_in_turn() {
     for is_committed in [false, true] {
         let mut sample = area_sample();
         let image = &mut sample.sample.image;
@@ -144,8 +144,8 @@ fn directories_within_what_moves_are_asked_in_turn() {
     }
 }
 
-/// Before a split its area is forming and the originals count; from the word that makes it live on
-/// the copies do.
+/// Before a split its area is forming and the originals are valid; once a word makes it live, the
+/// copies are.
 #[test]
 fn the_word_of_an_area_decides_a_split() {
     for phase in [AreaPhase::Forming, AreaPhase::Live] {
@@ -175,7 +175,7 @@ fn a_witness_is_an_entry_with_a_path() {
         let image = &mut sample.sample.image;
         let (head, _) = image.get_path(sample.inner);
         let witness = JournalPair::witness(image.at(sample.inner), head.checksum ^ change);
-        // The record gives the directory a parent that it has not.
+        // The record gives the directory a wrong parent.
         let at = image.at(sample.closed_to_some) + vellum_layout::Inode::PARENT;
         image.journal(1, &[witness, JournalPair::store(at, 1)]);
         let report = checked(image);
@@ -184,9 +184,9 @@ fn a_witness_is_an_entry_with_a_path() {
     }
 }
 
-/// A crash comes between the word of an entry and its state; a close comes before neither.
+/// A crash may come between the word of an entry and its state; a close cannot.
 #[test]
-fn words_that_lead_to_nothing_yet() {
+fn words_whose_entries_are_missing_yet() {
     for (mut sample, is_sound) in [(area_sample(), true), (closed_area_sample(), false)] {
         let image = &mut sample.sample.image;
         let (word, _) = image.next_word(sample.closed_to_some);
@@ -197,10 +197,10 @@ fn words_that_lead_to_nothing_yet() {
     }
 }
 
-/// For which area an extent is kept, and what a close saved of an area, mean nothing where their
+/// The area that an extent is reserved for, and the saved state of an area, are ignored if their
 /// checks do not fit.
 #[test]
-fn what_does_not_fit_its_check_means_nothing() {
+fn values_with_a_wrong_check_are_ignored() {
     for mut sample in [area_sample(), closed_area_sample()] {
         let image = &mut sample.sample.image;
         let extent =
@@ -219,8 +219,8 @@ fn what_does_not_fit_its_check_means_nothing() {
 }
 
 proptest! {
-    /// Whatever words of areas, entries and states say, the checker comes to an end; one changed
-    /// word is seen, or meant nothing.
+    /// Whatever the words of areas, entries and states are, the checker ends; one changed word is
+    /// found, or had no meaning.
     #[test]
     fn any_words(changes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..20), closed: bool) {
         let sample = if closed { closed_area_sample() } else { area_sample() };

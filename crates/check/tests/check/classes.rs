@@ -1,6 +1,5 @@
-//! Every class of damage that `docs/crash/damage.md` lists, made on purpose: a test each, with the
-//! name that the document gives the class.
-//! `damage.rs` and the files beside it have the forms that a class can take.
+//! Injects every class of damage that `docs/crash/damage.md` lists: one test per class, with the
+//! name from the document. `damage.rs` and the files beside it have the different forms of a class.
 
 use crate::testimage::found::{assert_found, checked};
 use crate::testimage::{GENERATION, NOW, Sample, TestImage, closed, keyed_sample, sample};
@@ -12,7 +11,7 @@ use vellum_layout::{
 use zerocopy::IntoBytes;
 
 /// Changes pools that were not closed and pools that were: `class` is found at `place`, as damage,
-/// or, on what was not closed, as residue if a crash may leave it.
+/// or, in a pool that was not closed, as residue if a crash may leave it.
 #[track_caller]
 fn found_in([open, closed]: [Sample; 2], class: Class, place: &str, change: impl Fn(&mut Sample)) {
     let severity = match class.may_be_residue() {
@@ -31,7 +30,7 @@ fn found(class: Class, place: &str, change: impl Fn(&mut Sample)) {
     found_in([sample(), closed()], class, place, change);
 }
 
-/// What a close saved, changed: void as soon as the pool is open.
+/// Changes what a close saved: it is void as soon as the pool is open.
 #[track_caller]
 fn found_if_closed(class: Class, place: &str, change: impl Fn(&mut Sample)) {
     let mut sample = closed();
@@ -53,14 +52,14 @@ fn keyed(mapping: MappingKind) -> [Sample; 2] {
     [keyed_sample(mapping), closed]
 }
 
-/// At the entry of the log's fifth name.
+/// The finding is at the entry of the log's fifth name.
 #[track_caller]
 fn found_at_entry(class: Class, change: impl Fn(&mut Sample, u64)) {
     let slot = sample().entries[4];
     found(class, &format!("slot {slot}"), |s| change(s, slot));
 }
 
-/// The first extent of the log of `dir`, and the second.
+/// The two extents of the log of `dir`.
 fn extents(s: &Sample) -> [u64; 2] {
     let first = s.image.get_inode(s.dir).root;
     [first, s.image.word(s.image.at(first) + LogExtentHead::NEXT)]
@@ -110,8 +109,7 @@ fn unreadable() {
     }
 }
 
-/// An older copy may be what a crash left, a damaged one is not.
-/// In a slot that nothing uses: nothing else vouches for it.
+/// In an unused slot: only the sum covers it.
 #[test]
 fn metadata_at_home_that_differ_from_their_sum() {
     let mut image = TestImage::logged();
@@ -125,7 +123,7 @@ fn metadata_at_home_that_differ_from_their_sum() {
     assert_found(&report, Class::HomeSum, "offset 0", Severity::Damage);
 }
 
-/// Whatever rides in a record.
+/// The contents of a record are checked, whatever they are.
 #[test]
 fn what_a_record_says_is_checked() {
     let mut image = TestImage::logged();
@@ -165,6 +163,7 @@ fn unsound_undo_log() {
     assert!(report.complete);
 }
 
+/// A crash may leave an older copy, but not a damaged one.
 #[test]
 fn bad_superblock_copy() {
     let place = "superblock, last copy";
@@ -203,7 +202,7 @@ fn missing_dataset() {
     for copy in [0, 4096, table.last_copy_at] {
         sample.image.set_bytes(copy, table.as_bytes());
     }
-    // The file system itself is a pool of its own.
+    // The dataset itself is a separate pool.
     let mut own = sample.image.superblock.clone();
     own.uuid = uuid;
     own.seal();
@@ -259,7 +258,7 @@ fn unsound_journal() {
     });
 }
 
-/// A record that stores what is there.
+/// A record that stores the present value.
 fn harmless(s: &Sample) -> [JournalPair; 1] {
     let at = s.image.at(s.file_entry);
     [JournalPair::store(at, s.image.word(at))]
@@ -273,7 +272,7 @@ fn unretired_journal() {
     });
 }
 
-/// On a pool that was closed no record counts.
+/// In a closed pool no record counts.
 #[test]
 fn conflicting_journal_records() {
     let mut sample = sample();
@@ -289,7 +288,7 @@ fn conflicting_journal_records() {
     );
 }
 
-/// Of an inode that no crash can have left so: it has a name.
+/// The inode has a name, so no crash explains its state.
 #[test]
 fn bad_inode_checksum() {
     for mut sample in [sample(), closed()] {
@@ -643,7 +642,7 @@ fn block_in_limbo() {
     }
 }
 
-/// A slot that is marked and nobody's, and one that is somebody's and not marked.
+/// A slot that is marked but unused, and one that is used but not marked.
 #[test]
 fn wrong_live_map() {
     found_if_closed(Class::LiveMap, "live map", |s| {
@@ -679,7 +678,7 @@ fn wrong_saved_allocator_state() {
     });
 }
 
-/// The test has the document's name of its class, and is about it.
+/// The test has the document's name of its class, and checks that class.
 #[test]
 fn every_class_of_the_document_has_its_test() {
     let document = include_str!("../../../../docs/crash/damage.md");

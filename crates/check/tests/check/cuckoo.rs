@@ -1,4 +1,4 @@
-//! Cuckoo tables, damaged by hand or as a crash leaves them.
+//! Cuckoo tables, with injected damage or as a crash leaves them.
 
 use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, Severity, check};
@@ -30,7 +30,7 @@ fn a_sound_table_is_sound() {
     }
 }
 
-/// What is found on the pool, closed or not, and of which severity where it was not closed.
+/// `class` is found in the pool, closed or not; in an open pool with this severity.
 #[track_caller]
 fn found(class: Class, severity: Severity, change: impl Fn(&mut Sample)) {
     for (mut sample, expected) in [
@@ -71,7 +71,7 @@ fn what_a_crash_leaves() {
     found(Class::MapCounts, Severity::Residue, |s| {
         set_counts(s, 2, 1, 2)
     });
-    // Block 1 does not know who counts it.
+    // Block 1 does not know which entry counts it.
     found(Class::MapCounts, Severity::Residue, |s| {
         set_counts(s, 0, 2, 0)
     });
@@ -94,7 +94,7 @@ fn damage_of_entries() {
         let place = KeyedWord::new(word.0, 0x3FFF_FFFF, 0, 0);
         s.image.set_word(at + 8, place.0);
     });
-    // In a line that it is not looked for in.
+    // In a line in which it is not searched.
     found(Class::MapWord, Severity::Damage, |s| {
         let (at, word, place) = s.image.entry_of(3, 1);
         s.image.set_word(at, 0);

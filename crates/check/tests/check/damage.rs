@@ -1,4 +1,4 @@
-//! Every class of damage, made on purpose, is found, and found where it is.
+//! Injects every form of damage, and checks that it is found with its location.
 
 use crate::testimage::{GENERATION, NOW, Sample, TestImage, closed, sample};
 use vellum_check::{Class, Finding, Options, Report, Severity, check};
@@ -8,8 +8,8 @@ use vellum_layout::{
 };
 use zerocopy::IntoBytes;
 
-/// Damages a pool, once not closed and once closed, and holds that `class` is found as damage at
-/// `place`, and that the exit status says so.
+/// Damages an open and a closed pool, and checks that `class` is found as damage at `place`, and
+/// that the exit status reports it.
 #[track_caller]
 fn damaged(class: Class, place: &str, damage: impl Fn(&mut Sample)) {
     for mut sample in [sample(), closed()] {
@@ -29,7 +29,7 @@ fn assert_found(report: &Report, class: Class, place: &str) {
     );
 }
 
-/// As [`damaged`], and nothing else is found on the pool that was not closed.
+/// As [`damaged`]; the open pool has no other finding.
 #[track_caller]
 fn damaged_only(class: Class, place: &str, damage: impl Fn(&mut Sample)) {
     let mut sample = sample();
@@ -62,7 +62,7 @@ fn superblock_copies() {
 }
 
 #[test]
-fn the_newest_superblock_counts_and_older_ones_are_residue() {
+fn the_newest_superblock_is_current_and_older_ones_are_residue() {
     let mut sample = sample();
     let mut copy = sample.image.superblock.clone();
     copy.sequence += 1;
@@ -243,7 +243,7 @@ fn log_extents() {
     });
 }
 
-/// A chain that ends too early looks like one that ends, but what it named has no name.
+/// A chain that ends too early looks like a complete one, but what it named has no name.
 #[test]
 fn truncated_logs() {
     let mut sample = closed();
@@ -254,7 +254,7 @@ fn truncated_logs() {
     assert_eq!(report.of(Class::Unnamed).count(), 12, "{report}");
 }
 
-/// As [`damaged`], at the place of the entry that `pick` gives.
+/// As [`damaged`], at the entry that `pick` returns.
 #[track_caller]
 fn entry_damaged(class: Class, pick: impl Fn(&Sample) -> u64, damage: impl Fn(&mut Sample, u64)) {
     let place = format!("slot {}", pick(&sample()));
@@ -367,19 +367,19 @@ fn names() {
 
 #[test]
 fn slots() {
-    // One entry, named twice by its log.
+    // One entry that its log names twice.
     let slot = sample().entries[19];
     damaged(Class::SlotShared, &format!("slot {slot}"), |s| {
         let (word, _) = s.image.next_word(2);
         s.image.set_word(word, LogWord::new(slot).0);
     });
-    // Two symlinks of one text.
+    // Two symlinks with the same text.
     damaged(Class::TextUnsound, "inode 5", |s| {
         assert_eq!(s.long, 5);
         let root = s.image.get_inode(4).root;
         s.image.edit_inode(5, |inode| inode.root = root);
     });
-    // A text in the last slot of an entry: the end of its name.
+    // A text in the last slot of an entry, over the end of its name.
     let mut sample = sample();
     let image = &mut sample.image;
     let ino = image.inode(FileKind::File, 0);
@@ -467,7 +467,7 @@ fn mappings() {
     });
 }
 
-/// What is residue on a pool that was not closed, and damage on one that was.
+/// Residue in an open pool, and damage in a closed one.
 #[track_caller]
 fn residue(class: Class, place: &str, leave: impl Fn(&mut Sample)) {
     let mut sample = sample();
@@ -500,7 +500,7 @@ fn a_block_in_limbo_may_outlive_a_close_but_not_a_recovery() {
         (sample(), true, 1),
     ] {
         sample.image.map(MapState::Limbo, 3, 99);
-        // Saved that were saved say that the block is free.
+        // The saved allocator state says that the block is free.
         let saved_state = sample.image.geometry.saved_state().at;
         sample.image.set_bytes(saved_state, &[0; 64]);
         let options = Options {
@@ -530,7 +530,7 @@ fn residue_of_blocks() {
 fn residue_of_inodes() {
     residue(Class::Unnamed, "inode 29", |s| {
         let ino = s.image.inode(FileKind::File, 0);
-        // The second line may be that of an earlier life.
+        // The second line may be from an earlier life.
         s.image.edit_inode(ino, |inode| {
             inode.size = u64::MAX;
             inode.root = MapRoot::new(0, 3).0;
@@ -590,7 +590,7 @@ fn what_a_clean_close_saved() {
             assert_found(&report, Class::SavedCounters, "state block");
         }
     }
-    // Slots marked and nobody's; slots in use and not marked.
+    // Slots marked but unused; slots used but not marked.
     let mut leaky = sample();
     leaky.image.take(ChunkKind::Entries, 3);
     leaky.image.close();
@@ -634,7 +634,7 @@ fn saved_state() {
     ] {
         wrong(&|image| flip(image, at, 1 << 9));
     }
-    // With checksums that fit: block 0 is taken, block 100 is free.
+    // With correct checksums: block 0 is in use, block 100 is free.
     wrong(&|image| image.seal_saved_state(|head| head.used += 1));
     wrong(&|image| {
         flip(image, plan.free_at() + 8, 1 << 36);
@@ -666,8 +666,8 @@ fn saved_state() {
     assert!(report.is_sound(), "{report}");
 }
 
-/// `docs/crash/damage.md` lists every class, in the checker's words and order, and which a crash
-/// may leave.
+/// `docs/crash/damage.md` lists every class, in the checker's words and order, and marks those that
+/// a crash may leave.
 #[test]
 fn the_document_lists_every_class() {
     let document = include_str!("../../../../docs/crash/damage.md");

@@ -1,4 +1,4 @@
-//! Whatever the bytes say: no panic, no endless walk, the same answer twice.
+//! No bytes cause a panic or an endless walk, and two checks agree.
 
 use crate::testimage::{Sample, closed, sample};
 use proptest::prelude::*;
@@ -13,21 +13,21 @@ enum Change {
     Byte(u32, u8),
     /// A word anywhere.
     Word(u32, u64),
-    /// A word of an inode, its checksum made to fit again.
+    /// A word of an inode, with a corrected checksum.
     Inode(u64, u8, u64),
-    /// A word of an entry, its checksum made to fit again.
+    /// A word of an entry, with a corrected checksum.
     Entry(u8, u8, u64),
-    /// A word of a log extent's head, its checksum made to fit again.
+    /// A word of a log extent's head, with a corrected checksum.
     Extent(u8, u8, u64),
     /// A word of a log extent.
     LogWord(u8, u8, u64),
     /// An entry of the mapping table.
     Map(u64, u64),
-    /// A word of the superblock, its checksum made to fit again, in every copy.
+    /// A word of the superblock, with a corrected checksum, in every copy.
     Superblock(u8, u64),
 }
 
-/// Numbers that a checker might trip over.
+/// Numbers that may trip a checker.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         0u64..80,

@@ -1,4 +1,4 @@
-//! What people are shown of single structures.
+//! The text shown for single structures.
 
 use crate::testimage::{closed, sample};
 use vellum_check::inspect::{self, InspectError};
@@ -62,7 +62,7 @@ fn journals_are_shown() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_structures_are_reported() {
     let s = closed();
     let bytes = &s.image.bytes;
     assert!(matches!(

@@ -1,10 +1,10 @@
-//! Journals: what is committed is evaluated as recovery would leave it.
+//! Journals: committed records are evaluated as recovery would leave them.
 
 use crate::testimage::{Sample, closed, sample};
 use vellum_check::{Class, Options, Severity, check};
 use vellum_layout::{Entry, JournalHead, JournalPair, LifeWord, LogWord};
 
-/// The record of a rename of `file` in the root to `new name` in `dir`, its new entry written.
+/// The record of a rename of `file` in the root to `new name` in `dir`, whose new entry is written.
 fn rename(sample: &mut Sample) -> Vec<JournalPair> {
     let (word, cookie) = sample.image.next_word(sample.dir);
     let (entry, checksum) = sample
@@ -33,7 +33,8 @@ fn a_committed_record_counts() {
     assert_eq!(report.summary.entries_dead, 2);
     assert_eq!(before, sample.image.bytes);
 
-    // Half applied is the same, and so is a record that makes a directory lose its name.
+    // A half-applied record has the same result, and so has one that makes a directory lose its
+    // name.
     sample.image.set_word(pairs[1].at, pairs[1].value);
     let report = check(&sample.image.bytes, Options::default());
     assert_eq!((report.damage, report.residue), (0, 1), "{report}");
@@ -77,7 +78,7 @@ fn a_journal_on_a_closed_pool_is_damage() {
 }
 
 #[test]
-fn records_that_no_writer_makes() {
+fn records_that_are_never_written() {
     for at in [0, 8, 4097, 1 << 19, u64::MAX - 7] {
         let mut sample = sample();
         let at = at & !1;

@@ -1,4 +1,4 @@
-//! Level tables, damaged by hand or as a crash leaves them.
+//! Level tables, with injected damage or as a crash leaves them.
 
 use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, Severity, check};
@@ -9,7 +9,7 @@ const STRICT: Options = Options {
     progress: None,
 };
 
-/// A pool whose table has grown, and whose old bottom level has two entries yet.
+/// A pool whose table has grown, with two entries left in the old bottom level.
 fn open() -> Sample {
     let mut sample = keyed_sample(MappingKind::Level);
     let image = &mut sample.image;
@@ -43,7 +43,7 @@ fn a_sound_table_is_sound() {
     }
 }
 
-/// What is found on the pool, closed or not, and of which severity where it was not closed.
+/// `class` is found in the pool, closed or not; in an open pool with this severity.
 #[track_caller]
 fn found(class: Class, severity: Severity, change: impl Fn(&mut Sample)) {
     for (mut sample, expected) in [(open(), severity), (closed(), Severity::Damage)] {
@@ -55,7 +55,7 @@ fn found(class: Class, severity: Severity, change: impl Fn(&mut Sample)) {
     }
 }
 
-/// The line of block 1 of the file, and those that it could be in, too.
+/// The line of block 1 of the file, and the other lines that it could be in.
 fn lines(s: &Sample) -> (u64, Vec<u64>) {
     let (at, word, _) = s.image.entry_of(3, 1);
     let line = (at - s.image.geometry.table_at) / 64;
@@ -63,7 +63,7 @@ fn lines(s: &Sample) -> (u64, Vec<u64>) {
     (line, homes.collect())
 }
 
-/// Puts a second entry of block 1 of the file where another is looked for.
+/// Puts a second entry of block 1 of the file into another line in which it is searched.
 fn copy(s: &mut Sample, block: u32) {
     let (_, word, _) = s.image.entry_of(3, 1);
     s.image.enter(word, KeyedWord::new(word.0, block, 0, 0), 1);
@@ -84,7 +84,7 @@ fn what_a_crash_leaves() {
         let mark = MapWord::new(MapState::Limbo, 3, 77);
         s.image.enter(mark, KeyedWord(12345), 0);
     });
-    // Nothing is in the level two below the third.
+    // The level two below the third is empty.
     found(Class::MapLevels, Severity::Residue, |s| {
         let table_at = s.image.geometry.table_at;
         let plan = levels(s);
@@ -115,7 +115,7 @@ fn damage_of_levels() {
 #[test]
 fn damage_of_entries() {
     found(Class::MapTwice, Severity::Damage, |s| copy(s, 100));
-    // Nothing moves within a line, or out of the stash.
+    // Entries do not move within a line, or out of the stash.
     found(Class::MapTwice, Severity::Damage, |s| {
         let (_, word, place) = s.image.entry_of(3, 1);
         let (line, _) = lines(s);
@@ -133,7 +133,7 @@ fn damage_of_entries() {
         let place = s.image.word(at + 8);
         s.image.set_word(at + 8, place ^ 1 << 60);
     });
-    // In a line that it is not looked for in.
+    // In a line in which it is not searched.
     found(Class::MapWord, Severity::Damage, |s| {
         let (line, homes) = lines(s);
         let (at, word, place) = s.image.entry_of(3, 1);
@@ -152,7 +152,7 @@ fn damage_of_entries() {
 }
 
 #[test]
-fn without_a_root_the_entries_tell_which_levels_there_are() {
+fn without_a_root_the_entries_determine_the_levels() {
     let mut sample = open();
     sample.image.set_word(sample.image.geometry.table_at, 0);
     // No entry has reached the new level yet.

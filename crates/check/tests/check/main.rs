@@ -1,5 +1,4 @@
-//! The checker: every class of damage made on purpose, and what it says of sound pools and of any
-//! bytes.
+//! The checker: every injected class of damage, and its reports on sound pools and on any bytes.
 
 mod area_classes;
 mod areas;

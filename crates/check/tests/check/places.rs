@@ -1,4 +1,4 @@
-//! Names of the places of a pool.
+//! Names of locations in a pool.
 
 use crate::testimage::sample;
 use vellum_check::Locator;
@@ -53,7 +53,7 @@ fn structures_have_names() {
 }
 
 #[test]
-fn every_place_has_a_name() {
+fn every_location_has_a_name() {
     let sample = sample();
     let locator = Locator::new(&sample.image.bytes);
     for at in (0..sample.image.bytes.len() as u64).step_by(64) {
@@ -62,7 +62,10 @@ fn every_place_has_a_name() {
 }
 
 #[test]
-fn what_is_no_pool_has_no_places() {
+fn bytes_without_a_pool_have_no_locations() {
     let zeros = vec![0; 1 << 20];
-    assert_eq!(Locator::new(&zeros).name(64), "offset 0x40 of no pool");
+    assert_eq!(
+        Locator::new(&zeros).name(64),
+        "offset 0x40 outside any pool"
+    );
 }

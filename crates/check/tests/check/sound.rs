@@ -20,7 +20,7 @@ fn an_empty_pool_is_sound() {
 }
 
 #[test]
-fn a_pool_with_something_of_everything_is_sound() {
+fn a_pool_with_every_kind_of_structure_is_sound() {
     for strict_clean in [false, true] {
         let options = Options {
             strict_clean,
@@ -55,7 +55,7 @@ fn a_live_map_ends_with_a_whole_word() {
     image.close();
     let report = check(&image.bytes, Options::default());
     assert_eq!(report.findings, [], "{report}");
-    // The last slot, marked and nobody's, with a checksum that fits.
+    // The last slot, marked but unused, with a correct checksum.
     let last = image.geometry.meta_slots() as usize - 1;
     image.leak(last);
     image.close();
@@ -87,7 +87,7 @@ fn a_report_survives_json() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let told = Cell::new(0);
     let progress = |stage: Stage, done: u64, of: u64| {
         assert!(of == 0 || done <= of, "{stage:?}");
@@ -121,7 +121,7 @@ impl Image for Poisoned {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn unreadable_bytes_are_reported() {
     let sample = closed();
     let at = sample.image.geometry.meta_at / 4096 * 4096;
     for at in [0, 4096, sample.image.geometry.table_at, at] {

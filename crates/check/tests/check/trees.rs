@@ -1,5 +1,5 @@
-//! Trees of files, damaged by hand or as a crash leaves them: a test for each class that a tree can
-//! be in, with every mapping that has trees.
+//! Trees of files, with injected damage or as a crash leaves them: one test for each class of a
+//! tree, with every mapping that has trees.
 
 use crate::testimage::trees::{Forest, forest};
 use vellum_check::{Class, Finding, Options, Severity, check};
@@ -33,8 +33,8 @@ fn sound_trees_are_sound() {
     }
 }
 
-/// Changes pools of each mapping, open and closed: `class` is found at `place`, on open ones of
-/// this severity, on closed ones as damage, and whoever allows no residue finds damage in both.
+/// Changes open and closed pools of each mapping: `class` is found at `place`, in open ones with
+/// this severity, in closed ones as damage; a strict check finds damage in both.
 #[track_caller]
 fn found(
     class: Class,
@@ -70,7 +70,7 @@ fn flip(s: &mut Forest, at: u64) {
     s.image.set_word(at, word ^ 1 << 7);
 }
 
-/// Lets what `small` says of its block 3 be said of `block`, with a check that fits.
+/// Makes the word of block 3 of `small` lead to `block`, with a correct check.
 fn point(s: &mut Forest, block: u32) {
     let (id, logical) = (s.small.ino as u32, 3);
     let at = s.small.words[&logical];
@@ -86,7 +86,7 @@ fn point(s: &mut Forest, block: u32) {
 }
 
 #[test]
-fn a_word_that_does_not_fit_its_place() {
+fn a_word_that_does_not_fit_its_position() {
     found(Class::MapWord, Severity::Damage, small, |s| {
         let at = s.small.words[&3];
         flip(s, at);
@@ -126,7 +126,7 @@ fn a_word_that_leads_to_no_node() {
     });
 }
 
-/// Lets the word in an inode lead to the node in `slot`.
+/// Makes the word in an inode lead to the node in `slot`.
 fn lead(s: &mut Forest, ino: u64, slot: u64) {
     let (id, block) = (ino as u32, (slot / SLOTS_PER_BLOCK) as u32);
     let word = match s.image.geometry.mapping {
@@ -210,7 +210,7 @@ fn saved_maps_that_are_wrong() {
     }
 }
 
-/// Blocks that two trees do not have, and that a close counted all the same.
+/// A counter of inodes, and one of blocks, that a close saved wrongly.
 #[test]
 fn saved_counters_that_are_wrong() {
     for mapping in TREES {

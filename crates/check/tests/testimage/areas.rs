@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{SEED, Sample, TestImage, generation_of, sample_in};
 
-/// Generation of an area; that of the root is what mkfs makes it.
+/// Generation of an area; that of the root is the one that mkfs writes.
 fn area_generation(number: u32) -> u32 {
     match number {
         ROOT_AREA => 1,
@@ -21,7 +21,7 @@ fn area_generation(number: u32) -> u32 {
     }
 }
 
-/// What a test knows of the areas of its pool.
+/// The areas of a test's pool.
 #[derive(Default)]
 pub(crate) struct Areas {
     /// Home and path of each directory.
@@ -39,7 +39,7 @@ impl TestImage {
         self.geometry.namespace == NamespaceKind::Adaptive
     }
 
-    /// Slots in front of those that can be taken in a chunk.
+    /// Slots of a chunk in front of those that can be allocated.
     pub(super) fn head_slots(&self, kind: ChunkKind) -> u64 {
         assert!(
             !self.has_areas() || u64::from(self.geometry.areas.bytes) == self.geometry.chunk_bytes
@@ -58,7 +58,7 @@ impl TestImage {
         self.new_area(ROOT_SLOT);
     }
 
-    /// Makes an area of which `root`, which has no names yet, is the root; gives its number.
+    /// Creates an area with the root `root`, which has no names yet; returns its number.
     pub(crate) fn new_area(&mut self, root: u64) -> u32 {
         let number = self.areas.roots.len() as u32 + ROOT_AREA;
         let line = self.line_of(number, root, AreaPhase::Live);
@@ -69,7 +69,7 @@ impl TestImage {
         number
     }
 
-    /// Says where a directory's own entry is, and which area's root it is.
+    /// Sets the slot of a directory's own entry, and the area whose root it is.
     pub(crate) fn set_place(&mut self, directory: u64, entry: u64, area: u32) {
         self.edit_inode(directory, |inode| {
             inode.detail = DirLocation::new(entry, area).0;
@@ -143,8 +143,7 @@ impl TestImage {
         slot
     }
 
-    /// Writes an entry with this path and a state into new slots, its hash and checksum made to
-    /// fit.
+    /// Writes an entry with this path and a state into new slots, with a correct hash and checksum.
     pub(crate) fn put_path(&mut self, head: &PathEntryHead, path: &[u8]) -> u64 {
         let slot = self.take(ChunkKind::Areas, PathEntryHead::slots_for(path.len()));
         self.set_path(slot, head, path);
@@ -152,7 +151,7 @@ impl TestImage {
         slot
     }
 
-    /// Writes an entry at `slot`, its checksum made to fit.
+    /// Writes an entry at `slot` with a correct checksum.
     pub(crate) fn set_path(&mut self, slot: u64, head: &PathEntryHead, path: &[u8]) {
         let seal = PathSeal {
             area: area_generation(head.area),
@@ -171,7 +170,7 @@ impl TestImage {
         (head, path.to_vec())
     }
 
-    /// Makes what a close makes: floors, counts, tables; the dead have no states.
+    /// Saves what a close saves: floors, counts, tables; dead entries lose their states.
     pub(super) fn close_areas(&mut self) {
         let mut names: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for slot in self.areas.entries.clone() {
@@ -255,7 +254,7 @@ impl TestImage {
         TableRoot::new(top, level)
     }
 
-    /// Changes the lines of an area's table of level 0, their checks made to fit.
+    /// Changes the lines of an area's table of level 0 and corrects their checks.
     pub(crate) fn change_table(&mut self, number: u32, change: impl FnOnce(&mut [[u64; 8]])) {
         let (slot, _) = TableRoot(self.get_line(number).table).get().unwrap();
         let at = self.geometry.slot_at(slot);
@@ -272,7 +271,7 @@ impl TestImage {
         }
     }
 
-    /// The tables of pools that are closed from now on have this level.
+    /// Sets the level of the tables of pools that are closed from now on.
     pub(crate) fn set_table_level(&mut self, level: u32) {
         self.areas.level = level;
     }
@@ -280,19 +279,19 @@ impl TestImage {
 
 /// A pool with areas, not closed.
 pub(crate) struct AreaSample {
-    /// The pool; what [`Sample`] has is in area 1.
+    /// The pool; the contents of [`Sample`] are in area 1.
     pub(crate) sample: Sample,
     /// A directory in the root: the root of area 2, if there is one.
     pub(crate) rooted: u64,
-    /// A directory in it that not everybody may search.
+    /// A directory in it that denies search permission to somebody.
     pub(crate) closed_to_some: u64,
-    /// The entry of a file in that.
+    /// The entry of a file in that directory.
     pub(crate) inner: u64,
 }
 
 impl AreaSample {
-    /// Leaves the list of a move that is not over, in which `inner` gets another slot; gives its
-    /// slot, and that one.
+    /// Leaves the list of an unfinished move, in which `inner` gets another slot; returns the slots
+    /// of the list and of the new entry.
     pub(crate) fn move_inner(&mut self) -> (u64, u64) {
         let image = &mut self.sample.image;
         let (head, path) = image.get_path(self.inner);
@@ -304,8 +303,7 @@ impl AreaSample {
             from: self.inner as u32,
             to: copy as u32,
         };
-        // In a chunk of its own, so that it is where nothing is, whether the pool was closed or
-        // not.
+        // In a separate chunk, so that the slot is unused whether the pool was closed or not.
         let list = image.geometry.meta_slots() - SLOTS_PER_BLOCK;
         let chunk = list / image.geometry.slots_per_chunk();
         let word = ChunkWord::new(chunk, ChunkKind::Blocks, 0);
@@ -317,12 +315,12 @@ impl AreaSample {
     }
 }
 
-/// A pool with something of everything in two areas, not closed.
+/// A pool with every kind of structure in two areas, not closed.
 pub(crate) fn area_sample() -> AreaSample {
     sample_with(2)
 }
 
-/// The same names in one area.
+/// The same names in a single area.
 pub(crate) fn one_area_sample() -> AreaSample {
     sample_with(1)
 }
@@ -347,7 +345,7 @@ fn sample_with(areas: u32) -> AreaSample {
     }
 }
 
-/// [`area_sample`], closed.
+/// A closed [`area_sample`].
 pub(crate) fn closed_area_sample() -> AreaSample {
     let mut sample = area_sample();
     sample.sample.image.close();

@@ -1,4 +1,4 @@
-//! What a check of a test's pool finds.
+//! The findings of a check of a test's pool.
 
 use vellum_check::{Class, Finding, Image, Options, Report, Severity, check};
 
@@ -7,7 +7,7 @@ pub(crate) fn checked(image: &dyn Image) -> Report {
     check(image, Options::default())
 }
 
-/// Fails unless the report has such a finding.
+/// Fails unless the report has this finding.
 #[track_caller]
 pub(crate) fn assert_found(report: &Report, class: Class, place: &str, severity: Severity) {
     let fits = |found: &Finding| found.place == place && found.severity == severity;

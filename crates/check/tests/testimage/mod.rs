@@ -23,14 +23,14 @@ pub(crate) const SEED: u64 = 0x5EED;
 /// Generation of every inode.
 pub(crate) const GENERATION: u32 = 3;
 
-/// The root has had no other life.
+/// The root never had another life.
 fn generation_of(ino: u64) -> u32 {
     match ino {
         vellum_layout::ROOT_SLOT => 1,
         _ => GENERATION,
     }
 }
-/// A time, later than which nothing in a pool is.
+/// A time later than every time in a pool.
 pub(crate) const NOW: i64 = 1_700_000_000_000_000_000;
 
 #[derive(Default)]
@@ -41,13 +41,13 @@ struct Log {
     base: u64,
 }
 
-/// A pool under construction.
+/// A pool that a test builds.
 pub(crate) struct TestImage {
     /// Its bytes.
     pub(crate) bytes: Vec<u8>,
     /// Its superblock.
     pub(crate) superblock: Superblock,
-    /// Where everything lies.
+    /// The layout.
     pub(crate) geometry: Geometry,
     logs: BTreeMap<u64, Log>,
     used: Vec<bool>,
@@ -58,7 +58,7 @@ pub(crate) struct TestImage {
     inodes: u64,
     data_blocks: u64,
     areas: areas::Areas,
-    /// What trees lead to.
+    /// The blocks that trees lead to.
     tree_blocks: BTreeMap<u64, MapWord>,
 }
 
@@ -95,7 +95,7 @@ impl TestImage {
         })
     }
 
-    /// An empty pool with a log, in which there is nothing before [`begin_log`](Self::begin_log),
+    /// An empty pool with a redo log, which contains nothing before [`begin_log`](Self::begin_log);
     /// not closed.
     pub(crate) fn logged() -> Self {
         Self::planned(&GeometryRequest {
@@ -106,8 +106,7 @@ impl TestImage {
         })
     }
 
-    /// An empty pool that has its data elsewhere, and versions of its metadata, of which there are
-    /// none yet; not closed.
+    /// An empty split pool whose undo log has no records yet; not closed.
     pub(crate) fn split() -> Self {
         let mut new = Self::planned(&GeometryRequest {
             metadata_bytes: Some(1 << 18),
@@ -127,7 +126,7 @@ impl TestImage {
         new
     }
 
-    /// Makes what is there home, under a log without records.
+    /// Makes the present contents home, under a log without records.
     pub(crate) fn begin_log(&mut self) {
         let home = self.geometry.state_at..self.geometry.log_at;
         let lines = home.step_by(64).map(|at| {
@@ -139,8 +138,8 @@ impl TestImage {
         self.set_bytes(self.geometry.log_at, anchor.as_bytes());
     }
 
-    /// Makes one record of what changed since the pool was `home`, which it is again: of lines, and
-    /// of blocks of files.
+    /// Writes one record of the lines and journaled blocks that changed since the pool was `home`,
+    /// and restores `home` beneath it.
     pub(crate) fn end_epoch(&mut self, home: Vec<u8>) {
         let changed = |range: std::ops::Range<u64>, bytes: usize| {
             let places = range.step_by(bytes).map(|at| at as usize);
@@ -229,7 +228,7 @@ impl TestImage {
         u64::read_from_bytes(&self.bytes[at as usize..at as usize + 8]).unwrap()
     }
 
-    /// Takes metadata slots.
+    /// Allocates metadata slots.
     pub(crate) fn take(&mut self, kind: ChunkKind, slots: u64) -> u64 {
         let per_chunk = self.geometry.slots_per_chunk();
         let head = self.head_slots(kind);
@@ -272,7 +271,7 @@ impl TestImage {
         slot
     }
 
-    /// Writes an inode, its checksum made to fit.
+    /// Writes an inode with a correct checksum.
     pub(crate) fn put_inode(&mut self, slot: u64, mut inode: Inode) {
         inode.checksum = inode.expected_checksum(slot);
         self.set_bytes(self.geometry.slot_at(slot), inode.as_bytes());
@@ -284,14 +283,14 @@ impl TestImage {
         Inode::read_from_bytes(&self.bytes[at..at + 128]).unwrap()
     }
 
-    /// Changes an inode, its checksum made to fit.
+    /// Changes an inode and corrects its checksum.
     pub(crate) fn edit_inode(&mut self, slot: u64, edit: impl FnOnce(&mut Inode)) {
         let mut inode = self.get_inode(slot);
         edit(&mut inode);
         self.put_inode(slot, inode);
     }
 
-    /// Pool offset of the log word that comes next in `directory`, and the cookie of its entry.
+    /// Pool offset of the next log word in `directory`, and the cookie of its entry.
     pub(crate) fn next_word(&mut self, directory: u64) -> (u64, u64) {
         let mut log = self.logs.remove(&directory).unwrap_or_default();
         if log.kind.is_none_or(|kind| log.used == kind.words()) {
@@ -324,7 +323,7 @@ impl TestImage {
         (place, cookie)
     }
 
-    /// Writes an entry that no log names; gives its slot and checksum.
+    /// Writes an entry that no log names; returns its slot and checksum.
     pub(crate) fn unlogged(
         &mut self,
         directory: u64,
@@ -350,7 +349,7 @@ impl TestImage {
         (slot, self.get_entry(slot).0.checksum)
     }
 
-    /// Writes an entry at `slot`, its checksum made to fit.
+    /// Writes an entry at `slot` with a correct checksum.
     pub(crate) fn put_entry(&mut self, slot: u64, head: &EntryHead, name: &[u8]) {
         let mut buffer = [0; 384];
         let len = Entry::encode(head, name, generation_of(head.parent), &mut buffer);
@@ -364,14 +363,14 @@ impl TestImage {
         (head, rest[..usize::from(head.name_len)].to_vec())
     }
 
-    /// Changes an entry's head, its checksum made to fit.
+    /// Changes an entry's head and corrects its checksum.
     pub(crate) fn edit_entry(&mut self, slot: u64, edit: impl FnOnce(&mut EntryHead)) {
         let (mut head, name) = self.get_entry(slot);
         edit(&mut head);
         self.put_entry(slot, &head, &name);
     }
 
-    /// Names `ino` in `directory`; gives the entry's slot. Counts no link.
+    /// Names `ino` in `directory`; returns the entry's slot. Counts no link.
     pub(crate) fn name(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
         let (word, cookie) = self.next_word(directory);
         if self.has_areas() {
@@ -384,7 +383,7 @@ impl TestImage {
         slot
     }
 
-    /// Names `ino` in `directory` and counts the link; gives the entry's slot.
+    /// Names `ino` in `directory` and counts the link; returns the entry's slot.
     pub(crate) fn link(&mut self, directory: u64, name: &[u8], ino: u64) -> u64 {
         let is_directory =
             IdentityWord(self.get_inode(ino).identity).kind() == Some(FileKind::Directory);
@@ -397,7 +396,7 @@ impl TestImage {
         self.name(directory, name, ino)
     }
 
-    /// Removes an entry: its life ends.
+    /// Marks an entry as dead.
     pub(crate) fn kill(&mut self, entry: u64) {
         self.time += 1;
         let at = self.geometry.slot_at(entry) + Entry::LIFE;
@@ -427,7 +426,7 @@ impl TestImage {
         ino
     }
 
-    /// Takes a data block; gives its number.
+    /// Allocates a data block; returns its number.
     pub(crate) fn map(&mut self, state: MapState, id: u32, logical: u32) -> u64 {
         let block = self.next_block;
         self.next_block += 1;
@@ -451,7 +450,7 @@ impl TestImage {
         KeyedPlan::read(geometry.mapping, geometry.segment_blocks, SEED, word)
     }
 
-    /// The entries of a table of keys that are not free, and where they are.
+    /// The used entries of a table of keys, with their offsets.
     pub(crate) fn entries(&self) -> Vec<(u64, MapWord, KeyedWord)> {
         let plan = self.plan().unwrap();
         let lines = plan.parts().into_iter().flatten();
@@ -461,7 +460,7 @@ impl TestImage {
         entries.filter(|(_, word, _)| word.0 != 0).collect()
     }
 
-    /// Where the entry of a block is.
+    /// The entry of a block, with its offset.
     pub(crate) fn entry_of(&self, id: u32, logical: u32) -> (u64, MapWord, KeyedWord) {
         let key = MapWord::key(id, logical);
         let entries = self.entries().into_iter();
@@ -469,13 +468,13 @@ impl TestImage {
         found.next().unwrap()
     }
 
-    /// Puts an entry into a free place of one of its lines; gives where.
+    /// Puts an entry into a free position of one of its lines; returns its offset.
     pub(crate) fn enter(&mut self, word: MapWord, place: KeyedWord, home: usize) -> u64 {
         let line = self.plan().unwrap().homes(SEED, word.0).nth(home).unwrap();
         self.enter_line(word, place, line)
     }
 
-    /// Puts an entry into a free place of a line; gives where.
+    /// Puts an entry into a free position of a line; returns its offset.
     pub(crate) fn enter_line(&mut self, word: MapWord, place: KeyedWord, line: u64) -> u64 {
         let line_at = self.geometry.table_at + line * 64;
         let mut places = (line_at..line_at + 64).step_by(16);
@@ -518,7 +517,7 @@ impl TestImage {
         }
     }
 
-    /// Saves the aids of the mapping table as the close of epoch 1.
+    /// Saves the allocator state of the mapping table, as the close of epoch 1.
     fn save_state(&mut self) {
         let (plan, homes) = (self.geometry.saved_state(), self.geometry.homes(SEED));
         let mut free = vec![0u64; plan.free_words() as usize];
@@ -571,7 +570,7 @@ impl TestImage {
         self.set_bytes(plan.at, head.as_bytes());
     }
 
-    /// Makes the head of the saved allocator state fit their body.
+    /// Changes the head of the saved allocator state and makes it fit its body.
     pub(crate) fn seal_saved_state(&mut self, change: impl FnOnce(&mut SavedStateHead)) {
         let plan = self.geometry.saved_state();
         let at = plan.at as usize;
@@ -612,12 +611,12 @@ impl TestImage {
         *counter = counter.wrapping_add_signed(delta);
     }
 
-    /// Marks a slot in the live map that nobody holds.
+    /// Marks an unused slot in the live map.
     pub(crate) fn leak(&mut self, slot: usize) {
         self.used[slot] = true;
     }
 
-    /// Leaves a slot out of the live map.
+    /// Removes a slot from the live map.
     pub(crate) fn forget(&mut self, slot: u64) {
         self.used[slot as usize] = false;
     }
@@ -640,7 +639,7 @@ impl TestImage {
     }
 }
 
-/// The parts of [`sample`] that tests change.
+/// A pool for tests, with the structures that they change.
 pub(crate) struct Sample {
     /// The pool.
     pub(crate) image: TestImage,
@@ -666,12 +665,12 @@ pub(crate) struct Sample {
     pub(crate) entries: Vec<u64>,
 }
 
-/// A pool with something of everything, not closed.
+/// A pool with every kind of structure, not closed.
 pub(crate) fn sample() -> Sample {
     sample_in(TestImage::empty())
 }
 
-/// The same with a mapping that keeps a table of keys.
+/// As [`sample`], with a mapping that keeps a table of keys.
 pub(crate) fn keyed_sample(mapping: MappingKind) -> Sample {
     sample_in(TestImage::with_mapping(mapping))
 }
@@ -718,7 +717,7 @@ fn sample_in(mut image: TestImage) -> Sample {
     }
 }
 
-/// [`sample`], closed.
+/// A closed [`sample`].
 pub(crate) fn closed() -> Sample {
     let mut sample = sample();
     sample.image.close();

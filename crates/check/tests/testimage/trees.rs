@@ -1,4 +1,4 @@
-//! Trees of files, laid out by hand.
+//! Trees of files, built by hand.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{GENERATION, TestImage};
 pub(crate) struct Tree {
     /// Its inode.
     pub(crate) ino: u64,
-    /// The slots of its nodes, the topmost last.
+    /// The slots of its nodes; the root node is last.
     pub(crate) nodes: Vec<u64>,
     /// Pool offset of the word of each logical block; with extents, of the entry that begins there.
     pub(crate) words: BTreeMap<u32, u64>,
@@ -27,11 +27,11 @@ pub(crate) struct Tree {
 pub(crate) struct Forest {
     /// The pool.
     pub(crate) image: TestImage,
-    /// Blocks 0, 1, 2 and 600, of which 2 is reserved; the size ends in block 600.
+    /// Blocks 0, 1, 2 and 600; 2 is only reserved; the size ends in block 600.
     pub(crate) scattered: Tree,
     /// Blocks 0, 1 and 3.
     pub(crate) small: Tree,
-    /// A file whose only block its inode leads to.
+    /// A file whose inode leads to its only block.
     pub(crate) single: u64,
 }
 
@@ -87,7 +87,7 @@ impl TestImage {
         ino
     }
 
-    /// A file in the root with these blocks, of which some are only reserved.
+    /// A file in the root with these blocks; those in `reserved` are only reserved.
     fn tree(&mut self, name: &[u8], logicals: &[u32], reserved: &[u32]) -> Tree {
         let last = logicals.last().unwrap();
         let ino = self.tree_inode(u64::from(*last) + 1);
