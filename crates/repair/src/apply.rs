@@ -1,4 +1,4 @@
-//! Writing a plan.
+//! Writes a plan.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ pub enum ApplyError {
     Io(#[from] std::io::Error),
     /// A block can neither be read nor written.
     #[error(
-        "the block at pool offset {at:#x} cannot be read, and not be written either ({source}){}: \
+        "the block at pool offset {at:#x} can be neither read nor written ({source}){}: \
          copy what can be read to a sound medium, and repair the copy", if *.changed { "; the pool \
               is left under repair" } else { "; \
               nothing was changed" }
@@ -26,14 +26,14 @@ pub enum ApplyError {
     Unwritable {
         /// Pool offset of the block.
         at: u64,
-        /// Whether blocks before it were given zeros.
+        /// Whether earlier blocks were already replaced by zeros.
         changed: bool,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// A pool of which no more than is known may get lost.
+/// A pool that is watched for losses beyond the known ones.
 pub(crate) struct Guard<'p, P> {
     pool: &'p P,
     condition: u64,
@@ -53,7 +53,7 @@ impl<'p, P: PoolMemory> Guard<'p, P> {
     /// Makes everything stored so far durable.
     ///
     /// # Errors
-    /// Where bytes were lost since, or a lost place was used.
+    /// Returns the offset of bytes that were lost since, or of a known lost block that was used.
     pub(crate) fn settle(&self) -> Result<std::io::Result<()>, u64> {
         self.pool.fence(Site::UNNAMED);
         let faults = faults();
@@ -67,10 +67,10 @@ impl<'p, P: PoolMemory> Guard<'p, P> {
     }
 }
 
-/// Told while something is written: how many words and blocks are, and of how many.
+/// Called while writing, with the number of words and blocks written, and their total.
 pub type Written<'a> = &'a dyn Fn(u64, u64);
 
-/// How many of so many were written, told now and then.
+/// Counts written words and blocks, and reports them now and then.
 pub(crate) struct Meter<'a> {
     written: Written<'a>,
     done: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Words and blocks written before anybody is told again.
+    /// Words and blocks between two reports.
     const STEP: u64 = 256;
 
     pub(crate) fn of(of: u64, written: Written<'a>) -> Self {
@@ -95,18 +95,18 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Writes a plan, stage by stage, each durable before the next is begun.
+/// Writes a plan, stage by stage; each stage is durable before the next begins.
 ///
 /// # Errors
-/// The medium failed. What was written until then is what a power cut would have left.
+/// Fails if the medium fails. The pool is then as after a power cut.
 pub fn apply(pool: &impl PoolMemory, plan: &Plan) -> Result<(), ApplyError> {
     apply_watched(pool, plan, &|_, _| {})
 }
 
-/// The same, and tells how far it is.
+/// As [`apply`], and reports its progress.
 ///
 /// # Errors
-/// Those of [`apply`].
+/// As [`apply`].
 pub fn apply_watched(
     pool: &impl PoolMemory,
     plan: &Plan,
@@ -126,7 +126,7 @@ pub(crate) fn write_stages(
     let all: usize = stages.iter().map(of_stage).sum();
     let mut meter = Meter::of(all as u64, written);
     let mut renewed = 0;
-    // Words stored before the first block was renewed, as they were.
+    // The old values of words stored before the first block was renewed.
     let mut begun = Vec::new();
     for stage in stages {
         if let Err((at, source)) = renew(pool, stage, &mut renewed, &mut meter) {
@@ -159,7 +159,7 @@ pub(crate) fn store(pool: &impl PoolMemory, (at, value): (u64, u64)) {
     pool.flush(Site::UNNAMED, at, 8);
 }
 
-/// Gives the blocks of a stage zeros; counts those that have them.
+/// Replaces the blocks of a stage by zeros; counts those that are done.
 fn renew(
     pool: &impl PoolMemory,
     stage: &Stage,

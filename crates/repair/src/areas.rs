@@ -1,9 +1,8 @@
-//! Names in areas (the namespace *adaptive*): the area table, states, paths, and what leads to
-//! names.
+//! Names in areas (the namespace *adaptive*): the area table, states, paths, and everything that
+//! leads to names.
 //!
-//! Entries and their states are what names are; logs and places are made anew of them. All names go
-//! into the area of the root: which other directories are roots changes nothing but how fast they
-//! are renamed.
+//! Entries and their states define the names; logs and locations are recreated from them. All names
+//! move to the area of the root: other area roots only affect how fast directories are renamed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,10 +20,10 @@ use crate::draft::Draft;
 use crate::extents::{Log, log_of};
 use crate::room::{Directory, Named, Tail, Target};
 
-/// Generation of the root's area where nothing tells another.
+/// Generation of the root's area if none is recorded.
 pub(crate) const AREA_GENERATION: u32 = 1;
 
-/// The path of `name` in a directory whose names' paths go on from `above`.
+/// The path of `name` in a directory whose names continue the path `above`.
 pub(crate) fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
     match above {
         [] => name.to_vec(),
@@ -57,7 +56,7 @@ impl Draft<'_> {
         self.set(at, word.0);
     }
 
-    /// Makes a name none: its directory is rid of it, and what it named keeps its other names.
+    /// Removes a name from its directory; its inode keeps other names.
     pub(crate) fn drop_name(&self, name: &Name) {
         if self.has_areas() {
             self.set_state(name.slot, EntryState::None);
@@ -66,7 +65,7 @@ impl Draft<'_> {
         }
     }
 
-    /// The same of an entry that nobody is to find again.
+    /// As [`Self::drop_name`], and marks the entry as dead so that it is not found again.
     fn bury(&self, name: &Name) {
         let at = self.geometry.slot_at(name.slot) + PathEntryHead::LIFE;
         self.set(at, LifeWord::dead(name.ns).0);
@@ -91,7 +90,7 @@ impl Draft<'_> {
         AreaTableHead::read_from_bytes(&bytes).unwrap_or_default()
     }
 
-    /// Pool offset of an area's line, if the table is so long.
+    /// Pool offset of an area's line, if the table is long enough.
     fn area_line_at(&self, number: u32) -> Option<u64> {
         let number = u64::from(number);
         let (block, line) = (number / AREA_TABLE_LINES, number % AREA_TABLE_LINES);
@@ -118,7 +117,7 @@ impl Draft<'_> {
         is_slot.then(|| IdentityWord(self.inode(ino).identity).generation())
     }
 
-    /// The entry at `slot`, if it is sound in this life of its area; with its path.
+    /// The entry at `slot` and its path, if it is sound in this life of its area.
     fn path_entry_of(&self, slot: u64, area: u32) -> Option<(PathEntryHead, Vec<u8>)> {
         self.geometry.areas.has_room(slot, 1).then_some(())?;
         let bytes: [u8; PATH_ENTRY_MAX_BYTES] = self.overlay.bytes(self.geometry.slot_at(slot));
@@ -134,7 +133,7 @@ impl Draft<'_> {
         Some((head, path.to_vec()))
     }
 
-    /// The same, of any area that has a line.
+    /// The entry at `slot` and its path, if it is sound in any area with a line.
     pub(crate) fn path_entry(&self, slot: u64) -> Option<(PathEntryHead, Vec<u8>)> {
         let at = self.geometry.slot_at(slot) + PathEntryHead::PATH_WORD;
         let number = (self.word(at) >> 32) as u32;
@@ -142,7 +141,7 @@ impl Draft<'_> {
         self.path_entry_of(slot, self.area_line(number).generation)
     }
 
-    /// Writes an entry with this path in the root's area, which counts.
+    /// Writes a valid entry with this path in the root's area.
     fn put_path_entry(
         &mut self,
         survey: &Survey,
@@ -165,7 +164,7 @@ impl Draft<'_> {
         Some(slot)
     }
 
-    /// Adds a name to a directory; `None` if there is no room for it. A log is made for it later.
+    /// Adds a name to a directory; `None` if there is no space. Its log is created later.
     pub(crate) fn append_path(
         &mut self,
         survey: &Survey,
@@ -196,7 +195,7 @@ impl Draft<'_> {
         Some(())
     }
 
-    /// Says of an entry without a state that it is one, unless another has its cookie.
+    /// Sets the state of an entry without one, unless another entry has its cookie.
     pub(crate) fn restate(&mut self, survey: &Survey, slot: u64) -> Option<()> {
         let (head, _) = self.path_entry(slot)?;
         let key = (head.parent, head.cookie);
@@ -251,7 +250,7 @@ fn stated(draft: &Draft, survey: &Survey) -> Vec<u64> {
     groups.flat_map(of_group).collect()
 }
 
-/// Makes the stores that are left of a move that was committed if `finish`, and is rid of its list.
+/// Does the remaining stores of a committed move if `finish` is set, and removes its list.
 pub(crate) fn moves(draft: &mut Draft, finish: bool) {
     if !draft.has_areas() {
         return;
@@ -264,9 +263,12 @@ pub(crate) fn moves(draft: &mut Draft, finish: bool) {
     let stores = survey::moves(draft.overlay, &draft.geometry);
     draft.hidden |= stores.is_empty();
     let (class, what) = match &stores[..] {
-        [] => (Class::MoveUnsound, "the list goes: it is none"),
-        _ if finish => (Class::MoveUnfinished, "finished, by its list"),
-        _ => (Class::MoveUnfinished, "the list goes: it is an old one"),
+        [] => (Class::MoveUnsound, "the list is removed: it is not a list"),
+        _ if finish => (Class::MoveUnfinished, "finished from its list"),
+        _ => (
+            Class::MoveUnfinished,
+            "the list is removed: it is an old one",
+        ),
     };
     if draft.mend(class, format_args!("slot {list}"), what) {
         let stores = stores.into_iter().filter(|_| finish);
@@ -275,8 +277,8 @@ pub(crate) fn moves(draft: &mut Draft, finish: bool) {
     }
 }
 
-/// The area table: the root's area is in use and the root's, and lines that entries vouch for are
-/// sound.
+/// Repairs the area table: the root's area is in use and belongs to the root, and lines that
+/// entries confirm are sound.
 pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() {
         return;
@@ -286,7 +288,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     let bytes: [u8; 64] = draft.overlay.bytes(at);
     let head = AreaTableHead::read_from_bytes(&bytes).unwrap_or_default();
     if !head.is_sound(table, 0) {
-        let what = "made anew: it begins the area table, as the superblock says";
+        let what = "recreated as the beginning of the area table, according to the superblock";
         if draft.mend(Class::AreaUnsound, format_args!("slot {table}"), what) {
             draft
                 .overlay
@@ -329,7 +331,7 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// The line of the root's area.
+/// Repairs the line of the root's area.
 fn root_area(draft: &mut Draft, survey: &Survey) {
     let Some(root_generation) = draft.generation_of(ROOT_SLOT) else {
         return;
@@ -341,7 +343,7 @@ fn root_area(draft: &mut Draft, survey: &Survey) {
         return;
     }
     draft.hidden = true;
-    // The generation that more entries were sealed with.
+    // The generation with which most entries were sealed.
     let slots = stated(draft, survey);
     let fits = |generation: &u32| {
         let fit = |slot: &&u64| {
@@ -357,14 +359,14 @@ fn root_area(draft: &mut Draft, survey: &Survey) {
         number: ROOT_AREA,
         generation: generation.unwrap_or(AREA_GENERATION),
     };
-    let what = "the root's, with the generation that entries are sealed with";
+    let what = "set to the root, with the generation of its entries";
     if draft.mend(Class::AreaUnsound, format_args!("area {ROOT_AREA}"), what) {
         let new = AreaLine::new(life, AreaPhase::Live, ROOT_SLOT, root_generation);
         draft.set_area_line(ROOT_AREA, &new);
     }
 }
 
-/// States where nothing sound begins go, and those of entries that another of the same name
+/// Removes states without a sound entry, and those of entries that another entry of the same name
 /// outweighs.
 pub(crate) fn states(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() {
@@ -383,7 +385,11 @@ pub(crate) fn states(draft: &mut Draft, survey: &Survey) {
                 let what = format_args!("removed: the same name is at slot {other}");
                 draft.mend(Class::Twins, place, what)
             }
-            None => draft.mend(Class::StateNoEntry, place, "none: nothing sound is there"),
+            None => draft.mend(
+                Class::StateNoEntry,
+                place,
+                "removed: nothing sound is there",
+            ),
         };
         if is_mended {
             draft.set_state(slot, EntryState::None);
@@ -391,7 +397,7 @@ pub(crate) fn states(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Every name whose path is not its directory's, or that lies in another area, gets another entry.
+/// Gives each name whose path is not its directory's, or that lies in another area, a new entry.
 pub(crate) fn paths(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() || !draft.wants(Class::PathWrong) {
         return;
@@ -434,11 +440,11 @@ fn mend_path(draft: &mut Draft, survey: &Survey, name: &Name, path: &[u8]) {
     }
     draft.bury(name);
     let what = format_args!("written again as {:?}", path.escape_ascii().to_string());
-    // Declining was looked at above.
+    // Declining was handled above.
     let _ = draft.mend(Class::PathWrong, format_args!("slot {}", name.slot), what);
 }
 
-/// Directories say where their own entry is.
+/// Sets the locations of directories' own entries.
 pub(crate) fn places(draft: &mut Draft, survey: &Survey) {
     let root = survey.nodes.root();
     for &directory in &survey.logs.areas.misplaced {
@@ -457,7 +463,7 @@ pub(crate) fn places(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Directories whose logs do not lead to their names get other logs.
+/// Gives directories whose logs do not lead to their names new logs.
 pub(crate) fn logs(draft: &mut Draft, survey: &Survey) {
     if !draft.wants(Class::LogWord) {
         return;
@@ -468,13 +474,13 @@ pub(crate) fn logs(draft: &mut Draft, survey: &Survey) {
             continue;
         };
         draft.set(draft.field(node.slot, Inode::ROOT), first);
-        let what = "its log is made anew of its names";
-        // Declining was looked at above.
+        let what = "its log is recreated from its names";
+        // Declining was handled above.
         let _ = draft.mend(Class::LogWord, format_args!("inode {}", node.slot), what);
     }
 }
 
-/// Lays a log of all entries of a directory; gives its first extent.
+/// Writes a log of all entries of a directory; returns its first extent.
 fn lay_log(draft: &mut Draft, survey: &Survey, directory: u32, node: &Node) -> Option<u64> {
     let own = survey
         .logs
@@ -497,7 +503,7 @@ fn lay_log(draft: &mut Draft, survey: &Survey, directory: u32, node: &Node) -> O
     Some(first)
 }
 
-/// Lines of other areas than the root's, in which no name is any more, are nobody's.
+/// Frees the lines of other areas than the root's, which no longer contain names.
 pub(crate) fn lines(draft: &mut Draft, survey: &Survey) {
     if !draft.has_areas() {
         return;
@@ -515,7 +521,7 @@ pub(crate) fn lines(draft: &mut Draft, survey: &Survey) {
             AreaPhase::Live => Class::AreaNoRoot,
             _ => Class::AreaUnfinished,
         };
-        let what = "nobody's: all names are in the root's area now";
+        let what = "freed: all names are in the root's area now";
         let Some(line_at) = draft.area_line_at(area.number) else {
             continue;
         };

@@ -15,8 +15,8 @@ use crate::keyed::{self, sound_rows};
 /// Largest file: 2^32 blocks of 4 KiB.
 const SIZE_MAX: u64 = 1 << 44;
 
-/// Gives what every block is to which file to `each`: every word of the table that is not zero, or
-/// what the files' trees lead to.
+/// Calls `each` with every block and its word: every nonzero word of the table, or the blocks of
+/// the files' trees.
 pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
     if draft.geometry.mapping.has_trees() {
         let trees = trees(draft.overlay, draft.superblock);
@@ -46,12 +46,12 @@ pub(crate) fn each_word(draft: &Draft, mut each: impl FnMut(u64, MapWord)) {
     }
 }
 
-/// What the table has under a mapping id.
+/// The blocks of a mapping id in the table.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
-    /// One more than the highest logical block of any.
+    /// One more than the highest logical block.
     end: u64,
-    /// The same of those that hold bytes.
+    /// One more than the highest logical block with bytes.
     mapped_end: u64,
 }
 
@@ -73,13 +73,13 @@ fn held(draft: &Draft, ids: &[u32]) -> HashMap<u32, Held> {
     held
 }
 
-/// Files whose size or mapping root is impossible. A file's blocks carry its inode's number, so the
-/// table says which they are.
+/// Repairs files with an impossible size or mapping root. A file's blocks carry its inode's number,
+/// so the table identifies them.
 pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
     let files = survey.nodes.list.iter();
     let files: Vec<&Node> = files.filter(|node| node.kind == FileKind::File).collect();
     let mut owners: HashMap<u32, u64> = HashMap::new();
-    // Whoever has its own number as its id is the owner, then the first.
+    // An inode whose id is its own number owns the id; otherwise the first one does.
     for own in [true, false] {
         for node in &files {
             if let Some((_, id)) = MapRoot(node.root)
@@ -112,7 +112,7 @@ pub(crate) fn files(draft: &mut Draft, survey: &Survey) {
     if wrong.is_empty() {
         return;
     }
-    // What only has a wrong size has the blocks that its root says.
+    // A file with only a wrong size has the blocks of its root.
     let id_of = |node: &Node, class: Option<Class>| match (class, MapRoot(node.root).get()) {
         (None, Some((_, id))) => id,
         _ => MapRoot::id_of(node.slot),
@@ -156,7 +156,7 @@ fn mend_file(draft: &mut Draft, node: &Node, class: Option<Class>, own: Held) {
     }
 }
 
-/// Size and mapping root of a file of which nothing but its blocks is left.
+/// Size and mapping root of a file whose blocks are all that is left.
 pub(crate) fn content(draft: &Draft, ino: u64) -> (u64, u64) {
     let id = MapRoot::id_of(ino);
     let own = held(draft, &[id])[&id];
@@ -167,8 +167,8 @@ pub(crate) fn content(draft: &Draft, ino: u64) -> (u64, u64) {
     )
 }
 
-/// Blocks of files of which neither inode nor name is left get a file of their number, without a
-/// name, where the inode was. (A blank inode never had blocks, unless it was lost.)
+/// Blocks without an inode or a name get a nameless file with their number, in the place of the
+/// inode. (A blank inode never had blocks, unless it was lost.)
 pub(crate) fn ownerless(draft: &mut Draft, survey: &Survey) {
     if !draft.lossy || !draft.wants(Class::MapNobody) {
         return;
@@ -190,7 +190,7 @@ pub(crate) fn ownerless(draft: &mut Draft, survey: &Survey) {
         let ino = u64::from(id);
         if survey.nodes.find(ino) == Found::Free && draft.inode(ino) == Inode::default() && ino != 0
         {
-            let what = "a file again, made of its blocks: all else of it is lost";
+            let what = "recreated from its blocks: everything else of the file is lost";
             if draft.mend(Class::MapNobody, format_args!("inode {ino}"), what) {
                 let (size, root) = content(draft, ino);
                 put_file(draft, ino, size, root);
@@ -224,7 +224,7 @@ fn set_root(draft: &Draft, ino: u64, size: u64, own: Held) {
     draft.set(draft.field(ino, Inode::ROOT), root_of(ino, size, own));
 }
 
-/// Whose a mapping id is.
+/// The owner of a mapping id.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
     ino: u64,
@@ -232,11 +232,11 @@ pub(crate) struct Owner {
     beyond: bool,
 }
 
-/// Frees blocks that are nobody's, and settles blocks that are mapped twice.
+/// Frees blocks without an owner, and resolves blocks that are mapped twice.
 pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     let mut owners: HashMap<u32, Owner> = HashMap::new();
     let has_trees = draft.geometry.mapping.has_trees();
-    // Files by number whose root is none or another.
+    // Files by number with no or another mapping root.
     let mut rootless: HashMap<u32, Owner> = HashMap::new();
     for node in &survey.nodes.list {
         if node.kind != FileKind::File {
@@ -304,9 +304,9 @@ pub(crate) fn table(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// A file that has blocks under its number, inside its size, and a root that does not say so has
-/// lost its root: whoever maps a block makes the root durable before the size covers it. Whether
-/// there was one.
+/// Restores lost mapping roots. A file with blocks under its number and inside its size, but
+/// without such a root, has lost its root: mapping a block makes the root durable before the size
+/// covers the block. Returns whether there was one.
 fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
     if rootless.is_empty() {
         return false;
@@ -327,7 +327,7 @@ fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
     let held = held(draft, &ids);
     let mut mended = false;
     for (id, owner) in found {
-        let what = "its mapping root is made to say so";
+        let what = "its mapping root is restored";
         if draft.mend(Class::MapNobody, format_args!("inode {}", owner.ino), what) {
             set_root(draft, owner.ino, owner.size, held[&id]);
             mended = true;
@@ -336,11 +336,11 @@ fn regain_roots(draft: &mut Draft, rootless: &HashMap<u32, Owner>) -> bool {
     mended
 }
 
-/// What is wrong with a word of the table by itself.
+/// The error of a single word of the table.
 pub(crate) fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Class, &'static str)> {
     match word.state() {
-        MapState::Free => return Some((Class::MapWord, "it says so, and is not zero")),
-        MapState::Limbo => return Some((Class::Limbo, "given up before")),
+        MapState::Free => return Some((Class::MapWord, "it is marked free, but not zero")),
+        MapState::Limbo => return Some((Class::Limbo, "freed before")),
         MapState::Mapped | MapState::Unwritten => {}
     }
     let Some(owner) = owners.get(&word.id()) else {
@@ -351,15 +351,14 @@ pub(crate) fn fault(word: MapWord, owners: &HashMap<u32, Owner>) -> Option<(Clas
     (past && !allowed).then_some((Class::MapPastEnd, "past the end of its file"))
 }
 
-/// Pool offset of the word of a block that was found by it.
+/// Pool offset of the word through which a block was found.
 fn word_at(table: &TablePlan, block: u64) -> u64 {
     let at = table.word_at(block);
     at.expect("the block was found by its word")
 }
 
-/// Of two blocks that both say that they are the same part of a file the one stays that was
-/// written, then the one that readers find first. Another one that has other bytes goes to
-/// lost+found.
+/// Resolves several blocks for the same part of a file: the written one stays, otherwise the one
+/// that readers find first. Another one with other bytes goes to lost+found.
 fn settle_twice(
     draft: &mut Draft,
     survey: &Survey,
@@ -396,8 +395,8 @@ fn settle_twice(
     }
 }
 
-/// Makes a block, whose word is at `at`, a file in lost+found; `kept` stays in the file that it
-/// claims to be of.
+/// Turns a block, whose word is at `at`, into a file in lost+found; `kept` stays in the file that
+/// both claim.
 fn rescue_block(
     draft: &mut Draft,
     survey: &Survey,
@@ -426,7 +425,7 @@ fn rescue_block(
         "put into /lost+found as {name:?}: block {kept} stays in inode {}",
         owner.ino
     );
-    // The caller asked whether it may be.
+    // The caller asked whether this is allowed.
     let _ = draft.mend(Class::MapTwice, format_args!("block {block}"), what);
     draft.set(
         at,
@@ -434,14 +433,14 @@ fn rescue_block(
     );
 }
 
-/// The bytes of a block, if they can be read.
+/// The bytes of a block, if it is readable.
 pub(crate) fn bytes_of(draft: &Draft, block: u64) -> Option<[u8; BLOCK_BYTES as usize]> {
     let at = draft.geometry.data_at + block * BLOCK_BYTES;
     let mut bytes = [0; BLOCK_BYTES as usize];
     draft.overlay.read(at, &mut bytes).is_ok().then_some(bytes)
 }
 
-/// Data blocks that no file has, one bit each.
+/// Data blocks without a file, one bit each.
 pub(crate) struct Room {
     used: Vec<u64>,
     blocks: u64,
@@ -449,7 +448,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// All but the blocks in `used`, which are all that any file has.
+    /// All blocks except those in `used`, which are all that files have.
     pub(crate) fn beside(draft: &Draft, used: impl IntoIterator<Item = u64>) -> Self {
         let blocks = draft.geometry.blocks();
         let mut bits = vec![0; blocks.div_ceil(64) as usize];
@@ -463,7 +462,7 @@ impl Room {
         }
     }
 
-    /// Lays a copy of a block, if it can be read, where something can be.
+    /// Copies a readable block into a free one.
     pub(crate) fn copy(&mut self, draft: &Draft, block: u64) -> Option<u64> {
         let bytes = bytes_of(draft, block)?;
         let is_free = |block: &u64| self.used[(block / 64) as usize] >> (block % 64) & 1 == 0;

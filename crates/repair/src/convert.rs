@@ -1,18 +1,16 @@
-//! From one namespace to another, with the pool closed.
+//! Converts a closed pool from one namespace to another.
 //!
-//! The other namespace's structures are written into metadata slots that nothing uses. What makes
-//! them count, in inodes, the chunk table and the superblock, is a list of stores in slots that
-//! nothing uses either ([`vellum_layout::PendingBlock`]). Then the state word decides: before it
-//! the pool is the old one, closed cleanly; behind it the stores are made, by whoever comes first,
-//! and made again if that is interrupted. Names keep their cookies and their times; what removed
-//! names left is dropped.
+//! The structures of the new namespace are written into unused metadata slots. A list of stores,
+//! also in unused slots, makes them valid, in inodes, the chunk table and the superblock
+//! ([`vellum_layout::PendingBlock`]). The state word decides: before it is written, the pool is the
+//! old one, closed cleanly; afterwards the next process does the stores, and repeats them if it is
+//! interrupted. Names keep their cookies and their times; remains of removed names are dropped.
 //!
-//! In a pool that has its data elsewhere and no log nothing is to be taken back when the conversion
-//! is planned, and none of its stores makes a version: what decides is the same one word.
+//! In a split pool nothing is left to roll back when the conversion is planned, and its stores
+//! write no undo records: the same single word decides.
 //!
-//! In a pool with a log the log is emptied first, as for a repair. All that comes before the
-//! decision, and the state word, are one record; then the log is emptied again, and the stores are
-//! made at home.
+//! In a logged pool the log is emptied first, as for a repair. Everything before the decision, and
+//! the state word, is one record; then the log is emptied again, and the stores go home.
 
 mod area;
 
@@ -40,71 +38,71 @@ use crate::room::Named;
 /// Why a pool cannot be converted. Nothing was changed.
 #[derive(Debug, Error)]
 pub enum ConvertError {
-    /// It has no superblock that can be used for writing.
+    /// It has no superblock that is usable for writing.
     #[error("{0}")]
     NotAPool(String),
-    /// It has the namespace that is asked for.
+    /// It already has the requested namespace.
     #[error("it has the namespace {} already", .0.name())]
     Same(NamespaceKind),
     /// It was not closed cleanly.
     #[error("it was not closed cleanly; open it once, which recovers it")]
     NotClosed,
-    /// An earlier conversion has to be finished.
+    /// An earlier conversion must be finished first.
     #[error("an earlier conversion was not finished")]
     Unfinished,
-    /// There is damage, or there would be.
+    /// It is damaged, or would be.
     #[error("{when}: {report}")]
     Unsound {
         /// Before the conversion, or after it.
         when: &'static str,
-        /// What the checker says.
+        /// The report of the checker.
         report: Box<Report>,
     },
-    /// The old and the new do not fit beside each other.
+    /// The old and the new structures do not fit side by side.
     #[error(
-        "there is no room for the names of both namespaces beside each other: {free} of {of} \
+        "there is no space for the names of both namespaces side by side: {free} of {of} \
          metadata slots are free"
     )]
     NoRoom {
-        /// Metadata slots that nothing uses.
+        /// Unused metadata slots.
         free: u64,
-        /// All of them.
+        /// All metadata slots.
         of: u64,
     },
 }
 
-/// Why a conversion that was decided could not be finished.
+/// Why a decided conversion could not be finished.
 #[derive(Debug, Error)]
 pub enum FinishError {
     /// The medium, or the operating system, failed.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// What is left to do cannot be read.
+    /// The list of remaining stores is unreadable.
     #[error("the stores of the conversion at metadata slot {0} are damaged")]
     Damaged(u64),
 }
 
-/// A conversion, ready to be made.
+/// A conversion that is ready to run.
 #[derive(Debug)]
 pub struct Conversion {
-    /// The namespace that the pool has.
+    /// The present namespace.
     pub from: NamespaceKind,
-    /// The one that it will have.
+    /// The new namespace.
     pub to: NamespaceKind,
-    /// Names that go over.
+    /// Number of converted names.
     pub names: u64,
-    /// Directories that they are in.
+    /// Number of their directories.
     pub directories: u64,
-    /// What is written before.
+    /// The stages before the decision.
     stages: Vec<Stage>,
 }
 
 /// Plans the conversion of the pool in `image`, which is only read, to the namespace `to`.
 ///
-/// Needs memory for every word that is written, some 300 bytes a name.
+/// Needs memory for every written word, some 300 bytes per name.
 ///
 /// # Errors
-/// Why it cannot be done; the checker proves the outcome before anything is written.
+/// Returns why it is impossible. The checker proves the outcome before anything is written.
 pub fn plan_conversion(
     image: &dyn Image,
     to: NamespaceKind,
@@ -146,7 +144,7 @@ pub fn plan_conversion(
     let after = check(&overlay, checking(true));
     let after = sound("the outcome would be unsound, nothing was changed", after)?;
     let (names, new) = (before.summary.entries, after.summary.entries);
-    assert_eq!(names, new, "every name goes over");
+    assert_eq!(names, new, "every name is converted");
     let stages = making.stages(pending);
     Ok(Conversion {
         from: superblock.namespace(),
@@ -163,7 +161,7 @@ pub fn plan_conversion(
     })
 }
 
-/// The log of a pool that has one.
+/// The redo log of a logged pool.
 fn log_of_pool(
     image: &dyn Image,
     superblock: &Superblock,
@@ -189,7 +187,7 @@ fn no_superblock() -> ConvertError {
     ConvertError::NotAPool("it has no superblock that can be used".into())
 }
 
-/// Whether it can be converted now, and to `to`.
+/// Checks that the pool can be converted now, to `to`.
 fn convertible(
     image: &dyn Image,
     superblock: &Superblock,
@@ -208,21 +206,21 @@ fn convertible(
     }
 }
 
-/// Room in chunks of one kind, taken from the front.
+/// Free space in chunks of one kind, allocated from the front.
 #[derive(Default)]
 struct Cursor {
     chunks: Vec<u64>,
     slot: u64,
 }
 
-/// A conversion under construction.
+/// A conversion that is being planned.
 struct Making<'a> {
     overlay: &'a Overlay<'a>,
     superblock: &'a Superblock,
     survey: &'a Survey<'a>,
     room: HashMap<ChunkKind, Cursor>,
     free_chunks: Vec<u64>,
-    /// Of the areas that are made, if any are.
+    /// The plan of new areas, if there are any.
     areas: AreaPlan,
 }
 
@@ -246,7 +244,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Takes `count` slots of a chunk of `kind` that nothing uses.
+    /// Allocates `count` unused slots of a chunk of `kind`.
     fn take(&mut self, kind: ChunkKind, count: u64) -> Result<u64, ConvertError> {
         let geometry = self.survey.geometry;
         let per_chunk = geometry.slots_per_chunk();
@@ -296,8 +294,8 @@ impl<'a> Making<'a> {
             .set_bytes(self.survey.geometry.slot_at(slot), &whole);
     }
 
-    /// Lays the names of all directories anew, and what leads to them; gives how many directories
-    /// there are.
+    /// Writes the names of all directories in the new namespace, and the words that lead to them;
+    /// returns the number of directories.
     fn lay_names(&mut self, to: NamespaceKind) -> Result<u64, ConvertError> {
         let mut names: Vec<&Name> = self.survey.logs.names.iter().collect();
         names.retain(|name| name.alive);
@@ -326,7 +324,7 @@ impl<'a> Making<'a> {
         Ok(directories)
     }
 
-    /// Lays a log of records; gives its first block, and its tail.
+    /// Writes a log of records; returns its first block and its tail.
     fn lay_records(&mut self, dir: &Node, names: &[&Name]) -> Result<(u64, u64), ConvertError> {
         let owner = LogOwner {
             slot: dir.slot,
@@ -370,7 +368,7 @@ impl<'a> Making<'a> {
         Ok((root, tail.0))
     }
 
-    /// Lays entries, and a log that names them; gives its first extent.
+    /// Writes entries and a log that names them; returns its first extent.
     fn lay_entries(&mut self, dir: &Node, names: &[&Name]) -> Result<u64, ConvertError> {
         let entries = names
             .iter()
@@ -379,8 +377,7 @@ impl<'a> Making<'a> {
         self.lay_log(dir, &entries)
     }
 
-    /// Lays a log that names entries, each given by its cookie and its slot; gives its first
-    /// extent.
+    /// Writes a log that names entries, given by cookie and slot; returns its first extent.
     fn lay_log(&mut self, dir: &Node, entries: &[(u64, u64)]) -> Result<u64, ConvertError> {
         let owner = LogOwner {
             slot: dir.slot,
@@ -403,8 +400,8 @@ impl<'a> Making<'a> {
         Ok(slot)
     }
 
-    /// Lays the superblock of the other namespace over every copy, retires records of journals, and
-    /// has the next opening find out what a close saves.
+    /// Writes the superblock of the new namespace over every copy, retires journal records, and
+    /// voids the saved state of the last close.
     fn lay_header(&self, to: NamespaceKind) {
         let mut superblock = self.superblock.clone();
         let fs = &mut superblock.datasets[0];
@@ -418,7 +415,7 @@ impl<'a> Making<'a> {
             self.overlay.set_bytes(at, superblock.as_bytes());
         }
         let geometry = self.survey.geometry;
-        // Of a pool that was closed they are old ones, which a recovery would replay.
+        // In a closed pool they are old ones, which a recovery would replay.
         for slot in 0..geometry.thread_slots {
             let at = geometry.thread_slot_at(slot) + JournalHead::AT;
             self.overlay.set(at, 0);
@@ -430,14 +427,14 @@ impl<'a> Making<'a> {
             .set(at, StateWord::new(PoolPhase::Dirty, epoch).0);
     }
 
-    /// Whether nothing uses the place of a word.
+    /// Whether the slot of a word is unused.
     fn is_fresh(&self, at: u64) -> bool {
         let geometry = &self.survey.geometry;
         let slot = at.saturating_sub(geometry.meta_at) / SLOT_BYTES;
         in_metadata(geometry, at) && !self.survey.is_used(slot)
     }
 
-    /// The stores to what is in use, copies of the superblock and the state word aside.
+    /// The stores to used structures, except copies of the superblock and the state word.
     fn inner_stores(&self) -> Vec<PendingStore> {
         let state_at = self.survey.geometry.state_at + PoolState::WORD;
         let words = self.overlay.words();
@@ -449,7 +446,7 @@ impl<'a> Making<'a> {
             .collect()
     }
 
-    /// Those to each copy of the superblock.
+    /// The stores to each copy of the superblock.
     fn copies(&self) -> [Vec<PendingStore>; 3] {
         let words = self.overlay.words();
         [0, 1, 2].map(|copy| {
@@ -460,7 +457,7 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Room for so many stores and the three copies of the superblock.
+    /// Allocates blocks for this many stores and the three copies of the superblock.
     fn take_blocks(&mut self, stores: usize) -> Result<Vec<u64>, ConvertError> {
         let blocks = stores.div_ceil(PENDING_MAX) + 3;
         let mut slots = Vec::with_capacity(blocks);
@@ -470,8 +467,8 @@ impl<'a> Making<'a> {
         Ok(slots)
     }
 
-    /// Gives back chunks of which nothing will be used, but those of the blocks at `kept`; the
-    /// stores that make zeros of them.
+    /// Frees chunks that are no longer used, except those of the blocks at `kept`; returns the
+    /// stores that zero them.
     fn give_back_chunks(&self, kept: &[u64]) -> Vec<PendingStore> {
         let Some(superblock) = survey::superblock(self.overlay) else {
             return Vec::new();
@@ -496,8 +493,8 @@ impl<'a> Making<'a> {
         chunks.into_iter().map(give_back).collect()
     }
 
-    /// Lays the list of stores into the blocks at `slots`: those inside, then each copy of the
-    /// superblock. Gives the word that leads to it.
+    /// Writes the list of stores into the blocks at `slots`: the inner ones, then each copy of the
+    /// superblock. Returns the word that leads to it.
     fn lay_stores(&self, inner: &[PendingStore], slots: &[u64]) -> (u64, u64) {
         let copies = self.copies();
         let parts = inner.chunks(PENDING_MAX);
@@ -511,10 +508,10 @@ impl<'a> Making<'a> {
         (self.survey.geometry.state_at + PoolState::PENDING, next)
     }
 
-    /// What is written before the state word decides, and that word.
+    /// The stages before the decision, and the decision by the state word.
     fn stages(&self, pending: (u64, u64)) -> Vec<Stage> {
         let words = self.overlay.words();
-        let mut fresh = Stage::named("names, in room that nothing uses");
+        let mut fresh = Stage::named("names, in unused slots");
         let own = words.iter().filter(|&(&at, _)| self.is_fresh(at));
         fresh.words = own.map(|(&at, &value)| (at, value)).collect();
         fresh.words.push(pending);
@@ -529,11 +526,11 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Converts a pool, and tells how many words it has written, of how many.
+/// Converts a pool, and reports the number of written words and their total.
 ///
 /// # Errors
-/// The medium failed. Before the decision the pool is what it was; behind it [`finish_conversion`]
-/// goes on.
+/// Fails if the medium fails. Before the decision the pool is unchanged; afterwards
+/// [`finish_conversion`] continues.
 pub fn convert(
     pool: &impl PoolMemory,
     conversion: &Conversion,
@@ -543,10 +540,11 @@ pub fn convert(
     finish_conversion(pool, written).map(|_| ())
 }
 
-/// Finishes the conversion of a pool, if one was decided and not finished; whether one was.
+/// Finishes the conversion of a pool, if one was decided and not finished; returns whether there
+/// was one.
 ///
 /// # Errors
-/// The medium failed, or what is left to do is damaged.
+/// Fails if the medium fails or the remaining stores are damaged.
 pub fn finish_conversion(
     pool: &impl PoolMemory,
     written: Written<'_>,
@@ -569,7 +567,7 @@ pub fn finish_conversion(
         return Ok(false);
     };
     let blocks = pending(&home, &superblock)?;
-    // The log has said what it knows, and home has no sum: stores to it count as elsewhere.
+    // The log is applied, and home has no sum: stores to it count as elsewhere.
     write_stages(pool, &emptied.unwrap_or_default(), written)?;
     let all: usize = blocks.iter().map(Vec::len).sum();
     let mut meter = Meter::of(all as u64 + 1, written);
@@ -596,7 +594,7 @@ pub fn finish_conversion(
     Ok(true)
 }
 
-/// The stores that are left to be made, block by block.
+/// The remaining stores, block by block.
 fn pending(
     overlay: &Overlay<'_>,
     superblock: &Superblock,

@@ -1,4 +1,5 @@
-//! A repair under construction: words laid over an image that is never written to, and why.
+//! A repair that is being planned: words overlaid on an image that is never written, and the
+//! reasons.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -15,10 +16,10 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::plan::Action;
 use crate::room::{Tail, Taken};
 
-/// An image with words laid over it, and zeros over what is lost of it.
+/// An image overlaid by words, with zeros in place of lost blocks.
 pub(crate) struct Overlay<'a> {
     image: &'a dyn Image,
-    /// Blocks that cannot be read, by offset.
+    /// Unreadable blocks, by offset.
     lost: &'a BTreeSet<u64>,
     words: RefCell<BTreeMap<u64, u64>>,
     /// Counts changes.
@@ -35,12 +36,12 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Blocks that cannot be read, by offset.
+    /// Unreadable blocks, by offset.
     pub(crate) fn lost(&self) -> &'a BTreeSet<u64> {
         self.lost
     }
 
-    /// The same image before anything was laid over it.
+    /// The same image without the overlay.
     pub(crate) fn without_words(&self) -> Overlay<'a> {
         Self::new(self.image, self.lost)
     }
@@ -49,7 +50,7 @@ impl<'a> Overlay<'a> {
         self.version.get()
     }
 
-    /// The word at pool offset `at`; zero where nothing can be read.
+    /// The word at pool offset `at`; zero if it is unreadable.
     pub(crate) fn word(&self, at: u64) -> u64 {
         u64::from_le_bytes(self.bytes(at))
     }
@@ -62,7 +63,7 @@ impl<'a> Overlay<'a> {
         out
     }
 
-    /// What the image itself has at `at`.
+    /// The image's own word at `at`.
     fn original(&self, at: u64) -> u64 {
         let mut out = [0; 8];
         match self.read_below(at, &mut out) {
@@ -71,7 +72,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Reads what the words are laid over.
+    /// Reads from beneath the overlay.
     fn read_below(&self, at: u64, out: &mut [u8]) -> io::Result<()> {
         let (first, end) = (
             at / BLOCK_BYTES * BLOCK_BYTES,
@@ -108,7 +109,7 @@ impl<'a> Overlay<'a> {
         }
     }
 
-    /// Lays `bytes` (whole words) from `at` on.
+    /// Overlays `bytes` (whole words) from `at` on.
     pub(crate) fn set_bytes(&self, at: u64, bytes: &[u8]) {
         for (word, at) in bytes.as_chunks::<8>().0.iter().zip((at..).step_by(8)) {
             self.set(at, u64::from_le_bytes(*word));
@@ -124,7 +125,7 @@ impl<'a> Overlay<'a> {
         self.words.borrow().is_empty()
     }
 
-    /// Whether a word at an offset that fits differs from the image.
+    /// Whether a word that differs from the image lies at an offset for which `fits` is true.
     pub(crate) fn touches(&self, fits: impl Fn(u64) -> bool) -> bool {
         self.words.borrow().keys().any(|&at| fits(at))
     }
@@ -175,34 +176,33 @@ impl SlotSet {
     }
 }
 
-/// A repair under construction.
+/// A repair that is being planned.
 pub(crate) struct Draft<'a> {
     pub(crate) overlay: &'a Overlay<'a>,
     pub(crate) superblock: &'a Superblock,
     pub(crate) geometry: Geometry,
-    /// Time of the entries that are made.
+    /// Time of the created entries.
     pub(crate) now_ns: i64,
-    /// Damage may hide names, so that an inode without one may be somebody's file.
+    /// Whether damage may hide names, so that an inode without a name may belong to a file.
     pub(crate) hidden: bool,
-    /// Whole inodes may have been lost, too.
+    /// Whether whole inodes may be lost, too.
     pub(crate) lossy: bool,
     declined: &'a BTreeSet<Class>,
     pub(crate) actions: Vec<Action>,
-    /// Slots that the image or any state of the draft uses: new structures go elsewhere, so that
-    /// nothing that can be reached is overwritten while a repair is written.
+    /// Slots that the image or any state of the draft uses. New structures avoid them, so that no
+    /// reachable structure is overwritten while a repair is written.
     pub(crate) reserved: SlotSet,
     /// Slots of the valid entries of files that the logs of the image named; ascending.
     pub(crate) named: Vec<u64>,
-    /// There is no room for more in lost+found.
+    /// Whether lost+found is full.
     pub(crate) full: bool,
-    /// There were no slots for something new.
+    /// Whether slots for a new structure were missing.
     pub(crate) lacked_room: bool,
-    /// Where logs end; of this round.
+    /// The ends of logs, in this round.
     pub(crate) tails: HashMap<u64, Tail>,
     /// Paths of directories that got a name in this round, by inode.
     pub(crate) paths: HashMap<u64, Vec<u8>>,
-    /// Directories (inodes) and cookies of the names that there are, where the round asked for
-    /// them.
+    /// Directories (inodes) and cookies of the existing names, if the round asked for them.
     pub(crate) cookies: HashSet<(u64, u64)>,
     pub(crate) taken: Taken,
 }
@@ -240,7 +240,7 @@ impl<'a> Draft<'a> {
         TablePlan::of(&self.geometry, |at| self.word(at))
     }
 
-    /// Begins a round on what `survey` found.
+    /// Begins a round with the findings of `survey`.
     pub(crate) fn begin_round(&mut self, survey: &Survey) {
         self.tails.clear();
         self.paths.clear();
@@ -251,12 +251,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether something of `class` may be mended.
+    /// Whether damage of `class` may be mended.
     pub(crate) fn wants(&self, class: Class) -> bool {
         !self.declined.contains(&class)
     }
 
-    /// Notes what is done about something of `class`; `false` if it must not be.
+    /// Records what is done about damage of `class`; `false` if it must not be mended.
     #[must_use]
     pub(crate) fn mend(
         &mut self,
@@ -267,7 +267,7 @@ impl<'a> Draft<'a> {
         self.note(class, &place, &what, false)
     }
 
-    /// The same where something that could not be read is given up.
+    /// As [`Self::mend`], for something unreadable that is lost.
     #[must_use]
     pub(crate) fn give_up(
         &mut self,
@@ -315,7 +315,7 @@ impl<'a> Draft<'a> {
         Inode::read_from_bytes(&bytes).unwrap_or_default()
     }
 
-    /// Lays an inode, its checksum made to fit.
+    /// Overlays an inode, with a correct checksum.
     pub(crate) fn put_inode(&self, ino: u64, mut inode: Inode) {
         inode.checksum = inode.expected_checksum(ino);
         let at = self.geometry.slot_at(ino);

@@ -1,4 +1,4 @@
-//! Directory logs of words, laid anew.
+//! Recreates directory logs of words.
 
 use vellum_layout::{ChunkKind, LogExtentHead, LogExtentKind, LogOwner, LogWord};
 use zerocopy::IntoBytes;
@@ -7,17 +7,17 @@ use crate::room::COOKIE_MAX;
 
 /// A log.
 pub(crate) struct Log {
-    /// Slot of its first extent; 0: it has none.
+    /// Slot of its first extent; 0: none.
     pub(crate) first: u64,
     /// Slot and bytes of each extent.
     pub(crate) extents: Vec<(u64, Vec<u8>)>,
 }
 
-/// A log that names `entries`, each by its cookie and its slot, in order of cookies. `take` gives
-/// room.
+/// A log that names `entries`, given by cookie and slot, in order of cookies. `take` allocates
+/// slots.
 ///
 /// # Errors
-/// Those of `take`.
+/// As `take`.
 pub(crate) fn log_of<E>(
     owner: LogOwner,
     entries: &[(u64, u64)],

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::draft::Draft;
 
-/// Lays the superblock that counts over every copy.
+/// Writes the current superblock over every copy.
 pub(crate) fn superblocks(draft: &mut Draft) {
     let bytes = draft.superblock.as_bytes().to_vec();
     let last = draft.superblock.last_copy_at;
@@ -33,25 +33,24 @@ pub(crate) fn superblocks(draft: &mut Draft) {
     }
 }
 
-/// Whether blocks of the versions are among those that cannot be read: nobody knows all that would
-/// have to be taken back.
+/// Whether blocks of the undo log are unreadable: then it is unknown what must be rolled back.
 fn is_undo_lost(superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let geometry = superblock.geometry();
     let versions = geometry.undo_at..geometry.undo_at + geometry.undo_bytes;
     lost.range(versions).next().is_some()
 }
 
-/// Whether metadata whose data lie elsewhere have to be taken back to the last commit before
-/// anything else.
+/// Whether the metadata of a split pool must be rolled back to the last commit before anything
+/// else.
 pub(crate) fn is_ahead(image: &dyn Image, superblock: &Superblock, lost: &BTreeSet<u64>) -> bool {
     let found = survey::versions(image, superblock);
     let can_be_told = |found: &UndoLog| found.is_sound() && !is_undo_lost(superblock, lost);
     found.is_some_and(|found| can_be_told(&found) && found.is_ahead())
 }
 
-/// Lets everything count as committed, with its data, where nobody knows what was not: what was
-/// committed is whole that way. Gives the pieces of metadata whose data may not have arrived; of a
-/// pool that was closed all had.
+/// Declares everything committed if it is unknown what was not: committed changes are then
+/// complete. Returns the undo log if data of some granules may not have arrived; in a closed pool
+/// all of them arrived.
 pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<UndoLog> {
     let plan = UndoPlan::of(&draft.geometry)?;
     let found = survey::versions(draft.overlay, draft.superblock)?;
@@ -60,7 +59,7 @@ pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<UndoLog> {
         return None;
     }
     let what = format_args!(
-        "what there is counts as committed: transaction {}",
+        "everything counts as committed: transaction {}",
         found.latest
     );
     if !draft.mend(Class::UndoLog, format_args!("offset {}", plan.at), what) {
@@ -77,14 +76,14 @@ pub(crate) fn versions(draft: &mut Draft, was_clean: bool) -> Option<UndoLog> {
     (!was_clean).then_some(found)
 }
 
-/// Replays committed records if `replay`, and retires whatever there is. A pool that was closed in
-/// order has no record under way: what looks like one is an old one, whose words changed since.
+/// Replays committed records if `replay` is set, and retires all records. A cleanly closed pool has
+/// no running record: a record in it is an old one, whose words have changed since.
 pub(crate) fn journals(draft: &mut Draft, replay: bool) {
     let geometry = draft.geometry;
     for (slot, record) in survey::journals(draft.overlay, &geometry) {
         let (class, what) = match &record {
             Record::Retired => continue,
-            Record::Unsound => (Class::JournalUnsound, "retired: it is no record"),
+            Record::Unsound => (Class::JournalUnsound, "retired: it is not a record"),
             Record::Torn(_) => (Class::JournalPending, "retired: it never committed"),
             Record::Committed(pairs) => {
                 let stores = pairs.iter().filter(|pair| pair.witnessed().is_none());
@@ -111,8 +110,8 @@ pub(crate) fn journals(draft: &mut Draft, replay: bool) {
     }
 }
 
-/// An epoch behind which the most others come that no inode's cachelet word carries: such words are
-/// believed in their own epoch.
+/// The epoch in front of the largest gap between the epochs of inodes' cachelet words, which are
+/// valid only in their own epoch.
 pub(crate) fn unused_epoch(draft: &Draft) -> u32 {
     let survey = Survey::of(draft.overlay, draft.superblock);
     let replica = survey.nodes.list.iter().map(|node| {
@@ -130,7 +129,7 @@ pub(crate) fn unused_epoch(draft: &Draft) -> u32 {
         .map_or(0, |gap| gap.0)
 }
 
-/// Finds out what chunks hold whose word is unsound. The first holds the root, so inodes.
+/// Reconstructs unsound chunk words. The first chunk holds the root, so inodes.
 pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
     let per_chunk = draft.geometry.slots_per_chunk();
     let mut unsound: Vec<u64> = (0..draft.geometry.meta_chunks)
@@ -141,7 +140,7 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
         unsound.retain(|&chunk| chunk != 0);
     }
     if draft.has_areas() {
-        // As the superblock says, which is under a checksum.
+        // The superblock's value is under a checksum.
         let table = draft.geometry.areas.table;
         let chunk = table / per_chunk;
         if chunk != 0 && survey.chunks.kind_of(table) != Some(ChunkKind::Blocks) {
@@ -149,7 +148,7 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
             unsound.retain(|&other| other != chunk);
         }
     }
-    // Entries and extents are told by what inodes say, so chunks of inodes come first.
+    // Entries and extents are confirmed by inodes, so chunks of inodes come first.
     let (inodes, mut others): (Vec<u64>, Vec<u64>) = unsound
         .into_iter()
         .partition(|&chunk| holds_inode(draft, chunk));
@@ -168,13 +167,13 @@ pub(crate) fn chunks(draft: &mut Draft, survey: &Survey) {
 }
 
 fn set_chunk(draft: &mut Draft, chunk: u64, kind: ChunkKind) {
-    let what = format!("holds {kind:?}, by what is in it");
+    let what = format!("holds {kind:?}, according to its contents");
     set_chunk_word(draft, chunk, ChunkWord::new(chunk, kind, 0), what);
 }
 
-/// A chunk in which nothing vouches for itself is free, unless it has something, and an added
-/// segment lacks a part of its words: then it is that, if it can be no other one, and no other
-/// chunk says that it is.
+/// A chunk without self-verifying structures is free, unless it has contents and an added segment
+/// lacks a part of its words: then the chunk is that part, if it can be no other and no other chunk
+/// claims it.
 fn set_free_or_table(draft: &mut Draft, chunk: u64) {
     match *draft.table_plan().missing() {
         [TablePart { segment, part, .. }] if !is_claimed(draft, (segment, part)) => {
@@ -190,13 +189,13 @@ fn set_free_or_table(draft: &mut Draft, chunk: u64) {
         }
         [] => set_chunk(draft, chunk, ChunkKind::Free),
         _ if is_blank(draft, chunk) => set_chunk(draft, chunk, ChunkKind::Free),
-        // Nobody knows which of them it is: left to whoever has a copy of the pool.
+        // It is unknown which part it is; only a copy of the pool helps.
         _ => {}
     }
 }
 
-/// Whether a chunk says that it has this part of the words of an added segment. Where several do,
-/// nobody knows which it is.
+/// Whether a chunk claims to be this part of the words of an added segment. If several do, it is
+/// unknown which one is.
 fn is_claimed(draft: &Draft, part: (u32, u64)) -> bool {
     table_parts(&draft.geometry, |at| draft.word(at)).any(|(of, _)| of == part)
 }
@@ -233,7 +232,7 @@ fn holds_inode(draft: &Draft, chunk: u64) -> bool {
     })
 }
 
-/// What a chunk without inodes holds: what the inodes vouch for.
+/// The kind of a chunk without inodes, as confirmed by the inodes.
 fn kind_by_contents(draft: &Draft, survey: &Survey, chunk: u64) -> ChunkKind {
     if draft.has_areas() && slots_of(draft, chunk).any(|slot| draft.path_entry(slot).is_some()) {
         return ChunkKind::Areas;
@@ -260,7 +259,7 @@ fn kind_by_contents(draft: &Draft, survey: &Survey, chunk: u64) -> ChunkKind {
     }
 }
 
-/// Whether a sound entry of a directory that is there lies at `slot`.
+/// Whether a sound entry of an existing directory lies at `slot`.
 pub(crate) fn holds_entry(draft: &Draft, slot: u64) -> bool {
     entry_at(draft, slot).is_some()
 }

@@ -15,10 +15,10 @@ use crate::draft::Draft;
 use crate::room::{Directory, Target};
 use crate::{blocks, trees};
 
-/// Generation that mkfs gives the root directory, which has no later life.
+/// Generation of the root directory from mkfs; the root has no later life.
 const ROOT_GENERATION: u32 = 1;
 
-/// Makes the root a directory in use.
+/// Restores the root as a directory in use.
 pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
     if let Some(root) = survey.nodes.root()
         && !survey.nodes.list[root as usize].orphan
@@ -52,13 +52,13 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
         ..old
     };
     let place = format_args!("inode {ROOT_SLOT}");
-    if draft.mend(Class::Root, place, "made a directory again") {
+    if draft.mend(Class::Root, place, "restored as a directory") {
         draft.put_inode(ROOT_SLOT, new);
     }
 }
 
-/// The generation under which the root has a log, and where that begins: where the inode says if an
-/// extent there agrees, else at the one that comes first in the log.
+/// The generation of the root's log, and its first extent: the inode's value if an extent there
+/// agrees, otherwise the extent that comes first in the log.
 fn find_root_log(draft: &Draft, root: u64, generation: u32) -> (u32, u64) {
     let candidates = [generation, ROOT_GENERATION];
     for generation in candidates {
@@ -86,8 +86,8 @@ fn extent_of(draft: &Draft, slot: u64, ino: u64, generation: u32) -> Option<u64>
         .then_some(head.base_cookie)
 }
 
-/// Unsound inodes: those that an entry names are made to fit what the entry says, which is under a
-/// checksum; the others go.
+/// Repairs unsound inodes: those with an entry get the values of the entry, which is under a
+/// checksum; the others are freed.
 pub(crate) fn broken(draft: &mut Draft, survey: &Survey) {
     if survey.nodes.broken.is_empty() {
         return;
@@ -111,7 +111,7 @@ pub(crate) fn broken(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Makes an inode fit the entry that names it.
+/// Makes an inode agree with the entry that names it.
 fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &Name) {
     let old = draft.inode(slot);
     let identity = IdentityWord(old.identity);
@@ -124,12 +124,12 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
     let (new, what) = if old.checksum == named.expected_checksum(slot) {
         (
             named,
-            "made what its entry says, which its checksum confirms",
+            "set to the values of its entry, which its checksum confirms",
         )
     } else if agrees {
         (
             named,
-            "sealed anew: kind and generation are what its entry says",
+            "sealed again, with kind and generation from its entry",
         )
     } else {
         let is_directory = name.kind == FileKind::Directory;
@@ -147,7 +147,7 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
             cachelet: 0,
             ..old
         };
-        let what = "made anew from its entry: owner and mode are lost, and only root may use it";
+        let what = "recreated from its entry: owner and mode are lost, and only root may use it";
         (new, what)
     };
     if draft.mend(class, format_args!("inode {slot}"), what) {
@@ -155,9 +155,9 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
     }
 }
 
-/// Makes an inode anew of which nothing is left, from the entry that names it: an inode is durable
-/// before its name, and one that was freed keeps its generation, so a blank one was lost. `false`:
-/// it is not blank, or its content is lost with it.
+/// Recreates a blank inode from the entry that names it. An inode is durable before its name, and a
+/// freed one keeps its generation, so a blank one was lost. Returns `false` if it is not blank, or
+/// its content is lost too.
 pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
     let slot = name.ino;
     if slot == 0 || survey.nodes.find(slot) != Found::Free {
@@ -166,7 +166,7 @@ pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
     let old = draft.inode(slot);
     let identity = IdentityWord(old.identity);
     if identity.state() == Some(InodeState::Live) && identity.generation() == name.generation {
-        // By another of its names, just now.
+        // Recreated from another of its names.
         return true;
     }
     let (size, root) = match name.kind {
@@ -199,14 +199,14 @@ pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
     true
 }
 
-/// The extent that comes first in the log of a directory; 0 if it has none.
+/// The extent that comes first in the log of a directory; 0 if there is none.
 fn first_extent(draft: &Draft, ino: u64, generation: u32) -> u64 {
     let slots = 1..draft.geometry.meta_slots();
     let extents = slots.filter_map(|slot| Some((extent_of(draft, slot, ino, generation)?, slot)));
     extents.min().map_or(0, |(_, first)| first)
 }
 
-/// Clears fields that mean nothing in this version of the format.
+/// Clears fields that have no meaning in this version of the format.
 pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
     for node in survey
         .nodes
@@ -214,7 +214,7 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
         .iter()
         .filter(|node| node.reserved().is_some())
     {
-        let what = "cleared: the format has no meaning for it";
+        let what = "cleared: it has no meaning in this format";
         if !draft.mend(Class::Reserved, format_args!("inode {}", node.slot), what) {
             continue;
         }
@@ -239,7 +239,7 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// The length at which the text where a symlink says fits the check that the symlink has.
+/// The length at which the text at a symlink's slot fits the symlink's check.
 pub(crate) fn text_by_check(draft: &Draft, link: &Node) -> Option<usize> {
     if link.root == 0 || link.root >= draft.geometry.meta_slots() {
         return None;
@@ -251,7 +251,8 @@ pub(crate) fn text_by_check(draft: &Draft, link: &Node) -> Option<usize> {
     (1..=most).find(|&len| text_check(link.slot, generation, &text[..len]) == check)
 }
 
-/// Symlinks whose text cannot be read: the length is found by the check, or the link is given up.
+/// Repairs symlinks with an unreadable text: the check determines the length, otherwise the link is
+/// removed.
 pub(crate) fn texts(draft: &mut Draft, survey: &Survey) {
     for &(number, why) in survey.unsound_texts() {
         let node = &survey.nodes.list[number];
@@ -277,7 +278,7 @@ fn fits_home(survey: &Survey, slot: u64, len: usize) -> bool {
     aligned && survey.chunks.holds(slot, slots, kind)
 }
 
-/// Takes every name from an inode, and frees it.
+/// Removes all names of an inode, and frees it.
 fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
     for name in survey
         .logs
@@ -292,7 +293,7 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
     draft.free_inode(node.slot);
 }
 
-/// Slots held twice: whoever came second in the checker's order gets room of its own.
+/// Resolves slots held twice: the later holder in the checker's order gets new slots.
 pub(crate) fn shared(draft: &mut Draft, survey: &Survey) {
     for holder in survey.shared() {
         match *holder {
@@ -309,7 +310,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     let mut others = survey.logs.names.iter().enumerate();
     let again = others.any(|(other, found)| other != number && found.slot == name.slot);
     if again || !name.alive {
-        if draft.mend(Class::SlotShared, place, "named by its log once only") {
+        if draft.mend(Class::SlotShared, place, "named only once by its log") {
             draft.drop_name(name);
         }
         return;
@@ -321,7 +322,7 @@ fn move_entry(draft: &mut Draft, survey: &Survey, number: usize) {
     let target = Target::of(name);
     let text = survey.text_of(name);
     if draft.append(survey, dir, &text, target).is_some()
-        && draft.mend(Class::SlotShared, place, "the entry gets slots of its own")
+        && draft.mend(Class::SlotShared, place, "the entry gets new slots")
     {
         draft.drop_name(name);
     }
@@ -337,15 +338,15 @@ fn move_text(draft: &mut Draft, survey: &Survey, link: &Node) {
     }
     let place = format!("slot {}", link.root);
     if let Some(slot) = draft.take_slots(survey, kind, slots)
-        && draft.mend(Class::SlotShared, place, "the text gets slots of its own")
+        && draft.mend(Class::SlotShared, place, "the text gets new slots")
     {
         draft.put_slots(slot, slots, &text);
         draft.set(draft.field(link.slot, Inode::ROOT), slot);
     }
 }
 
-/// Whether an inode that is marked free is one in use all the same: sealed as of the life that a
-/// sound entry names, and its contents are there. `has_blocks` tells of a mapping id.
+/// Whether an inode that is marked free is actually in use: it is sealed for the life that a sound
+/// entry names, and its contents exist. `has_blocks` reports whether a mapping id has blocks.
 pub(crate) fn was_freed_wrongly(
     draft: &Draft,
     survey: &Survey,

@@ -1,4 +1,4 @@
-//! Tables that keep the blocks of all files by their keys: cuckoo and level tables.
+//! Cuckoo and level tables, which find the blocks of all files by their keys.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,7 +32,7 @@ impl Row {
         self.place.block().into()
     }
 
-    /// Whether its words belong to each other and it lies where its key leads.
+    /// Whether its words fit each other and it lies where its key leads.
     fn is_placed(&self, draft: &Draft, plan: &KeyedPlan) -> bool {
         let last = self.block() + u64::from(self.place.following());
         let mut homes = plan.homes(draft.superblock.hash_seed, self.key());
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// The plan of the pool's table, if it has one of keys.
+/// The layout of the pool's table, if it is a table of keys.
 fn plan(draft: &Draft) -> Option<KeyedPlan> {
     let geometry = &draft.geometry;
     let word = |at| draft.word(geometry.table_at + at);
@@ -56,7 +56,7 @@ fn plan(draft: &Draft) -> Option<KeyedPlan> {
     KeyedPlan::read(geometry.mapping, geometry.segment_blocks, seed, word)
 }
 
-/// Every entry in these lines that is not free.
+/// Every used entry in these lines.
 fn rows(draft: &Draft, lines: impl IntoIterator<Item = u64>) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in lines {
@@ -91,7 +91,8 @@ pub(crate) fn sound_rows(draft: &Draft) -> Vec<Row> {
     rows
 }
 
-/// Makes the root of a level table what the entries say, and frees entries in levels to come.
+/// Sets the root of a level table according to the entries, and frees entries in levels not yet in
+/// use.
 fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
     let KeyedPlan::Level(plan, root) = *found else {
         return;
@@ -100,7 +101,7 @@ fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
     let is_needed = lines.is_none_or(|lines| !rows(draft, lines).is_empty());
     let root = LevelRoot::new(root.top(), root.moving().is_some() && is_needed);
     let root_at = draft.geometry.table_at + LevelRoot::WORD;
-    let what = format_args!("made to name the levels from {} down", root.top());
+    let what = format_args!("set to the levels from {} down", root.top());
     if draft.word(root_at) != root.0
         && draft.mend(Class::MapLevels, format_args!("offset {root_at}"), what)
     {
@@ -114,11 +115,11 @@ fn settle_levels(draft: &mut Draft, found: &KeyedPlan) {
     }
 }
 
-/// Frees entries that nobody has, and settles those that are there twice, or that name one block;
-/// then makes counts right.
+/// Frees entries without an owner, resolves duplicate entries and entries that share a block, and
+/// then corrects counts.
 ///
-/// Copies of blocks spare also those that are freed here: until the table is written, which is
-/// after the copies are, files still have them.
+/// Copies of blocks avoid blocks freed here, too: files have them until the table is written, which
+/// is after the copies.
 pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     let Some(plan) = plan(draft) else {
         return;
@@ -127,7 +128,7 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     settle_levels(draft, &plan);
     for row in rows(draft, plan.parts().into_iter().flatten()) {
         let fault = fault(row.word, owners).or_else(|| {
-            let what = "its words do not fit each other, or this place";
+            let what = "its words do not fit each other, or its position";
             (!row.is_placed(draft, &plan)).then_some((Class::MapWord, what))
         });
         if let Some((class, what)) = fault {
@@ -155,7 +156,7 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
         }
     });
     let mut taken = HashMap::new();
-    // Whoever wrote to a block has a better claim than who only reserved it.
+    // A written block takes precedence over a reserved one.
     for state in [MapState::Mapped, MapState::Unwritten] {
         rows.retain_mut(|row| {
             row.word.state() != state || settle_block(draft, &mut room, &mut taken, row)
@@ -170,8 +171,8 @@ pub(crate) fn settle(draft: &mut Draft, owners: &HashMap<u32, Owner>) {
     }
 }
 
-/// Lets an entry have its block, or a copy if the block is in `taken`, with the id that has it.
-/// Whether it stays.
+/// Lets an entry keep its block, or gives it a copy if another id in `taken` has the block. Returns
+/// whether the entry stays.
 fn settle_block(
     draft: &mut Draft,
     room: &mut Room,
@@ -193,7 +194,7 @@ fn settle_block(
     let copy = is_written.then(|| room.copy(draft, row.block())).flatten();
     let Some(copy) = copy else {
         let what = if is_written {
-            "another file has the block, and there is no room for a copy"
+            "another file has the block, and there is no space for a copy"
         } else {
             "another file has the block"
         };
@@ -202,18 +203,18 @@ fn settle_block(
     };
     let place = format!("offset {}", row.at);
     let what = format_args!(
-        "block {logical} of id {id} is a copy from now on: id {other} has block {} too",
+        "block {logical} of id {id} becomes a copy: id {other} has block {} too",
         row.block()
     );
     if draft.mend(Class::MapTwice, place, what) {
-        // Nothing follows a copy; what counts it is put right with the other counts.
+        // Nothing follows a copy; entries that count it are corrected with the other counts.
         row.place = KeyedWord::new(row.word.0, copy as u32, 0, row.place.preceding());
         draft.set(row.at + 8, row.place.0);
     }
     true
 }
 
-/// Frees an entry. What was only reserved reads as zeros without it, too.
+/// Frees an entry. A reserved block reads as zeros without it, too.
 fn free(draft: &mut Draft, class: Class, row: &Row, what: &str) {
     let place = format!("offset {}", row.at);
     let (logical, id) = (row.word.logical(), row.word.id());
@@ -229,8 +230,8 @@ fn free(draft: &mut Draft, class: Class, row: &Row, what: &str) {
     }
 }
 
-/// Makes entry `i` count what follows it at most, and the others know that it does. `rows` are in
-/// the order of their keys.
+/// Limits the counts of entry `i` to what follows it, and corrects those of the others. `rows` are
+/// ordered by key.
 fn mend_counts(draft: &mut Draft, rows: &mut [Row], i: usize) {
     let first = rows[i];
     let mut following = 0;

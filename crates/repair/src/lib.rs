@@ -1,18 +1,17 @@
-//! Mends damaged pools.
+//! Repairs damaged pools.
 //!
-//! A repair is made in three parts, so that nothing is changed on the strength of half an
-//! understanding:
-//! 1. [`plan`] reads the pool with the checker's own reading code and lays words over it in memory,
-//!    step by step, until the checker finds nothing any more. The pool is not touched.
+//! A repair has three parts, so that nothing is changed before all damage is understood:
+//! 1. [`plan`] reads the pool with the checker's own reading code and overlays it with words in
+//!    memory, step by step, until the checker finds nothing more. The pool is not touched.
 //! 2. [`undo::write`] saves what the plan will overwrite.
 //! 3. [`apply`] writes the plan, in an order in which a power cut anywhere leaves a pool that
-//!    another repair mends, with no file lost that could be read.
+//!    another repair mends, with no readable file lost.
 //!
-//! What is mended how is listed in `docs/crash/damage.md`. The rules behind it: nothing that can
-//! be read is given up; where two structures contradict each other, the one that more checksums
-//! vouch for is right; what has lost its place goes to `/lost+found`.
+//! `docs/crash/damage.md` lists the repair of each kind of damage. The rules: nothing readable is
+//! discarded; if two structures contradict each other, the one confirmed by more checksums is
+//! right; what has lost its name goes to `/lost+found`.
 //!
-//! Converting a pool to another namespace ([`plan_conversion`]) is made in the same way.
+//! Conversion of a pool to another namespace ([`plan_conversion`]) works in the same way.
 #![forbid(unsafe_code)]
 
 mod apply;

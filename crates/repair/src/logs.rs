@@ -1,4 +1,4 @@
-//! Directory logs: words and links that lead to nothing sound, and names that such losses hid.
+//! Directory logs: words and links without a sound target, and names that such losses hid.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,7 +15,7 @@ use crate::header::entry_at;
 use crate::inodes::{remake, was_freed_wrongly};
 use crate::room::{Directory, NamesIn, Target};
 
-/// Takes from the logs whatever leads to something unsound.
+/// Removes everything from the logs that leads to unsound structures.
 pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
     if survey.logs.issues.is_empty() {
         return;
@@ -30,14 +30,15 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
     let root = survey.nodes.root();
     for issue in &survey.logs.issues {
         let node = &survey.nodes.list[issue.directory as usize];
-        // What a crash leaves of a half-made or half-removed directory goes as a whole.
+        // The remains of a half-created or half-removed directory after a crash are removed as a
+        // whole.
         let named = node.names > 0 || node.children > 0 || root == Some(issue.directory);
         if !named && !draft.hidden && !issue.stands {
             continue;
         }
         let name = by_word.get(&issue.word_at).copied();
         match (issue.class, name) {
-            // Its entry is written again, with its directory's path.
+            // Its entry is rewritten with its directory's path.
             (Class::PathWrong, _) => {}
             (Class::NamedOrphan, Some(name)) => unorphan(draft, issue, name),
             (Class::EntryToFree, Some(name)) => {
@@ -50,7 +51,7 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
             }
             _ => {
                 draft.hidden = true;
-                let what = format_args!("taken from its directory: {}", issue.detail);
+                let what = format_args!("removed from its directory: {}", issue.detail);
                 if draft.give_up(issue.class, issue.place(), what) {
                     be_rid_of(draft, issue, name);
                 }
@@ -59,8 +60,8 @@ pub(crate) fn faults(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Takes from the logs the words of entries whose cookies do not ascend; valid ones are named again
-/// behind the others.
+/// Removes words of entries whose cookies do not ascend from the logs; valid entries are named
+/// again behind the others.
 pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
     let mut names: Vec<&Name> = survey.logs.names.iter().collect();
     names.sort_unstable_by_key(|name| (name.directory, name.sequence));
@@ -74,7 +75,7 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
             }
             draft.hidden = true;
             let what = format_args!(
-                "the entry at slot {} is made anew behind all others",
+                "the entry at slot {} is recreated behind all others",
                 name.slot
             );
             if draft.mend(Class::Cookies, format_args!("inode {directory}"), what) {
@@ -84,8 +85,8 @@ pub(crate) fn order(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Drops from the logs the entries that were removed: they are kept only until they are recycled.
-/// The times that they tell of their directories are in the inodes by now.
+/// Drops removed entries from the logs, which are only kept until they are recycled. The inodes
+/// already have the directory times that they carry.
 pub(crate) fn drop_dead(draft: &mut Draft) {
     if !draft.wants(Class::Unnamed) || !draft.wants(Class::DirectoryTimes) {
         return;
@@ -99,8 +100,8 @@ pub(crate) fn drop_dead(draft: &mut Draft) {
     for (directory, count) in dropped {
         let place = format!("inode {}", survey.nodes.list[directory as usize].slot);
         let what =
-            format_args!("{count} removed entries are dropped from it: their room is needed");
-        // Declining was looked at above.
+            format_args!("{count} removed entries are dropped from it: their space is needed");
+        // Declining was handled above.
         let _ = draft.mend(Class::Unnamed, place, what);
     }
 }
@@ -117,7 +118,7 @@ fn set_state(draft: &Draft, ino: u64, state: InodeState) {
     draft.set(at, IdentityWord(draft.word(at)).with_state(state).0);
 }
 
-/// An entry of a free inode: whatever the entry named is gone, unless the inode is all there.
+/// Handles an entry of a free inode: what it named is gone, unless the inode is complete.
 fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
     draft.hidden = true;
     if revive {
@@ -133,8 +134,7 @@ fn to_free(draft: &mut Draft, issue: &Issue, name: &Name, revive: bool) {
     }
 }
 
-/// Makes the stores after which the directory is rid of what is wrong, with a name or with what is
-/// none.
+/// Does the stores that remove an error from its directory, with a name or without one.
 fn be_rid_of(draft: &Draft, issue: &Issue, name: Option<&Name>) {
     match name {
         Some(name) if draft.has_areas() => draft.drop_name(name),
@@ -145,7 +145,7 @@ fn be_rid_of(draft: &Draft, issue: &Issue, name: Option<&Name>) {
     }
 }
 
-/// Every mapping id that a block carries.
+/// Every mapping id with a block.
 fn held_ids(draft: &Draft) -> HashSet<u32> {
     let mut ids = HashSet::new();
     crate::blocks::each_word(draft, |_, word| {
@@ -156,7 +156,8 @@ fn held_ids(draft: &Draft) -> HashSet<u32> {
     ids
 }
 
-/// The slots of valid entries of files, ascending. A directory has one name: which, others decide.
+/// The slots of valid entries of files, ascending. Directories are left out: other code chooses
+/// their single name.
 pub(crate) fn named(survey: &Survey) -> Vec<u64> {
     let names = survey.logs.names.iter();
     let of_files = names.filter(|name| name.alive && name.kind != FileKind::Directory);
@@ -168,17 +169,16 @@ pub(crate) fn named(survey: &Survey) -> Vec<u64> {
 /// An inode that lost a name.
 struct Lost {
     ino: u64,
-    /// Of sound inodes: generation, kind; of directories the parent too.
+    /// For sound inodes: generation and kind; for directories the parent too.
     told: Option<(u32, FileKind, u64)>,
-    /// Names that it may get, those aside that the repair took from it.
+    /// Number of names that it may regain, not counting those that the repair removed.
     names: u32,
 }
 
-/// Names again what lost its log word, where a sound, valid entry that no log names is still there.
-/// Such an entry is never an old one: an entry that is removed is dead before its word goes. First
-/// come those that the repair itself took from their logs, as far as nothing is wrong with them:
-/// what led somewhere does so again, whatever the inode's count says. Of the others there are as
-/// many as it says.
+/// Restores names without a log word whose sound, valid entry still exists. Such an entry is never
+/// an old one: an entry dies before its word is removed. Names that the repair itself removed from
+/// logs come first, if nothing is wrong with them: they lead to their target again, whatever the
+/// inode's count is. Of the others, as many as the count allows.
 pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
     if !draft.hidden || !draft.wants(Class::Unnamed) {
         return;
@@ -210,17 +210,17 @@ pub(crate) fn restore(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Names that are given again.
+/// Restores names.
 struct Naming<'s, 'a> {
     lost: HashMap<u64, Lost>,
     known: NamesIn<'s, 'a>,
-    /// Valid names of directories, by their nodes.
+    /// Valid names of directories, by node.
     names: HashMap<u32, HashSet<Vec<u8>>>,
 }
 
 impl Naming<'_, '_> {
-    /// Names what the entry at `slot` names; one that the repair dropped, even if its inode has as
-    /// many names as it counts.
+    /// Restores the name of the entry at `slot`. If the repair dropped it, also beyond the inode's
+    /// link count.
     fn name_again(&mut self, draft: &mut Draft, survey: &Survey, slot: u64, dropped: bool) {
         let Some((entry, name, directory)) = candidate(draft, survey, slot, &self.lost) else {
             return;
@@ -252,14 +252,14 @@ impl Naming<'_, '_> {
             name.escape_ascii().to_string(),
             dir.ino
         );
-        // Declining was looked at before.
+        // Declining was handled before.
         let _ = draft.mend(Class::Unnamed, format_args!("inode {}", entry.ino), what);
         taken.insert(name);
         lost.names = lost.names.saturating_sub(1);
     }
 }
 
-/// What has fewer names than it counts, or is named by one of the `dropped` entries.
+/// Inodes with fewer names than their count, or named by one of the `dropped` entries.
 fn lost(draft: &Draft, survey: &Survey, dropped: &[u64]) -> HashMap<u64, Lost> {
     let named = |&slot: &u64| TargetWord(draft.word(draft.geometry.slot_at(slot) + 8)).ino();
     let dropped: HashSet<u64> = dropped.iter().map(named).collect();
@@ -268,7 +268,7 @@ fn lost(draft: &Draft, survey: &Survey, dropped: &[u64]) -> HashMap<u64, Lost> {
     let nodes = nodes.filter_map(|node| {
         let names = match node.kind {
             FileKind::Directory => 1u32.saturating_sub(node.names),
-            // The count is kept by the inode, and tells of hard links.
+            // The inode keeps the count, which includes hard links.
             _ => node.links.max(1).saturating_sub(node.names),
         };
         (names > 0 || dropped.contains(&node.slot)).then_some(Lost {
@@ -286,7 +286,7 @@ fn lost(draft: &Draft, survey: &Survey, dropped: &[u64]) -> HashMap<u64, Lost> {
     nodes.chain(broken).map(|lost| (lost.ino, lost)).collect()
 }
 
-/// The valid entry at `slot`, if it names one of those that are lost; its name and directory.
+/// The valid entry at `slot` if it names one of the `lost` inodes, with its name and directory.
 fn candidate(
     draft: &Draft,
     survey: &Survey,
@@ -324,7 +324,7 @@ fn candidate(
     sound.then_some((entry, name, directory))
 }
 
-/// What an entry says that no log names, or that has no state.
+/// An entry that no log names, or that has no state.
 struct Loose {
     parent: u64,
     generation: u32,
@@ -354,8 +354,7 @@ fn loose_entry(draft: &Draft, slot: u64) -> Option<(Loose, Vec<u8>)> {
     is_sound.then_some((loose, name))
 }
 
-/// Whether `ino` is a directory that the root reaches, so that it may be the parent that somebody
-/// says it is.
+/// Whether `ino` is a directory that the root reaches, and so a possible parent.
 fn is_directory(survey: &Survey, ino: u64) -> bool {
     match survey.nodes.find(ino) {
         Found::Node(number) => {

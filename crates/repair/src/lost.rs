@@ -1,4 +1,4 @@
-//! Blocks that cannot be read: which they are, what they held, and which files lose bytes by them.
+//! Unreadable blocks: which ones, their contents, and the files that lose bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -14,24 +14,24 @@ use vellum_layout::{
 use crate::blocks::each_word;
 use crate::draft::Draft;
 
-/// Most places of files that are told.
+/// Most lost ranges of files that are reported.
 const TOLD_MAX: usize = 10_000;
-/// Most blocks of one file whose places are looked at.
+/// Most blocks of one file that are examined.
 const BLOCKS_MAX: u64 = 1 << 22;
 
-/// Bytes of a file that are lost.
+/// Lost bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostBytes {
     /// The file's inode.
     pub inode: u64,
     /// One of its paths.
     pub path: String,
-    /// The first of the bytes.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub bytes: u64,
-    /// They lie where nothing can be read. Otherwise what said where they lie is lost, if they were
-    /// any: they read as zeros, as a hole does.
+    /// Whether the bytes themselves are unreadable. Otherwise their locations are lost, if they
+    /// existed: they read as zeros, like a hole.
     pub is_certain: bool,
 }
 
@@ -48,13 +48,13 @@ impl fmt::Display for LostBytes {
         let what = if *is_certain {
             "cannot be read"
         } else {
-            "read as zeros, whatever was there: their places are lost"
+            "read as zeros, because their locations are lost"
         };
         write!(f, "{path} (inode {inode}): bytes {offset} to {last} {what}")
     }
 }
 
-/// The blocks outside those of files that cannot be read.
+/// The unreadable blocks outside those of files.
 pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
     let mut block = vec![0; BLOCK_BYTES as usize];
     let data = geometry.data_at..geometry.data_at + geometry.data_bytes();
@@ -68,18 +68,18 @@ pub(crate) fn blocks(image: &dyn Image, geometry: &Geometry) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Says what is given up with each block that is lost.
+/// Records what is lost with each unreadable block.
 pub(crate) fn give_up(draft: &mut Draft, lost: &BTreeSet<u64>) {
     let table = draft.table_plan();
     for &at in lost {
         let what = held(&draft.geometry, &table, draft.superblock.last_copy_at, at);
-        let what = format!("given zeros: {what} cannot be read");
-        // Whoever declines this has no plan.
+        let what = format!("replaced by zeros: {what} cannot be read");
+        // If this is declined, there is no plan.
         let _ = draft.give_up(Class::Unreadable, format_args!("offset {at:#x}"), what);
     }
 }
 
-/// What lies in the block at `at` of a pool whose superblock's copy is at `last_copy_at`.
+/// The contents of the block at `at` of a pool with the superblock's last copy at `last_copy_at`.
 fn held(geometry: &Geometry, table: &TablePlan, last_copy_at: u64, at: u64) -> String {
     let blocks: Vec<u64> = table.blocks_in(at, BLOCK_BYTES).collect();
     match at {
@@ -103,8 +103,8 @@ fn held(geometry: &Geometry, table: &TablePlan, last_copy_at: u64, at: u64) -> S
     }
 }
 
-/// The bytes of files that are lost: those in blocks that cannot be read, and those whose places
-/// were in lost blocks of the mapping table. Nothing is read if all of the metadata could be.
+/// The lost bytes of files: those in unreadable blocks, and those whose locations were in lost
+/// blocks of the mapping table. Nothing is read if all metadata were readable.
 pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> Vec<LostBytes> {
     if lost.is_empty() && before.complete {
         return Vec::new();
@@ -123,8 +123,8 @@ pub(crate) fn of_files(draft: &Draft, lost: &BTreeSet<u64>, before: &Report) -> 
     files.lost
 }
 
-/// Tells the files whose bytes, written shortly before a crash, may not have arrived: their
-/// metadata were changed by transactions that may not have been committed.
+/// Reports files whose bytes, written shortly before a crash, may not have arrived: transactions
+/// that may be uncommitted changed their metadata.
 pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<UndoLog>) {
     let Some(versions) = versions else {
         return;
@@ -142,13 +142,13 @@ pub(crate) fn doubtful_files(draft: &mut Draft, versions: &Option<UndoLog>) {
              in their place",
             files.path(node)
         );
-        // Nothing is stored for it.
+        // It needs no store.
         let _ = draft.give_up(Class::UndoLog, format_args!("inode {}", node.slot), what);
     }
 }
 
-/// The lines of the mapping table that are lost. Where one of an added segment is, a block of any
-/// home line may have been there.
+/// The lost lines of the mapping table. In a lost line of an added segment, a block of any home
+/// line may have been.
 fn lost_lines(draft: &Draft, lost: &BTreeSet<u64>) -> BTreeSet<u64> {
     let (geometry, plan) = (&draft.geometry, draft.table_plan());
     let blocks = lost.iter().flat_map(|&at| plan.blocks_in(at, BLOCK_BYTES));
@@ -165,7 +165,7 @@ struct Files<'s, 'a> {
     by_id: HashMap<u32, &'s Node>,
     /// A name of each inode.
     names: HashMap<u64, &'s Name>,
-    /// Blocks that each mapping id has.
+    /// Blocks of each mapping id.
     has: HashMap<u32, BTreeSet<u32>>,
     lost: Vec<LostBytes>,
 }
@@ -185,7 +185,7 @@ impl<'s, 'a> Files<'s, 'a> {
         }
     }
 
-    /// Reads every block that holds bytes.
+    /// Reads every block with bytes.
     fn read_blocks(&mut self, draft: &Draft) {
         let mut bytes = vec![0; BLOCK_BYTES as usize];
         let mut bad = BTreeSet::new();
@@ -207,7 +207,7 @@ impl<'s, 'a> Files<'s, 'a> {
         }
     }
 
-    /// Blocks that files do not have, and whose home was in a lost line.
+    /// Finds missing blocks of files whose home line is lost.
     fn look_for_holes(&mut self, draft: &Draft, lines: &BTreeSet<u64>) {
         let homes = draft.geometry.homes(draft.superblock.hash_seed);
         let files = self.by_id.iter();
@@ -224,7 +224,7 @@ impl<'s, 'a> Files<'s, 'a> {
         }
     }
 
-    /// Blocks that files do not have, and that a lost node of their trees may have led to.
+    /// Finds missing blocks of files to which a lost node of their tree may have led.
     fn look_below_lost_nodes(&mut self, draft: &Draft, lost: &BTreeSet<u64>) {
         let before = draft.overlay.without_words();
         for node in trees(&before, draft.superblock).nodes {
@@ -243,7 +243,7 @@ impl<'s, 'a> Files<'s, 'a> {
         }
     }
 
-    /// Notes a block of a file, together with those before it.
+    /// Records a lost block of a file, joined with the blocks before it.
     fn tell(&mut self, id: u32, block: u64, is_certain: bool) {
         let Some(node) = self.by_id.get(&id) else {
             return;

@@ -1,4 +1,4 @@
-//! What a repair will do: pure data, made in memory, proved by the checker.
+//! The plan of a repair: pure data, created in memory and proved by the checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::draft::{Draft, Overlay, SlotSet};
 use crate::lost::{self, LostBytes};
 use crate::{areas, blocks, header, inodes, logs, redo, tree};
 
-/// Something that is done to a pool.
+/// A change of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Action {
     /// What was wrong.
     pub class: Class,
-    /// Where, as the checker says it.
+    /// The location, in the checker's words.
     pub place: String,
-    /// What is done.
+    /// The change.
     pub what: String,
-    /// Something is given up by it, which could not be read.
+    /// Whether unreadable contents are lost by it.
     pub loses: bool,
 }
 
@@ -36,34 +36,33 @@ impl fmt::Display for Action {
     }
 }
 
-/// Words that are written together: in any order, durable before those of the next stage.
+/// Words that are written together: in any order, and durable before those of the next stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stage {
-    /// What they are, for people.
+    /// Its description, for people.
     pub name: &'static str,
-    /// Blocks that cannot be read: they are given zeros, before any word is written.
+    /// Unreadable blocks, replaced by zeros before any word is written.
     pub renewed: Vec<u64>,
-    /// Pool offset and new value of each.
+    /// Pool offset and new value of each word.
     pub words: Vec<(u64, u64)>,
 }
 
-/// A repair, ready to be applied.
+/// A repair that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What the checker says of the pool.
+    /// The checker's report on the pool.
     pub before: Report,
-    /// What it says of the pool as the plan will leave it, where nothing is forgiven; that of
-    /// `before` if there is nothing to do.
+    /// The strict report on the pool after the plan; equal to `before` if there is nothing to do.
     pub after: Report,
-    /// What is done, in order.
+    /// The changes, in order.
     pub actions: Vec<Action>,
     /// Why nothing can be done.
     pub refused: Option<String>,
-    /// What is written, in order.
+    /// The stages of writing, in order.
     pub stages: Vec<Stage>,
-    /// Bytes of files that are lost, and that no repair brings back.
+    /// Bytes of files that are lost and that no repair restores.
     pub lost: Vec<LostBytes>,
-    /// Identity of the pool.
+    /// The uuid of the pool.
     pub uuid: [u8; 16],
 }
 
@@ -79,13 +78,13 @@ impl Plan {
         self.refused.is_none() && self.after.is_sound()
     }
 
-    /// Whether some bytes of files are in places that cannot be read, and stay there.
+    /// Whether some bytes of files are unreadable and stay so.
     pub fn leaves_unreadable(&self) -> bool {
         self.lost.iter().any(|lost| lost.is_certain)
     }
 
-    /// The exit status of fsck(8), once the plan is applied: 0 nothing was wrong, 1 all is mended,
-    /// 4 damage is left, 8 the pool cannot be repaired because not all of it can be read; sums are
+    /// The exit status of fsck(8) once the plan is applied: 0 nothing was wrong, 1 all is mended, 4
+    /// damage is left, 8 the pool cannot be repaired because not all of it is readable; sums are
     /// possible.
     pub fn exit_code(&self) -> i32 {
         let unreadable = if self.before.complete || self.refused.is_none() {
@@ -101,7 +100,7 @@ impl Plan {
         i32::from(!self.is_empty()) | left | unreadable
     }
 
-    /// How much is done about each class of damage.
+    /// The number of changes for each class of damage.
     pub fn classes(&self) -> BTreeMap<Class, u64> {
         let mut classes = BTreeMap::new();
         for action in &self.actions {
@@ -116,9 +115,9 @@ impl Plan {
 pub struct Options<'a> {
     /// Classes of damage that are left alone.
     pub declined: Option<&'a BTreeSet<Class>>,
-    /// Time of what is made, nanoseconds since 1970.
+    /// Time of the created structures, nanoseconds since 1970.
     pub now_ns: i64,
-    /// Told now and then by the two checks.
+    /// Called now and then by the two checks.
     pub progress: Option<Progress<'a>>,
 }
 
@@ -131,14 +130,14 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// Most rounds: each mends something that others hide, and none takes more than a few.
+/// Most rounds: each one mends damage that hides other damage, and a repair needs only a few.
 const ROUNDS_MAX: usize = 200;
 
 type Step = fn(&mut Draft, &Survey);
 
-/// In this order because each relies on those before it: chunks say where anything is, the root
-/// where names begin, logs and areas what is named, names what is lost, names and what is lost all
-/// paths.
+/// In this order because each step relies on those before it: chunks give the location of
+/// everything, the root that of names; logs and areas give the names, names the lost inodes, and
+/// both together all paths.
 const STEPS: &[Step] = &[
     header::chunks,
     inodes::root,
@@ -216,27 +215,27 @@ pub fn plan(image: &dyn Image, options: Options) -> Plan {
     plan
 }
 
-/// Why nothing is done while what was not committed stands in the metadata.
-const AHEAD: &str = "its metadata were not committed with their data, and are taken back first; \
+/// Why nothing is done while the metadata contain uncommitted changes.
+const AHEAD: &str = "its metadata contain uncommitted changes, which must be rolled back first; \
                      nothing was changed: repair it without --dry-run, or open it once";
 
-/// What is advised where a medium cannot be relied on.
+/// Advice if a medium is unreliable.
 const COPY: &str = "copy what can be read to a sound medium, and repair the copy";
 
-/// Why nothing is done where nobody knows what a log says.
-pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: nobody knows what was \
+/// Why nothing is done if the log is unreadable.
+pub(crate) const NO_LOG: &str = "both anchors of its log are unsound: it is unknown what was \
      committed last; mount it with -o ro to copy what can be read";
 
-/// The same where nothing leads to what can be read, either.
+/// The same reason, if the readable files are unreachable too.
 const NO_LOG_AND_ROOT: &str = "both anchors of its log are unsound, and its root directory is \
      lost: only a copy of the pool helps";
 
-/// Why nothing is done where home is not to be taken for what was written.
-const NO_SUM: &str = "what the log lies over is not what was written there, and whatever is mended \
-     takes it for that";
+/// Why nothing is done if home differs from its sum and that is declined.
+const NO_SUM: &str = "the metadata under the log are not those that were written, and any repair \
+     accepts them as they are";
 
-/// Why nothing is done where something would have no place.
-const NO_ROOM: &str = "something has lost its place, and no metadata slot is free that could name \
+/// Why nothing is done if there is no slot for a lost file.
+const NO_ROOM: &str = "a file has lost its name, and no metadata slot is free to name \
                        it in lost+found; nothing was changed: what can be read still can be, from \
                        a mount for reading only";
 
@@ -249,22 +248,22 @@ impl<'a> Options<'a> {
     }
 }
 
-/// What all passes of a plan share.
+/// The shared state of all passes of a plan.
 struct Making<'a> {
     superblock: &'a Superblock,
     declined: &'a BTreeSet<Class>,
-    /// Blocks outside the files' that cannot be read.
+    /// Unreadable blocks outside those of files.
     lost: BTreeSet<u64>,
     options: Options<'a>,
 }
 
-/// A repair of what was there before it.
+/// One pass of a repair, on top of the passes before it.
 struct Pass {
     actions: Vec<Action>,
     stages: Vec<Stage>,
-    /// What the checker says after it, if it changes anything.
+    /// The checker's report after it, if it changes anything.
     after: Option<Report>,
-    /// It had to leave something for which there was no room.
+    /// Whether it had to leave something for lack of space.
     lacks_room: bool,
     lost: Vec<LostBytes>,
 }
@@ -284,10 +283,10 @@ impl Pass {
 }
 
 impl Making<'_> {
-    /// Plans what is to be done about a pool.
+    /// Plans the repair of a pool.
     ///
     /// # Errors
-    /// Why nothing can be done: the plan is as it was.
+    /// Returns why nothing can be done: the plan is then unchanged.
     fn on(&self, image: &dyn Image, plan: &mut Plan) -> Result<(), String> {
         let word = state_word(image, self.superblock);
         if word.is_some_and(|word| word.conversion().is_some()) {
@@ -296,13 +295,13 @@ impl Making<'_> {
         let before = plan.after.clone();
         let passes = self.passes(image, &before).ok_or(NO_ROOM)?;
         if passes.iter().any(Pass::met_more_losses) {
-            return Err(format!("it loses more while it is read: {COPY}"));
+            return Err(format!("more blocks became unreadable meanwhile: {COPY}"));
         }
         passes.into_iter().for_each(|pass| pass.add_to(plan));
         Ok(())
     }
 
-    /// The same of a pool with a log, which is mended by an epoch.
+    /// As [`Self::on`], for a logged pool, which is mended by an epoch.
     ///
     /// # Errors
     /// As for [`Self::on`].
@@ -319,7 +318,7 @@ impl Making<'_> {
         let taken = wrong.map(|found| Action {
             class: Class::HomeSum,
             place: found.place.clone(),
-            what: "what is there is taken for what was written".to_owned(),
+            what: "the present contents are accepted".to_owned(),
             loses: true,
         });
         let home = Overlay::new(image, &self.lost);
@@ -340,10 +339,10 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// One pass or, if there is no room for what has lost its place, two: one after which the
-    /// entries are gone that were removed long ago, and another that takes their room, since
-    /// nothing new is written where something is still referred to. Between them the pool is under
-    /// repair. `None`: there is no room even so.
+    /// Plans one pass or, if there is no space for lost files, two: after the first one long
+    /// removed entries are gone, and the second one uses their space, because new structures never
+    /// overwrite what is still referred to. Between them the pool is under repair. `None`: there is
+    /// not enough space even so.
     fn passes(&self, image: &dyn Image, before: &Report) -> Option<Vec<Pass>> {
         let pass = self.pass(&Overlay::new(image, &self.lost), before, false);
         if !pass.lacks_room {
@@ -356,8 +355,8 @@ impl Making<'_> {
         (!second.lacks_room).then(|| vec![first, second])
     }
 
-    /// Mends what `overlay` shows, of which the checker says `before`, and lays it over. Entries
-    /// that were removed give up their room if `drops_dead`.
+    /// Mends the contents of `overlay`, on which the checker reported `before`, and overlays the
+    /// changes. If `drops_dead` is set, removed entries free their space.
     fn pass(&self, overlay: &Overlay, before: &Report, drops_dead: bool) -> Pass {
         let Making {
             superblock,
@@ -381,7 +380,7 @@ impl Making<'_> {
         if touched {
             let report = check(overlay, options.checking(true));
             if !report.is_sound() {
-                // Whoever opened it now would take what is left for what a crash leaves.
+                // An opening now would mistake the remaining damage for what a crash leaves.
                 let left = StateWord::repairing(state.was_clean, state.epoch).0;
                 overlay.set(state_at, left);
             }
@@ -401,7 +400,7 @@ impl Making<'_> {
     }
 }
 
-/// The superblock, if the pool can be repaired at all.
+/// The superblock, if the pool can be repaired.
 fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     let superblock = survey::superblock(image).ok_or_else(|| {
         let mut reasons = before.of(Class::NotAPool).chain(before.of(Class::Geometry));
@@ -414,7 +413,7 @@ fn usable(image: &dyn Image, before: &Report) -> Result<Superblock, String> {
     Ok(superblock)
 }
 
-/// The state word, if it can be read.
+/// The state word, if it is readable.
 pub(crate) fn state_word(image: &dyn Image, superblock: &Superblock) -> Option<StateWord> {
     let mut word = [0; 8];
     let at = superblock.geometry().state_at + PoolState::WORD;
@@ -422,12 +421,12 @@ pub(crate) fn state_word(image: &dyn Image, superblock: &Superblock) -> Option<S
     Some(StateWord(u64::from_le_bytes(word)))
 }
 
-/// What the state word says, made the best of.
+/// The state word, as far as it can be used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
-    /// Closed in order: journals are not replayed, and no inode may be without a name.
+    /// Closed cleanly: journals are not replayed, and no inode may lack a name.
     pub(crate) was_clean: bool,
-    /// The word is sound and says so.
+    /// The word is sound and says that the pool is clean or dirty.
     sound: bool,
     /// An earlier repair was not finished.
     resumed: bool,
@@ -462,11 +461,11 @@ impl State {
     }
 }
 
-/// Lays what mends everything inside the pool. Gives the slots that were in use before.
+/// Overlays the repair of everything inside the pool. Returns the slots that were in use before.
 fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
     header::superblocks(draft);
     let doubtful = header::versions(draft, state.was_clean);
-    // What only voids what was saved, or mends copies of the superblock, needs no look inside.
+    // Voiding saved state and mending copies of the superblock needs no look inside.
     let outside = [
         Class::SuperblockCopy,
         Class::StateWord,
@@ -500,7 +499,7 @@ fn mend(draft: &mut Draft, state: State, before: &Report) -> SlotSet {
     used.unwrap_or_default()
 }
 
-/// Does the first step that finds something to do; whether there was one.
+/// Does the first step that finds something to do; returns whether there was one.
 fn round(draft: &mut Draft, survey: &Survey) -> bool {
     let version = draft.overlay.version();
     STEPS.iter().any(|step| {
@@ -509,8 +508,8 @@ fn round(draft: &mut Draft, survey: &Survey) -> bool {
     })
 }
 
-/// Lays the state word: *not closed cleanly*, which voids whatever a close saved. Whether it, or
-/// anything inside the pool, is to be written.
+/// Overlays the state word *not closed cleanly*, which voids everything that a close saved. Returns
+/// whether the word, or anything inside the pool, must be written.
 fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     let at = draft.geometry.state_at + PoolState::WORD;
     let saved = [
@@ -523,7 +522,7 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     let mut voided = false;
     for class in saved {
         if let Some(found) = before.of(class).next() {
-            let what = "void: the next opening finds it out anew";
+            let what = "void: the next opening recomputes it";
             voided |= draft.mend(class, &found.place, what);
         }
     }
@@ -547,8 +546,8 @@ fn finish(draft: &mut Draft, state: State, before: &Report) -> bool {
     true
 }
 
-/// Sorts the words by when they are written (`docs/crash/damage.md` has the argument); `last` is
-/// the state word at the end, if more than copies of the superblock change.
+/// Sorts the words into stages (`docs/crash/damage.md` has the argument); `last` is the final state
+/// word, if more than copies of the superblock change.
 fn stages(
     overlay: &Overlay,
     superblock: &Superblock,
@@ -559,13 +558,13 @@ fn stages(
     let geometry = superblock.geometry();
     let state_at = geometry.state_at + PoolState::WORD;
     let data_end = geometry.data_at + geometry.data_bytes();
-    let mut fresh = Stage::named("new structures, in room that nothing uses");
-    let mut inside = Stage::named("what refers to them, and all other changes");
+    let mut fresh = Stage::named("new structures, in unused slots");
+    let mut inside = Stage::named("references to them, and all other changes");
     let mut journals = Stage::named("journals retired, and lists of moves");
     let has_areas = geometry.namespace == NamespaceKind::Adaptive;
     let moving_at = has_areas.then(|| areas::moving_at(&geometry));
     let mut copies = [0, 1, 2].map(|_| Stage::named("a copy of the superblock"));
-    let mut begin = Stage::named("a repair is under way");
+    let mut begin = Stage::named("a repair is running");
     let mut end = Stage::named("the state word");
     if let Some(last) = last {
         let word = StateWord::repairing(state.was_clean, state.epoch).0;
@@ -590,7 +589,7 @@ fn stages(
             _ if in_metadata(&geometry, at) && !used.has((at - geometry.meta_at) / SLOT_BYTES) => {
                 &mut fresh
             }
-            // Bytes go only into blocks that no file has.
+            // Bytes only go into blocks without a file.
             _ if (geometry.data_at..data_end).contains(&at) => &mut fresh,
             _ if (geometry.slots_at..geometry.chunk_table_at).contains(&at) => &mut journals,
             _ => match copy_of(superblock, at) {
@@ -613,7 +612,7 @@ pub(crate) fn in_metadata(geometry: &Geometry, at: u64) -> bool {
     (geometry.meta_at..geometry.slot_at(geometry.meta_slots())).contains(&at)
 }
 
-/// Which copy of the superblock pool offset `at` lies in.
+/// The copy of the superblock that contains pool offset `at`.
 pub(crate) fn copy_of(superblock: &Superblock, at: u64) -> Option<usize> {
     let copies = [0, BLOCK_BYTES, superblock.last_copy_at];
     let inside = |&copy: &u64| (copy..copy + BLOCK_BYTES).contains(&at);

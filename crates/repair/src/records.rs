@@ -11,7 +11,7 @@ use crate::draft::Draft;
 use crate::room::{Directory, Named, Tail, Target};
 
 impl Draft<'_> {
-    /// Adds a name to a directory whose log is sound; `None` if there is no room for it.
+    /// Adds a name to a directory whose log is sound; `None` if there is no space for it.
     pub(crate) fn append_record(
         &mut self,
         survey: &Survey,
@@ -59,7 +59,7 @@ impl Draft<'_> {
         Tail::of_records(last + 1).above
     }
 
-    /// Where a record of so many bytes comes in a log, which may grow.
+    /// The position of a record of this length in a log, which may grow.
     fn place_record(
         &mut self,
         survey: &Survey,

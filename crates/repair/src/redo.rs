@@ -1,11 +1,11 @@
-//! Pools with a log: a repair of one is an epoch, the only one in its log.
+//! Repair of logged pools: it is an epoch, the only one in its log.
 //!
-//! First what the log says goes home, and the log is emptied. An anchor that knows no sum of home
-//! comes before that: from then on an opening takes home as it is, whatever part of the records'
-//! lines has arrived, and lays the records over it, which still are there. Another anchor, behind
-//! the lines, gives the records up, with a salt that none had before: nothing that lies in the
-//! log's area is taken for the record of an epoch to come. Then all that is mended inside the pool
-//! is one record, so that it is mended, or not, whatever a power cut leaves of it.
+//! First the records of the log go home, and the log is emptied. Before that, an anchor without a
+//! sum of home is written: from then on an opening accepts home as it is, whichever lines of the
+//! records have arrived, and applies the records again, which are still there. Another anchor,
+//! after the lines, drops the records, with a new salt: nothing in the log's area passes for the
+//! record of a future epoch. Then all repairs inside the pool are one record, so that a power cut
+//! leaves all of them or none.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use zerocopy::IntoBytes;
 use crate::draft::Overlay;
 use crate::plan::{Stage, copy_of};
 
-/// A line, and where it lies.
+/// A line and its offset.
 type Line = (u64, [u8; LOG_LINE_BYTES as usize]);
 
-/// An anchor that knows no sum, by so many numbers later than the one that counts.
+/// An anchor without a sum, whose number is higher than the current one by `later`.
 fn anchor(log: &RedoLog, later: u64, salt: u64, (tail, tail_at): (u64, u64)) -> Anchor {
     let point = AnchorPoint {
         number: log.anchor.number + later,
@@ -33,7 +33,7 @@ fn anchor(log: &RedoLog, later: u64, salt: u64, (tail, tail_at): (u64, u64)) -> 
     Anchor::new(log.anchor.uuid, salt, point).without_sum()
 }
 
-/// The salt of what comes behind the records.
+/// The salt of records behind the present ones.
 fn next_salt(log: &RedoLog) -> u64 {
     log.anchor.salt.wrapping_add(1)
 }
@@ -52,7 +52,8 @@ fn stage(name: &'static str, words: impl Iterator<Item = (u64, u64)>) -> Stage {
     }
 }
 
-/// Lays over the pool what its log says, and an empty log; gives the stages that write this.
+/// Overlays the pool with the contents of its log and an empty log; returns the stages that write
+/// them.
 pub(crate) fn take_home(overlay: &Overlay, log: &RedoLog, superblock: &Superblock) -> Vec<Stage> {
     for (&at, bytes) in log.lines.iter().chain(&log.blocks) {
         overlay.set_bytes(at, bytes);
@@ -66,16 +67,16 @@ pub(crate) fn take_home(overlay: &Overlay, log: &RedoLog, superblock: &Superbloc
     let tail = (log.anchor.tail, log.anchor.tail_at);
     vec![
         anchored(
-            "the sum of what the log lies over is void",
+            "the sum of home is void",
             anchor(log, 1, log.anchor.salt, tail),
         ),
-        stage("what the log says, where it belongs", changed.into_iter()),
+        stage("the records of the log, written home", changed.into_iter()),
         anchored("the log is empty", anchor(log, 2, next_salt(log), log.end)),
     ]
 }
 
-/// Makes one record of what `made` changes inside of `home`, which has all that the log said, if
-/// that is anything; gives what is changed elsewhere, and then that.
+/// Turns the changes of `made` inside of `home`, which includes the log's records, into one record,
+/// if there are any; returns the changes elsewhere, and then the record.
 pub(crate) fn as_epoch(
     home: &Overlay,
     log: &RedoLog,
@@ -115,5 +116,5 @@ fn record(log: &RedoLog, superblock: &Superblock, lines: &[Line]) -> Stage {
     let area_bytes = LogBounds::of(&superblock.geometry()).area_bytes;
     let words = words_at(at, &record);
     let place = |(at, value)| (area_at + at % area_bytes, value);
-    stage("all that is changed inside, one epoch", words.map(place))
+    stage("all changes inside, one epoch", words.map(place))
 }

@@ -1,4 +1,4 @@
-//! Room for what a repair makes: metadata slots that nothing uses, and the ends of logs.
+//! Space for new structures of a repair: unused metadata slots, and the ends of logs.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,35 +13,35 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::draft::Draft;
 
-/// Least cookie of an entry.
+/// Lowest cookie of an entry.
 const COOKIE_MIN: u64 = 3;
-/// Most that a listing can carry.
+/// The highest cookie that a listing can carry.
 pub(crate) const COOKIE_MAX: u64 = (1 << 62) - 1;
-/// Where files go whose place is lost.
+/// The directory for files without a name.
 pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 
-/// Where a directory's log ends.
+/// The end of a directory's log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tail {
-    /// The last extent, and its size; 0: there is none.
+    /// The last extent; 0: none.
     extent: u64,
     kind: LogExtentKind,
-    /// Its first word behind all that name entries.
+    /// Its first word behind all words with entries.
     next: u64,
     /// Cookie of its first word.
     base: u64,
-    /// Least cookie that is above those of all entries.
+    /// Lowest cookie above those of all entries.
     pub(crate) above: u64,
 }
 
-/// What was taken in a round.
+/// Allocations of a round.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
-    /// Chunks given a kind.
+    /// Chunks that got a kind.
     chunks: Vec<(u64, ChunkKind)>,
-    /// Where the search for slots of a kind goes on, by the care that it takes.
+    /// Where the search for slots of a kind continues, by the care that it takes.
     cursors: HashMap<(ChunkKind, bool), u64>,
-    /// The directory for what is lost, and the names in it.
+    /// The directory lost+found, and the names in it.
     lost: Option<(Directory, HashSet<Vec<u8>>)>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Directory {
     pub(crate) generation: u32,
 }
 
-/// What an entry is to name.
+/// The target of a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) ino: u64,
@@ -70,7 +70,7 @@ impl Directory {
 }
 
 impl Target {
-    /// What `name` names.
+    /// The target of `name`.
     pub(crate) fn of(name: &Name) -> Self {
         Self {
             ino: name.ino,
@@ -80,17 +80,17 @@ impl Target {
     }
 }
 
-/// What a name says, beside its text.
+/// The fields of a name, without its text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Named {
     pub(crate) target: Target,
     pub(crate) cookie: u64,
-    /// When it came.
+    /// When it was created.
     pub(crate) ns: i64,
 }
 
 impl Named {
-    /// What `name` says.
+    /// The fields of `name`.
     pub(crate) fn of(name: &Name) -> Self {
         Self {
             target: Target::of(name),
@@ -144,7 +144,7 @@ impl Named {
 }
 
 impl Tail {
-    /// Of a log of records, of which the inode says the rest.
+    /// The end of a log of records; the inode has its other fields.
     pub(crate) fn of_records(above: u64) -> Self {
         Self {
             extent: 0,
@@ -157,8 +157,8 @@ impl Tail {
 }
 
 impl Draft<'_> {
-    /// Takes `count` metadata slots of a chunk of `kind`: such as hold nothing but zeros if there
-    /// are any, for what looks unused may be what somebody searches for.
+    /// Allocates `count` metadata slots in a chunk of `kind`: zeroed ones if possible, because
+    /// seemingly unused slots may hold what another step searches for.
     pub(crate) fn take_slots(
         &mut self,
         survey: &Survey,
@@ -205,7 +205,7 @@ impl Draft<'_> {
                 let fits = kind != ChunkKind::Areas || self.geometry.areas.has_room(slot, count);
                 let free = fits && (slot..slot + count).all(|slot| !self.reserved.has(slot));
                 if free && (!blank || self.is_blank(slot, count)) {
-                    // Entries differ in size: go on behind single slots only.
+                    // Entries differ in size: the search continues only behind single slots.
                     if count == step {
                         self.taken.cursors.insert((kind, blank), slot + count);
                     }
@@ -226,7 +226,7 @@ impl Draft<'_> {
         read && bytes.iter().all(|&byte| byte == 0)
     }
 
-    /// Gives a free chunk a kind.
+    /// Assigns a kind to a free chunk.
     fn take_chunk(&mut self, survey: &Survey, kind: ChunkKind) -> Option<()> {
         let taken = &self.taken.chunks;
         let free = |chunk: &u64| taken.iter().all(|new| new.0 != *chunk);
@@ -244,7 +244,7 @@ impl Draft<'_> {
         Some(())
     }
 
-    /// Lays bytes over whole slots; the rest of them is zero.
+    /// Writes bytes over whole slots and zeros the rest.
     pub(crate) fn put_slots(&self, slot: u64, count: u64, bytes: &[u8]) {
         let mut whole = vec![0; (count * SLOT_BYTES) as usize];
         whole[..bytes.len()].copy_from_slice(bytes);
@@ -272,7 +272,7 @@ impl Draft<'_> {
         None
     }
 
-    /// Takes one extent into account; gives the next one's slot.
+    /// Adds one extent to the tail; returns the next extent's slot.
     fn walk_extent(&self, slot: u64, dir: Directory, tail: &mut Tail) -> Option<u64> {
         let at = self.geometry.slot_at(slot);
         let bytes: [u8; size_of::<LogExtentHead>()] = self.overlay.bytes(at);
@@ -329,7 +329,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Adds a name to a directory whose log is sound; `None` if there is no room for it.
+    /// Adds a name to a directory whose log is sound; `None` if there is no space for it.
     pub(crate) fn append(
         &mut self,
         survey: &Survey,
@@ -352,7 +352,8 @@ impl Draft<'_> {
         target: Target,
     ) -> Option<()> {
         let mut tail = self.tail(dir)?;
-        // Behind entries with higher cookies, as damage may leave, an extent's words are of no use.
+        // Behind entries with higher cookies, as damage may leave them, an extent's words are
+        // useless.
         let full = tail.next == tail.kind.words() || tail.base + tail.next < tail.above;
         if tail.extent == 0 || full {
             tail = self.grow(survey, dir, tail)?;
@@ -377,7 +378,7 @@ impl Draft<'_> {
         Some(())
     }
 
-    /// Writes a new inode; gives what names it.
+    /// Writes a new inode; returns a target for its name.
     pub(crate) fn make_inode(
         &mut self,
         survey: &Survey,
@@ -407,8 +408,8 @@ impl Draft<'_> {
         })
     }
 
-    /// Puts a file under lost+found, under `name` or, where that is taken, one that begins with it.
-    /// Gives the name; `None` once there is no room.
+    /// Puts a file into lost+found, under `name` or, if that exists, a name that begins with it.
+    /// Returns the name; `None` if there is no space.
     pub(crate) fn adopt(&mut self, survey: &Survey, name: &str, target: Target) -> Option<String> {
         if self.full {
             return None;
@@ -436,7 +437,7 @@ impl Draft<'_> {
         Some(free)
     }
 
-    /// Finds the directory lost+found, or makes it.
+    /// Finds or creates the directory lost+found.
     fn find_lost(&mut self, survey: &Survey) -> Option<(Directory, HashSet<Vec<u8>>)> {
         let root_node = survey.nodes.root()?;
         let root = Directory::of(&survey.nodes.list[root_node as usize]);
@@ -481,7 +482,7 @@ impl Draft<'_> {
     }
 }
 
-/// The valid names of each directory, by its node.
+/// The valid names of each directory, by node.
 pub(crate) struct NamesIn<'s, 'a> {
     survey: &'s Survey<'a>,
     by_directory: HashMap<u32, Vec<&'s Name>>,

@@ -1,4 +1,4 @@
-//! The tree: directories with one place each, names that are unique, inodes that have one, counts.
+//! The tree of names: directories with one name each, unique names, names for all inodes, counts.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use vellum_layout::{FileKind, Inode, InodeState, LinksWord, ROOT_SLOT};
 use crate::draft::Draft;
 use crate::room::Target;
 
-/// Leaves every directory one name, where its parent is, and breaks circles.
+/// Leaves every directory one name, in its parent, and breaks cycles.
 pub(crate) fn directories(draft: &mut Draft, survey: &Survey) {
     let mut names: HashMap<u32, Vec<&Name>> = HashMap::new();
     for name in survey.logs.names.iter() {
@@ -41,14 +41,14 @@ pub(crate) fn directories(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// The name that stays: in the directory that the inode says is its parent, and that the root
-/// reaches.
+/// Chooses the name that stays: in the directory that is the inode's recorded parent and that the
+/// root reaches.
 fn keep_one(draft: &mut Draft, survey: &Survey, node: &Node, names: &[&Name]) {
     let worth = |name: &&&Name| {
         let directory = &survey.nodes.list[name.directory as usize];
         (directory.reached, directory.slot == node.parent)
     };
-    // The first of the best.
+    // The first of the best ones.
     let Some(kept) = names.iter().rev().max_by_key(worth) else {
         return;
     };
@@ -65,7 +65,7 @@ fn keep_one(draft: &mut Draft, survey: &Survey, node: &Node, names: &[&Name]) {
     }
 }
 
-/// Every circle loses the name of its lowest inode, which then goes to lost+found.
+/// Removes the name of the lowest inode of every cycle, which then goes to lost+found.
 fn break_circles(draft: &mut Draft, survey: &Survey, names: &HashMap<u32, Vec<&Name>>) {
     let nodes = &survey.nodes.list;
     let mut seen = vec![0u32; nodes.len()];
@@ -93,8 +93,8 @@ fn break_circles(draft: &mut Draft, survey: &Survey, names: &HashMap<u32, Vec<&N
     }
 }
 
-/// Of two entries of one name the first stays; what the other names keeps its other names, or goes
-/// to lost+found.
+/// Of two entries with one name the first one stays; the other one's inode keeps its other names,
+/// or goes to lost+found.
 pub(crate) fn duplicates(draft: &mut Draft, survey: &Survey) {
     for (first, second) in survey.duplicates() {
         let (first, second) = (&survey.logs.names[first], &survey.logs.names[second]);
@@ -120,7 +120,8 @@ pub(crate) fn duplicates(draft: &mut Draft, survey: &Survey) {
     }
 }
 
-/// Inodes without a name: what a removal or a creation left is freed, all else goes to lost+found.
+/// Handles inodes without a name: remains of a removal or creation are freed, all others go to
+/// lost+found.
 pub(crate) fn unnamed(draft: &mut Draft, survey: &Survey) {
     for node in &survey.nodes.list {
         if node.names > 0 || node.slot == ROOT_SLOT {
@@ -166,7 +167,7 @@ fn rescue(draft: &mut Draft, survey: &Survey, node: &Node, class: Class) {
         return;
     };
     let what = format_args!("put into /lost+found as {name:?}");
-    // Declining was looked at above.
+    // Declining was handled above.
     let _ = draft.mend(class, format_args!("inode {}", node.slot), what);
     if node.orphan {
         let at = draft.field(node.slot, Inode::IDENTITY);
@@ -174,7 +175,7 @@ fn rescue(draft: &mut Draft, survey: &Survey, node: &Node, class: Class) {
     }
 }
 
-/// Link counts, parents and times, as the entries have them.
+/// Corrects link counts, parents and times according to the entries.
 pub(crate) fn counts(draft: &mut Draft, survey: &Survey) {
     let root = survey.nodes.root();
     for (number, node) in survey.nodes.list.iter().enumerate() {

@@ -1,9 +1,8 @@
-//! The trees of files. One with anything wrong gets another in its place, made of what is sound of
-//! it.
+//! The trees of files. A tree with any error is replaced by a new one, built from its sound parts.
 //!
-//! The words of a tree vouch for themselves, for their file and for their place in it, so what is
-//! sound is the file's and what is not leads nowhere. The new nodes lie in slots that nothing uses,
-//! and one word, in the inode, leads to them.
+//! The words of a tree verify themselves, their file and their position, so every sound word
+//! belongs to the file, and an unsound one leads nowhere. The new nodes lie in unused slots, and
+//! one word, in the inode, leads to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -36,7 +35,7 @@ impl Part {
         }
     }
 
-    /// Whether it goes on with what `before` ends with.
+    /// Whether it continues the run that ends with `before`.
     fn follows(self, before: Self) -> bool {
         before.logical.checked_add(1) == Some(self.logical)
             && before.block + 1 == self.block
@@ -48,14 +47,14 @@ impl Part {
 #[derive(Default)]
 struct Files {
     parts: BTreeMap<u32, Vec<Part>>,
-    /// Those that get another tree.
+    /// Files that get another tree.
     wrong: BTreeSet<u32>,
-    /// Those of which something must be left as it is.
+    /// Files with something that must stay as it is.
     declined: BTreeSet<u32>,
 }
 
 impl Files {
-    /// Notes a file with something wrong, and whether that may be mended.
+    /// Records a file with an error, and whether it may be mended.
     fn note(&mut self, id: u32, agreed: bool) -> bool {
         let files = if agreed {
             &mut self.wrong
@@ -76,21 +75,21 @@ impl Files {
     }
 }
 
-/// Gives files whose trees have anything wrong others.
+/// Gives new trees to files whose trees have errors.
 pub(crate) fn settle(draft: &mut Draft, survey: &Survey, owners: &HashMap<u32, Owner>) {
     if draft.lacked_room {
         return;
     }
     let mut files = Files::default();
     for (ino, detail) in &survey.trees.unsound {
-        let what = format_args!("given up, with what it led to: {detail}");
+        let what = format_args!("lost, with everything that it led to: {detail}");
         let agreed = draft.give_up(Class::MapWord, format_args!("inode {ino}"), what);
         files.note(*ino as u32, agreed);
     }
     for holder in survey.shared() {
         if let Holder::Tree(number) = *holder {
             let node = &survey.trees.nodes[number];
-            let what = format_args!("the tree of inode {} gets nodes of its own", node.inode);
+            let what = format_args!("the tree of inode {} gets new nodes", node.inode);
             let agreed = draft.mend(Class::SlotShared, format_args!("slot {}", node.slot), what);
             files.note(node.inode as u32, agreed);
         }
@@ -116,7 +115,7 @@ pub(crate) fn settle(draft: &mut Draft, survey: &Survey, owners: &HashMap<u32, O
     }
 }
 
-/// Whether an inode's word is the root of a tree of that file, where files have any.
+/// Whether an inode's word is the root of a tree of that file, if files have trees.
 pub(crate) fn is_root(draft: &Draft, id: u32, word: u64) -> bool {
     match draft.geometry.mapping {
         MappingKind::Radix => matches!(TreeWord(word).decode(id, 0), Ok(Some(_))),
@@ -128,19 +127,19 @@ pub(crate) fn is_root(draft: &Draft, id: u32, word: u64) -> bool {
     }
 }
 
-/// Sorts out which blocks files keep.
+/// Decides which blocks files keep.
 fn settle_blocks(
     draft: &mut Draft,
     survey: &Survey,
     owners: &HashMap<u32, Owner>,
     files: &mut Files,
 ) {
-    // The blocks of inodes that cannot be read look free.
+    // The blocks of unreadable inodes look free.
     let known = survey.nodes.broken.is_empty();
     let used = survey.trees.blocks.iter().map(|found| found.block);
     let mut room = known.then(|| Room::beside(draft, used));
     let mut taken: HashMap<u64, u32> = HashMap::new();
-    // Whoever wrote to a block has a better claim than who only reserved it.
+    // A written block takes precedence over a reserved one.
     for state in [MapState::Mapped, MapState::Unwritten] {
         let blocks = survey.trees.blocks.iter();
         for &found in blocks.filter(|found| found.word.state() == state) {
@@ -158,13 +157,13 @@ fn settle_blocks(
                 continue;
             };
             if state == MapState::Unwritten {
-                let what = format_args!("not reserved for {told} any more: inode {other} has it");
+                let what = format_args!("no longer reserved for {told}: inode {other} has it");
                 let agreed = draft.mend(Class::MapTwice, place, what);
                 files.note(word.id(), agreed);
             } else if !draft.wants(Class::MapTwice) {
                 files.note(word.id(), false);
             } else if let Some(copy) = room.as_mut().and_then(|room| room.copy(draft, block)) {
-                let what = format_args!("{told} is a copy from now on: inode {other} has it too");
+                let what = format_args!("{told} becomes a copy: inode {other} has it too");
                 let agreed = draft.mend(Class::MapTwice, place, what);
                 files.note(word.id(), agreed);
                 files.keep(found, copy);
@@ -179,14 +178,14 @@ fn settle_blocks(
     }
 }
 
-/// A node to be made.
+/// A planned node.
 struct Planned {
     number: u32,
     bytes: Vec<u8>,
 }
 
-/// Lays a tree of `parts`, in the order of their logical blocks; gives the inode's word. `None`:
-/// there is no room.
+/// Writes a tree of `parts`, in the order of their logical blocks; returns the inode's word.
+/// `None`: there is no space.
 fn set_root(
     draft: &mut Draft,
     survey: &Survey,
@@ -237,7 +236,7 @@ fn radix_leaf(id: u32, part: Part) -> TreeWord {
     TreeWord::new(target, id, part.logical)
 }
 
-/// Plans the node of the blocks from `first` on, and those below it; gives its number.
+/// Plans the node of the blocks from `first` on, and those below it; returns its number.
 fn radix_node(
     id: u32,
     level: u32,
@@ -270,7 +269,7 @@ fn radix_node(
 #[derive(Clone, Copy)]
 struct Entry {
     logical: u32,
-    /// Blocks of an extent, or the level of the node in which the entry is.
+    /// Blocks of an extent, or the level of the node with the entry.
     len: u32,
     place: u32,
     kind: ExtentKind,
@@ -358,7 +357,7 @@ mod tests {
 
     type Word = fn(&[Part], &mut Vec<Planned>, &mut dyn FnMut() -> Option<u32>) -> Option<u64>;
 
-    /// Plans a tree; gives the inode's word and the nodes by their numbers.
+    /// Plans a tree; returns the inode's word and the nodes by number.
     fn planned(parts: &[Part], word: Word) -> (u64, HashMap<u32, Vec<u64>>) {
         let (mut nodes, mut last) = (Vec::new(), 0);
         let mut take = || {
@@ -398,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_radix_tree_holds_what_it_is_made_of() {
+    fn a_radix_tree_holds_its_parts() {
         for count in [0, 1, 600, 20_000] {
             let parts = scattered(count);
             for parts in [&parts[..], &parts[..count as usize]] {
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_tree_holds_what_it_is_made_of() {
+    fn an_extent_tree_holds_its_parts() {
         // Adjoining blocks are one extent, up to the longest.
         let run = |len: u32| {
             let part = |i| Part {

@@ -1,10 +1,9 @@
-//! What a repair overwrites, saved so that it can be put back.
+//! Undo files: they save what a repair overwrites, so that it can be restored.
 //!
 //! An undo file has a head and a record for every line (64 bytes) of the pool that the plan
-//! changes: its pool offset, its bytes before, and its bytes after; a line that passes through
-//! other bytes has a record for those, too. The bytes after are there so that a pool that was used
-//! since the repair is not torn: what is put back must find each word as the repair found or left
-//! it.
+//! changes: its pool offset, its bytes before, and its bytes after. A line with intermediate bytes
+//! has a record for those, too. The bytes after protect a pool that was used since the repair:
+//! restoring requires each word to be as the repair found it or left it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -34,19 +33,19 @@ const RECORD_BYTES: usize = 8 + 2 * LINE;
 /// Why an undo file cannot be used.
 #[derive(Debug, Error)]
 pub enum UndoError {
-    /// The file could not be read, or the pool not be made durable.
+    /// The file could not be read, or the pool could not be made durable.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The bytes are no undo file, or not all of one.
-    #[error("it is no whole undo file of this release ({0})")]
+    /// The bytes are not an undo file, or not a complete one.
+    #[error("it is not a complete undo file of this release ({0})")]
     Unsound(&'static str),
     /// The pool is not the one that was repaired.
     #[error("it belongs to another pool")]
     OtherPool,
     /// The pool was changed after the repair.
     #[error(
-        "the pool was changed since the repair (at offset {0:#x}): what was there before the \
-         repair no longer fits it"
+        "the pool was changed since the repair (at offset {0:#x}): the bytes from before the \
+         repair no longer fit it"
     )]
     Changed(u64),
     /// The medium failed.
@@ -62,7 +61,7 @@ struct Line {
     after: [u8; LINE],
 }
 
-/// What an undo file holds.
+/// The contents of an undo file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
     uuid: [u8; 16],
@@ -74,13 +73,13 @@ pub struct Undo {
 /// Writes the undo file of `plan`, durably. `image` is the pool before the repair.
 ///
 /// # Errors
-/// The file exists, or cannot be written; the pool cannot be read.
+/// Fails if the file exists or cannot be written, or the pool cannot be read.
 pub fn write(path: &Path, plan: &Plan, image: &dyn Image) -> io::Result<()> {
     let undo = Undo::of(plan, image)?;
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     let written = undo.write(&file);
     if written.is_err() {
-        // Half a file is of no use to anybody; that it stays cannot change the answer.
+        // Half a file is useless; a failure to remove it changes nothing.
         let _ = std::fs::remove_file(path);
     }
     written?;
@@ -91,10 +90,10 @@ pub fn write(path: &Path, plan: &Plan, image: &dyn Image) -> io::Result<()> {
 }
 
 impl Undo {
-    /// What putting back `plan` takes.
+    /// The undo data of `plan`.
     ///
     /// # Errors
-    /// The pool cannot be read.
+    /// Fails if the pool cannot be read.
     pub fn of(plan: &Plan, image: &dyn Image) -> io::Result<Self> {
         let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
         let mut passing = Vec::new();
@@ -108,7 +107,7 @@ impl Undo {
                 std::collections::btree_map::Entry::Occupied(found) => found.into_mut(),
                 std::collections::btree_map::Entry::Vacant(free) => {
                     let mut before = [0; LINE];
-                    // What is lost cannot be put back.
+                    // Lost bytes cannot be restored.
                     if !renewed.contains(&(start / BLOCK_BYTES * BLOCK_BYTES)) {
                         image.read(start, &mut before)?;
                     }
@@ -162,7 +161,7 @@ impl Undo {
     /// Reads an undo file.
     ///
     /// # Errors
-    /// It cannot be read, or is not whole.
+    /// Fails if the file cannot be read, or is not complete.
     pub fn read(path: &Path) -> Result<Self, UndoError> {
         let mut bytes = Vec::new();
         File::open(path)?.read_to_end(&mut bytes)?;
@@ -175,7 +174,7 @@ impl Undo {
             .ok_or(UndoError::Unsound("it is too short"))?;
         let number = |at: usize| u64::from_le_bytes(part(head, at));
         if &head[..8] != MAGIC || number(8) != VERSION {
-            return Err(UndoError::Unsound("its head is another"));
+            return Err(UndoError::Unsound("its head is not known"));
         }
         if checksum(&head[..60]) != u32::from_le_bytes(part(head, 60)) {
             return Err(UndoError::Unsound("the checksum of its head does not fit"));
@@ -197,24 +196,25 @@ impl Undo {
         })
     }
 
-    /// How many bytes are put back.
+    /// Number of bytes that are restored.
     pub fn bytes(&self) -> u64 {
         self.lines.len() as u64 * LINE_BYTES
     }
 
-    /// Puts back what the repair overwrote, also after a repair or a restoring that was not
-    /// finished. The pool counts as under repair until all is back.
+    /// Restores what the repair overwrote, even after an unfinished repair or restoration. The pool
+    /// counts as under repair until all is restored.
     ///
     /// # Errors
-    /// The pool is another, or was changed since: then nothing is written. The medium failed.
+    /// Fails if the pool is another one or was changed since, and then writes nothing. Fails if the
+    /// medium fails.
     pub fn restore(&self, pool: &impl PoolMemory) -> Result<(), UndoError> {
         self.restore_watched(pool, &|_, _| {})
     }
 
-    /// The same, and tells how many lines are back.
+    /// As [`Self::restore`], and reports the number of restored lines.
     ///
     /// # Errors
-    /// Those of [`Self::restore`].
+    /// As [`Self::restore`].
     pub fn restore_watched(
         &self,
         pool: &impl PoolMemory,
@@ -222,7 +222,7 @@ impl Undo {
     ) -> Result<(), UndoError> {
         let state_line = self.state_at / LINE_BYTES * LINE_BYTES;
         let mut lines = self.check(pool)?;
-        // Only what is not back, for blocks may be lost that the repair did not come to.
+        // Only unrestored lines, because blocks may be lost that the repair did not reach.
         lines.retain(|line| line.at == state_line || !is_back(pool, line));
         let guard = Guard::of(pool);
         let mut meter = Meter::of(lines.len() as u64, written);
@@ -257,10 +257,10 @@ impl Undo {
         settle()
     }
 
-    /// The lines with the turns in which they are put back, each durable before the next. All at
-    /// once, but for a pool with a log: what it says goes as it came, the record that mended it
-    /// first and what had gone home last, so that whatever a power cut leaves of the restoring, the
-    /// log tells of a whole pool.
+    /// The lines with the step in which they are restored; each step is durable before the next.
+    /// There is one step, except in a logged pool: its log goes back in reverse order, the mending
+    /// record first and the lines written home last, so that whatever a power cut leaves of the
+    /// restoration, the log describes a complete pool.
     fn in_turn<'u>(&self, lines: Vec<&'u Line>, pool: &impl PoolMemory) -> Vec<(u8, &'u Line)> {
         let found = superblock(&vellum_check::MemoryImage(pool));
         let found = found.filter(|found| found.geometry().is_logged());
@@ -277,7 +277,7 @@ impl Undo {
         let anchors = superblock.log_at..superblock.log_at + ANCHORS_BYTES;
         let records = anchors.end..superblock.log_at + superblock.log_bytes;
         let block = |line: &Line| line.at / BLOCK_BYTES;
-        // Of the two anchors the later one says that the log is empty.
+        // The later one of the two anchors belongs to the empty log.
         let number = |line: &&Line| u64::from_le_bytes(part(&line.after, Anchor::NUMBER));
         let heads = self.lines.iter();
         let heads = heads.filter(|line| anchors.contains(&line.at) && line.at % BLOCK_BYTES == 0);
@@ -289,9 +289,9 @@ impl Undo {
         }
     }
 
-    /// The lines, if the pool is the one that they belong to.
+    /// The lines, if they belong to this pool.
     fn check(&self, pool: &impl PoolMemory) -> Result<Vec<&Line>, UndoError> {
-        // A damaged superblock may be what is put back, so the words have the last say.
+        // The superblock may be damaged and among the restored bytes, so the words decide.
         let found = superblock(&vellum_check::MemoryImage(pool));
         if pool.len() != self.pool_bytes || found.is_some_and(|found| found.uuid != self.uuid) {
             return Err(UndoError::OtherPool);
@@ -319,7 +319,7 @@ impl Undo {
     }
 }
 
-/// `N` bytes at `at`, which are there.
+/// `N` bytes at `at`, which must exist.
 fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut part = [0; N];
     part.copy_from_slice(&bytes[at..at + N]);

@@ -1,4 +1,4 @@
-//! Names in an area, laid by a conversion to the namespace *adaptive*.
+//! Writes names into an area, in a conversion to the namespace *adaptive*.
 
 use vellum_check::survey::Name;
 use vellum_layout::{
@@ -12,7 +12,7 @@ use super::{ConvertError, Making};
 use crate::areas::{AREA_GENERATION, join};
 use crate::room::Named;
 
-/// A directory whose names are to be laid.
+/// A directory whose names must be written.
 struct Directory {
     /// Its node.
     number: u32,
@@ -21,8 +21,8 @@ struct Directory {
 }
 
 impl Making<'_> {
-    /// Lays all names, ordered by directory and cookie, in the area of the root; gives how many
-    /// directories there are.
+    /// Writes all names, ordered by directory and cookie, into the area of the root; returns the
+    /// number of directories.
     pub(super) fn lay_area(&mut self, names: &[&Name]) -> Result<u64, ConvertError> {
         self.lay_area_table()?;
         let root = self.survey.nodes.root().map(|number| Directory {
@@ -65,7 +65,7 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Lays the names of one directory; those among them that are directories become ready.
+    /// Writes the names of one directory; directories among them become ready.
     fn lay_directory(
         &mut self,
         dir: &Directory,
@@ -109,7 +109,7 @@ impl Making<'_> {
         self.overlay.set(at, word.0);
     }
 
-    /// Makes heads and state-maps of a new chunk zero.
+    /// Zeroes heads and state-maps of a new chunk.
     pub(super) fn clear_states(&self, chunk: u64) {
         let geometry = self.survey.geometry;
         let first = chunk * geometry.slots_per_chunk();

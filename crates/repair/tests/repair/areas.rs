@@ -1,5 +1,5 @@
-//! What only pools with areas can have wrong is mended: names are in one area then, and lead where
-//! they led.
+//! Repairs damage that only pools with areas can have: afterwards all names are in one area, and
+//! lead to the same files as before.
 
 use crate::support::{self, Content, assert_kept, read_tree, repaired, repaired_of};
 use crate::testimage::areas::{AreaSample, area_sample, one_area_sample};
@@ -11,7 +11,7 @@ use vellum_layout::{
 };
 use vellum_repair::Plan;
 
-/// Pools with the same names: in one area and in two, each not closed and closed.
+/// Pools with the same names, in one area and in two, each open and closed.
 fn pools() -> Vec<AreaSample> {
     let mut all = [
         one_area_sample(),
@@ -29,15 +29,15 @@ fn pools() -> Vec<AreaSample> {
     all.into()
 }
 
-/// Those with two areas.
+/// The pools with two areas.
 fn of_two() -> Vec<AreaSample> {
     pools().split_off(2)
 }
 
-/// What was damaged, the plan, and what it made of it.
+/// The damaged pool, the plan, and the repaired pool.
 type Mended = (Vec<u8>, Plan, Vec<u8>);
 
-/// Damages pools and mends them: what could be read still can be, and all names are in one area.
+/// Damages pools and mends them: all readable files survive, and all names are in one area.
 #[track_caller]
 fn mended(pools: Vec<AreaSample>, class: Class, damage: impl Fn(&mut AreaSample)) -> Vec<Mended> {
     let mend = |mut pool: AreaSample| {
@@ -50,7 +50,7 @@ fn mended(pools: Vec<AreaSample>, class: Class, damage: impl Fn(&mut AreaSample)
     pools.into_iter().map(mend).collect()
 }
 
-/// As [`mended`], and every path leads to what it led to before the damage.
+/// As [`mended`], and every path leads to the same file as before the damage.
 #[track_caller]
 fn mended_in_place(pools: Vec<AreaSample>, class: Class, damage: impl Fn(&mut AreaSample)) {
     let sound = read_tree(&self::pools()[0].sample.image.bytes);
@@ -79,7 +79,7 @@ fn area_tables() {
             flip(s, at, bits);
         });
     }
-    // The whole block, of which the root's area is all that names need where there is one.
+    // The whole block. If there is only the root's area, names need nothing else of it.
     let one: Vec<AreaSample> = pools().into_iter().take(2).collect();
     mended_in_place(one, Class::AreaUnsound, |s| {
         let at = head_at(s);
@@ -117,7 +117,7 @@ fn lines_of_further_areas() {
             flip(s, at, bits);
         });
     }
-    // Nothing vouches for the generation: what the names led to is in lost+found.
+    // Nothing confirms the generation: what the names led to is in lost+found.
     for (_, _, after) in mended(of_two(), Class::AreaUnsound, |s| {
         let at = s.sample.image.line_at(2) + AreaLine::LIVES;
         flip(s, at, 1);
@@ -129,7 +129,7 @@ fn lines_of_further_areas() {
             .filter(|path| path.starts_with(b"/lost+found/#"));
         assert_eq!(kept.count(), 2, "{tree:?}");
     }
-    // Damage where the pool was closed, and mended with other damage.
+    // Damage in a closed pool, which is mended together with other damage.
     let (mut closed, mut open) = (pools(), pools());
     let closed = vec![closed.remove(3), closed.remove(1)];
     let of_file = |s: &mut AreaSample| {
@@ -164,7 +164,7 @@ fn states_without_entries() {
         let inner = s.inner + 1;
         s.sample.image.set_state(inner, EntryState::Cold);
     });
-    // Of a directory that was removed, and of one that is gone.
+    // Of a removed directory, and of one that is gone.
     for state in [InodeState::Live, InodeState::Free] {
         mended(pools(), Class::StateNoEntry, |s| {
             let at = s.sample.image.at(s.closed_to_some);
@@ -177,7 +177,7 @@ fn states_without_entries() {
     }
 }
 
-/// The entries are there: each name is one again where it was.
+/// The entries exist: each one is a name again, in its directory.
 #[test]
 fn states_that_are_lost() {
     let closed = vec![pools().remove(3), pools().remove(1)];
@@ -210,8 +210,7 @@ fn paths_of_other_directories() {
     });
 }
 
-/// A directory that loses its name takes what is below it along, and all paths are those of
-/// lost+found.
+/// A directory that loses its name keeps its contents, whose paths begin in lost+found.
 #[test]
 fn directories_that_lost_their_names() {
     for (_, _, after) in mended(pools(), Class::EntryUnsound, |s| {
@@ -225,7 +224,7 @@ fn directories_that_lost_their_names() {
     }
 }
 
-/// In lost+found the paths of what is below are longer than they were: some begin anew.
+/// In lost+found the paths of the contents are longer than before: some of them begin again.
 #[test]
 fn deep_directories_that_lost_their_names() {
     let mut pool = one_area_sample();
@@ -258,9 +257,8 @@ fn deep_directories_that_lost_their_names() {
 }
 
 #[test]
-fn moves_that_are_not_over() {
-    // With other damage, without which recovery finishes it; where the pool was closed it is damage
-    // itself.
+fn unfinished_moves() {
+    // With other damage, without which recovery finishes it; in a closed pool it is itself damage.
     mended_in_place(pools(), Class::MoveUnfinished, |s| {
         s.move_inner();
         let at = s.sample.image.at(s.sample.file) + Inode::BTIME;
@@ -279,7 +277,7 @@ fn moves_that_are_not_over() {
 }
 
 #[test]
-fn entries_that_count_twice() {
+fn twin_entries() {
     let copy = |s: &mut AreaSample, path: &[u8], change: fn(&mut PathEntryHead)| {
         let (mut head, _) = s.sample.image.get_path(s.inner);
         change(&mut head);
@@ -293,11 +291,11 @@ fn entries_that_count_twice() {
         let (_, path) = s.sample.image.get_path(s.inner);
         copy(s, &path, |_| {});
     });
-    // One of them is dead, so the name was removed, or what says so is what is wrong.
+    // One of them is dead: the name was removed, or the dead entry is itself damage.
     mended_in_place(pools(), Class::Twins, |s| {
         copy(s, b"other/inner", |head| head.life = LifeWord::dead(5).0);
     });
-    // They name two files, of which each keeps one.
+    // They name two files, and each file keeps one.
     mended(pools(), Class::Twins, |s| {
         let (mut head, path) = s.sample.image.get_path(s.inner);
         let (other, _) = s.sample.image.get_path(s.sample.file_entry);
@@ -307,7 +305,7 @@ fn entries_that_count_twice() {
 }
 
 #[test]
-fn what_a_close_counted() {
+fn counts_of_a_close() {
     let closed = vec![pools().remove(3)];
     mended_in_place_left(closed, Class::AreaCounts, |s| {
         let line = s.sample.image.get_line(2);
@@ -324,7 +322,7 @@ fn what_a_close_counted() {
     });
 }
 
-/// As [`mended_in_place`]; areas stay what they are.
+/// As [`mended_in_place`], with unchanged areas.
 #[track_caller]
 fn mended_in_place_left(pools: Vec<AreaSample>, class: Class, damage: impl Fn(&mut AreaSample)) {
     let sound = read_tree(&self::pools()[0].sample.image.bytes);
@@ -402,14 +400,14 @@ fn chunks_of_areas() {
     });
 }
 
-/// Other damage in such a pool: inodes that are unsound, and those of which nothing is left.
+/// Other damage in such a pool: unsound inodes, and blank ones.
 #[test]
 fn inodes_of_directories() {
     for slot in [one_area_sample().rooted, 1] {
         mended_in_place(pools(), Class::InodeChecksum, |s| {
             let at = s.sample.image.at(slot) + Inode::BTIME;
             if slot == 1 {
-                // Told as damage of another class, too.
+                // Also reported as damage of another class.
                 flip(s, at, 1 << 5);
             }
             flip(s, at, 4);
@@ -424,9 +422,9 @@ fn inodes_of_directories() {
     }
 }
 
-/// What a crash leaves is left to recovery.
+/// What a crash leaves is not mended: recovery does it.
 #[test]
-fn what_crashes_leave() {
+fn residue_is_left_to_recovery() {
     let mut pool = one_area_sample();
     let image = &mut pool.sample.image;
     let (word, _) = image.next_word(pool.closed_to_some);

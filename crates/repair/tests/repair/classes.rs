@@ -1,4 +1,4 @@
-//! Every class of damage is mended, and nothing is lost that could be read.
+//! Every class of damage is mended, and everything readable survives.
 
 use crate::support::{self, assert_kept, fill_blocks, read_tree, repaired, repaired_of};
 use crate::testimage::{self, Sample, closed, sample};
@@ -9,10 +9,10 @@ use vellum_layout::{
 };
 use vellum_repair::Plan;
 
-/// What was damaged, the plan, and what it made of it.
+/// The damaged pool, the plan, and the repaired pool.
 type Mended = (Vec<u8>, Plan, Vec<u8>);
 
-/// Damages a pool, once not closed and once closed, and mends it: what could be read still can be.
+/// Damages an open and a closed pool, and mends them: everything readable survives.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Sample)) -> [Mended; 2] {
     let both = mended_somehow(class, damage);
@@ -34,7 +34,7 @@ fn mended_somehow(class: Class, damage: impl Fn(&mut Sample)) -> [Mended; 2] {
     })
 }
 
-/// As [`mended`], and every path leads to what it led to before the damage.
+/// As [`mended`], and every path leads to the same file as before the damage.
 #[track_caller]
 fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
     for (_, plan, after) in mended_somehow(class, &damage) {
@@ -99,7 +99,7 @@ fn journals() {
 fn committed_records_are_replayed_with_the_rest() {
     let mut crashed = sample();
     let image = &mut crashed.image;
-    // Two records of one word, of which the later slot's is the last; one that never committed.
+    // Two records of one word, of which the later slot's comes last, and one that never committed.
     let at = image.at(3) + Inode::OWNER;
     image.journal(0, &[JournalPair::store(at, 5)]);
     image.journal(1, &[JournalPair::store(at, 7)]);
@@ -113,7 +113,8 @@ fn committed_records_are_replayed_with_the_rest() {
     assert_eq!(support::word(&after, at), 7);
 }
 
-/// A chain that ends too early is no damage by itself, but what it named has lost its name.
+/// A chain that ends too early is not itself damage, but the inodes that it named have lost their
+/// names.
 #[test]
 fn truncated_logs() {
     mended_in_place_closed(Class::Unnamed, |s| {
@@ -183,7 +184,7 @@ fn the_root() {
         mended_in_place(Class::Root, |s| s.image.edit_inode(1, kind));
     }
     mended_in_place(Class::Root, |s| raw_inode(s, 1, Inode::BTIME, 1));
-    // Nothing of it is left, but roots have one generation all, so that its names are found.
+    // Nothing of it is left, but all roots have the same generation, so that its names are found.
     mended_in_place(Class::Root, |s| {
         let at = s.image.at(1);
         s.image.set_bytes(at, &[0xA5; 128]);
@@ -199,7 +200,7 @@ fn extents(sample: &Sample) -> (u64, u64) {
 
 #[test]
 fn log_extents() {
-    // The names are in entries, which are all there.
+    // The names are in entries, which all exist.
     mended_in_place(Class::LogUnsound, |s| {
         let at = s.image.at(extents(s).0);
         s.image.bytes[at as usize + 16] ^= 1;
@@ -290,10 +291,10 @@ fn entries() {
     });
 }
 
-/// Each of the names led to the file, one more than it counted; when the repair took one from its
-/// directory, the count said that none was missing.
+/// Each name led to the file, one more than its count. When the repair removed one from its
+/// directory, the count suggested that none was missing.
 #[test]
-fn a_name_that_the_repair_took_is_given_again_whatever_the_count_says() {
+fn a_name_removed_by_the_repair_is_restored_whatever_the_count() {
     for (_, _, after) in mended(Class::Cookies, |s| {
         let ino = s.image.get_entry(s.entries[4]).0.target & 0xFFFF_FFFF;
         let entry = s.image.link(1, b"another", ino);
@@ -307,13 +308,13 @@ fn a_name_that_the_repair_took_is_given_again_whatever_the_count_says() {
 
 #[test]
 fn entries_to_free_inodes() {
-    // Nothing is there.
+    // Nothing is left of the inode.
     mended(Class::EntryToFree, |s| {
         s.image.edit_entry(s.entries[4], |head| {
             head.target = head.target & !0xFFFF | 63
         });
     });
-    // All of it is there: a file with blocks, a directory, a symlink.
+    // The inode is complete: a file with blocks, a directory, a symlink.
     for ino in [3, 2, 4] {
         mended_in_place(Class::EntryToFree, |s| {
             raw_inode(s, ino, Inode::IDENTITY, InodeState::Live as u64);
@@ -418,7 +419,7 @@ fn mappings() {
     }
 }
 
-/// What a crash leaves too, and a closed pool never has.
+/// Damage that a crash may leave, in a closed pool.
 #[track_caller]
 fn mended_closed(class: Class, damage: impl Fn(&mut Sample)) -> Vec<u8> {
     let mut sample = closed();
@@ -438,14 +439,14 @@ fn residue_on_a_closed_pool() {
     mended_closed(Class::MapNobody, |s| {
         s.image.map(MapState::Mapped, 1000, 3);
     });
-    // The file's root is none, or one of nobody's.
+    // The file has no root, or one of another id.
     for root in [0, MapRoot::new(0, 999).0] {
         let after = mended_closed(Class::MapNobody, |s| {
             s.image.edit_inode(3, |inode| inode.root = root);
         });
         assert_eq!(read_tree(&after), read_tree(&closed().image.bytes));
     }
-    // Of itself no damage, but freed with the rest.
+    // Not damage itself, but freed with the rest.
     mended_closed(Class::Limbo, |s| {
         s.image.map(MapState::Limbo, 3, 9);
         raw_inode(s, 3, Inode::BTIME, 4);
@@ -480,7 +481,7 @@ fn residue_on_a_closed_pool() {
 }
 
 #[test]
-fn what_a_close_saved() {
+fn saved_state_of_a_close() {
     mended_closed(Class::LiveMap, |s| {
         let at = s.image.geometry.live_map_at as usize;
         s.image.bytes[at + 9] ^= 1;
@@ -512,7 +513,7 @@ fn what_cannot_be_repaired_is_refused() {
     cut.truncate(cut.len() - BLOCK_BYTES as usize);
     let plan = support::plan_of(&cut);
     assert!(plan.refused.is_some_and(|why| why.contains("bytes")));
-    // A later release's.
+    // A later format version.
     let mut newer = closed();
     newer.image.superblock.read_only_compatible = 8;
     newer.image.superblock.seal();
@@ -523,7 +524,7 @@ fn what_cannot_be_repaired_is_refused() {
     assert!(plan.refused.is_some_and(|why| why.contains("0x8")) && plan.stages.is_empty());
 }
 
-/// A pool whose chunks of entries are full, and which has no free chunk.
+/// A pool with full chunks of entries and without a free chunk.
 fn full() -> Sample {
     let mut sample = sample();
     let geometry = sample.image.geometry;
@@ -557,7 +558,7 @@ fn full() -> Sample {
     sample
 }
 
-/// The same with a file that has lost its name.
+/// As [`full`], with a file that has lost its name.
 fn full_with_a_loss() -> Sample {
     let mut sample = full();
     let at = sample.image.at(sample.entries[4]) as usize;
@@ -566,7 +567,7 @@ fn full_with_a_loss() -> Sample {
 }
 
 #[test]
-fn removed_entries_make_room_for_what_has_lost_its_place() {
+fn removed_entries_make_space_for_lost_files() {
     let mut sample = full_with_a_loss();
     let superblock = vellum_check::survey::superblock(&sample.image.bytes).unwrap();
     let survey = vellum_check::survey::Survey::of(&sample.image.bytes, &superblock);
@@ -585,11 +586,11 @@ fn removed_entries_make_room_for_what_has_lost_its_place() {
     assert_kept(&before, &after, &plan);
     assert!(read_tree(&after).contains_key(&b"/lost+found/#13"[..]));
     let undo = vellum_repair::undo::Undo::of(&plan, &before).unwrap();
-    // Nothing new lies where something was referred to when it was written.
+    // New structures never overwrite what was referred to when they were written.
     let begun = plan
         .stages
         .iter()
-        .filter(|stage| stage.name.contains("under way"));
+        .filter(|stage| stage.name.contains("is running"));
     assert_eq!(begun.count(), 2, "{:#?}", plan.stages);
     for cut in 1..plan.stages.len() {
         let cut_short = Plan {
@@ -600,7 +601,7 @@ fn removed_entries_make_room_for_what_has_lost_its_place() {
         support::write(&cut_short, &mut image);
         let pool = vellum_media::SimPool::from_image(image.clone());
         undo.restore(&pool).unwrap();
-        assert!(pool.image() == before, "put back after {cut}");
+        assert!(pool.image() == before, "restored after {cut}");
         let (again, finished) = repaired(&image);
         assert_kept(&before, &finished, &again);
         assert!(
@@ -611,7 +612,7 @@ fn removed_entries_make_room_for_what_has_lost_its_place() {
 }
 
 #[test]
-fn without_room_nothing_is_changed() {
+fn without_space_nothing_is_changed() {
     let sample = full_with_a_loss();
     let before = sample.image.bytes;
     let plan = support::plan_of(&before);
@@ -619,7 +620,7 @@ fn without_room_nothing_is_changed() {
     assert_eq!(plan.exit_code(), 4);
     let why = plan.refused.expect("a reason");
     assert!(why.contains("no metadata slot is free"), "{why}");
-    // Room is found: files are removed, with their entries.
+    // Space appears once files are removed, with their entries.
     let mut after = before;
     let superblock = vellum_check::survey::superblock(&after).unwrap();
     let survey = vellum_check::survey::Survey::of(&after, &superblock);
@@ -640,7 +641,7 @@ fn without_room_nothing_is_changed() {
 
 #[test]
 fn every_class_has_a_test() {
-    // What no repair mends is refused, and so are pools with areas.
+    // Irreparable classes are refused; areas have tests of their own.
     let refused = [
         Class::NotAPool,
         Class::Geometry,

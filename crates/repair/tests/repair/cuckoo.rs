@@ -1,4 +1,4 @@
-//! Damaged cuckoo tables are mended, and nothing is lost that could be read.
+//! Damaged cuckoo tables are mended, and everything readable survives.
 
 use crate::keyed;
 use crate::support::{fill_blocks, read_tree, repaired};
@@ -6,7 +6,7 @@ use crate::testimage::{Sample, keyed_sample};
 use vellum_check::{Class, Options, check};
 use vellum_layout::{KeyedWord, MapState, MapWord, MappingKind};
 
-/// Damages a closed pool with a cuckoo table and mends it; gives it before and after.
+/// Damages a closed pool with a cuckoo table and mends it; returns it before and after.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
     keyed::mended(MappingKind::Cuckoo, class, damage)
@@ -29,7 +29,7 @@ fn set_counts(s: &mut Sample, logical: u32, following: u32, preceding: u32) {
 }
 
 #[test]
-fn entries_that_are_there_twice() {
+fn duplicate_entries() {
     mended_in_place(Class::MapCopy, |s| {
         let (_, word, place) = s.image.entry_of(3, 1);
         entry(s, word, place.block(), 1);
@@ -59,12 +59,12 @@ fn a_block_of_two_files_is_copied() {
 }
 
 #[test]
-fn a_block_that_one_file_has_only_reserved_is_the_others() {
-    keyed::a_block_that_one_file_has_only_reserved_is_the_others(MappingKind::Cuckoo);
+fn a_written_block_takes_precedence_over_a_reserved_one() {
+    keyed::a_written_block_takes_precedence_over_a_reserved_one(MappingKind::Cuckoo);
 }
 
 #[test]
-fn entries_of_nobody() {
+fn entries_without_an_owner() {
     mended_in_place(Class::MapNobody, |s| {
         entry(s, MapWord::new(MapState::Mapped, 1000, 3), 100, 0);
     });
@@ -84,7 +84,7 @@ fn entries_of_nobody() {
 }
 
 #[test]
-fn a_root_that_was_lost_is_found_by_the_entries() {
+fn a_lost_root_is_found_by_the_entries() {
     let mut sample = keyed_sample(MappingKind::Cuckoo);
     sample.image.close();
     let geometry = sample.image.geometry;

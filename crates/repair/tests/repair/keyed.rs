@@ -1,4 +1,4 @@
-//! What tests of cuckoo tables and of level tables share.
+//! Shared by the tests of cuckoo and level tables.
 
 use vellum_check::Class;
 use vellum_layout::{KeyedWord, MappingKind};
@@ -6,7 +6,7 @@ use vellum_layout::{KeyedWord, MappingKind};
 use crate::support::{assert_kept, fill_blocks, read_tree, repaired_of};
 use crate::testimage::{Sample, keyed_sample};
 
-/// Damages a closed pool with such a table and mends it; gives it before and after.
+/// Damages a closed pool with such a table and mends it; returns it before and after.
 #[track_caller]
 pub(crate) fn mended(
     mapping: MappingKind,
@@ -30,7 +30,7 @@ pub(crate) fn mended_in_place(mapping: MappingKind, class: Class, damage: impl F
     assert_eq!(read_tree(&before), read_tree(&after));
 }
 
-/// Two entries name a block: both files keep their bytes, and nobody counts what moved as
+/// Two entries name a block: both files keep their bytes, and no entry counts the copy as
 /// following.
 #[track_caller]
 pub(crate) fn a_block_of_two_files_is_copied(mapping: MappingKind) {
@@ -51,9 +51,9 @@ pub(crate) fn a_block_of_two_files_is_copied(mapping: MappingKind) {
     });
 }
 
-/// The bytes are whose they were.
+/// The file with the written block keeps the bytes.
 #[track_caller]
-pub(crate) fn a_block_that_one_file_has_only_reserved_is_the_others(mapping: MappingKind) {
+pub(crate) fn a_written_block_takes_precedence_over_a_reserved_one(mapping: MappingKind) {
     mended_in_place(mapping, Class::MapTwice, |s| {
         let block = s.image.entry_of(s.other as u32, 0).2.block();
         let (at, word, _) = s.image.entry_of(3, 7);

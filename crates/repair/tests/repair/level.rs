@@ -1,4 +1,4 @@
-//! Damaged level tables are mended, and nothing is lost that could be read.
+//! Damaged level tables are mended, and everything readable survives.
 
 use crate::keyed;
 use crate::support::read_tree;
@@ -6,7 +6,7 @@ use crate::testimage::Sample;
 use vellum_check::Class;
 use vellum_layout::{KeyedWord, LevelPlan, LevelRoot, MapState, MapWord, MappingKind};
 
-/// Damages a closed pool with a level table and mends it; gives it before and after.
+/// Damages a closed pool with a level table and mends it; returns it before and after.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Sample)) -> (Vec<u8>, Vec<u8>) {
     keyed::mended(MappingKind::Level, class, damage)
@@ -51,7 +51,7 @@ fn entries_in_levels_to_come() {
 }
 
 #[test]
-fn entries_that_are_there_twice() {
+fn duplicate_entries() {
     mended_in_place(Class::MapCopy, |s| {
         let (_, word, place) = s.image.entry_of(3, 1);
         s.image.enter(word, place, 1);
@@ -76,7 +76,7 @@ fn entries_that_are_there_twice() {
 }
 
 #[test]
-fn counts_where_there_are_none() {
+fn counts_in_a_table_without_counts() {
     for (following, preceding) in [(1, 0), (4, 0), (0, 1)] {
         mended_in_place(Class::MapCounts, |s| {
             let (at, word, place) = s.image.entry_of(3, 0);
@@ -92,12 +92,12 @@ fn a_block_of_two_files_is_copied() {
 }
 
 #[test]
-fn a_block_that_one_file_has_only_reserved_is_the_others() {
-    keyed::a_block_that_one_file_has_only_reserved_is_the_others(MappingKind::Level);
+fn a_written_block_takes_precedence_over_a_reserved_one() {
+    keyed::a_written_block_takes_precedence_over_a_reserved_one(MappingKind::Level);
 }
 
 #[test]
-fn entries_of_nobody() {
+fn entries_without_an_owner() {
     mended_in_place(Class::MapNobody, |s| {
         let word = MapWord::new(MapState::Mapped, 1000, 3);
         s.image.enter(word, KeyedWord::new(word.0, 100, 0, 0), 0);

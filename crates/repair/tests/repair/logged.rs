@@ -1,4 +1,4 @@
-//! Pools with a log: what it says goes home, and what is mended is an epoch.
+//! Logged pools: the log's records go home, and the repair is an epoch.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use vellum_media::{CrashPoints, SimPool};
 use vellum_repair::undo::Undo;
 use vellum_repair::{Options, Plan, apply, convert, finish_conversion, plan_conversion};
 
-/// What an opening lays over home.
+/// The contents that an opening sees: home and the log's records.
 fn laid_over(image: &[u8]) -> Vec<u8> {
     let mut all = image.to_vec();
     let found = superblock(&all).expect("a superblock");
@@ -26,8 +26,8 @@ fn tree_of(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
     read_tree(&laid_over(image))
 }
 
-/// A pool of which home has a file, and the log another, whose blocks ride; and a time of the first
-/// that fits no checksum, so that nobody reads it.
+/// A pool with one file in home and another, with journaled blocks, in the log. A time of the first
+/// file has a wrong checksum, so that the file is unreadable.
 fn damaged() -> Vec<u8> {
     let mut image = TestImage::logged();
     let old = image.file(ROOT_SLOT, b"old", 1);
@@ -42,14 +42,14 @@ fn damaged() -> Vec<u8> {
 }
 
 #[test]
-fn what_the_log_says_is_kept_and_mended() {
+fn the_records_of_the_log_are_kept_and_mended() {
     let before = damaged();
     let (plan, after) = repaired(&before);
     assert!(!plan.classes().contains_key(&Class::HomeSum));
     let (old, mut new) = (tree_of(&before), tree_of(&after));
     assert!(old.contains_key(&b"/new"[..]));
     assert!(new.remove(&b"/old"[..]).is_some() && old == new);
-    // Rides are where they belong.
+    // Journaled blocks are written in place.
     let of_files = superblock(&after).unwrap().geometry().data_at as usize;
     assert!(
         after[of_files..][..3 * BLOCK_BYTES as usize]
@@ -61,7 +61,7 @@ fn what_the_log_says_is_kept_and_mended() {
 }
 
 #[test]
-fn home_that_is_not_what_was_written_is_taken_as_it_is() {
+fn home_with_a_wrong_sum_is_accepted() {
     let mut image = TestImage::logged();
     image.file(ROOT_SLOT, b"f", 1);
     image.begin_log();
@@ -80,9 +80,9 @@ fn home_that_is_not_what_was_written_is_taken_as_it_is() {
     assert!(plan.is_empty() && plan.refused.is_some(), "{plan:?}");
 }
 
-/// A copy of the superblock is in no record: nothing else is written.
+/// Copies of the superblock are in no record: nothing else is written.
 #[test]
-fn what_lies_outside_is_mended_alone() {
+fn damage_outside_the_image_is_mended_alone() {
     let mut image = TestImage::logged();
     image.file(ROOT_SLOT, b"f", 1);
     image.begin_log();
@@ -105,17 +105,17 @@ fn a_pool_without_a_sound_anchor_is_refused() {
     assert!(why.contains("anchors"), "{why}");
 }
 
-/// Outcomes of a crash that are looked at at each point.
+/// Crash outcomes that are checked at each point.
 const OUTCOMES: usize = 3;
 
-/// Gives every image that a power cut may leave of `run` on `before` (at some points some) to
-/// `each`.
+/// Calls `each` with images that a power cut may leave of `run` on `before` (at some points not
+/// all).
 fn cut(before: &[u8], run: impl FnOnce(&SimPool), each: impl FnMut(Vec<u8>)) {
     let cuts = cut_at(5, before, run, each);
     assert!(cuts > 100, "{cuts}");
 }
 
-/// The same at each `step`th point; gives how many images there were.
+/// As [`cut`] at each `step`th point; returns the number of images.
 fn cut_at(
     step: u64,
     before: &[u8],
@@ -141,7 +141,7 @@ fn cut_at(
     cuts
 }
 
-/// Whether the pool is as before, or as after a repair, to whoever opens it.
+/// Checks that an opening sees the pool as before or as after a repair; returns which.
 #[track_caller]
 fn assert_whole(image: &[u8], plan: &Plan) -> bool {
     let report = check(image, CheckOptions::default());
@@ -150,9 +150,9 @@ fn assert_whole(image: &[u8], plan: &Plan) -> bool {
     is_mended
 }
 
-/// Nothing is half mended, and nothing that the log said is lost.
+/// Nothing is half mended, and no record of the log is lost.
 #[test]
-fn a_repair_that_was_cut_is_done_or_not_begun() {
+fn an_interrupted_repair_is_done_or_not_begun() {
     let before = damaged();
     let (plan, after) = repaired(&before);
     let trees = [&before, &after].map(|image| tree_of(image));
@@ -172,9 +172,9 @@ fn a_repair_that_was_cut_is_done_or_not_begun() {
     assert!(mended > 0);
 }
 
-/// The parts go back in the order in which they came, the last one first.
+/// The parts are restored in reverse order of writing.
 #[test]
-fn a_restoring_that_was_cut_leaves_a_whole_pool_and_is_done_by_another() {
+fn an_interrupted_restoration_leaves_a_whole_pool_and_can_be_repeated() {
     let before = damaged();
     let (plan, after) = repaired(&before);
     let trees = [&before, &after].map(|image| tree_of(image));
@@ -191,11 +191,10 @@ fn a_restoring_that_was_cut_leaves_a_whole_pool_and_is_done_by_another() {
     );
 }
 
-/// Of the many points of a conversion.
+/// A conversion has many points.
 const STEP_CONVERTING: u64 = 10;
 
-/// A pool that was closed in order, of which home has a file, and the log another one and a
-/// directory.
+/// A cleanly closed pool with one file in home, and another one and a directory in the log.
 fn closed() -> Vec<u8> {
     let mut image = TestImage::logged();
     image.file(ROOT_SLOT, b"old", 1);
@@ -216,10 +215,10 @@ fn namespace_of(image: &[u8]) -> NamespaceKind {
         .namespace()
 }
 
-/// A power cut leaves the old pool, or a conversion that is finished by another, whatever cuts that
-/// short again; nothing else touches it.
+/// A power cut leaves the old pool, or a conversion that a second run finishes, even if that is
+/// interrupted again; nothing else touches the pool.
 #[test]
-fn a_conversion_that_was_cut_is_finished_or_not_begun() {
+fn an_interrupted_conversion_is_finished_or_not_begun() {
     let before = closed();
     let tree = tree_of(&before);
     for to in [NamespaceKind::Tree, NamespaceKind::Adaptive] {
@@ -263,7 +262,7 @@ fn a_conversion_that_was_cut_is_finished_or_not_begun() {
     }
 }
 
-/// What is laid over home counts as damage, and home that is not what was written.
+/// Damage in the records of the log counts, and so does a wrong sum of home.
 #[test]
 fn a_damaged_pool_is_not_converted() {
     let mut before = closed();

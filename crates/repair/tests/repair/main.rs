@@ -1,5 +1,5 @@
-//! Repair: every class of damage is mended, nothing is lost that could be read, and power cuts in
-//! the middle change nothing of that.
+//! Repair: every class of damage is mended, everything readable survives, and power cuts in the
+//! middle change nothing about that.
 
 mod areas;
 mod classes;

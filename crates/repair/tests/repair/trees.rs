@@ -1,4 +1,4 @@
-//! Damaged trees are mended: what is sound of them stays, in others that are made of it.
+//! Damaged trees are mended: their sound parts survive in new trees.
 
 use crate::support::{self, Content, assert_kept, fill_blocks, read_tree, repaired};
 use crate::testimage::trees::{Forest, forest};
@@ -14,7 +14,7 @@ const TREES: [MappingKind; 3] = [
     MappingKind::ExtentCached,
 ];
 
-/// The bytes of a file, if it can be read.
+/// The bytes of a file, if it is readable.
 fn bytes(image: &[u8], path: &[u8]) -> Vec<u8> {
     match read_tree(image).remove(path) {
         Some(Content::File(bytes)) => bytes,
@@ -22,14 +22,14 @@ fn bytes(image: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Damages pools of each mapping, closed and not, and mends them; hands them on before the damage
-/// and after the repair.
+/// Damages pools of each mapping, open and closed, and mends them; calls `judge` with the pool
+/// before the damage and after the repair.
 #[track_caller]
 fn mended(class: Class, damage: impl Fn(&mut Forest), judge: impl Fn(&Forest, &[u8], &[u8])) {
     mended_if(&[false, true], class, damage, judge);
 }
 
-/// The same for pools that were closed, or not, as `closed` says.
+/// As [`mended`], for closed or open pools according to `closed`.
 #[track_caller]
 fn mended_if(
     closed: &[bool],
@@ -64,7 +64,7 @@ fn mended_if(
     }
 }
 
-/// Where what is said of a logical block lies: a word, or an entry's body.
+/// Offset of the word about a logical block, or of the entry's body.
 fn place_word(s: &Forest, at: u64) -> u64 {
     match s.image.geometry.mapping {
         MappingKind::Radix => at,
@@ -89,9 +89,9 @@ fn holed(sound: &[u8], first: usize, last: usize) -> Vec<u8> {
     bytes
 }
 
-/// A tree begins in the inode that the root names.
+/// A tree begins in the inode named by the root.
 #[test]
-fn a_root_that_names_another_inode_is_the_files_own_again() {
+fn a_root_that_names_another_inode_is_corrected() {
     for other in [3, 0x80008] {
         mended(
             Class::MapSegment,
@@ -108,7 +108,7 @@ fn a_root_that_names_another_inode_is_the_files_own_again() {
 }
 
 #[test]
-fn a_word_that_is_not_sound_loses_what_it_led_to() {
+fn an_unsound_word_loses_its_target() {
     mended(
         Class::MapWord,
         |s| {
@@ -123,7 +123,7 @@ fn a_word_that_is_not_sound_loses_what_it_led_to() {
 }
 
 #[test]
-fn a_key_that_is_not_sound_loses_its_extent() {
+fn an_unsound_key_loses_its_extent() {
     mended(
         Class::MapWord,
         |s| {
@@ -138,7 +138,7 @@ fn a_key_that_is_not_sound_loses_its_extent() {
 }
 
 #[test]
-fn a_root_that_is_not_sound_loses_the_tree_alone() {
+fn an_unsound_root_loses_only_the_tree() {
     mended(
         Class::MapWord,
         |s| {
@@ -155,9 +155,9 @@ fn a_root_that_is_not_sound_loses_the_tree_alone() {
     );
 }
 
-/// What the head of a node, or a leaf of a radix tree, has lost.
+/// The head of a node is damaged, or a leaf of a radix tree.
 #[test]
-fn a_node_that_is_not_sound_loses_what_it_led_to() {
+fn an_unsound_node_loses_its_targets() {
     mended(
         Class::MapWord,
         |s| {
@@ -171,9 +171,9 @@ fn a_node_that_is_not_sound_loses_what_it_led_to() {
     );
 }
 
-/// The word of one file leads, in its own hand, to the node of another.
+/// The word of one file leads, with a correct check, to the node of another.
 #[test]
-fn a_node_of_two_files_is_that_of_which_its_content_says_so() {
+fn a_node_of_two_files_belongs_to_the_file_in_its_contents() {
     mended(
         Class::SlotShared,
         |s| {
@@ -200,7 +200,7 @@ fn a_node_of_two_files_is_that_of_which_its_content_says_so() {
     );
 }
 
-/// Lets what `small` says of block 3 be said of `block`.
+/// Makes the word of block 3 of `small` lead to `block`.
 fn point(s: &mut Forest, block: u32) {
     let (id, logical) = (s.small.ino as u32, 3);
     let word = match s.image.geometry.mapping {
@@ -240,7 +240,7 @@ fn a_block_of_two_files_is_copied() {
 }
 
 #[test]
-fn a_block_that_one_file_has_only_reserved_is_the_others() {
+fn a_written_block_takes_precedence_over_a_reserved_one() {
     mended(
         Class::MapTwice,
         |s| {
@@ -272,7 +272,7 @@ fn blocks_past_the_end_are_freed() {
 }
 
 #[test]
-fn a_root_that_was_lost_is_found_by_the_tree() {
+fn a_lost_root_is_found_by_the_tree() {
     for mapping in TREES {
         let mut forest = forest(mapping);
         forest.image.close();
@@ -289,7 +289,7 @@ fn a_root_that_was_lost_is_found_by_the_tree() {
     }
 }
 
-/// On closed pools: what was saved is void, the files are as they were.
+/// In closed pools: saved state becomes void, the files stay as they are.
 #[test]
 fn saved_maps_that_are_wrong_are_void() {
     for mapping in TREES {
@@ -297,7 +297,7 @@ fn saved_maps_that_are_wrong_are_void() {
             let mut forest = forest(mapping);
             let geometry = forest.image.geometry;
             if slot {
-                // A node that nobody reaches.
+                // A node that nothing reaches.
                 forest.image.leak(forest.small.nodes[0] as usize + 64);
             }
             forest.image.close();

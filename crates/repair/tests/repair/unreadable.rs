@@ -1,5 +1,5 @@
-//! Blocks that cannot be read: what they held is given up, everything else stays, and who lost
-//! bytes is told.
+//! Unreadable blocks: their contents are lost, everything else survives, and files that lost bytes
+//! are reported.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,10 +14,10 @@ use vellum_media::{CrashPoints, MappedPool, Memory, OpenMode, SimPool};
 use vellum_repair::undo::Undo;
 use vellum_repair::{ApplyError, Options, Plan, apply, plan};
 
-/// What lies in a block that cannot be read.
+/// The byte that fills unreadable blocks.
 const GARBAGE: u8 = 0xA5;
 
-/// An image of which some blocks cannot be read.
+/// An image with some unreadable blocks.
 struct Holed {
     bytes: Vec<u8>,
     lost: BTreeSet<u64>,
@@ -33,7 +33,7 @@ impl Holed {
         Self { bytes, lost }
     }
 
-    /// The same with zeros where nothing can be read.
+    /// The same image with zeros in unreadable blocks.
     fn with_zeros(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for &at in &self.lost {
@@ -80,7 +80,7 @@ impl Image for Holed {
     }
 }
 
-/// Pools with contents of their own in every block: one that was not closed, one that was.
+/// An open and a closed pool with unique contents in every block.
 fn pools() -> [Sample; 2] {
     [sample(), closed()].map(|mut sample| {
         let geometry = sample.image.geometry;
@@ -93,7 +93,7 @@ fn block_of(at: u64) -> u64 {
     at / BLOCK_BYTES * BLOCK_BYTES
 }
 
-/// Every block that is no file's.
+/// Every block that belongs to no file.
 fn outside_files(geometry: &Geometry) -> impl Iterator<Item = u64> {
     let replica = std::iter::once(geometry.last_copy_at);
     (0..geometry.data_at)
@@ -102,15 +102,15 @@ fn outside_files(geometry: &Geometry) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn any_block_but_those_of_files_is_given_up_and_the_rest_stays() {
+fn any_block_outside_files_is_lost_and_the_rest_survives() {
     for pool in pools() {
         let met = lose_each(&pool.image);
         assert!(met > 10, "{met}");
     }
 }
 
-/// Loses each block of `pool` that is no file's, and repairs it; gives how many of them somebody
-/// reads.
+/// Loses each block of `pool` that belongs to no file, and repairs it; returns how many of them are
+/// read.
 #[track_caller]
 fn lose_each(pool: &TestImage) -> usize {
     let sound = pool.bytes.clone();
@@ -121,7 +121,7 @@ fn lose_each(pool: &TestImage) -> usize {
         if plan.is_empty() {
             assert!(
                 plan.before.is_sound(),
-                "{at:#x}: nobody reads it: {}",
+                "{at:#x}: nothing reads it: {}",
                 plan.before
             );
             continue;
@@ -135,7 +135,7 @@ fn lose_each(pool: &TestImage) -> usize {
     met
 }
 
-/// Pools of each mapping with trees: not closed, closed.
+/// An open and a closed pool of each mapping with trees.
 fn forests() -> impl Iterator<Item = Forest> {
     use MappingKind::{Extent, ExtentCached, Radix};
     let kinds = [Radix, Extent, ExtentCached].into_iter();
@@ -152,7 +152,7 @@ fn forests() -> impl Iterator<Item = Forest> {
 }
 
 #[test]
-fn nodes_of_trees_are_given_up_and_the_rest_stays() {
+fn nodes_of_trees_are_lost_and_the_rest_survives() {
     for forest in forests() {
         let met = lose_each(&forest.image);
         assert!(met > 5, "{met}");
@@ -160,7 +160,7 @@ fn nodes_of_trees_are_given_up_and_the_rest_stays() {
 }
 
 #[test]
-fn who_lost_bytes_by_a_node_is_told() {
+fn files_that_lose_bytes_by_a_node_are_reported() {
     for forest in forests() {
         let at = block_of(forest.image.at(forest.small.nodes[0]));
         let (plan, after) = Holed::of(&forest.image.bytes, &[at]).repaired();
@@ -205,7 +205,7 @@ fn a_lost_block_of_inodes_loses_no_bytes_of_files() {
     }
 }
 
-/// What is left of files whose inodes and names are lost is found in lost+found.
+/// The remains of files whose inodes and names are lost are found in lost+found.
 #[test]
 fn blocks_without_an_inode_or_a_name_become_files() {
     for pool in pools() {
@@ -234,7 +234,7 @@ fn blocks_without_an_inode_or_a_name_become_files() {
 }
 
 #[test]
-fn files_that_lose_their_places_are_told() {
+fn files_that_lose_their_locations_are_reported() {
     for pool in pools() {
         let sound = pool.image.bytes.clone();
         let geometry = pool.image.geometry;
@@ -261,11 +261,11 @@ fn files_that_lose_their_places_are_told() {
 }
 
 #[test]
-fn blocks_of_files_stay_and_their_files_are_told() {
+fn blocks_of_files_stay_and_their_files_are_reported() {
     for pool in pools() {
         let geometry = pool.image.geometry;
         let data = (0..geometry.segment_blocks).map(|block| geometry.data_at + block * BLOCK_BYTES);
-        // A loss elsewhere shows that the medium is not what it was.
+        // A loss elsewhere shows that the medium is unreliable.
         let mut lost: Vec<u64> = data.collect();
         lost.push(0);
         let (plan, after) = Holed::of(&pool.image.bytes, &lost).repaired();
@@ -284,7 +284,7 @@ fn blocks_of_files_stay_and_their_files_are_told() {
     }
 }
 
-/// What a power cut left: a block can be read once all of it was written.
+/// The state after a power cut: a lost block is readable once all of it was written.
 fn left(bytes: Vec<u8>, lost: &[u64]) -> Holed {
     let still = |at: &&u64| {
         let block = &bytes[**at as usize..(**at + BLOCK_BYTES) as usize];
@@ -296,11 +296,11 @@ fn left(bytes: Vec<u8>, lost: &[u64]) -> Holed {
     Holed::of(&bytes, &lost)
 }
 
-/// Of so many power cuts one is looked at.
+/// One of this many power cuts is checked.
 const EACH: u64 = 9;
 
 #[test]
-fn a_repair_of_lost_blocks_that_was_cut_is_finished_by_another() {
+fn an_interrupted_repair_of_lost_blocks_is_finished_by_another() {
     for pool in pools() {
         let sound = pool.image.bytes.clone();
         let geometry = pool.image.geometry;
@@ -349,7 +349,7 @@ impl Holed {
 }
 
 #[test]
-fn what_is_given_up_can_be_declined() {
+fn losses_can_be_declined() {
     let pool = closed();
     let holed = Holed::of(&pool.image.bytes, &[block_of(pool.image.at(pool.file))]);
     let declined = [Class::Unreadable].into();
@@ -379,7 +379,7 @@ fn plan_of(pool: &MappedPool) -> Plan {
     plan(&MemoryImage(pool), options)
 }
 
-/// Pages of a mapped file that the system answers with SIGBUS.
+/// Pages of a mapped file that raise SIGBUS.
 #[test]
 fn pages_of_a_mapped_pool_are_written_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -410,7 +410,7 @@ fn pages_of_a_mapped_pool_are_written_again() {
     }
 }
 
-/// The end of the file is cut off while it is mapped.
+/// The file is truncated while it is mapped.
 #[test]
 fn a_pool_whose_file_lost_its_end_is_mended() {
     let dir = tempfile::tempdir().unwrap();
@@ -432,7 +432,7 @@ fn a_pool_whose_file_lost_its_end_is_mended() {
 }
 
 #[test]
-fn where_nothing_can_be_written_either_nothing_is_changed() {
+fn if_nothing_can_be_written_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pool");
     let [_, pool] = pools();

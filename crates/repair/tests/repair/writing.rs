@@ -1,4 +1,4 @@
-//! Writing a plan, and putting back what it overwrote; power cuts in the middle of both.
+//! Writing a plan and restoring what it overwrote, with power cuts in the middle of both.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use vellum_media::{Caller, CrashPoints, Event, Op, SimPool};
 use vellum_repair::undo::{self, Undo, UndoError};
 use vellum_repair::{Plan, Written, apply, apply_watched};
 
-/// Damage of many classes at once: names, logs, inodes, blocks, what a close saved.
+/// Damage of many classes at once: names, logs, inodes, blocks, saved state.
 fn damage(sample: &mut Sample) {
     let geometry = sample.image.geometry;
     fill_blocks(&mut sample.image.bytes, &geometry);
@@ -27,7 +27,7 @@ fn damage(sample: &mut Sample) {
     image.set_bytes(100, &[7]);
 }
 
-/// A pool that was closed, one that was not, damaged.
+/// A closed and an open pool, damaged.
 fn damaged() -> [Vec<u8>; 2] {
     [sample(), closed()].map(|mut sample| {
         damage(&mut sample);
@@ -56,13 +56,13 @@ fn an_undo_file_restores_every_byte() {
         assert!(undo.bytes() > 0);
         undo.restore(&pool).unwrap();
         assert!(pool.image() == before);
-        // Once more changes nothing.
+        // A second restoration changes nothing.
         undo.restore(&pool).unwrap();
         assert!(pool.image() == before);
     }
 }
 
-/// What `work` tells of how far it is: it begins with nothing, goes on, and ends with all.
+/// Checks the progress that `work` reports: it begins at zero, advances, and ends with the total.
 #[track_caller]
 fn assert_told(work: impl FnOnce(Written<'_>)) {
     let told = RefCell::new(Vec::new());
@@ -76,7 +76,7 @@ fn assert_told(work: impl FnOnce(Written<'_>)) {
 }
 
 #[test]
-fn writing_and_putting_back_tell_how_far_they_are() {
+fn writing_and_restoring_report_their_progress() {
     for before in damaged() {
         let plan = plan_of(&before);
         let undo = Undo::of(&plan, &before).unwrap();
@@ -122,11 +122,11 @@ fn an_undo_file_with_a_wrong_byte_is_refused() {
     assert!(matches!(Undo::read(&path), Err(UndoError::Unsound(_))));
 }
 
-/// Outcomes of a crash that are looked at at each point.
+/// Crash outcomes that are checked at each point.
 const OUTCOMES: usize = 4;
 
-/// Gives every image that a power cut may leave of `run` on `before` (at each point some) to
-/// `each`.
+/// Calls `each` with images that a power cut may leave of `run` on `before` (at each point not
+/// all).
 fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>)) -> u64 {
     let pool = SimPool::from_image(before.to_vec());
     pool.start_recording();
@@ -144,7 +144,7 @@ fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>))
 }
 
 #[test]
-fn a_repair_that_was_cut_is_finished_by_another() {
+fn an_interrupted_repair_is_finished_by_another() {
     for before in damaged() {
         let plan = plan_of(&before);
         let cuts = cut(
@@ -159,7 +159,7 @@ fn a_repair_that_was_cut_is_finished_by_another() {
     }
 }
 
-/// Repairs what a cut left, if that is anything.
+/// Repairs what a power cut left, if necessary.
 #[track_caller]
 fn finished(image: &[u8]) -> (Plan, Vec<u8>) {
     let plan = plan_of(image);
@@ -171,7 +171,7 @@ fn finished(image: &[u8]) -> (Plan, Vec<u8>) {
 }
 
 #[test]
-fn a_repair_that_was_cut_can_be_put_back() {
+fn an_interrupted_repair_can_be_restored() {
     for before in damaged() {
         let plan = plan_of(&before);
         let undo = Undo::of(&plan, &before).unwrap();
@@ -207,7 +207,7 @@ fn a_pool_under_repair_is_in_no_phase_until_all_is_written() {
 }
 
 #[test]
-fn a_restoring_that_was_cut_is_restored_by_another() {
+fn an_interrupted_restoration_is_finished_by_another() {
     let [_, before] = damaged();
     let plan = plan_of(&before);
     let undo = Undo::of(&plan, &before).unwrap();
@@ -225,9 +225,9 @@ fn a_restoring_that_was_cut_is_restored_by_another() {
     );
 }
 
-/// Whether a run that wrote `log` and returned keeps to what is promised of it: a pool that is
-/// neither as `before` nor as `after` says that it is under repair, whatever a power cut made of
-/// it, and behind the return it is as `after`.
+/// Whether a run that wrote `log` and returned keeps its promise: whatever a power cut leaves, a
+/// pool that equals neither `before` nor `after` is marked as under repair, and after the return it
+/// equals `after`.
 fn keeps_its_promises(before: &[u8], after: &[u8], log: &[Event]) -> bool {
     let geometry = vellum_check::survey::superblock(&before)
         .unwrap()
@@ -250,8 +250,8 @@ fn keeps_its_promises(before: &[u8], after: &[u8], log: &[Event]) -> bool {
     points.here().durable() == after
 }
 
-/// One by one, each place of the source at which a repair, or the putting back of one, flushes or
-/// fences is left out.
+/// Leaves out, one at a time, each source line at which a repair or a restoration flushes or
+/// fences.
 #[test]
 fn every_flush_and_fence_of_a_repair_is_needed() {
     let [_, before] = damaged();
@@ -286,7 +286,7 @@ fn is_step(event: &Event) -> bool {
 }
 
 #[test]
-fn what_is_declined_stays_and_keeps_the_pool_from_being_written() {
+fn declined_damage_stays_and_keeps_the_pool_from_being_written() {
     let [_, before] = damaged();
     let declined = [Class::MapTwice].into();
     let options = vellum_repair::Options {

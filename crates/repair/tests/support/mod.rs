@@ -1,5 +1,5 @@
-//! Pools laid out by hand, damaged and repaired; and a reader of what is in them that shares
-//! nothing with the engine.
+//! Hand-built, damaged and repaired pools, and a reader of their contents that shares no code with
+//! the engine.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,10 +11,10 @@ use vellum_layout::{
 };
 use vellum_repair::{Options, Plan, plan};
 
-/// A time later than any in a pool.
+/// A time later than every time in a pool.
 pub(crate) const LATER: i64 = 1_800_000_000_000_000_000;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Content {
     Directory,
@@ -23,8 +23,8 @@ pub(crate) enum Content {
     Special(u8),
 }
 
-/// Everything that can be reached and read, by path; a directory's own losses do not hide what else
-/// is in it. Of blocks mapped twice that counts which a reader finds first.
+/// Everything that is reachable and readable, by path; an error in a directory does not hide its
+/// other names. If a block is mapped twice, the one that a reader finds first is used.
 pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
     let image = &image.to_vec();
     let mut tree = BTreeMap::new();
@@ -65,7 +65,7 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
                     Err(_) => continue,
                 },
                 FileKind::File if node.size > 16 * image.len() as u64 => continue,
-                // Nobody reads another file's tree.
+                // The tree of another file is never read.
                 FileKind::File
                     if survey.geometry.mapping.has_trees()
                         && MapRoot(node.root)
@@ -91,7 +91,7 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
 
 type Blocks = BTreeMap<(u32, u32), (usize, u64)>;
 
-/// The block that a reader finds for each mapping id and logical block that holds bytes.
+/// The block that a reader finds for each mapping id and logical block with bytes.
 fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     let mut found = Blocks::new();
     let read = |at| word(image, geometry.table_at + at);
@@ -115,8 +115,8 @@ fn blocks_by_file(image: &[u8], geometry: &Geometry, seed: u64) -> Blocks {
     found
 }
 
-/// The same of trees, by the checker's reading: whether words and nodes are sound is not for two to
-/// decide.
+/// As [`blocks_by_file`] for trees, read by the checker's code, which alone decides whether words
+/// and nodes are sound.
 fn blocks_in_trees(image: &[u8]) -> Blocks {
     let image = &image.to_vec();
     let found = superblock(image).map(|superblock| trees(image, &superblock));
@@ -128,7 +128,7 @@ fn blocks_in_trees(image: &[u8]) -> Blocks {
         .collect()
 }
 
-/// The same of a table of keys.
+/// As [`blocks_by_file`] for a table of keys.
 fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan) -> Blocks {
     let mut found = Blocks::new();
     for line in plan.parts().into_iter().flatten() {
@@ -143,7 +143,7 @@ fn blocks_by_key(image: &[u8], geometry: &Geometry, seed: u64, plan: &KeyedPlan)
             if key.state() == MapState::Mapped && is_sound {
                 let homes = plan.homes(seed, key.0);
                 let rank = (homes.take_while(|&home| home != line).count(), block);
-                // In a line the first one counts.
+                // In a line the first one wins.
                 let best = found.entry((key.id(), key.logical())).or_insert(rank);
                 if rank.0 < best.0 {
                     *best = rank;
@@ -169,7 +169,7 @@ pub(crate) fn word(image: &[u8], at: u64) -> u64 {
     u64::from_le_bytes(image[at as usize..at as usize + 8].try_into().unwrap())
 }
 
-/// Gives every data block bytes of its own.
+/// Fills every data block with unique bytes.
 pub(crate) fn fill_blocks(image: &mut [u8], geometry: &Geometry) {
     for block in 0..geometry.segment_blocks {
         let at = (geometry.data_at + block * BLOCK_BYTES) as usize;
@@ -182,7 +182,7 @@ pub(crate) fn fill_blocks(image: &mut [u8], geometry: &Geometry) {
     }
 }
 
-/// What recovery counts as nothing.
+/// The report of a strict check, in which residue is damage.
 pub(crate) fn strictly(image: &[u8]) -> Report {
     let strict = CheckOptions {
         strict_clean: true,
@@ -199,7 +199,7 @@ pub(crate) fn plan_of(image: &[u8]) -> Plan {
     plan(&image, options)
 }
 
-/// Writes a plan over an image.
+/// Writes a plan into an image.
 pub(crate) fn write(plan: &Plan, image: &mut [u8]) {
     for stage in &plan.stages {
         for &at in &stage.renewed {
@@ -211,7 +211,7 @@ pub(crate) fn write(plan: &Plan, image: &mut [u8]) {
     }
 }
 
-/// Repairs an image in which there is damage of a class, as [`repaired`]; something was mended.
+/// Repairs an image with damage of a class, as [`repaired`]; something was mended.
 #[track_caller]
 pub(crate) fn repaired_of(class: Class, image: &[u8]) -> (Plan, Vec<u8>) {
     let report = check(image, CheckOptions::default());
@@ -242,7 +242,7 @@ pub(crate) fn repaired(image: &[u8]) -> (Plan, Vec<u8>) {
     (plan, image)
 }
 
-/// What could be read in `before` can be read in `after`: under its path, or in lost+found.
+/// Everything readable in `before` is readable in `after`: under its path, or in lost+found.
 #[track_caller]
 pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
     let (old, new) = (read_tree(before), read_tree(after));
@@ -267,9 +267,9 @@ pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
     }
 }
 
-/// What the damage left alone (a path leads in `damaged` to what it led to in `sound`) is where it
-/// was in `after`; where directories had several places, names stood for two files, or an area had
-/// two generations, it is somewhere.
+/// Everything that the damage spared (a path in `damaged` leads to the same contents as in `sound`)
+/// has the same path in `after`. If directories had several names, names stood for two files, or an
+/// area had two generations, it is somewhere.
 #[track_caller]
 pub(crate) fn assert_survived(sound: &[u8], damaged: &[u8], after: &[u8], plan: &Plan) {
     let [sound, damaged, after] = [sound, damaged, after].map(read_tree);
