@@ -1,4 +1,4 @@
-//! Doing what an [`Op`] says.
+//! Executes an [`Op`] on the model.
 
 use crate::attr::{SetAttr, TimeSet};
 use crate::{Cred, Errno, Handle, Ino, Model, Op, Outcome, Payload, Result, pattern};
@@ -96,7 +96,7 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
             let handle = model.slots.remove(slot).ok_or(Errno::EBADF)?;
             model.close(handle).map(done)
         }
-        _ => unreachable!("what opens a path, or uses a handle, is done above"),
+        _ => unreachable!("operations with a path to open or a handle are handled above"),
     }
 }
 

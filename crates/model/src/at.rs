@@ -1,4 +1,4 @@
-//! The operations by path, as system calls take them.
+//! The operations by path, like the system calls.
 
 use crate::attr::{SetAttr, Via};
 use crate::namespace::Entry;
@@ -74,8 +74,8 @@ impl Model {
         self.open_unchecked(ino, flags)
     }
 
-    /// Walks to the last component and hands it to `operation`; the root directory itself gives
-    /// `at_root`.
+    /// Walks to the last component and calls `operation` with it; for the root directory itself
+    /// returns `at_root`.
     fn with_last<T>(
         &mut self,
         base: Ino,
@@ -111,7 +111,7 @@ impl Model {
         })
     }
 
-    /// `mknodat(2)`: what it makes is a kind, a mode, and the number of a device.
+    /// `mknodat(2)`; the new node has a kind, a mode, and a device number.
     pub fn mknod_at(
         &mut self,
         base: Ino,

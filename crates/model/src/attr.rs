@@ -1,4 +1,4 @@
-//! Changing attributes.
+//! Changes of attributes.
 
 use crate::tree::{Body, GROUP_EXEC, Node, SET_GID, SET_UID, WRITE};
 use crate::{Cred, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
@@ -21,7 +21,7 @@ impl TimeSet {
     }
 }
 
-/// What [`Model::setattr`] is to change; `None` leaves an attribute as it is.
+/// The changes of [`Model::setattr`]; `None` leaves an attribute as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits with set-user-id, set-group-id and sticky.
@@ -38,7 +38,7 @@ pub struct SetAttr {
     pub mtime: Option<TimeSet>,
 }
 
-/// Where a change comes from, as far as permissions depend on it.
+/// The path of a change, as far as permissions depend on it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Via {
     /// An inode number or a path.
@@ -50,7 +50,7 @@ pub(crate) enum Via {
 }
 
 impl Model {
-    /// Changes attributes, all or none. Without anything to change, nothing is checked either.
+    /// Changes attributes, all or none. An empty change is not checked either.
     pub fn setattr(&mut self, ino: Ino, set: &SetAttr, cred: &Cred, now: i64) -> Result<()> {
         let via = if set.uid.is_some() || set.gid.is_some() {
             Via::Chown
@@ -161,8 +161,8 @@ impl Model {
         Ok(mode)
     }
 
-    /// Content changed: an ordinary user's change drops set-user-id, and set-group-id where it
-    /// means something.
+    /// A change of content by an ordinary user drops set-user-id, and set-group-id if it has a
+    /// meaning.
     pub(crate) fn drop_privileges(&mut self, ino: Ino, cred: &Cred) -> Result<()> {
         let node = self.node_mut(ino)?;
         if !cred.is_superuser() {
@@ -181,8 +181,8 @@ impl Model {
     }
 }
 
-/// Set-group-id if a change by this caller drops it: when it is executable by the group, or the
-/// caller is a stranger.
+/// Set-group-id, if a change by this caller drops it: if the group may execute the file, or the
+/// caller is an ordinary user outside the group.
 fn dropped_by_change(node: &Node, cred: &Cred) -> u32 {
     let stranger = !cred.is_superuser() && !cred.in_group(node.gid);
     if node.mode & GROUP_EXEC != 0 || stranger {

@@ -21,7 +21,7 @@ pub struct Content {
     blocks: BTreeMap<u64, Block>,
 }
 
-/// One block's part of a byte range: the block, and the bytes of it that are meant.
+/// The part of a byte range in one block: the block, and the range of bytes in it.
 struct Piece {
     index: u64,
     from: usize,
@@ -127,8 +127,8 @@ impl Content {
         }
     }
 
-    /// The first offset of data at or after `offset`, or `None` when there is none before the end
-    /// of file.
+    /// The first offset of data at or after `offset`, or `None` if there is none before the end of
+    /// file.
     pub fn seek_data(&self, offset: u64) -> Option<u64> {
         let unit = BLOCK_SIZE as u64;
         self.blocks

@@ -7,7 +7,7 @@ use std::fmt;
 #[error("{self:?}")]
 pub struct Errno(pub i32);
 
-/// What every operation returns.
+/// The result of every operation.
 pub type Result<T> = std::result::Result<T, Errno>;
 
 macro_rules! names {

@@ -34,8 +34,7 @@ impl OpenFile {
     }
 }
 
-/// Offsets are signed 64-bit numbers in system calls; those that are not one here are negative
-/// there.
+/// Offsets are signed 64-bit numbers in system calls; larger ones are negative there.
 fn check_offset(offset: u64) -> Result<()> {
     if offset > i64::MAX as u64 {
         Err(Errno::EINVAL)
@@ -79,7 +78,7 @@ impl Model {
         self.open_unchecked(ino, flags)
     }
 
-    /// Opens what the caller has just created, whatever its mode.
+    /// Opens an inode that the caller has just created, whatever its mode.
     pub(crate) fn open_unchecked(&mut self, ino: Ino, flags: i32) -> Result<Handle> {
         self.node_mut(ino)?.opens += 1;
         let handle = Handle(self.next_handle);
@@ -114,7 +113,7 @@ impl Model {
         self.opened(handle).map(|file| file.ino)
     }
 
-    /// The attributes of what a handle has open (`fstat`).
+    /// The attributes of an open inode (`fstat`).
     pub fn handle_attr(&self, handle: Handle) -> Result<Attr> {
         self.getattr(self.handle_ino(handle)?)
     }

@@ -1,21 +1,21 @@
-//! A small in-memory POSIX tree: the reference that Vellum's engine is compared with.
+//! A small in-memory POSIX tree: the reference for Vellum's engine.
 //!
-//! [`Model`] answers as ext4 on Linux does: the same results, the same errno, and the same errno
-//! first where several apply. It is written to be read: one `BTreeMap` of nodes, one of open
-//! handles, sparse files as maps of 4 KiB blocks, and each operation a list of checks in the order
-//! in which the kernel makes them. `tests/against_kernel.rs` runs random operations on the model
-//! and on the kernel's own file system and compares every outcome.
+//! [`Model`] behaves like ext4 on Linux: the same results and the same errno, also where several
+//! errors apply. It is written for readers: one `BTreeMap` of nodes, one of open handles, sparse
+//! files as maps of 4 KiB blocks, and each operation a list of checks in the kernel's order.
+//! `tests/against_kernel.rs` runs random operations on the model and on the kernel's own file
+//! system and compares every outcome.
 //!
 //! Three layers:
-//! * by inode number, as a FUSE file system is called: [`Model::lookup`], [`Model::mkdir`],
+//! * by inode number, like the calls of FUSE: [`Model::lookup`], [`Model::mkdir`],
 //!   [`Model::rename`], ...
-//! * by path relative to a directory, as the system calls are: [`Model::resolve`],
+//! * by path relative to a directory, like the system calls: [`Model::resolve`],
 //!   [`Model::open_at`], [`Model::mkdir_at`], ...
-//! * by description: an [`Op`] says what to do, [`apply`] does it, and the [`Outcome`] holds
-//!   nothing that an implementation may choose, so that outcomes of two implementations are equal
-//!   or one of them is wrong.
+//! * by description: an [`Op`] describes an operation, [`apply`] executes it, and the [`Outcome`]
+//!   holds nothing that an implementation may choose, so if the outcomes of two implementations
+//!   differ, one of them is wrong.
 //!
-//! Where the model deliberately departs from ext4:
+//! The model deliberately differs from ext4:
 //! * following a symbolic link during path resolution does not change its access time (`readlink`
 //!   does);
 //! * the kernel's hardening settings `fs.protected_*` are off, unless [`Model::hardening`] says

@@ -1,11 +1,11 @@
-//! Making and removing names, by inode number.
+//! Creation and removal of names, by inode number.
 
 use crate::content::Content;
 use crate::tree::{Body, GROUP_EXEC, Node, READ, SET_GID, SET_UID, STICKY, WRITE};
 use crate::{Cred, Errno, Ino, Kind, LINK_MAX, Model, PATH_MAX, Result};
 use std::collections::BTreeMap;
 
-/// A last component as a path gave it: the name, and whether slashes came after it.
+/// The last component of a path: the name, and whether slashes follow it.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) dir: Ino,
@@ -28,9 +28,9 @@ impl<'a> Entry<'a> {
 }
 
 impl Model {
-    /// Creates a regular file. An existing one is returned unless `exclusive`; its own permissions
-    /// are checked by [`Model::open`]. An existing directory is `EISDIR`, an existing symbolic link
-    /// is for the caller to follow: `ELOOP`.
+    /// Creates a regular file. An existing one is returned unless `exclusive`; [`Model::open`]
+    /// checks its own permissions. An existing directory is `EISDIR`. An existing symbolic link is
+    /// `ELOOP`, and the caller follows it.
     pub fn create(
         &mut self,
         dir: Ino,
@@ -68,7 +68,7 @@ impl Model {
         cred: &Cred,
         now: i64,
     ) -> Result<Ino> {
-        // A directory is the one thing that may be made under a name with slashes after it.
+        // Only a directory may be created under a name with slashes behind it.
         self.may_make(Entry::bare(dir, name), cred)?;
         if self.node(dir)?.nlink >= LINK_MAX {
             return Err(Errno::EMLINK);
@@ -88,7 +88,7 @@ impl Model {
         Ok(ino)
     }
 
-    /// Creates a regular file, pipe, socket or device; `device` is the number of a device.
+    /// Creates a regular file, pipe, socket or device; `device` is the device number.
     pub fn mknod(
         &mut self,
         entry: (Ino, &[u8]),
@@ -260,8 +260,8 @@ impl Model {
         }
     }
 
-    /// Checks that nothing has the name, and that only a directory is made under a name with
-    /// slashes after it.
+    /// Checks that the name is free, and that only a directory is created under a name with slashes
+    /// behind it.
     fn check_absent(&self, entry: Entry) -> Result<()> {
         match self.find(entry.dir, entry.name)? {
             Some(_) => Err(Errno::EEXIST),
@@ -284,8 +284,8 @@ impl Model {
         self.access(dir, WRITE, cred)
     }
 
-    /// Checks that the caller may remove `victim`'s name from `dir`, and that it is a directory or
-    /// not, as expected.
+    /// Checks that the caller may remove `victim`'s name from `dir`, and that its kind (directory
+    /// or not) is as expected.
     pub(crate) fn may_delete(
         &self,
         dir: Ino,
@@ -305,7 +305,7 @@ impl Model {
         }
     }
 
-    /// Makes a node and names it. Group and set-group-id come from a set-group-id directory.
+    /// Creates a node and names it. A set-group-id directory determines group and set-group-id.
     fn add_new(&mut self, entry: Entry, body: Body, mode: u32, cred: &Cred, now: i64) -> Ino {
         let parent = &self.nodes[&entry.dir];
         let is_dir = matches!(body, Body::Dir { .. });
@@ -358,7 +358,7 @@ impl Model {
         }
     }
 
-    /// One name fewer. A directory has only one, so it loses its own `.` too.
+    /// Removes one link. A directory has only one name, so it loses its own `.` too.
     pub(crate) fn drop_link(&mut self, ino: Ino, now: i64) {
         let node = self
             .nodes

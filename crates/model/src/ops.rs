@@ -22,14 +22,14 @@ pub enum Op {
     },
     /// `mkdir`.
     Mkdir { path: Vec<u8>, mode: u32 },
-    /// `mknod`: makes a regular file, pipe, socket, or the device of a number.
+    /// `mknod`: creates a regular file, pipe, socket, or the device with this number.
     Mknod {
         path: Vec<u8>,
         kind: Kind,
         mode: u32,
         device: u64,
     },
-    /// `symlink`: makes `path`, which points to `target`.
+    /// `symlink`: creates `path`, which points to `target`.
     Symlink { target: Vec<u8>, path: Vec<u8> },
     /// `link`: gives `from` the further name `to`, without following a symbolic link.
     Link { from: Vec<u8>, to: Vec<u8> },
@@ -74,7 +74,7 @@ pub enum Op {
     Sync,
     /// `chmod`.
     Chmod { path: Vec<u8>, mode: u32 },
-    /// `chown`, or `lchown` if not to follow.
+    /// `chown`, or `lchown` without `follow`.
     Chown {
         path: Vec<u8>,
         uid: Option<u32>,
@@ -88,9 +88,9 @@ pub enum Op {
         mtime: Option<TimeSet>,
         follow: bool,
     },
-    /// `stat`, or `lstat` if not to follow; everything but times and inode number.
+    /// `stat`, or `lstat` without `follow`; everything but times and inode number.
     Stat { path: Vec<u8>, follow: bool },
-    /// `lstat`: the three times, for comparison of implementations that were given the same clock.
+    /// `lstat`: the three times, to compare implementations with the same clock.
     Times { path: Vec<u8> },
     /// `faccessat2` with `AT_EACCESS`; the mask is of `R_OK`, `W_OK`, `X_OK`.
     Access { path: Vec<u8>, mask: u32 },
@@ -127,7 +127,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The slot whose handle it uses; `None`: it uses none, or opens or closes one.
+    /// The slot whose handle it uses; `None` if it uses none, or opens or closes one.
     pub fn handle_slot(&self) -> Option<u8> {
         match self {
             Self::ReadSlot { slot, .. }
@@ -141,8 +141,8 @@ impl Op {
         }
     }
 
-    /// The path that it opens, and the flags of `O_*`, if it opens one, does something with the
-    /// handle, and closes it.
+    /// The path and the `O_*` flags with which it opens a file, if it opens one, uses the handle,
+    /// and closes it.
     pub fn opens(&self) -> Option<(&[u8], i32)> {
         let (path, flags) = match self {
             Self::Write { path, .. } | Self::Fallocate { path, .. } => (path, libc::O_WRONLY),
@@ -158,16 +158,16 @@ impl Op {
     }
 }
 
-/// An operation and who asks for it: a line of a test case.
+/// An operation and its caller: a line of a test case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// Who asks.
+    /// The caller.
     pub cred: Cred,
-    /// For what.
+    /// The operation.
     pub op: Op,
 }
 
-/// What an operation answered.
+/// The result of an operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It succeeded.
@@ -176,10 +176,10 @@ pub enum Outcome {
     Err(Errno),
 }
 
-/// The part of an answer that every implementation must agree on.
+/// The part of a result that every implementation must agree on.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// Nothing but success.
+    /// Success without data.
     Done,
     /// Bytes written.
     Count(u64),
@@ -198,7 +198,7 @@ pub enum Payload {
 /// Attributes without those that an implementation may choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatView {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The low 12 bits of `st_mode`.
     pub mode: u32,
@@ -215,8 +215,8 @@ pub struct StatView {
 }
 
 impl StatView {
-    /// The same without what an implementation may choose: the size of a directory, and the blocks
-    /// of anything but a file.
+    /// The same attributes without those that an implementation may choose: the size of a
+    /// directory, and the blocks of anything but a file.
     #[must_use]
     pub fn comparable(mut self) -> StatView {
         if self.kind == Kind::Dir {
@@ -244,7 +244,7 @@ impl From<Attr> for StatView {
     }
 }
 
-/// The bytes that a seed stands for (splitmix64, little-endian); seed 0 stands for zeros.
+/// The bytes for a seed (splitmix64, little-endian); seed 0 stands for zeros.
 pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
     if seed == 0 {
         return vec![0; len as usize];

@@ -1,4 +1,4 @@
-//! Walking paths.
+//! Path resolution.
 
 use crate::tree::Body;
 use crate::{Cred, Errno, Ino, Model, PATH_MAX, Result, SYMLINK_FOLLOW_MAX};
@@ -29,7 +29,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at `base`; checks what can be seen from the path's bytes alone.
+    /// Begins at `base`; checks everything that follows from the path's bytes alone.
     pub(crate) fn new(
         model: &'a Model,
         base: Ino,
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on with a link's target in place of the component that was returned or walked last.
+    /// Continues with a link's target in place of the component that was returned or walked last.
     fn follow(&mut self, target: &[u8]) -> Result<()> {
         self.links += 1;
         if self.links > SYMLINK_FOLLOW_MAX {
@@ -105,14 +105,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Goes on with the target of the last component, which is the link `ino` in `dir`.
+    /// Continues with the target of the last component, which is the link `ino` in `dir`.
     pub(crate) fn follow_last(&mut self, dir: Ino, ino: Ino, target: &[u8]) -> Result<()> {
         self.follow(target)?;
         self.model.may_follow(dir, ino, self.cred)
     }
 
-    /// Walks to the end. The last component is followed if `follow_last` or if slashes come after
-    /// it.
+    /// Walks to the end. The last component is followed if `follow_last` is set or slashes come
+    /// after it.
     pub(crate) fn reach_end(&mut self, follow_last: bool) -> Result<Ino> {
         loop {
             let Last::Name { dir, name, slash } = self.reach_last()? else {
@@ -132,10 +132,10 @@ impl<'a> Walk<'a> {
 }
 
 impl Model {
-    /// The inode that `path` means, from the directory `base` or, if it begins with a slash, from
-    /// the root.
+    /// The inode of `path`, from the directory `base` or, if the path begins with a slash, from the
+    /// root.
     ///
-    /// A symbolic link at the end is followed if `follow_last`, or if slashes come after it.
+    /// A symbolic link at the end is followed if `follow_last` is set or slashes come after it.
     pub fn resolve(&self, base: Ino, path: &[u8], follow_last: bool, cred: &Cred) -> Result<Ino> {
         Walk::new(self, base, path, cred)?.reach_end(follow_last)
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_mean_what_the_kernel_says() {
+    fn paths_resolve_as_in_the_kernel() {
         let model = tree();
         let user = Cred::user(5, 5, &[]);
         let at = |path: &[u8], follow| model.resolve(Ino::ROOT, path, follow, &user);

@@ -9,7 +9,7 @@ pub const RENAME_NOREPLACE: u32 = 1;
 /// Exchange the two names.
 pub const RENAME_EXCHANGE: u32 = 2;
 
-/// Checks what the flags alone can violate.
+/// Checks the flags by themselves.
 pub(crate) fn check_flags(flags: u32) -> Result<()> {
     let both = RENAME_NOREPLACE | RENAME_EXCHANGE;
     if flags & !both != 0 || flags == both {
@@ -19,7 +19,7 @@ pub(crate) fn check_flags(flags: u32) -> Result<()> {
     }
 }
 
-/// `.` and `..` are not moved, and nothing is moved there.
+/// Refuses to move `.` and `..`, or anything to them.
 fn check_dots(from: &Entry, to: &Entry, flags: u32) -> Result<()> {
     if from.is_dots() {
         return Err(Errno::EBUSY);
@@ -89,11 +89,11 @@ impl Model {
         self.node(ino).map(|node| node.is_dir())
     }
 
-    /// What the old name names, and the new one.
+    /// The inodes of the old and the new name.
     fn ends(&self, from: &Entry, to: &Entry, flags: u32) -> Result<(Ino, Option<Ino>)> {
         let source = self.find(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
         if self.node(to.dir)?.nlink == 0 {
-            // Whatever the source is: the target is looked for first.
+            // Whatever the source is: the target is looked up first.
             return Err(Errno::ENOENT);
         }
         match self.find(to.dir, to.name)? {
@@ -103,7 +103,7 @@ impl Model {
         }
     }
 
-    /// Slashes behind a name want a directory, and no directory goes below itself.
+    /// Slashes behind a name require a directory, and no directory moves below itself.
     fn check_kinds(
         &self,
         (from, source): (&Entry, Ino),
@@ -134,7 +134,7 @@ impl Model {
         }
     }
 
-    /// Permissions, kinds that replace each other, and counts of links.
+    /// Checks permissions, kinds that can replace each other, and link counts.
     fn may_move(
         &self,
         (from, source): (&Entry, Ino),
@@ -169,7 +169,7 @@ impl Model {
         }
     }
 
-    /// A directory's `..` is rewritten, so the directory itself must be writable.
+    /// The directory's `..` is rewritten, so the directory itself must be writable.
     fn may_change_parent(&self, ino: Ino, cred: &Cred) -> Result<()> {
         if self.is_dir(ino)? {
             self.access(ino, WRITE, cred)
@@ -211,7 +211,7 @@ impl Model {
         self.moved(target, to.dir, from.dir, now)
     }
 
-    /// The inode's name went from one directory to another.
+    /// Updates an inode whose name moved from one directory to another.
     fn moved(&mut self, ino: Ino, from: Ino, to: Ino, now: i64) -> Result<()> {
         let node = self.node_mut(ino)?;
         node.ctime = now;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_into_a_removed_directory_not_even_what_it_was_in() {
+    fn nothing_moves_into_a_removed_directory_not_even_its_parent() {
         let (mut model, root) = (Model::new(0), Cred::superuser());
         let above = model.mkdir(Ino::ROOT, b"a", 0o755, &root, 1).unwrap();
         let removed = model.mkdir(above, b"b", 0o755, &root, 1).unwrap();

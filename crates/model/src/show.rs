@@ -1,4 +1,4 @@
-//! Outcomes as text, in the words of `text`.
+//! Outcomes as text, in the notation of `text`.
 
 use crate::text::{Maybe, Path};
 use crate::{Kind, Outcome, Payload, StatView};

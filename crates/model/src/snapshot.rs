@@ -4,7 +4,7 @@ use crate::tree::Body;
 use crate::{BLOCK_SIZE, Block, Content, Ino, Kind, Model};
 use std::collections::BTreeMap;
 
-/// A tree by absolute path; the root is `/`. Files that live on only in open handles are not in it.
+/// A tree by absolute path; the root is `/`. It lacks files that only exist in open handles.
 pub type Snapshot = BTreeMap<Vec<u8>, NodeSnapshot>;
 
 /// The three times of an inode, in nanoseconds since 1970.
@@ -18,7 +18,7 @@ pub struct Times {
     pub ctime: i64,
 }
 
-/// What a path names.
+/// The node of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSnapshot {
     /// Content.
@@ -31,10 +31,10 @@ pub struct NodeSnapshot {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// The first path, in byte order, that names the same inode: equal for paths that are hard
-    /// links of each other.
+    /// The first path, in byte order, of the same inode: equal for paths that are hard links of
+    /// each other.
     pub identity: Vec<u8>,
-    /// Times, if they were asked for.
+    /// Times, if they were requested.
     pub times: Option<Times>,
 }
 
@@ -56,7 +56,7 @@ pub enum SnapshotBody {
     Symlink(Vec<u8>),
     /// A pipe, socket or device.
     Special {
-        /// Which.
+        /// Its kind.
         kind: Kind,
         /// Its device number, `st_rdev`.
         device: u64,
@@ -69,8 +69,8 @@ impl SnapshotBody {
         SnapshotBody::from_extents(bytes.len() as u64, [(0, bytes)])
     }
 
-    /// The content of a file of this size that holds these bytes at these offsets, and zeros
-    /// elsewhere. Offsets must be multiples of the block size.
+    /// The content of a file of this size with these bytes at these offsets, and zeros elsewhere.
+    /// Offsets must be multiples of the block size.
     pub fn from_extents<'a>(
         size: u64,
         extents: impl IntoIterator<Item = (u64, &'a [u8])>,
@@ -100,7 +100,7 @@ impl SnapshotBody {
         SnapshotBody::from_extents(content.size(), data)
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {
             SnapshotBody::File { .. } => Kind::File,
@@ -185,7 +185,7 @@ impl Model {
     }
 }
 
-/// The differences between two trees, a line each; empty if they are equal.
+/// The differences between two trees, one per line; empty if they are equal.
 pub fn diff(left: &Snapshot, right: &Snapshot) -> Vec<String> {
     let mut lines = Vec::new();
     for (path, node) in left {

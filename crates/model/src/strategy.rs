@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// The users of random steps: the superuser, two users that share group 30, and one that shares
-/// nothing.
+/// The users of random steps: the superuser, two users that share group 30, and one without a
+/// common group.
 pub fn creds() -> Vec<Cred> {
     vec![
         Cred::superuser(),
@@ -22,8 +22,8 @@ pub fn cred() -> impl Strategy<Value = Cred> {
     prop_oneof![Just(all[0].clone()), prop::sample::select(all)]
 }
 
-/// A name: mostly `a` to `d`, sometimes one of two of the longest, one of 100 bytes, or one that is
-/// too long.
+/// A name: mostly `a` to `d`, sometimes one of the two longest ones, one of 100 bytes, or one that
+/// is too long.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let long = |byte: u8, len: usize| Just([vec![byte; len - 1], vec![b'z']].concat());
     prop_oneof![
@@ -36,7 +36,7 @@ fn name() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Where operations get their paths from.
+/// The source of paths for operations.
 pub type Paths = BoxedStrategy<Vec<u8>>;
 
 /// A path of one to three names, sometimes absolute, with doubled or trailing slashes, or empty.
@@ -70,7 +70,7 @@ pub fn path() -> Paths {
     .boxed()
 }
 
-/// A path of one or two of two names: so few that most operations find what they need.
+/// A path of one or two of two names: so few that most operations find their files.
 pub fn few_paths() -> Paths {
     let name = || prop::sample::select(vec!["a", "b"]);
     prop_oneof![
@@ -200,13 +200,13 @@ pub fn op_over(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
     ]
 }
 
-/// An operation of one of these by some user.
+/// An operation from `ops` by some user.
 pub fn step(ops: impl Strategy<Value = Op>) -> impl Strategy<Value = Step> {
     (cred(), ops).prop_map(|(cred, op)| Step { cred, op })
 }
 
-/// Steps that go together: of all kinds over many or few paths, or only names, or only the content
-/// of two files.
+/// Related steps: of all kinds over many or few paths, or only on names, or only on the content of
+/// two files.
 pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     let (many, few) = (path(), few_paths());
     let two = prop::sample::select(vec![b"a".to_vec(), b"b".to_vec()]).boxed();
@@ -225,7 +225,7 @@ pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// An operation that makes, moves, removes or lists names.
+/// An operation that creates, moves, removes or lists names.
 pub fn namespace_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
     let path = || paths.clone();
     prop_oneof![

@@ -2,7 +2,7 @@
 //! replayed.
 //!
 //! Words are separated by single spaces. Modes are octal, other numbers decimal, `-` is "none" or
-//! "not". Paths are written as they are, except that bytes other than letters, digits and `._/-`
+//! "not". Paths are written literally, except that bytes other than letters, digits and `._/-`
 //! become `%` and two hexadecimal digits, a run of at least eight equal bytes becomes `%(` the byte
 //! in hexadecimal `x` its length `)`, and an empty path, or one that would read as `-`, is marked
 //! by a single `%` at the end.
@@ -11,7 +11,7 @@ use crate::{Cred, Kind, Op, Range, Step, TimeSet};
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
-/// Why a line is not an operation.
+/// The error for a line that is not an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {what} in {line:?}")]
 pub struct ParseError {
@@ -108,7 +108,7 @@ const OPEN_FLAGS: [(&str, i32); 9] = [
     ("+noatime", libc::O_NOATIME),
 ];
 
-/// Open flags as `open+wronly+creat`; a plain `open` is for reading.
+/// Open flags as `open+wronly+creat`; a plain `open` is read-only.
 struct Flags(i32);
 
 impl Display for Flags {
@@ -139,7 +139,7 @@ impl Display for Range {
     }
 }
 
-/// A line that is being written, behind its first word.
+/// A line being written, after its first word.
 struct Writer<'w, 'f> {
     f: &'w mut Formatter<'f>,
 }
@@ -186,7 +186,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// The words of a line that are left to read.
+/// The remaining words of a line.
 struct Words<'a> {
     line: &'a str,
     words: std::str::Split<'a, char>,
@@ -316,8 +316,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Makes of a table of operations what writes and reads them: the first word, the operation, and
-/// for each further word the field and how it is written.
+/// Creates the reader and the writer of operations from a table: the first word, the operation, and
+/// for each further word the field and its notation.
 macro_rules! lines {
     ($($name:literal $op:ident { $($field:ident: $word:ident),* })*) => {
         impl Display for Op {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_operation_is_refused() {
+    fn invalid_lines_are_refused() {
         for line in [
             "",
             "mkdir",

@@ -21,7 +21,7 @@ impl fmt::Display for Ino {
     }
 }
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -52,13 +52,13 @@ impl Kind {
         Kind::BlockDevice,
     ];
 
-    /// Whether it is one whose content is somebody else's: a pipe, a socket, a device.
+    /// Whether its content is outside the file system: a pipe, a socket, a device.
     pub fn is_special(self) -> bool {
         !matches!(self, Kind::File | Kind::Dir | Kind::Symlink)
     }
 }
 
-/// Who asks.
+/// The caller of an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cred {
     /// File-system user id.
@@ -108,7 +108,7 @@ impl Cred {
     }
 }
 
-/// When reading changes an access time.
+/// When a read changes the access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AtimePolicy {
     /// At every read.
@@ -124,8 +124,8 @@ pub enum AtimePolicy {
 /// The kernel's `fs.protected_*` settings, which forbid more than POSIX does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Hardening {
-    /// `protected_hardlinks`: only the owner, or who may read and write a regular file that is
-    /// neither set-user-id nor executable set-group-id, may link to it.
+    /// `protected_hardlinks`: only the owner may link to a file, or a caller with read and write
+    /// permission for a regular file that is neither set-user-id nor executable set-group-id.
     pub hardlinks: bool,
     /// `protected_symlinks`: in a sticky directory that anyone may write, the last component is
     /// followed only if the link belongs to the caller or to the directory's owner.
@@ -141,11 +141,11 @@ pub struct Hardening {
 pub struct Attr {
     /// Inode number.
     pub ino: Ino,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission bits with set-user-id, set-group-id and sticky: the low 12 bits of `st_mode`.
     pub mode: u32,
-    /// Link count; 0 when it only lives on in open handles.
+    /// Link count; 0 if it only exists in open handles.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -170,7 +170,7 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// The inode it names.
     pub ino: Ino,
-    /// What that is.
+    /// Its kind.
     pub kind: Kind,
 }
 
@@ -196,7 +196,7 @@ pub(crate) struct Node {
     pub(crate) atime: i64,
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
-    /// Open handles; a node without links or handles is gone.
+    /// Number of open handles; a node without links or handles is removed.
     pub(crate) opens: u32,
 }
 
@@ -214,7 +214,7 @@ impl Node {
         self.kind() == Kind::Dir
     }
 
-    /// The content changed: mtime and ctime are now.
+    /// Records a change of content: mtime and ctime are now.
     pub(crate) fn modified(&mut self, now: i64) {
         self.mtime = now;
         self.ctime = now;
@@ -245,9 +245,9 @@ pub struct Model {
     pub(crate) next_ino: u64,
     pub(crate) handles: BTreeMap<Handle, OpenFile>,
     pub(crate) next_handle: u64,
-    /// Handles that [`crate::Op`]s name by number.
+    /// Handles by the slot numbers of [`crate::Op`]s.
     pub(crate) slots: BTreeMap<u8, Handle>,
-    /// When reading changes access times.
+    /// When a read changes access times.
     pub atime_policy: AtimePolicy,
     /// The kernel's settings of `fs.protected_*`; all off in a new model.
     pub hardening: Hardening,
@@ -298,7 +298,7 @@ impl Model {
         self.nodes.get_mut(&ino).ok_or(Errno::ESTALE)
     }
 
-    /// Forgets the node when neither a name nor a handle is left.
+    /// Removes the node if neither a name nor a handle is left.
     pub(crate) fn reap(&mut self, ino: Ino) {
         if self
             .nodes
@@ -335,7 +335,7 @@ impl Model {
         Ok(true)
     }
 
-    /// Whether the caller may do all that `mask` says (read 4, write 2, search or execute 1).
+    /// Checks that the caller has all permissions in `mask` (read 4, write 2, search or execute 1).
     pub fn access(&self, ino: Ino, mask: u32, cred: &Cred) -> Result<()> {
         let node = self.node(ino)?;
         let shift = match () {
@@ -362,13 +362,13 @@ impl Model {
         self.access(dir, EXEC, cred)
     }
 
-    /// The inode that `name` means in `dir`, without following it.
+    /// The inode of `name` in `dir`, without following it.
     pub fn lookup(&self, dir: Ino, name: &[u8], cred: &Cred) -> Result<Ino> {
         self.search(dir, cred)?;
         self.find(dir, name)?.ok_or(Errno::ENOENT)
     }
 
-    /// The entry, `None` if there is none, without permission checks.
+    /// The entry, or `None`, without permission checks.
     pub(crate) fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>> {
         match name {
             b"" => Err(Errno::ENOENT),
@@ -380,7 +380,7 @@ impl Model {
         }
     }
 
-    /// Whether someone else may have put `ino` into the sticky directory `dir` to trap the caller.
+    /// Whether another user may have put `ino` into the sticky directory `dir` to trap the caller.
     fn is_protected(&self, dir: Ino, ino: Ino, writable: u32, cred: &Cred) -> Result<bool> {
         let (parent, node) = (self.node(dir)?, self.node(ino)?);
         let exposed = parent.mode & STICKY != 0 && parent.mode & writable != 0;
@@ -393,8 +393,8 @@ impl Model {
         if refused { Err(Errno::EACCES) } else { Ok(()) }
     }
 
-    /// Checks what the kernel does before `O_CREAT` opens something that exists; a symbolic link,
-    /// which is there only with `O_NOFOLLOW`, is checked whatever the settings.
+    /// Does the kernel's checks before `O_CREAT` opens an existing file. A symbolic link, which
+    /// gets here only with `O_NOFOLLOW`, is checked whatever the settings.
     pub(crate) fn may_open_existing(&self, dir: Ino, ino: Ino, cred: &Cred) -> Result<()> {
         let writable = match (self.node(ino)?.kind(), self.hardening.regular) {
             (Kind::File, 0) => return Ok(()),
@@ -475,7 +475,7 @@ impl Model {
         Ok(list)
     }
 
-    /// Something was read: moves the access time as the policy says.
+    /// Records a read: updates the access time according to the policy.
     pub(crate) fn accessed(&mut self, ino: Ino, now: i64) -> Result<()> {
         let policy = self.atime_policy;
         let node = self.node_mut(ino)?;

@@ -1,9 +1,10 @@
 //! Random operations on the model and on the kernel's own file system, as several users, with every
 //! outcome compared.
 //!
-//! The tests need the superuser (to become others, and to make a temporary directory the root of a
+//! The tests need the superuser (to change users, and to make a temporary directory the root of a
 //! thread) and a temporary directory on ext4, or on a mount of Vellum (`tests/mount/80-model.sh`);
-//! elsewhere they say so and pass. `VELLUM_REPLAY=file` replays the steps of a file, a line each.
+//! elsewhere they print a message and pass. `VELLUM_REPLAY=file` replays the steps of a file, one
+//! per line.
 
 mod kernel;
 
@@ -23,7 +24,7 @@ const FUSE_MAGIC: u64 = 0x6573_5546;
 /// Longer than a tick of the kernel's coarse clock, by which it sets access times.
 const TICK: Duration = Duration::from_millis(12);
 
-/// Whether the temporary directory can serve; says so if not.
+/// Whether the temporary directory is suitable; prints a message if not.
 fn usable() -> bool {
     let dir = std::env::temp_dir();
     let magic = rustix::fs::statfs(&dir)
@@ -40,7 +41,7 @@ fn usable() -> bool {
     usable
 }
 
-/// The kernel's clock, by which the model tells past from future.
+/// The kernel's clock, by which the model distinguishes past and future.
 fn clock_nanos() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.expect("it is later than 1970").as_nanos() as i64
@@ -64,7 +65,7 @@ impl Pair {
         }
     }
 
-    /// Applies a step to both and says how they differ.
+    /// Applies a step to both and reports differences.
     fn step(&mut self, step: &Step) -> Result<(), String> {
         self.now += 1;
         let preallocated = self.is_preallocated(&step.op);
@@ -94,7 +95,7 @@ impl Pair {
         }
     }
 
-    /// Whether the file that a seek is about has unwritten blocks.
+    /// Whether the file of a seek has unwritten blocks.
     fn is_preallocated(&self, op: &Op) -> bool {
         let (Op::SeekData { path, .. } | Op::SeekHole { path, .. }) = op else {
             return false;
@@ -142,7 +143,7 @@ fn run(steps: &[Step]) -> Result<(), String> {
     })
 }
 
-/// First step of a sequence: who may do what in the root directory.
+/// The first step of a sequence: the permissions of the root directory.
 fn opening() -> impl Strategy<Value = Step> {
     proptest::sample::select(vec!["777", "1777", "755", "2777"])
         .prop_map(|mode| format!("0:0 chmod . {mode}").parse().expect("a step"))
@@ -155,7 +156,7 @@ fn sequence(longest: usize) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A runner whose values depend on the seed alone.
+/// A runner whose values only depend on the seed.
 fn seeded(seed: u8) -> TestRunner {
     TestRunner::new_with_rng(
         Config::default(),
@@ -249,7 +250,7 @@ fn clocks(pair: &Pair) -> Clocks {
             .kernel
             .times_of(&path)
             .expect("the kernel has the same paths");
-        // The model does not count the following of a link as reading it.
+        // The model does not count following a link as reading it.
         let still = |times: Times| {
             if node.body.kind() == Kind::Symlink {
                 Times { atime: 0, ..times }
@@ -265,8 +266,8 @@ fn clocks(pair: &Pair) -> Clocks {
     clocks
 }
 
-/// Which of access, modification and change time of each path's inode changed, for inodes that were
-/// there before.
+/// Which of access, modification and change time changed for each path, for inodes that existed
+/// before.
 fn changes(pair: &Pair, before: &Clocks, after: &Clocks) -> Vec<(String, [bool; 3], [bool; 3])> {
     let changed = |before: Times, after: Times| {
         [

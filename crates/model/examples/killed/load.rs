@@ -1,4 +1,4 @@
-//! Working until the mount is dead.
+//! Works in a mount until it is dead.
 
 use crate::kernel::Kernel;
 use crate::kernel::agreement::agree;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use vellum_model::{Block, Cred, Ino, Model, Op};
 
-/// Works with a thread for each record, and tells how many operations returned. Says `working` when
-/// all are in the mount.
+/// Works with one thread per record, and reports how many operations returned. Prints `working`
+/// once all threads are in the mount.
 pub(crate) fn load(mount: &Path, records: &[PathBuf], seed: u64) -> Result<String, String> {
     let entered = Barrier::new(records.len());
     let returned: Result<Vec<u64>, String> = std::thread::scope(|scope| {
@@ -30,7 +30,7 @@ pub(crate) fn load(mount: &Path, records: &[PathBuf], seed: u64) -> Result<Strin
     Ok(format!("{returned} operations"))
 }
 
-/// One worker's life; gives how many operations returned to it.
+/// The work of one thread; returns how many operations returned.
 fn work(
     mount: &Path,
     path: &Path,
@@ -51,7 +51,7 @@ fn work(
         let preallocated = is_preallocated(&record.model, &step.op);
         record.ask(&step);
         let found = kernel.apply(&step.op, &step.cred);
-        let expected = record.finish().expect("it was asked for");
+        let expected = record.finish().expect("a step was begun");
         if agree(&step.op, &expected, &found, preallocated) {
             record.returned();
         } else if is_dead() {
@@ -65,13 +65,13 @@ fn work(
     }
 }
 
-/// Whether the mount at the thread's root answers no more. Attributes may be cached, counts of
-/// blocks are not.
+/// Whether the mount at the thread's root no longer answers. Attributes may be cached, but counts
+/// of blocks are not.
 fn is_dead() -> bool {
     rustix::fs::statvfs("/").is_err()
 }
 
-/// Whether the file that a seek is about has unwritten blocks.
+/// Whether the file of a seek has unwritten blocks.
 fn is_preallocated(model: &Model, op: &Op) -> bool {
     let (Op::SeekData { path, .. } | Op::SeekHole { path, .. }) = op else {
         return false;

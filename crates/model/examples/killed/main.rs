@@ -1,12 +1,12 @@
-//! Work in a mount that is going to be killed, and a comparison of what is left with what had
+//! Works in a mount that will be killed, and compares what is left with the operations that had
 //! returned (`tests/lib.bash`).
 //!
-//! `killed load MOUNT RECORDS SEED` works in the mount with a thread for each `worker-N.log` in the
-//! directory RECORDS, until the mount is dead. Each operation is written to the thread's record
-//! before it is asked for and after it returned; an answer that is not the model's ends everything.
-//! `killed verify MOUNT RECORDS` compares the tree that the next mount shows with the trees that
-//! the records allow: all that returned, and of the operation under way all or nothing. Both need
-//! the superuser, and the directories `shared` and `wN` in the mount.
+//! `killed load MOUNT RECORDS SEED` works in the mount, with one thread for each `worker-N.log` in
+//! the directory RECORDS, until the mount is dead. Each operation is written to the thread's record
+//! before it is called and after it returned. A result that differs from the model's ends
+//! everything. `killed verify MOUNT RECORDS` compares the tree of the next mount with the trees
+//! that the records allow: all returned operations, and all or nothing of the operation in flight.
+//! Both commands need the superuser, and the directories `shared` and `wN` in the mount.
 
 mod load;
 mod record;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The records `worker-0.log`, `worker-1.log`, ... as far as there are any.
+/// The records `worker-0.log`, `worker-1.log`, ... that exist.
 fn records_in(dir: &str) -> Vec<PathBuf> {
     (0..)
         .map(|worker| Path::new(dir).join(format!("worker-{worker}.log")))

@@ -1,8 +1,9 @@
-//! A worker's record: a line before each operation, a line after it returned, a line for each kill.
+//! A worker's record: a line before each operation, a line after it returned, and a line for each
+//! kill.
 //!
-//! `> STEP` was asked for; `<` it returned, as the model says; `killed done` or `killed undone`:
-//! the mount was killed, every handle closed, and the operation under way, if any, turned out to
-//! have happened or not.
+//! `> STEP` was called; `<` it returned with the model's result; `killed done` or `killed undone`:
+//! the mount was killed, every handle was closed, and the operation in flight, if any, turned out
+//! to have happened or not.
 
 use crate::kernel::agreement::hardening;
 use std::fs::File;
@@ -13,15 +14,15 @@ use vellum_model::{Cred, Model, Op, Outcome, Step, apply};
 /// Slots of handles that steps may use.
 const SLOTS: u8 = 8;
 
-/// What a record comes to.
+/// The state of a record.
 pub(crate) struct Record {
-    /// Everything that returned.
+    /// The effect of everything that returned.
     pub(crate) model: Model,
-    /// Asked for, and not returned.
+    /// A step that was called and did not return.
     pub(crate) pending: Option<Step>,
     /// How many operations returned.
     pub(crate) returned: u64,
-    /// How many were under way at a kill, and how many of these had happened.
+    /// How many operations were in flight at a kill, and how many of these had happened.
     pub(crate) cut: u64,
     pub(crate) happened: u64,
     now: i64,
@@ -29,7 +30,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Reads the record of a worker; what comes next is appended to it.
+    /// Reads the record of a worker; later lines are appended to it.
     pub(crate) fn open(path: &Path, worker: usize) -> Result<Record, String> {
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
@@ -80,7 +81,7 @@ impl Record {
         }
         for slot in 0..SLOTS {
             let op = Op::CloseSlot { slot };
-            // Most are not open.
+            // Most slots are not open.
             let _ = apply(&mut self.model, &op, &Cred::superuser(), self.now);
         }
     }
@@ -91,13 +92,13 @@ impl Record {
         written.expect("the record is on a file system that is not killed");
     }
 
-    /// Notes that a step is going to be asked for.
+    /// Records that a step is about to be called.
     pub(crate) fn ask(&mut self, step: &Step) {
         self.append(&format!("> {step}"));
         self.pending = Some(step.clone());
     }
 
-    /// The tree as it is once the step under way is done.
+    /// The tree after the step in flight.
     pub(crate) fn after(&self) -> Model {
         let mut model = self.model.clone();
         if let Some(step) = &self.pending {
@@ -106,26 +107,26 @@ impl Record {
         model
     }
 
-    /// Does the step under way in the model, and gives what it must answer.
+    /// Does the step in flight in the model, and returns its expected result.
     pub(crate) fn finish(&mut self) -> Option<Outcome> {
         let step = self.pending.take()?;
         Some(self.apply(&step))
     }
 
-    /// Notes that the step that was finished returned.
+    /// Records that the finished step returned.
     pub(crate) fn returned(&mut self) {
         self.append("<");
         self.returned += 1;
     }
 
-    /// Notes a kill, and what became of the step under way.
+    /// Records a kill, and the fate of the step in flight.
     pub(crate) fn killed(&mut self, done: bool) {
         self.append(if done { "killed done" } else { "killed undone" });
         self.resolve(done);
     }
 }
 
-/// The directories that are there before the work begins.
+/// The directories that exist before the work begins.
 fn first_tree(worker: usize) -> Model {
     let mut model = Model::new(1);
     model.hardening = hardening();

@@ -1,4 +1,4 @@
-//! Comparing what a mount shows with what the records allow.
+//! Compares the tree of a mount with the trees that the records allow.
 
 use crate::kernel::Kernel;
 use crate::kernel::agreement::told_mode;
@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use vellum_model::{Cred, Ino, Model, Op, Snapshot, SnapshotBody, Step, diff};
 
-/// Bytes that are old or new as one.
+/// Bytes that are either all old or all new.
 const WORD_BYTES: usize = 8;
 /// A block of zeros, which snapshots leave out.
 static ZEROS: [u8; vellum_model::BLOCK_SIZE] = [0; vellum_model::BLOCK_SIZE];
 
-/// Compares, notes in the records what became of operations under way, and tells how much was
+/// Compares, writes the fate of operations in flight to the records, and reports how much was
 /// compared.
 pub(crate) fn verify(mount: &Path, records: &[PathBuf]) -> Result<String, String> {
     let mut records: Vec<Record> = (0..)
@@ -33,7 +33,7 @@ fn compare(mount: &Path, records: &mut [Record]) -> Result<String, String> {
         matches!(path, b"/" | b"/shared") || (0..records.len()).any(|worker| is_of(worker, path))
     };
     if let Some(path) = found.keys().find(|path| !known(path)) {
-        return Err(format!("{} is nobody's", path.escape_ascii()));
+        return Err(format!("{} belongs to no worker", path.escape_ascii()));
     }
     for (worker, record) in records.iter_mut().enumerate() {
         let found = part(&found, worker);
@@ -47,7 +47,7 @@ fn compare(mount: &Path, records: &mut [Record]) -> Result<String, String> {
     }
     let sum = |count: fn(&Record) -> u64| records.iter().map(count).sum::<u64>();
     Ok(format!(
-        "{} operations had returned; of {} under way {} had happened; {} names are as they must be",
+        "{} operations had returned; of {} in flight {} had happened; {} names are correct",
         sum(|record| record.returned),
         sum(|record| record.cut),
         sum(|record| record.happened),
@@ -55,7 +55,7 @@ fn compare(mount: &Path, records: &mut [Record]) -> Result<String, String> {
     ))
 }
 
-/// The tree of a model, as far as a mount tells it.
+/// The tree of a model, as far as a mount shows it.
 fn tree(model: &Model) -> Snapshot {
     told(model.snapshot(false))
 }
@@ -67,7 +67,7 @@ fn told(mut tree: Snapshot) -> Snapshot {
     tree
 }
 
-/// Whether a path is one of a worker's.
+/// Whether a path belongs to this worker.
 fn is_of(worker: usize, path: &[u8]) -> bool {
     let own = format!("/w{worker}");
     let below = format!("/w{worker}/");
@@ -92,7 +92,7 @@ fn same(expected: &Snapshot, found: &Snapshot) -> Result<(), String> {
     }
 }
 
-/// Whether the step under way happened, if the tree is one of those that it may leave.
+/// Whether the step in flight happened, if the tree is one that it may leave.
 fn judge(record: &Record, worker: usize, found: &Snapshot) -> Result<bool, String> {
     let before = part(&tree(&record.model), worker);
     let after = part(&tree(&record.after()), worker);
@@ -102,18 +102,18 @@ fn judge(record: &Record, worker: usize, found: &Snapshot) -> Result<bool, Strin
     if after == *found {
         return Ok(true);
     }
-    let step = record.pending.as_ref().ok_or("nothing is under way")?;
+    let step = record.pending.as_ref().ok_or("nothing is in flight")?;
     if changes_bytes(&step.op) && between(&before, &after, found) {
         return Ok(false);
     }
     Err(format!(
-        "under way: {step}\nnot as before it, {}\nnor as after it, {}",
+        "in flight: {step}\nnot as before it, {}\nnor as after it, {}",
         same(&before, found).err().unwrap_or_default(),
         same(&after, found).err().unwrap_or_default()
     ))
 }
 
-/// Whether an operation writes or allocates, which may be done in part.
+/// Whether an operation writes or allocates, which may happen in part.
 fn changes_bytes(op: &Op) -> bool {
     matches!(
         op,
@@ -153,8 +153,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
     else {
         return old == found;
     };
-    // The kernel hands a long write on in parts that end with pages. A size that grew covers what
-    // was written, all of it.
+    // The kernel splits a long write at page boundaries. A grown size covers everything that was
+    // written.
     if size > old_size {
         let ends_with_page = size.is_multiple_of(vellum_model::BLOCK_SIZE as u64);
         let below = new.range(..size.div_ceil(vellum_model::BLOCK_SIZE as u64));
@@ -168,8 +168,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
         .collect();
     size == old_size
         && numbers.into_iter().all(|number| {
-            // Of what the write brought beyond the old size nothing is seen, not even in the word
-            // that the size cuts.
+            // Bytes of the write beyond the old size are invisible, even in the word that contains
+            // the old end.
             let block = |blocks: &BTreeMap<u64, Vec<u8>>| {
                 let mut block = blocks.get(&number).cloned().unwrap_or(ZEROS.to_vec());
                 let below = size.saturating_sub(number * block.len() as u64);
@@ -187,8 +187,8 @@ fn is_mixture(old: &SnapshotBody, new: &SnapshotBody, found: &SnapshotBody) -> b
         })
 }
 
-/// Notes what became of the step under way. A file that it may have changed in part is made empty:
-/// what blocks it has, nobody can tell.
+/// Records the fate of the step in flight. A file that it may have changed in part is emptied,
+/// because its blocks are unknown.
 fn settle(record: &mut Record, happened: bool, kernel: &mut Kernel) -> Result<(), String> {
     let target = record.pending.as_ref().and_then(|step| {
         let ino = target(&record.model, &step.op)?;
@@ -238,7 +238,7 @@ fn target(model: &Model, op: &Op) -> Option<Ino> {
 mod tests {
     use super::*;
 
-    /// A file of one block, of which each byte below `size` is `byte`.
+    /// A file of one block in which each byte below `size` is `byte`.
     fn file(size: u64, byte: u8) -> SnapshotBody {
         let mut block = ZEROS.to_vec();
         block[..size as usize].fill(byte);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_the_old_size_cuts_may_be_new_below_it() {
+    fn the_word_with_the_old_end_may_be_new_below_it() {
         let (old, new) = (file(2036, 1), file(3000, 2));
         assert!(is_mixture(&old, &new, &file(2036, 2)));
         assert!(is_mixture(&old, &new, &old));

@@ -1,5 +1,4 @@
-//! What a worker does: random operations on few names, bursts of many files, and operations that
-//! take long.
+//! The work of a thread: random operations on few names, bursts of many files, and long operations.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -7,16 +6,16 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::VecDeque;
 use vellum_model::{Cred, Model, Op, Range, Step, strategy};
 
-/// One step in so many begins a burst.
+/// One in this many steps begins a burst.
 const BURST_EVERY: u32 = 400;
-/// One step in so many is on a large file.
+/// One in this many steps is on a large file.
 const LARGE_EVERY: u32 = 25;
-/// How large, in bytes.
+/// The size of a large file, in bytes.
 const LARGE_BYTES: u32 = 4 << 20;
-/// Most files that one burst makes.
+/// Most files of a burst.
 const BURST_FILES: u32 = 300;
 
-/// The steps of one worker, decided by a seed and by what is there.
+/// The steps of one worker, determined by a seed and the existing names.
 pub(crate) struct Work {
     worker: usize,
     runner: TestRunner,
@@ -69,7 +68,7 @@ impl Work {
         self.runner.rng().random_range(0..end)
     }
 
-    /// Something with hundreds of blocks, so that a kill meets it half done.
+    /// An operation on hundreds of blocks, so that a kill interrupts it.
     fn large(&mut self) -> Op {
         let path = format!("/w{}/large", self.worker).into_bytes();
         let offset = self.below(LARGE_BYTES).into();
@@ -102,7 +101,7 @@ impl Work {
         }
     }
 
-    /// Half of the bursts remove what the earlier ones left; all make files, move and remove some,
+    /// Half of the bursts remove the files of earlier ones; all create files, move and remove some,
     /// and append to others.
     fn begin_burst(&mut self, model: &Model) {
         let own = format!("/w{}/many", self.worker);
@@ -171,7 +170,7 @@ impl Work {
     }
 }
 
-/// Names of the worker's own, in its directory and in the one that all share.
+/// Names of the worker itself, in its directory and in the shared one.
 fn paths(worker: usize) -> strategy::Paths {
     let long = "x".repeat(150);
     let name = move || {

@@ -1,9 +1,9 @@
-//! Linearizability of calls that ran beside each other: whether some order explains what they
-//! answered (Wing and Gong, "Testing and verifying concurrent objects", 1993).
+//! Linearizability of concurrent calls: whether some order explains their results (Wing and Gong,
+//! "Testing and verifying concurrent objects", 1993).
 //!
-//! In such an order no call comes before one that had returned when it began, and each call, made
-//! alone after those before it, answers what it answered. A crash cuts a history off: the calls in
-//! flight are in the order or not, and what a crash may take back need not be.
+//! In such an order no call precedes one that had returned before it began, and each call, executed
+//! alone after those before it, has its recorded result. A crash ends a history: calls in flight
+//! may be in the order or not, and so may calls that the crash may undo.
 //!
 //! ```
 //! use vellum_model::linear::{After, History, Specification};
@@ -48,44 +48,44 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::ops::ControlFlow;
 
-/// What calls would do one after the other: a state of the object.
+/// The sequential behaviour of calls: a state of the object.
 pub trait Specification: Clone {
-    /// A call, with what it answered.
+    /// A call with its result.
     type Call;
-    /// All that tells two states apart for what may still be called.
+    /// Everything that distinguishes two states for later calls.
     type Key: Eq + Hash;
 
-    /// What the call leaves.
+    /// The state after the call.
     fn after(&self, call: &Self::Call) -> After<Self>;
 
-    /// Equal for two states in which the same calls answer the same.
+    /// Equal for two states in which all calls have the same results.
     fn key(&self) -> Self::Key;
 }
 
-/// What a call leaves of a state.
+/// The effect of a call on a state.
 #[derive(Clone, Debug)]
 pub enum After<S> {
-    /// It would have answered something else here.
+    /// The call would have had another result here.
     Nothing,
     /// The same state.
     Same,
-    /// Another one.
+    /// Another state.
     Other(S),
 }
 
-/// A call, and what has to come before it.
+/// A call, and the calls that must precede it.
 #[derive(Clone, Debug)]
 struct Placed<C> {
     call: C,
-    /// The calls, a bit each.
+    /// The preceding calls, one bit each.
     before: u128,
 }
 
-/// Calls that ran beside each other: at most 128.
+/// Concurrent calls: at most 128.
 #[derive(Clone, Debug)]
 pub struct History<C> {
     calls: Vec<Placed<C>>,
-    /// Those that every order has, a bit each.
+    /// The calls that every order contains, one bit each.
     kept: u128,
 }
 
@@ -99,8 +99,8 @@ impl<C> Default for History<C> {
 }
 
 impl<C> History<C> {
-    /// Calls that all returned, with the moments at which each began and ended. At no moment there
-    /// are two of these.
+    /// Calls that all returned, with the times at which each began and ended. All times are
+    /// different.
     pub fn of_intervals(calls: impl IntoIterator<Item = (C, u64, u64)>) -> Self {
         let (mut history, mut ends) = (Self::default(), Vec::new());
         for (call, begin, end) in calls {
@@ -115,17 +115,17 @@ impl<C> History<C> {
         history
     }
 
-    /// Adds a call that an order may lack, behind those of the bits `before`; returns its own bit.
+    /// Adds an optional call behind the calls of the bits `before`; returns its own bit.
     ///
     /// # Panics
-    /// If it is the 129th.
+    /// Panics at the 129th call.
     pub fn push(&mut self, call: C, before: u128) -> u128 {
         assert!(self.calls.len() < 128, "a history has at most 128 calls");
         self.calls.push(Placed { call, before });
         1 << (self.calls.len() - 1)
     }
 
-    /// Every order has the calls of these bits.
+    /// Makes the calls of these bits mandatory.
     pub fn keep(&mut self, calls: u128) {
         self.kept |= calls;
     }
@@ -134,12 +134,12 @@ impl<C> History<C> {
         (0..self.calls.len()).fold(0, |bits, number| bits | 1 << number)
     }
 
-    /// Whether some order explains the answers, from `start`.
+    /// Whether some order explains the results, from the state `start`.
     pub fn is_linearizable<S: Specification<Call = C>>(&self, start: &S) -> bool {
         self.endings(start, |_| ControlFlow::Break(())).is_break()
     }
 
-    /// Shows `end` the states that orders which explain the answers end with, some of them more
+    /// Calls `end` with the final states of the orders that explain the results, some of them more
     /// than once, until it breaks.
     pub fn endings<S: Specification<Call = C>>(
         &self,
@@ -155,16 +155,16 @@ impl<C> History<C> {
     }
 }
 
-/// A search in depth for orders.
+/// A depth-first search for orders.
 struct Search<'h, S: Specification, E> {
     history: &'h History<S::Call>,
     end: E,
-    /// Calls that were done, and the state behind them.
+    /// The sets of done calls with the state after them, already visited.
     seen: HashSet<(u128, S::Key)>,
 }
 
 impl<S: Specification, E: FnMut(&S) -> ControlFlow<()>> Search<'_, S, E> {
-    /// Goes on from a state behind the calls of the bits `done`.
+    /// Continues from the state after the calls of the bits `done`.
     fn visit(&mut self, state: &S, mut done: u128) -> ControlFlow<()> {
         let next = self.next(state, &mut done);
         if !self.seen.insert((done, state.key())) {
@@ -179,8 +179,8 @@ impl<S: Specification, E: FnMut(&S) -> ControlFlow<()>> Search<'_, S, E> {
         ControlFlow::Continue(())
     }
 
-    /// Does all that changes nothing and can come now, for later it would do no better. Returns
-    /// what else can come, each with its bit and the state behind it.
+    /// Does every call that can come now and changes nothing, because later it would do no better.
+    /// Returns the other possible calls, each with its bit and the state after it.
     fn next(&self, state: &S, done: &mut u128) -> Vec<(u128, S)> {
         let mut next = Vec::new();
         'again: loop {
@@ -215,7 +215,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Call {
         Add(char),
-        /// Adds a letter that was not there.
+        /// Adds a letter that was absent.
         AddNew(char),
         Saw(&'static str),
     }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_beside_each_other_come_in_any_order() {
+    fn concurrent_calls_come_in_any_order() {
         let beside = |seen| {
             let adds = [(Call::Add('a'), 0, 5), (Call::Add('b'), 1, 6)];
             let looks = [(Call::Saw(seen), 2, 7)];
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_look_agree_on_an_order() {
+    fn two_readers_agree_on_an_order() {
         let saw = |one, other| {
             let adds = [(Call::Add('a'), 0, 9), (Call::Add('b'), 1, 8)];
             let looks = [(Call::Saw(one), 2, 6), (Call::Saw(other), 3, 7)];
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_behind_a_call_is_not_there_without_it() {
+    fn a_dependent_call_needs_the_call_before_it() {
         let mut history = History::default();
         let a = history.push(Call::Add('a'), 0);
         history.push(Call::Add('b'), a);
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(endings(&history), ["a", "ab"]);
     }
 
-    /// Without what was seen of states this would try all orders of 20 calls.
+    /// Without the memory of visited states this would try all orders of 20 calls.
     #[test]
     fn states_are_visited_once() {
         let letters = ('a'..='t').map(Call::Add);

@@ -1,4 +1,4 @@
-//! Calls on names beside each other, the model being the object.
+//! Concurrent calls on names, with the model as the object.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,14 +18,14 @@ pub struct DirName {
     pub name: &'static str,
 }
 
-/// What was called. Directories and files are held, so that they are meant whatever they are
-/// called.
+/// A call. Directories and files are given by inode, so that they are known whatever their names
+/// are.
 #[expect(missing_docs, reason = "fields are what their names and types say")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// A file or a directory is made.
+    /// Creates a file or a directory.
     Make { at: DirName, is_dir: bool },
-    /// It is removed.
+    /// Removes it.
     Remove { at: DirName, is_dir: bool },
     /// `renameat2`.
     Rename {
@@ -33,42 +33,43 @@ pub enum Call {
         to: DirName,
         flags: u32,
     },
-    /// A further name for a file.
+    /// Adds another name to a file.
     Link { inode: Id, to: DirName },
-    /// What the name stands for.
+    /// Looks up a name.
     Lookup { at: DirName },
     /// The link count of an inode.
     Count { inode: Id },
-    /// What a listing says of one name, at some moment of its own: a listing is not one operation.
+    /// The entry of one name in a listing, at some moment of its own: a listing is not one
+    /// operation.
     Observe { at: DirName },
 }
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Success.
     Done,
-    /// What was made, or found.
+    /// The created or found inode.
     Inode(Id),
     /// A link count.
     Links(u32),
-    /// The inode number of a name, if it is there; a listing knows no generation.
+    /// The inode number of a name, if it exists; a listing has no generations.
     Seen(Option<u64>),
 }
 
-/// An answer, or the number of an error.
+/// A result, or the number of an error.
 pub type Outcome = Result<Answer, i32>;
 
 /// A call, and when it ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
-    /// Which thread called; `None`: somebody who was alone.
+    /// The calling thread; `None` for a call without concurrent ones.
     pub thread: Option<usize>,
-    /// What it called.
+    /// The call.
     pub call: Call,
-    /// What that answered.
+    /// Its result.
     pub outcome: Outcome,
-    /// When it began: a moment at which nothing else began or ended.
+    /// When it began: a time at which nothing else began or ended.
     pub begin: u64,
     /// When it ended.
     pub end: u64,
@@ -91,17 +92,17 @@ pub fn history(events: &[Event]) -> History<Event> {
     History::of_intervals(intervals)
 }
 
-/// What no call answers.
+/// An error that no call returns.
 const IMPOSSIBLE: Errno = Errno(-1);
 
-/// A model, and which inodes of the implementation its inodes are.
+/// A model, and the implementation's inodes for its own.
 #[derive(Clone, Debug)]
 pub struct Names {
     model: Model,
     inodes: BTreeMap<Id, Ino>,
 }
 
-/// A name that is there: its directory, the name, what it stands for, and that one's link count.
+/// An existing name: its directory, the name, its inode, and that inode's link count.
 pub type Line = (Id, Vec<u8>, Id, u32);
 
 impl Names {
@@ -113,7 +114,7 @@ impl Names {
         }
     }
 
-    /// Every name that is there, in order. What nobody knows the inode of is left out.
+    /// Every existing name, in order. Names with an unknown inode are left out.
     pub fn tree(&self) -> Vec<Line> {
         let of = |(&dir, &ino): (&Id, &Ino)| {
             let entries = self.model.entries(ino).into_iter().flatten();
@@ -147,7 +148,7 @@ impl Names {
         Ok((self.ino(at.dir)?, at.name.as_bytes()))
     }
 
-    /// `found` says what is made, which the model cannot know.
+    /// Executes a call. `found` has the id of a created inode, which the model cannot know.
     fn call(&mut self, call: &Call, found: Outcome) -> Result<Answer, Errno> {
         let root = &Cred::superuser();
         match *call {
@@ -161,7 +162,7 @@ impl Names {
                 let Ok(Answer::Inode(id)) = found else {
                     return Err(IMPOSSIBLE);
                 };
-                // Whatever was made may be held by somebody till the end.
+                // A created inode may be held open until the end.
                 self.model.open(made, libc::O_RDONLY, root, 1)?;
                 self.inodes.insert(id, made);
                 Ok(Answer::Inode(id))
@@ -195,8 +196,7 @@ impl Names {
     }
 }
 
-/// Of names, each inode with its link count, and what the names of a directory stand for, is all
-/// that calls see.
+/// Calls only see the link count of each inode, and the inodes of the names in each directory.
 impl Specification for Names {
     type Call = Event;
     type Key = (Vec<(Id, u32)>, Vec<Line>);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_not_unseen() {
+    fn a_seen_name_stays_visible() {
         let at = DirName {
             dir: BASE,
             name: "a",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_tells_orders_across_directories() {
+    fn the_search_orders_calls_across_directories() {
         let [above, below] = [(BASE, "a"), (INNER, "b")].map(|(dir, name)| DirName { dir, name });
         let make = |at, is_dir| Call::Make { at, is_dir };
         let remove = |at, is_dir| Call::Remove { at, is_dir };

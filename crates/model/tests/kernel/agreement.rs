@@ -1,4 +1,4 @@
-//! Which answers of the kernel agree with the model's.
+//! Compares the kernel's results with the model's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_model::{Errno, Hardening, Kind, Op, Outcome, Payload, StatView, Step};
@@ -6,11 +6,11 @@ use vellum_model::{Errno, Hardening, Kind, Op, Outcome, Payload, StatView, Step}
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
 const EXTENT_TREE_SLACK: u64 = 24;
 
-/// Whether what is compared with the model is ext4, not a mount of Vellum.
+/// Whether the kernel's file system is ext4, not a mount of Vellum.
 pub static ON_EXT4: AtomicBool = AtomicBool::new(true);
 
-/// The mode as far as it can be compared: on a mount the kernel leaves the set-group-ID bit alone,
-/// where others write, unless the group may execute (FUSE's rule).
+/// The comparable bits of the mode: on a mount the kernel keeps the set-group-ID bit when another
+/// user writes, unless the group may execute (FUSE's rule).
 pub fn told_mode(mode: u32) -> u32 {
     let on_mount = !ON_EXT4.load(Ordering::Relaxed);
     if on_mount && mode & 0o2010 == 0o2000 {
@@ -31,8 +31,9 @@ fn blurred(view: &StatView) -> StatView {
     }
 }
 
-/// Whether the outcomes are equal, but for what ext4 is free to choose: blocks of its extent tree
-/// in a file's blocks, and preallocated blocks reported as data once they are zeroed or cached.
+/// Whether the outcomes are equal, except where ext4 is free to choose: blocks of its extent tree
+/// count in a file's blocks, and preallocated blocks may be reported as data once they are zeroed
+/// or cached.
 pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> bool {
     match (op, model, kernel) {
         (_, Outcome::Ok(Payload::Stat(model)), Outcome::Ok(Payload::Stat(kernel))) => {
@@ -57,8 +58,8 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
             Outcome::Ok(Payload::Offset(model)),
             Outcome::Ok(Payload::Offset(kernel)),
         ) if preallocated => kernel >= model,
-        // Nothing is left for the kernel to ask a mount for, where all to be changed is a
-        // set-group-ID bit that it leaves alone.
+        // If a set-group-ID bit that the kernel keeps is the only change, the kernel does not call
+        // the mount.
         (
             Op::Chown {
                 uid: None,
@@ -72,9 +73,9 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
     }
 }
 
-/// Whether the kernel is not asked: before it asks a mount for a change of content by an ordinary
-/// user, it takes the set-id bits away, also where the mount then finds the file too large. On ext4
-/// it knows how large files get.
+/// Whether the step is skipped: before the kernel calls a mount for a change of content by an
+/// ordinary user, it removes the set-id bits, even if the mount then finds the file too large. On
+/// ext4 it knows the limit of file sizes.
 pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     let changes = matches!(
         step.op,
@@ -88,7 +89,7 @@ pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     !ON_EXT4.load(Ordering::Relaxed) && changes && too_large && !step.cred.is_superuser()
 }
 
-/// The settings by which this kernel refuses to follow or open what others made.
+/// The settings by which this kernel refuses to follow or open files of others.
 pub fn hardening() -> Hardening {
     let setting = |name: &str| -> u8 {
         let text = std::fs::read_to_string(format!("/proc/sys/fs/protected_{name}"));

@@ -20,7 +20,7 @@ use vellum_model::{
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The kernel's tree below a directory, which is the root of the calling thread.
+/// The kernel's tree below a directory, which is the root directory of the calling thread.
 pub struct Kernel {
     slots: BTreeMap<u8, OwnedFd>,
 }
@@ -108,7 +108,7 @@ fn view(stat: &Stat) -> Payload {
 }
 
 impl Kernel {
-    /// Makes `root` the root directory of the calling thread, and of no other.
+    /// Makes `root` the root directory of the calling thread only.
     pub fn enter(root: &Path) -> io::Result<Kernel> {
         unshare(CloneFlags::CLONE_FS).map_err(errno)?;
         rustix::process::umask(Mode::empty());
@@ -226,7 +226,7 @@ impl Kernel {
                 .remove(slot)
                 .map(|_| Payload::Done)
                 .ok_or(io::Errno::BADF),
-            _ => unreachable!("what opens a path, or uses a handle, is done above"),
+            _ => unreachable!("operations with a path to open or a handle are handled above"),
         }
     }
 
@@ -257,15 +257,15 @@ impl Kernel {
             .collect()
     }
 
-    /// Inode number and times of what a path names, without following it.
+    /// Inode number and times of a path, without following it.
     pub fn times_of(&self, path: &[u8]) -> io::Result<(u64, Times)> {
         let stat = fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok((stat.st_ino, times(&stat)))
     }
 }
 
-/// Real and effective user and group, and supplementary groups, of the calling thread; the
-/// superuser stays saved.
+/// Sets the real and effective user and group, and the supplementary groups, of the calling thread;
+/// the superuser stays the saved user.
 fn become_user(cred: &Cred) -> io::Result<()> {
     let root = fs::Uid::ROOT;
     thread::set_thread_res_uid(root, root, root)?;
