@@ -219,10 +219,10 @@ mod tests {
         for _ in 0..20 {
             let mut holder = holder_of(file.path());
             let began = Instant::now();
-            assert!(!lock_when_they_end(file.as_file(), lock).expect("told"));
+            assert!(!lock_when_they_end(file.as_file(), lock).expect("an answer"));
             assert!(began.elapsed() < ENDS_WITHIN);
             holder.kill().expect("killed");
-            assert!(lock_when_they_end(file.as_file(), lock).expect("told"));
+            assert!(lock_when_they_end(file.as_file(), lock).expect("an answer"));
             holder.wait().expect("it ends");
             let unlocked = rustix::fs::flock(file.as_file(), FlockOperation::Unlock);
             unlocked.expect("unlocked");

@@ -456,8 +456,8 @@ impl std::fmt::Debug for ImageFile {
 /// file: it gets the image that its log names, and is refused if there is a later one.
 ///
 /// An image that the log does not name and that knows of later epochs is newer than the pool's
-/// file: whoever ends a life of the pool has all of its epochs in the log before the log stops
-/// naming the image.
+/// file: when a life of the pool ends, all of its epochs are in the log before the log stops naming
+/// the image.
 ///
 /// # Errors
 /// Fails if an image knows of later epochs, or if the named image cannot be read or has another
@@ -689,8 +689,8 @@ mod tests {
         let image = made();
         assert_eq!((names(), image.found_in()), (0, None));
         drop(image);
-        let path = key.path(pool.as_file().as_fd()).expect("told");
-        std::fs::write(&path, "of nobody").expect("written");
+        let path = key.path(pool.as_file().as_fd()).expect("a path");
+        std::fs::write(&path, "stale").expect("written");
         let image = made();
         assert_eq!(names(), 1);
         image.name([3; 16], 7).expect("named");
@@ -703,7 +703,7 @@ mod tests {
         // an older copy.
         for other in [None, Some([4; 16])] {
             let found = |last| left_image(pool.as_file().as_fd(), &key, other, last);
-            assert_eq!(found(7).expect("told"), LeftImage::Nothing);
+            assert_eq!(found(7).expect("an answer"), LeftImage::Nothing);
             let error = found(6).expect_err("older");
             assert!(matches!(error, MediaError::Image { why: OLDER, .. }));
         }

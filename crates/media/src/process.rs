@@ -154,7 +154,7 @@ mod tests {
             let others: Vec<_> = (0..4).map(|_| scope.spawn(Process::current)).collect();
             others
                 .into_iter()
-                .map(|other| other.join().expect("told"))
+                .map(|other| other.join().expect("the thread ends"))
                 .collect::<Vec<_>>()
         });
         assert_eq!(threads, [this; 4]);

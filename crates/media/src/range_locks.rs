@@ -258,7 +258,7 @@ mod tests {
         let pool = Pool::new();
         let whole = pool.whole();
         let looks = File::open(pool.path()).expect("there");
-        let in_use = |name| is_in_use(&looks, name).expect("told");
+        let in_use = |name| is_in_use(&looks, name).expect("an answer");
         let (one, two) = (part(&whole, "one"), part(&whole, "two"));
         assert!(in_use("one") && in_use("two") && !in_use("main"));
         drop(one);
@@ -276,7 +276,7 @@ mod tests {
         assert!(is_busy("one") && is_busy("two"));
         whole.tell_uses();
         assert!(is_busy("one"));
-        let two = pool.read("two").expect("nobody has it");
+        let two = pool.read("two").expect("it is not open");
         drop(pool.read("two").expect("two may read"));
         // A reader keeps others from changing it, even after the first user has closed.
         assert!(part(&whole, "two").is_err() && whole.exclude_all().is_err());
@@ -293,7 +293,7 @@ mod tests {
     fn changing_the_table_excludes_all_readers() {
         let pool = Pool::new();
         let whole = pool.whole();
-        whole.exclude_all().expect("nobody is there");
+        whole.exclude_all().expect("there is no other user");
         whole.tell_uses();
         assert!(pool.read("one").is_err());
         drop(whole);

@@ -363,7 +363,7 @@ mod tests {
             .collect();
         let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             if let Some(mut ring) = rings.lend() {
-                ring.run(file.as_fd(), &mut parts, |_| panic!("told"));
+                ring.run(file.as_fd(), &mut parts, |_| panic!("an answer"));
             }
         }));
         assert_eq!(panics.is_err(), has_rings());

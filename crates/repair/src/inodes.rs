@@ -191,7 +191,7 @@ pub(crate) fn remake(draft: &mut Draft, survey: &Survey, name: &Name) -> bool {
         root,
         ..Inode::default()
     };
-    let what = "made anew from its entry and what is its own: all else of it is lost, and only \
+    let what = "recreated from its entry and its own contents: all else of it is lost, and only \
          root may use it";
     if draft.give_up(Class::EntryToFree, format_args!("inode {slot}"), what) {
         draft.put_inode(slot, new);
