@@ -23,7 +23,7 @@ pub enum Mutant {
     /// reversed. Stores to one cell keep their order, because the last one decides what is read:
     /// the earlier ones move together with it.
     Swap(Location),
-    /// The step before this fence, which only later operations need ([`FOR_LATER`]), reaches the
+    /// The step before this fence, which only later operations need (`FOR_LATER`), reaches the
     /// medium after everything that follows.
     Late(Location),
     /// Where this order is declared ([`vellum_media::Persistent::behind`]), it is reversed: the

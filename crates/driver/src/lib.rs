@@ -2,7 +2,7 @@
 //!
 //! A [`Driver`] applies an [`Op`] to a file system, and answers as the model does. It also does the
 //! part of path handling that a kernel does around calls by node and name (trailing slashes, `.`
-//! and `..` as last components): see [`paths`].
+//! and `..` as last components): see `paths`.
 #![forbid(unsafe_code)]
 
 mod convert;

@@ -170,7 +170,7 @@ impl Stopper {
 /// Mounts a file system on a directory and serves it until [`Session::wait`] returns.
 ///
 /// # Errors
-/// See [`Error`].
+/// See [`Error`](enum@Error).
 pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Session, Error> {
     let unusable = |source| Error::Directory {
         dir: dir.to_owned(),

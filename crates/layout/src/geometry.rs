@@ -33,7 +33,7 @@ pub struct GeometryRequest {
     /// Consecutive blocks of a file that HashFS places together: 8, the default, or 1.
     pub run_blocks: Option<u32>,
     /// Neighbouring lines that serve as home lines of consecutive runs: a power of two, by default
-    /// [`SPAN_LINES`].
+    /// [`crate::SPAN_LINES`].
     pub span_lines: Option<u16>,
     /// Deliberate fragmentation, per mille: see [`Geometry::fragmentation`].
     pub fragmentation: u16,

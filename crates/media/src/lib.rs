@@ -6,7 +6,7 @@
 //! | [`Simulated`] | [`SimPool`]: records stores, flushes and fences | [`HeapMemory`]: ordinary atomics |
 //!
 //! Almost all `unsafe` code of the project is in this crate. No reference to shared bytes leaves it
-//! except through [`Persistent::in_place`] and [`Persistent::in_window`], whose callers guarantee
+//! except through [`FileBytes::in_place`] and [`FileBytes::in_window`], whose callers guarantee
 //! that the bytes do not change. [`count`] counts all accesses.
 #![deny(unsafe_op_in_unsafe_fn)]
 

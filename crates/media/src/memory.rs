@@ -2,8 +2,9 @@
 //!
 //! Two kinds of memory are addressed by byte offsets and never by pointers: the *pool* (persistent)
 //! and the *arena* (shared, volatile). [`Memory`] has the operations of both; [`Persistent`] adds
-//! those that make stores survive. The engine is generic over both, so the code that ships is the
-//! code that is recorded, scheduled and model-checked.
+//! those that make stores survive, and [`PoolMemory`] all else that a pool needs. The engine is
+//! generic over both, so the code that ships is the code that is recorded, scheduled and
+//! model-checked.
 //!
 //! Contract for every implementation:
 //! * An access outside the memory never panics and never touches foreign bytes: loads return zeros,

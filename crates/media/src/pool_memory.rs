@@ -22,7 +22,7 @@ pub trait Medium: Persistent {
     fn sync(&self) -> io::Result<()>;
 
     /// Lets others open the file or device of this pool. The caller and all other users have [ended
-    /// their use](Memory::end).
+    /// their use].
     fn unlock(&self) {}
 
     /// Bytes of the pool itself. Bytes behind them, if there are any, lie on an external data
@@ -49,7 +49,7 @@ pub trait Medium: Persistent {
 /// Metadata that a power cut rolls back to the last committed transaction, by undo records.
 pub trait Transactions: Persistent {
     /// Begins transactions. From now on blocks of files are written by calls, and
-    /// [`disk`](Self::disk) reaches them. Once a transaction has begun, `undo` saves the old bytes
+    /// [`ImageMemory::disk`] reaches them. Once a transaction has begun, `undo` saves the old bytes
     /// of a granule of the metadata before the transaction first stores to it. Nothing else uses
     /// the pool meanwhile.
     ///
@@ -197,8 +197,8 @@ pub trait FileBytes: Persistent {
         }
     }
 
-    /// As [`write_through`](Self::write_through), for several ranges of files, `(to, from)` each,
-    /// no two of which touch the same block. The order is unspecified.
+    /// As [`write_through`](Persistent::write_through), for several ranges of files, `(to, from)`
+    /// each, no two of which touch the same block. The order is unspecified.
     #[track_caller]
     fn write_all_through(&self, site: Site, pieces: &[(u64, &[u8])]) {
         for (at, data) in pieces {
@@ -232,7 +232,7 @@ pub trait FileBytes: Persistent {
     }
 
     /// The bytes `[at, at + len)` in place; `None` if this memory cannot lend them, now or ever.
-    /// Bytes that are lost meanwhile become zeros, which [`Memory::condition`] reports.
+    /// Bytes that are lost meanwhile become zeros, which `Memory::condition` reports.
     ///
     /// # Safety
     /// No thread stores to these bytes while the slice lives; only their loss may change them.

@@ -2,7 +2,7 @@
 //! that the processor's address translation replaces a search in software.
 //!
 //! All of a window can be read at any time: unmapped parts read as zeros.
-//! [`Persistent::lay`](crate::Persistent::lay) maps blocks into it; they stay until the window is
+//! [`FileBytes::lay`](crate::FileBytes::lay) maps blocks into it; they stay until the window is
 //! cleared or dropped. They show the same bytes as the pool, because both map the same pages. The
 //! caller keeps track of which blocks they are.
 //!

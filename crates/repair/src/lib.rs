@@ -1,10 +1,10 @@
 //! Repairs damaged pools.
 //!
 //! A repair has three parts, so that nothing is changed before all damage is understood:
-//! 1. [`plan`] reads the pool with the checker's own reading code and overlays it with words in
+//! 1. [`plan()`] reads the pool with the checker's own reading code and overlays it with words in
 //!    memory, step by step, until the checker finds nothing more. The pool is not touched.
 //! 2. [`undo::write`] saves what the plan will overwrite.
-//! 3. [`apply`] writes the plan, in an order in which a power cut anywhere leaves a pool that
+//! 3. [`apply()`] writes the plan, in an order in which a power cut anywhere leaves a pool that
 //!    another repair mends, with no readable file lost.
 //!
 //! `docs/crash/damage.md` lists the repair of each kind of damage. The rules: nothing readable is

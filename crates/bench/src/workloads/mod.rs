@@ -2,13 +2,13 @@
 //! trace. They run on a pool of any kind, or in a directory of the kernel's file systems.
 //!
 //! * [`file`]: workload files and the built-in ones (after Filebench's personalities).
-//! * [`personality`]: the driver of workload files.
-//! * [`file_tree`]: the same calls on the library and on the kernel.
-//! * [`sides`]: the pools and directories of a run, which take turns; the time that mappings take.
-//! * [`ycsb`]: [mixes](mix) of operations, YCSB's A to F or a user's, over a key-value store;
-//!   [`kv`] connects the store with the file system.
-//! * [`traces`]: requests of block traces, random or parsed by [`msr`].
-//! * [`rows`]: the results.
+//! * `personality`: the driver of workload files.
+//! * `file_tree`: the same calls on the library and on the kernel.
+//! * `sides`: the pools and directories of a run, which take turns; the time that mappings take.
+//! * `ycsb`: mixes of operations, YCSB's A to F or a user's, over a key-value store;
+//!   `kv` connects the store with the file system.
+//! * `traces`: requests of block traces, random or parsed by `msr`.
+//! * `rows`: the results.
 
 mod draw;
 mod file;

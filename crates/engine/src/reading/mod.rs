@@ -1,17 +1,17 @@
 //! Reading (AFPT): by searching the file's mapping for each block, or through a range of addresses
 //! at which the file's blocks lie side by side, so that the processor translates.
 //!
-//! [`cost`] measures both paths and the price of the second. [`switch`] decides for which piece of
-//! a file that price is paid, and [`table`] holds these pieces. [`pattern`] distinguishes files
+//! `cost` measures both paths and the price of the second. `switch` decides for which piece of
+//! a file that price is paid, and `table` holds these pieces. `pattern` distinguishes files
 //! that are read continuously from those that are read once. The caller, `fs`, looks up the blocks
 //! of a file and maps them.
 //!
-//! The measured costs are in the arena ([`kept`]), for all processes that have the pool open.
+//! The measured costs are in the arena (`kept`), for all processes that have the pool open.
 //! Whether a file was read continuously is a bit of its inode. All else is private to the process
 //! and lost with it. `docs/decisions/0006-when-the-mmu-pays.md` argues the design.
 //!
 //! Deviations from the paper, whose file systems are in the kernel: a page table is bought piece by
-//! piece ([`table::CHUNK_BLOCKS`]), because each piece costs system calls; the price is that of the
+//! piece (`table::CHUNK_BLOCKS`), because each piece costs system calls; the price is that of the
 //! piece's layout; and blocks that a file gets later enter the table when *they* pay, not when they
 //! are written, because a system call costs several times what the write does.
 

@@ -70,7 +70,7 @@ impl MappedPool {
     }
 
     /// Enables device cache flushes in later syncs; returns whether they were disabled. Data synced
-    /// without them may still be in the caches until [everything is synced](Medium::sync).
+    /// without them may still be in the caches until [everything is synced].
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
     }

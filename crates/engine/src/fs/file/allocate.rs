@@ -18,7 +18,7 @@ const CLAIM: Step = Step {
     flush: Some(Flush::below(sites::ALLOCATE_BLOCKS)),
 };
 
-/// The operation of [`Files::allocate`] on its range.
+/// The operation of `Files::allocate` on its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
     /// Gives every block space; the size grows to cover the range.
