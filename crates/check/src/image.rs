@@ -90,7 +90,7 @@ impl<T: Image + ?Sized> Image for &T {
     }
 }
 
-/// A `Persistent` memory (a mapped pool, a simulated one) as an image.
+/// The memory of a pool (a mapped pool, a simulated one) as an image.
 #[derive(Debug)]
 pub struct MemoryImage<'a, M: ?Sized>(pub &'a M);
 

@@ -22,7 +22,7 @@ pub trait Medium: Persistent {
     fn sync(&self) -> io::Result<()>;
 
     /// Lets others open the file or device of this pool. The caller and all other users have [ended
-    /// their use].
+    /// their use](crate::Memory::end).
     fn unlock(&self) {}
 
     /// Bytes of the pool itself. Bytes behind them, if there are any, lie on an external data
@@ -232,7 +232,7 @@ pub trait FileBytes: Persistent {
     }
 
     /// The bytes `[at, at + len)` in place; `None` if this memory cannot lend them, now or ever.
-    /// Bytes that are lost meanwhile become zeros, which `Memory::condition` reports.
+    /// Bytes that are lost meanwhile become zeros, which [`crate::Memory::condition`] reports.
     ///
     /// # Safety
     /// No thread stores to these bytes while the slice lives; only their loss may change them.

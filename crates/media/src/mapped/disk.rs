@@ -70,7 +70,7 @@ impl MappedPool {
     }
 
     /// Enables device cache flushes in later syncs; returns whether they were disabled. Data synced
-    /// without them may still be in the caches until [everything is synced].
+    /// without them may still be in the caches until [everything is synced](crate::Medium::sync).
     pub fn keep_barriers(&self) -> bool {
         self.barriers.keep()
     }
