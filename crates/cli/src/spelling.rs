@@ -280,6 +280,11 @@ mod tests {
             "dataset add p n --media=file",
             "dataset add p n --medium disk --durability none",
         ),
+        ("fs list p", "dataset list p"),
+        (
+            "fs add p n --mapping=radix",
+            "dataset add p n -O mapping=radix",
+        ),
         ("info p --media file", "info p --medium disk"),
         ("info p --media dax", "info p --medium pmem"),
         ("mkfs p --media logged", "mkfs p --medium disk"),

@@ -601,7 +601,7 @@ fn stages(
     }
     let [one, two, three] = copies;
     [
-        first, begin, fresh, others, inside, journals, one, two, three, end,
+        first, begin, others, fresh, inside, journals, one, two, three, end,
     ]
     .into_iter()
     .filter(|stage| !stage.words.is_empty() || !stage.renewed.is_empty())

@@ -162,7 +162,7 @@ fn names_with_special_characters_are_quoted() {
     }
     bench
         .run(&["mkfs", "not here/p.img"])
-        .failed(1, &["mkdir -p 'not here' makes it"]);
+        .failed(1, &["mkdir -p 'not here'` creates it"]);
     assert_eq!(bench.run(&["cat", "a b.img:/file"]).ok().out, "kept");
 }
 

@@ -335,7 +335,7 @@ fn all_replicas_are_exported_when_all_are_unmounted() {
     let told = run(&["umount", "--export-replica", "mnt"]).ok();
     assert!(told.err.contains("p.img: nothing exported"), "{}", told.err);
     assert!(
-        told.out.contains("p.img:x: its data device"),
+        told.out.contains("p.img:x: its external data device"),
         "{}",
         told.out
     );

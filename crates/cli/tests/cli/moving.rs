@@ -158,7 +158,7 @@ fn an_undo_log_with_an_empty_header_is_repaired() {
     let did = run(&["repair", "--yes", "--undo", "undo", "--json", "p.img"]);
     assert_eq!(did.code, 1, "{}", did.err);
     let said = json(&did.out);
-    assert_eq!(said["actions"][0]["class"], "undo log");
+    assert_eq!(said["actions"][0]["class"], "undo-log");
     bench.run(&["check", "p.img"]).ok();
     run(&["repair", "--restore", "undo", "p.img"]);
     let put_back = std::fs::read(bench.join("p.img")).expect("read");

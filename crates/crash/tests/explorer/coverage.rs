@@ -32,14 +32,14 @@ const PLAIN: &[&str] = &[
     "Error",
     "Evolution",
     "FileKind",
-    "FileSystem",
+    "Dataset",
     "FileType",
     "FormatOptions",
     "Formed",
     "FoundImage",
     "FsNameError",
     "GeometryError",
-    "ImagePlace",
+    "ImageLocation",
     "LINK_MAX",
     "Label",
     "Layout",
@@ -76,8 +76,8 @@ const PLAIN: &[&str] = &[
     "SetTime",
     "StatFs",
     "SuperblockError",
-    "VersionCounts",
-    "ViewPlace",
+    "UndoCounts",
+    "ViewSource",
     "SegmentError",
     "media",
     "prefer_thread_slot",
@@ -148,7 +148,7 @@ const ASKS: &[&str] = &[
     "Fs::stat_from_root",
     "Fs::stat_fs",
     "Fs::superblock",
-    "Fs::version_counts",
+    "Fs::undo_counts",
     "Fs::wake_when_half_full",
     "Handle::attr",
     "Handle::check_use",
@@ -218,8 +218,8 @@ const OTHER_WAYS: &[(&str, &str)] = &[
     ("Pool::add_dataset", "write_table"),
     ("Pool::attach", "attach_copy"),
     ("Pool::open_all", "attach"),
-    ("Pool::remove_empty_dataset", "remove_part"),
-    ("Pool::remove_dataset", "remove_part"),
+    ("Pool::remove_empty_dataset", "remove_dataset"),
+    ("Pool::remove_dataset", "remove_dataset"),
     ("Pool::settle_image", "attach"),
 ];
 
@@ -239,7 +239,7 @@ const THROUGH: &[(&str, &[&str])] = &[
     ("File::write_at", &["Handle::write_at"]),
     ("Pool as Drop::drop", &["Fs::close"]),
     ("Pool::close", &["Fs::close"]),
-    ("Pool::close_and_export", &["Fs::close_and_carry"]),
+    ("Pool::close_and_export", &["Fs::close_and_export"]),
     (
         "Pool::create",
         &[
@@ -376,7 +376,7 @@ fn every_operation_of_the_engine_is_explored() {
         "driver/src/lib",
         "driver/src/paths",
         "crash/src/replica",
-        "crash/src/parts",
+        "crash/src/datasets",
     ]
     .map(|module| source(&format!("crates/{module}.rs")));
     let session = session.concat();
