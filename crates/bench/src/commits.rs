@@ -274,15 +274,15 @@ fn latencies(pool: &Pool) -> Result<(Latencies, Latencies, u64)> {
     };
     let before = home();
     let beside = std::thread::scope(|scope| {
-        let keeper = scope.spawn(|| -> Result<()> {
+        let background = scope.spawn(|| -> Result<()> {
             while fs.checkpoint()? > 0 {}
             Ok(())
         });
         let mut beside = Vec::new();
-        while !keeper.is_finished() {
+        while !background.is_finished() {
             beside.push(create()?);
         }
-        let ended = keeper.join();
+        let ended = background.join();
         ended.map_err(|_| Error::Wrong("a thread panicked".into()))??;
         Ok::<_, Error>(beside)
     })?;

@@ -2,7 +2,7 @@
 //! can be used.
 //!
 //! The background process is this program, started again with `--foreground --background-child`. It
-//! is not a fork, because a fork of a running program needs unsafe code. The process writes a line
+//! is not a fork, because a fork of a program with threads is unsound. The process writes a line
 //! to its standard output, which is a pipe to the command, and then closes its standard streams.
 
 use std::ffi::OsString;

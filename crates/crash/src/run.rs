@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_ends_with_the_time() {
+    fn what_is_running_ends_with_the_time() {
         let workload = crate::find("create-append").unwrap();
         let (options, progress) = (in_no_time(), Progress::default());
         let modes = Mode::ALL.into_iter();

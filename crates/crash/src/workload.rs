@@ -20,7 +20,7 @@ pub enum Step {
     /// Operations of the superuser on the attributes of one file, in a single call, which changes
     /// the size first.
     Together(Vec<Op>),
-    /// Allocates blocks in a hole of a file and frees them again, through the mapping alone.
+    /// Allocates blocks in a hole of a file and frees them again, by a mapping probe.
     Blocks(BlocksAlone),
     /// All pending background work.
     Maintain,

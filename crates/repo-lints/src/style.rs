@@ -100,7 +100,7 @@ fn check_unproven(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks that the root of every crate except media forbids unsafe code before its first item.
+/// Checks that the root of every crate except media forbids unproven code before its first item.
 fn check_crate_attribute(source: &Source, findings: &mut Vec<Finding>) {
     let parts: Vec<&str> = source.path.split('/').collect();
     let ["crates", name, "src", "lib.rs"] = parts[..] else {

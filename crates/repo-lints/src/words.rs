@@ -33,7 +33,6 @@ const FORMER: &[Former] = &[
     former("harmed", "damaged"),
     former("hollow", "null file system"),
     former("keeper", "background thread, reclaimer"),
-    former("last epoch", "discard image"),
     former("mapping alone", "mapping probe"),
     former("planted", "injected"),
     former("riding", "journaled"),
@@ -57,6 +56,9 @@ const MAY_NAME: &[&str] = &[
     "crates/engine/src/sites.rs",
     "crates/repo-lints/src/words.rs",
 ];
+
+/// Separates words that do not form one term.
+const PUNCTUATION: &str = ".";
 
 /// Finds former words in a file.
 pub fn check_words(source: &Source) -> Vec<Finding> {
@@ -82,20 +84,23 @@ fn finding(source: &Source, line: usize, former: &Former) -> Finding {
     }
 }
 
-/// The words of a line in lower case; identifiers are split into their words. Names of steps, such
-/// as `close/aids`, are left out.
+/// The words of a line in lower case, those of identifiers one by one; [`PUNCTUATION`]
+/// stands for what separates them. Names of steps, such as `close/aids` or
+/// `sites::CLOSE_AIDS`, are left out.
 fn words(line: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut was_lower = false;
     let is_no_step = |token: &&str| {
-        !token
-            .trim_matches(|c: char| !c.is_alphanumeric())
-            .contains('/')
+        let name = token.trim_matches(|c: char| !c.is_alphanumeric());
+        !name.contains('/') && !name.contains("sites::")
     };
     let tokens: Vec<&str> = line.split(' ').filter(is_no_step).collect();
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
     for letter in tokens.join(" ").chars() {
-        let begins = letter.is_uppercase() && was_lower;
-        if !letter.is_alphabetic() || begins {
+        if !letter.is_alphabetic() {
+            let is_joint = matches!(letter, ' ' | '_' | '-');
+            words.extend((!is_joint).then(|| PUNCTUATION.to_owned()));
+            words.push(String::new());
+        } else if letter.is_uppercase() && was_lower {
             words.push(String::new());
         }
         if let (true, Some(word)) = (letter.is_alphabetic(), words.last_mut()) {
@@ -133,7 +138,7 @@ mod tests {
             "zone_blocks",
             "DATA_MEDIUM",
             "a Data medium",
-            "--last-epoch",
+            "--accept-data",
         ] {
             assert_eq!(found("docs/a.md", text), [1], "{text}");
         }
@@ -146,6 +151,7 @@ mod tests {
             "a broad way",
             "bookkeeper",
             "before `close/aids`.",
+            "no data. Media are",
         ] {
             assert_eq!(found("docs/a.md", text), [0; 0], "{text}");
         }

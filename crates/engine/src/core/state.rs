@@ -248,7 +248,7 @@ impl Clock {
 
 /// [`header::CLOSED`]: nothing may change, and then: nothing has to be made durable any more.
 const REFUSING: u64 = 1;
-const CLOSED_IN_ORDER: u64 = 2;
+const CLOSED_CLEANLY: u64 = 2;
 
 /// The state that every wing works on.
 pub(crate) struct Core<M: Memories> {
@@ -441,12 +441,12 @@ impl<M: Memories> Core<M> {
 
     /// Records that everything is durable, and that the pool is marked as closed.
     pub(crate) fn closed_cleanly(&self) {
-        self.arena.fetch_max(header::CLOSED, CLOSED_IN_ORDER);
+        self.arena.fetch_max(header::CLOSED, CLOSED_CLEANLY);
     }
 
     /// Whether a close has made everything durable.
     pub(crate) fn is_closed_cleanly(&self) -> bool {
-        self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_IN_ORDER
+        self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_CLEANLY
     }
 
     /// Allows changes again.

@@ -255,8 +255,8 @@ impl<M: Memories> Core<M> {
         matches!(self.clock, Clock::System).then(Instant::now)
     }
 
-    /// Waits a while for the threads that shared the last commit to ask for this one. Otherwise they
-    /// would find this commit in flight, and each commit would serve every second thread.
+    /// Waits a while for the threads that shared the last commit to ask for this one. Otherwise
+    /// they would find this commit in flight, and each commit would serve every second thread.
     fn give_way(&self) {
         let of = |word| self.arena.load(word, Ordering::Relaxed);
         let company = of(header::COMPANY);

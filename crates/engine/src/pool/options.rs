@@ -105,8 +105,8 @@ impl DataOptions {
 setters!(DataOptions: size_bytes: u64, overwrite: bool);
 
 impl CreateOptions {
-    /// Returns the same options with the medium and the mapping that a new pool in the file or device
-    /// `pool` gets.
+    /// Returns the same options with the medium and the mapping that a new pool in the file or
+    /// device `pool` gets.
     pub(crate) fn settled(&self, pool: &Path) -> Self {
         let media = media_of_new_pool(pool, self.media, self.data.is_some());
         let has_tree = self.data.is_some() || media == MediaChoice::Logged;

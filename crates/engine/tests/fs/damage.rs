@@ -294,7 +294,7 @@ fn open_file(fs: &Arc<Fs<Simulated>>) -> Handle<Simulated> {
 
 /// Operations that met a damaged node once failed, but the pool was still written to.
 #[test]
-fn a_damaged_tree_turns_writing_off_whoever_finds_it() {
+fn a_damaged_tree_makes_the_pool_read_only_whatever_finds_it() {
     type Call = fn(&Handle<Simulated>) -> vellum::Result<()>;
     let calls: [Call; 9] = [
         |file| file.read_at(0, &mut [0; 9000]).map(drop),

@@ -605,7 +605,7 @@ fn values() {
         ("level_second(24301, 5, 3, 6, 3)", level_homes[1]),
         ("level_root(3, 1)", LevelRoot::new(3, true).0),
         (
-            "aids_checksum(3, 5, 1, 7)",
+            "saved_state_checksum(3, 5, 1, 7)",
             SavedStateHead::new(3, 5, 1, 7).checksum.into(),
         ),
         (

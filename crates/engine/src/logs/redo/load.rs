@@ -443,9 +443,9 @@ pub(crate) fn remove_images<P: PoolMemory>(pool: &P, superblock: &Superblock, bo
 }
 
 /// The records with journaled data that may not be where they belong. The last record says from
-/// which epoch on. Data in records before the log's `tail` were where they belong before a checkpoint
-/// freed the records. Writing them again could replace newer bytes, which nothing would bring back if
-/// this were cut short.
+/// which epoch on. Data in records before the log's `tail` were where they belong before a
+/// checkpoint freed the records. Writing them again could replace newer bytes, which nothing would
+/// bring back if this were cut short.
 fn journaled(records: &[Record], tail: u64) -> impl Iterator<Item = &Record> {
     let last = records.last().map(Record::head);
     let from = last.map_or(0, |head| head.journaled_from).max(tail);
