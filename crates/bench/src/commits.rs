@@ -34,7 +34,13 @@ pub struct CommitsOptions {
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Threads that create files, write 4 KiB into each, and sync it
-    #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 1..,
+        value_delimiter = ',',
+        default_values_t = [1, 2, 4, 8]
+    )]
     pub threads: Vec<usize>,
     /// Files of each thread in a round
     #[arg(long, value_name = "N", default_value_t = 500)]

@@ -20,11 +20,24 @@ pub struct Variant {
 #[derive(Clone, Debug, clap::Args)]
 pub struct Variants {
     /// File mappings of the pools
-    #[arg(long, value_name = "MAPPING", num_args = 1.., value_delimiter = ',', value_parser = parser())]
+    #[arg(
+        long,
+        value_name = "MAPPING",
+        num_args = 1..,
+        value_delimiter = ',',
+        value_parser = parser()
+    )]
     pub mapping: Vec<Choice>,
     /// Layout scores of the pools, 0 to 1: the share of a file's blocks that follow their
     /// predecessors
-    #[arg(long, value_name = "SCORE", num_args = 1.., value_delimiter = ',', value_parser = parse_score, default_value = "1")]
+    #[arg(
+        long,
+        value_name = "SCORE",
+        num_args = 1..,
+        value_delimiter = ',',
+        value_parser = parse_score,
+        default_value = "1"
+    )]
     pub layout_score: Vec<u16>,
 }
 

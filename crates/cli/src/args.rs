@@ -272,7 +272,12 @@ pub(crate) struct Making {
     #[arg(long, short = 'U', value_parser = parse_uuid, default_value = "random")]
     pub(crate) uuid: Identity,
     /// Settings for experts, separated by commas; `-O help` lists the keys
-    #[arg(short = 'O', value_name = "KEY=VALUE", value_delimiter = ',', value_parser = Setting::parse)]
+    #[arg(
+        short = 'O',
+        value_name = "KEY=VALUE",
+        value_delimiter = ',',
+        value_parser = Setting::parse
+    )]
     pub(crate) settings: Vec<Setting>,
 }
 

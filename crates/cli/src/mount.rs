@@ -129,7 +129,12 @@ pub(crate) struct Mount {
     pub(crate) direct: bool,
     /// Seconds between automatic commits (-o commit=SECONDS), for pools with a log or an external
     /// data device; a power cut may lose that much
-    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 5,
+        value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) commit_every: u32,
     /// Do not flush the caches of devices on fsync and commits (-o nobarrier). Use it only for
     /// pools and data directly on devices whose caches survive a power cut. On other devices, and

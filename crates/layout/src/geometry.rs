@@ -483,9 +483,12 @@ mod tests {
         }
 
         #[test]
-        fn every_split_size_is_sound(data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42), has_replica: bool) {
+        fn every_split_size_is_sound(
+            data_bytes in 3 * POOL_MIN_BYTES..(1u64 << 42), has_replica: bool,
+        ) {
             for mapping in MappingKind::ALL {
-                let external = Some(ExternalRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes, has_replica });
+                let external =
+                    Some(ExternalRequest { id: [1; 16], at: BLOCK_BYTES, data_bytes, has_replica });
                 let request = GeometryRequest { mapping, external, ..Default::default() };
                 let geometry = Geometry::plan(&request).unwrap();
                 prop_assert!(geometry.is_sound(), "{:?}", geometry);
@@ -498,7 +501,8 @@ mod tests {
         #[test]
         fn every_logged_size_is_sound(pool_bytes in 2 * POOL_MIN_BYTES..(1u64 << 42)) {
             for mapping in MappingKind::ALL {
-                let request = GeometryRequest { pool_bytes, mapping, is_logged: true, ..Default::default() };
+                let request =
+                    GeometryRequest { pool_bytes, mapping, is_logged: true, ..Default::default() };
                 let geometry = Geometry::plan(&request).unwrap();
                 prop_assert!(geometry.is_sound(), "{:?}", geometry);
                 prop_assert!(geometry.is_logged() && geometry.log_at < geometry.data_at);

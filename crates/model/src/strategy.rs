@@ -27,7 +27,8 @@ pub fn cred() -> impl Strategy<Value = Cred> {
 fn name() -> impl Strategy<Value = Vec<u8>> {
     let long = |byte: u8, len: usize| Just([vec![byte; len - 1], vec![b'z']].concat());
     prop_oneof![
-        40 => prop::sample::select(vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"d".to_vec()]),
+        40 =>
+            prop::sample::select(vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec(), b"d".to_vec()]),
         2 => long(b'x', NAME_MAX),
         2 => long(b'y', NAME_MAX),
         2 => long(b'w', 100),
@@ -215,7 +216,12 @@ pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
         mode,
         exclusive: false,
     });
-    let content = prop_oneof![6 => content_op(&two), 4 => slot_op(&two), 1 => attribute_op(&two), 1 => create];
+    let content = prop_oneof![
+        6 => content_op(&two),
+        4 => slot_op(&two),
+        1 => attribute_op(&two),
+        1 => create
+    ];
     let names = prop_oneof![12 => namespace_op(&few), 1 => attribute_op(&few)];
     prop_oneof![
         vec(step(op_over(&many)), 1..longest),
@@ -229,7 +235,8 @@ pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
 pub fn namespace_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
     let path = || paths.clone();
     prop_oneof![
-        5 => (path(), mode(), any::<bool>()).prop_map(|(path, mode, exclusive)| Op::Create { path, mode, exclusive }),
+        5 => (path(), mode(), any::<bool>())
+            .prop_map(|(path, mode, exclusive)| Op::Create { path, mode, exclusive }),
         5 => (path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }),
         2 => (path(), path()).prop_map(|(target, path)| Op::Symlink { target, path }),
         3 => (path(), path()).prop_map(|(from, to)| Op::Link { from, to }),
@@ -253,7 +260,8 @@ pub fn content_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
         3 => (path(), seed(), len()).prop_map(|(path, seed, len)| Op::Append { path, seed, len }),
         4 => (path(), range()).prop_map(|(path, range)| Op::Read { path, range }),
         3 => (path(), size()).prop_map(|(path, size)| Op::Truncate { path, size }),
-        4 => (path(), allocation()).prop_map(|(path, (mode, range))| Op::Fallocate { path, mode, range }),
+        4 => (path(), allocation())
+            .prop_map(|(path, (mode, range))| Op::Fallocate { path, mode, range }),
         2 => (path(), offset()).prop_map(|(path, offset)| Op::SeekData { path, offset }),
         2 => (path(), offset()).prop_map(|(path, offset)| Op::SeekHole { path, offset }),
         1 => path().prop_map(|path| Op::Fsync { path }),
@@ -285,7 +293,8 @@ pub fn slot_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
         4 => (slot(), offset(), 0..1000u64, len())
             .prop_map(|(slot, offset, seed, len)| Op::WriteSlot { slot, offset, seed, len }),
         2 => (slot(), size()).prop_map(|(slot, size)| Op::TruncateSlot { slot, size }),
-        2 => (slot(), allocation()).prop_map(|(slot, (mode, range))| Op::FallocateSlot { slot, mode, range }),
+        2 => (slot(), allocation())
+            .prop_map(|(slot, (mode, range))| Op::FallocateSlot { slot, mode, range }),
         2 => slot().prop_map(|slot| Op::StatSlot { slot }),
         1 => slot().prop_map(|slot| Op::ReaddirSlot { slot }),
         1 => slot().prop_map(|slot| Op::FsyncSlot { slot }),

@@ -222,7 +222,10 @@ proptest! {
     /// Whatever the words of areas, entries and states are, the checker ends; one changed word is
     /// found, or had no meaning.
     #[test]
-    fn any_words(changes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..20), closed: bool) {
+    fn any_words(
+        changes in prop::collection::vec((0usize..4096, any::<u64>(), any::<bool>()), 1..20),
+        closed: bool,
+    ) {
         let sample = if closed { closed_area_sample() } else { area_sample() };
         let mut image = sample.sample.image;
         let at = image.at(image.geometry.areas.table);

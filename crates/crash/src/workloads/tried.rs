@@ -98,7 +98,9 @@ pub(super) fn free_at_once(log: &[Event], (free, durable): (Site, Site)) -> Vec<
         let before = log[..step + before].iter().rposition(|e| !is_flush(e));
         let end = log[at..].iter().position(is_marker);
         let end = end.map_or(log.len(), |end| at + end);
-        let overwrites = |index: &usize| matches!(log[*index].op, Op::Store { at, .. } if (begin..begin + len).contains(&at));
+        let bytes = begin..begin + len;
+        let overwrites =
+            |index: &usize| matches!(log[*index].op, Op::Store { at, .. } if bytes.contains(&at));
         let moved: Vec<usize> = (at..end).filter(overwrites).collect();
         order.retain(|index| !moved.contains(index));
         let place = order.iter().position(|&index| Some(index) == before);

@@ -185,7 +185,9 @@ proptest! {
     }
 
     #[test]
-    fn live_word_damage_never_panics(hurts in prop::collection::vec((0usize..2048, 0usize..16, any::<u64>()), 1..6)) {
+    fn live_word_damage_never_panics(
+        hurts in prop::collection::vec((0usize..2048, 0usize..16, any::<u64>()), 1..6),
+    ) {
         // Whole words of metadata slots, which reach deeper than random bytes do.
         let mut image = sample(false);
         let slots_at = 8 << 12;

@@ -47,7 +47,11 @@ proptest! {
         }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
             let _ = head.is_sound_of_records(slot, owner_of_records);
-            let _ = (head.is_sound(slot, owner, generation), head.kind().words(), head.is_compacted());
+            let _ = (
+                head.is_sound(slot, owner, generation),
+                head.kind().words(),
+                head.is_compacted(),
+            );
         }
         let seal = PathSeal { area: generation, slot, directory: generation };
         if let Some((head, path)) = PathEntryHead::decode_unsealed(&bytes) {
@@ -57,7 +61,11 @@ proptest! {
         }
         prop_assert!(PathEntryHead::decode(&bytes, seal).is_none());
         if let Ok((line, _)) = AreaLine::read_from_prefix(&bytes) {
-            let _ = (line.phase(generation), line.saved(generation, 3), TableRoot(line.table).get());
+            let _ = (
+                line.phase(generation),
+                line.saved(generation, 3),
+                TableRoot(line.table).get(),
+            );
             let _ = line.merged(generation);
         }
         if let Ok((head, _)) = AreaTableHead::read_from_prefix(&bytes) {
@@ -66,7 +74,12 @@ proptest! {
         if let Ok((head, _)) = AreaExtentHead::read_from_prefix(&bytes) {
             let _ = head.owner(slot);
         }
-        let _ = (checksum(&bytes), name_hash(owner, &bytes), path_hash(owner, &bytes), is_path(&bytes));
+        let _ = (
+            checksum(&bytes),
+            name_hash(owner, &bytes),
+            path_hash(owner, &bytes),
+            is_path(&bytes),
+        );
     }
 
     /// With a valid checksum, only the checks of fields protect the reader of a superblock.
@@ -154,7 +167,8 @@ proptest! {
             prop_assert_eq!(TargetWord::new(target.ino(), kind).0, word & !(0xFF << 56));
         }
         let life = LifeWord(word);
-        let again = if life.is_alive() { LifeWord::alive(life.ns()) } else { LifeWord::dead(life.ns()) };
+        let again =
+            if life.is_alive() { LifeWord::alive(life.ns()) } else { LifeWord::dead(life.ns()) };
         prop_assert!(again == life || life.ns() == LifeWord::LAST_NS);
         let owner = OwnerWord(word);
         prop_assert_eq!(OwnerWord::new(owner.uid(), owner.gid()), owner);
@@ -169,7 +183,8 @@ proptest! {
         let used = TableWord(word);
         prop_assert_eq!(TableWord::new(used.slot(), used.tag()) == used, used.is_used());
         let states = StateMapWord(word);
-        let again = states.entries().fold(StateMapWord::default(), |all, slot| all.with(slot, states.get(slot)));
+        let with = |all: StateMapWord, slot| all.with(slot, states.get(slot));
+        let again = states.entries().fold(StateMapWord::default(), with);
         prop_assert_eq!(again, states);
         let area = AreaWord(word);
         if let Some(phase) = area.phase(index as u32) {
@@ -194,7 +209,9 @@ proptest! {
     }
 
     #[test]
-    fn packed_words(ino in 0u64..1 << 48, mode: u16, generation: u32, kind in kind(), id: u32, logical: u32) {
+    fn packed_words(
+        ino in 0u64..1 << 48, mode: u16, generation: u32, kind in kind(), id: u32, logical: u32,
+    ) {
         let identity = IdentityWord::new(InodeState::Live, kind, mode, generation);
         prop_assert_eq!(identity.kind(), Some(kind));
         prop_assert_eq!((identity.mode(), identity.generation()), (mode & 0o7777, generation));
@@ -208,7 +225,13 @@ proptest! {
     }
 
     #[test]
-    fn entries(head: [u64; 6], name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, parent: u32, flip in 64usize..) {
+    fn entries(
+        head: [u64; 6],
+        name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX),
+        life: u64,
+        parent: u32,
+        flip in 64usize..,
+    ) {
         let mut head: EntryHead = zerocopy::transmute!(head);
         head.name_len = name.len() as u16;
         let mut buffer = [0xAA; 384];
@@ -224,7 +247,13 @@ proptest! {
     }
 
     #[test]
-    fn entries_with_paths(head: [u64; 6], dir in bytes(DIR_PATH_MAX), name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX), life: u64, flip: usize) {
+    fn entries_with_paths(
+        head: [u64; 6],
+        dir in bytes(DIR_PATH_MAX),
+        name in prop::collection::vec(any::<u8>(), 1..=NAME_MAX),
+        life: u64,
+        flip: usize,
+    ) {
         let mut head: PathEntryHead = zerocopy::transmute!(head);
         let mut name = name;
         name.iter_mut().filter(|byte| **byte == b'/').for_each(|byte| *byte = 0);
@@ -244,7 +273,16 @@ proptest! {
     }
 
     #[test]
-    fn log_extents(at: u64, owner: u64, generation: u32, base: u64, large: bool, compacted: bool, next: u64, bit in 0usize..256) {
+    fn log_extents(
+        at: u64,
+        owner: u64,
+        generation: u32,
+        base: u64,
+        large: bool,
+        compacted: bool,
+        next: u64,
+        bit in 0usize..256,
+    ) {
         let kind = if large { LogExtentKind::Large } else { LogExtentKind::Small };
         let mut head = LogExtentHead::new(at, owner, generation, base, kind, compacted);
         head.next = next;
@@ -267,7 +305,8 @@ proptest! {
         which: prop::sample::Index,
         flip in 1u64..,
     ) {
-        let mut pairs: Vec<_> = pairs.into_iter().map(|(at, value)| JournalPair { at, value }).collect();
+        let mut pairs: Vec<_> =
+            pairs.into_iter().map(|(at, value)| JournalPair { at, value }).collect();
         let head = JournalHead::new(sequence, pairs.len());
         prop_assert_eq!((head.count(), head.sequence()), (pairs.len(), sequence));
         let seal = head.seal(slot, &pairs);
@@ -283,7 +322,12 @@ proptest! {
     }
 
     #[test]
-    fn texts(owner: u64, generation: u32, text in prop::collection::vec(any::<u8>(), 0..=300), cut in 1usize..300) {
+    fn texts(
+        owner: u64,
+        generation: u32,
+        text in prop::collection::vec(any::<u8>(), 0..=300),
+        cut in 1usize..300,
+    ) {
         let check = text_check(owner, generation, &text);
         prop_assert_eq!(check >> 32, 0);
         prop_assert_ne!(check, text_check(owner ^ 1, generation, &text));
@@ -297,7 +341,15 @@ proptest! {
     }
 
     #[test]
-    fn saved_state(epoch: u32, used: u64, displaced: u64, check: u32, bit in 0usize..256, block: u32, last: bool) {
+    fn saved_state(
+        epoch: u32,
+        used: u64,
+        displaced: u64,
+        check: u32,
+        bit in 0usize..256,
+        block: u32,
+        last: bool,
+    ) {
         let head = SavedStateHead::new(epoch, used, displaced, check);
         prop_assert!(head.is_sound(epoch));
         prop_assert!(!head.is_sound(epoch ^ 1));
@@ -323,7 +375,13 @@ proptest! {
     }
 
     #[test]
-    fn home_lines_are_lines(seed: u64, id: u32, run: u32, span in 1u32..=256, lines in 1u64..1 << 27) {
+    fn home_lines_are_lines(
+        seed: u64,
+        id: u32,
+        run: u32,
+        span in 1u32..=256,
+        lines in 1u64..1 << 27,
+    ) {
         prop_assert!(home_line(seed, id, run, span, lines) < lines);
     }
 

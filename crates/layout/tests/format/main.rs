@@ -102,10 +102,12 @@ macro_rules! assert_struct {
 fn structs() {
     assert_struct!(Superblock: magic version block_bytes uuid compatible read_only_compatible
         incompatible sequence created hash_seed pool_bytes chunk_bytes thread_slots
-        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes undo_at undo_bytes media_at changed_at reserved_head regions datasets
+        thread_slot_bytes state_at slots_at last_copy_at label log_at log_bytes undo_at undo_bytes
+        media_at changed_at reserved_head regions datasets
         segments reserved_tail reserved_check checksum);
     assert_struct!(RegionRecord: at chunks chunk_table_at live_map_at);
-    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes uuid);
+    assert_struct!(FsRecord: in_use namespace root name area_table area_bytes size_max at bytes
+        uuid);
     assert_struct!(SegmentRecord: table_at data_at blocks mapping medium fs run_blocks
         fragmentation span_lines saved_state_at medium_id);
     assert_struct!(SavedStateHead: epoch used displaced body_check checksum reserved);
@@ -116,17 +118,21 @@ fn structs() {
     assert_struct!(EntryHead: life target cookie parent generation checksum name_hash name_len
         flags);
     assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
-    assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation name_hash);
+    assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation
+        name_hash);
     assert_struct!(AreaTableHead: next taken number checksum moving reserved);
     assert_struct!(MoveListHead: next count checksum);
     assert_struct!(MovedEntry: word_at from to);
-    assert_struct!(AreaLine: word root generation root_generation table saved saved_check formed checksum);
+    assert_struct!(AreaLine: word root generation root_generation table saved saved_check formed
+        checksum);
     assert_struct!(AreaExtentHead: area generation checksum reserved);
     assert_struct!(PathEntryHead: life target cookie parent generation checksum path_len name_at
         area);
-    assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum reserved_middle flags
+    assert_struct!(Anchor: magic uuid number salt attach boot tail tail_at sum target target_sum
+        reserved_middle flags
         image reserved check);
-    assert_struct!(MediumHead: magic id pool segment reserved_segment data_at blocks bytes replica_at replica_bytes session reserved check);
+    assert_struct!(MediumHead: magic id pool segment reserved_segment data_at blocks bytes
+        replica_at replica_bytes session reserved check);
     assert_struct!(ReplicaHead: magic pool state number blocks sum reserved check);
     assert_struct!(DevicePath: id kind length reserved path);
     assert_struct!(DevicePaths: places check session next reserved);
@@ -275,8 +281,10 @@ fn constants() {
     #[allow(clippy::useless_conversion, clippy::unnecessary_fallible_conversions)]
     let expected = expect!(VERSION BLOCK_BYTES SLOT_BYTES SLOTS_PER_BLOCK THREAD_SLOT_BYTES
         ROOT_SLOT POOL_MIN_BYTES REGION_MAX FS_MAX SEGMENT_MAX NAME_MAX ENTRY_MAX_SLOTS
-        DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA AREA_LIMIT
-        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX DATASET_ALIGN FS_NAME_MAX);
+        DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA
+        AREA_LIMIT
+        TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS
+        SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX DATASET_ALIGN FS_NAME_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))

@@ -448,7 +448,8 @@ proptest! {
             h.settle();
             match kind {
                 0 | 1 => {
-                    let step = Step { to: [MapState::Mapped, MapState::Unwritten][usize::from(kind)], ..STEP };
+                    let to = [MapState::Mapped, MapState::Unwritten][usize::from(kind)];
+                    let step = Step { to, ..STEP };
                     let found = find(&h, id, first, blocks);
                     let holes = found.iter().take_while(|found| **found == Found::Hole).count();
                     if holes > 0 && h.free() >= holes as u64 {
