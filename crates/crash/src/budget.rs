@@ -59,7 +59,7 @@ impl Budget {
         };
         match self {
             Self::Short => Options {
-                states_per_point: 32,
+                states_per_point: 20,
                 states_on_disks: 96,
                 lazy_states: 8,
                 points_in_order: 96,

@@ -197,8 +197,15 @@ impl ReadingOptions {
 /// An option makes no sense, there is not enough space, a signal came, or the page cannot be
 /// written.
 pub fn main_reading(options: &ReadingOptions) -> Result<()> {
-    let report = measure(options)?;
-    let figures = figures::draw(&report);
+    publish(options, &measure(options)?)
+}
+
+/// Prints a report, and writes the page and the tables that the options ask for.
+///
+/// # Errors
+/// Fails if a target is missed, or on an error of the operating system.
+pub fn publish(options: &ReadingOptions, report: &Report) -> Result<()> {
+    let figures = figures::draw(report);
     let page = Page {
         title: "Vellum: reading by search and by page table",
         introduction: "The figures of AFPT (adaptive file page table), measured on this machine. \
@@ -208,7 +215,7 @@ pub fn main_reading(options: &ReadingOptions) -> Result<()> {
         settings: report.settings.clone(),
         figures: &figures,
     };
-    options.output.publish(&report, &page, &report.targets)
+    options.output.publish(report, &page, &report.targets)
 }
 
 /// Measures.

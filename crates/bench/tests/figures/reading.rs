@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use vellum::MappingKind;
-use vellum_bench::reading::{Figure, ReadingOptions, main_reading, measure};
+use vellum_bench::reading::{Figure, ReadingOptions, main_reading, measure, publish};
 use vellum_bench::report::Output;
 use vellum_bench::workloads::{TraceOptions, WorkloadOptions};
 use vellum_bench::{Choice, Variants};
@@ -144,7 +144,7 @@ fn personalities_run_by_every_rule_beside_the_peer() {
         assert_eq!(row.operations, loops * steps, "{row:?}");
     }
     assert!(report.rows.is_empty() && report.competitive.is_empty());
-    main_reading(&options).unwrap();
+    publish(&options, &report).unwrap();
     let html = std::fs::read_to_string(&path).unwrap();
     assert!(html.contains("AFPT, Fig 7") && html.contains("id=\"filebench-share\""));
 }
