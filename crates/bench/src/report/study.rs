@@ -65,7 +65,7 @@ impl Report {
         Ok(self)
     }
 
-    pub(crate) fn publish(&self, output: &Output) -> Result<()> {
+    pub fn publish(&self, output: &Output) -> Result<()> {
         let page = Page {
             title: self.about.title,
             introduction: self.about.introduction,

@@ -3,7 +3,7 @@
 
 use vellum::MappingKind;
 use vellum_bench::figure::{CountsPerOp, Figure};
-use vellum_bench::mapping::{self, MappingOptions, Report, main_mapping, measure};
+use vellum_bench::mapping::{self, MappingOptions, Report, measure};
 use vellum_bench::report::Output;
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
@@ -228,11 +228,11 @@ fn all_of_ycsb_runs_on_every_mapping_and_is_on_the_page() {
         },
         ..options(mapping::Figure::Ycsb)
     };
-    main_mapping(&options).unwrap();
+    let report = measure(&options).unwrap();
+    report.publish(&options.output).unwrap();
     let html = std::fs::read_to_string(&path).unwrap();
     assert!(html.contains("HashFS, Figs 13 and 14") && html.contains("id=\"ycsb-share\""));
     assert_eq!(html.matches("<svg").count(), 2);
-    let report = measure(&options).unwrap();
     let speeds = complete(&report, "ycsb", 6);
     assert_eq!(speeds.labels(), ["A", "B", "C", "D", "E", "F"]);
     assert_eq!(speeds.series.len(), MappingKind::ALL.len() + 1);
