@@ -65,6 +65,10 @@ impl Report {
         Ok(self)
     }
 
+    /// Prints the report, and writes the page and the tables that `output` asks for.
+    ///
+    /// # Errors
+    /// Fails if a target is missed, or on an error of the operating system.
     pub fn publish(&self, output: &Output) -> Result<()> {
         let page = Page {
             title: self.about.title,
