@@ -237,43 +237,9 @@ pub fn attach<M: Memories>(
     }
     let geometry = superblock.geometry();
     let namespace = namespace::new::<M>(geometry.namespace);
-    let loading = Loading {
-        read_only: options.read_only,
-        metadata_only: false,
-        image: &options.image,
-        boot: options.boot_id,
-        attach: options.attach,
-    };
-    let loaded = geometry
-        .is_logged()
-        .then(|| redo::load(&pool, &superblock, &loading))
-        .transpose()?;
-    let (log, image) = loaded.unzip();
-    let taken_back = geometry
-        .has_undo()
-        .then(|| undo::open(&pool, &superblock, options.boot_id, options.read_only))
-        .transpose()?;
-    let (versions, granules_rolled_back) = taken_back.unzip();
-    let commits = log
-        .map(|log| Commits::Log(Box::new(log)))
-        .or_else(|| versions.map(Commits::UndoLog));
-    let state_word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
-    if state_word.conversion().is_some() {
-        return Err(Error::Converting);
-    }
-    // A reader can do without the state word: everything is scanned, as after a crash.
-    let unknown = options.read_only.then_some((PoolPhase::Dirty, 0));
-    let what = match state_word.repair() {
-        Some(_) => "state word: a repair was not finished,",
-        None => "state word",
-    };
-    let (phase, epoch) = state_word
-        .get()
-        .or(unknown)
-        .ok_or(Error::damaged(what, Location::Offset(geometry.state_at)))?;
-    let mut last_boot = [0; 16];
-    pool.read(geometry.state_at + PoolState::BOOT_ID, &mut last_boot);
-    let pool_epoch = epoch.wrapping_add(1) & 0xFF_FFFF;
+    let logs = load_logs(&pool, &superblock, &options)?;
+    let last = LastUse::read(&pool, &geometry, options.read_only)?;
+    let pool_epoch = last.epoch.wrapping_add(1) & 0xFF_FFFF;
 
     let map = plan_arena(&geometry, options.cache_entries);
     let arena = make_arena(map.bytes)?;
@@ -287,40 +253,25 @@ pub fn attach<M: Memories>(
         clock: options.clock,
         read_only: options.read_only,
         access_times: options.access_times,
-        commits: commits.filter(|_| !options.read_only),
+        commits: logs.commits.filter(|_| !options.read_only),
         leases: Leases::default(),
     };
     core.arena.store(header::EPOCH, GRACE, Ordering::Relaxed);
     note_chunks(&core)?;
-    namespace.check_pool(&core, phase == PoolPhase::Clean)?;
+    namespace.check_pool(&core, last.was_clean())?;
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed, core.table_plan()?);
-    let mapping = Timed::by(options.mapping_timer, mapping);
+    let mapping = Timed::by(options.mapping_timer.clone(), mapping);
 
     let mut opened = Opened {
-        was_clean: phase == PoolPhase::Clean,
-        other_boot: is_other_boot(last_boot, options.boot_id, epoch),
+        was_clean: last.was_clean(),
+        other_boot: is_other_boot(last.boot, options.boot_id, last.epoch),
         records_applied: 0,
         orphans_freed: 0,
-        image: image.unwrap_or_default(),
-        granules_rolled_back: granules_rolled_back.unwrap_or_default(),
+        image: logs.image.unwrap_or_default(),
+        granules_rolled_back: logs.granules_rolled_back.unwrap_or_default(),
     };
-    // A pool opened for reading is mapped copy-on-write, so recovery may change these bytes.
-    let saved = opened.was_clean && load_live_map(&core);
-    if saved {
-        check_root(&core)?;
-        if !mapping.restore(&core) {
-            mapping.rebuild(&core, &Everything(&core))?;
-        }
-    } else {
-        if !core.read_only && opened.other_boot {
-            // If this process is killed in recovery, the next one must not take what it stored for
-            // durable. Not flushed: the boot id matters under this boot only.
-            let at = core.geometry.state_at + PoolState::BOOT_ID;
-            core.pool.write(at, &options.boot_id);
-        }
-        let rooms = (&*namespace, &*mapping);
-        recover_all(&core, rooms, options.recovery_threads, &mut opened)?;
-    }
+    let structures = (&*namespace, &*mapping);
+    build_state(&core, structures, &options, &mut opened)?;
     core.raise_cachelet_limit(if core.read_only {
         core.map.cachelet_count
     } else {
@@ -348,6 +299,113 @@ pub fn attach<M: Memories>(
         root,
     };
     Ok((Arc::new(fs), opened))
+}
+
+/// What the logs of a pool give an opening.
+struct Logs {
+    commits: Option<Commits>,
+    /// The image that a killed process left, of a logged pool.
+    image: Option<FoundImage>,
+    /// Undo granules that were rolled back, of a split pool.
+    granules_rolled_back: Option<u64>,
+}
+
+/// Loads the redo log or the undo log of a pool, if it has one.
+fn load_logs<P: PoolMemory>(
+    pool: &P,
+    superblock: &Superblock,
+    options: &MountOptions,
+) -> Result<Logs> {
+    let geometry = superblock.geometry();
+    let loading = Loading {
+        read_only: options.read_only,
+        metadata_only: false,
+        image: &options.image,
+        boot: options.boot_id,
+        attach: options.attach,
+    };
+    let loaded = geometry
+        .is_logged()
+        .then(|| redo::load(pool, superblock, &loading))
+        .transpose()?;
+    let (log, image) = loaded.unzip();
+    let rolled_back = geometry
+        .has_undo()
+        .then(|| undo::open(pool, superblock, options.boot_id, options.read_only))
+        .transpose()?;
+    let (undo_log, granules_rolled_back) = rolled_back.unzip();
+    Ok(Logs {
+        commits: log
+            .map(|log| Commits::Log(Box::new(log)))
+            .or_else(|| undo_log.map(Commits::UndoLog)),
+        image,
+        granules_rolled_back,
+    })
+}
+
+/// How the last use of a pool left it.
+struct LastUse {
+    phase: PoolPhase,
+    epoch: u32,
+    /// The boot id of the last opener for writing.
+    boot: [u8; 16],
+}
+
+impl LastUse {
+    /// Reads the state block.
+    ///
+    /// # Errors
+    /// Fails if a conversion is unfinished. Fails if a repair is unfinished or the state word is
+    /// damaged, unless the pool is opened for reading: everything is then scanned, as after a
+    /// crash.
+    fn read<P: PoolMemory>(pool: &P, geometry: &Geometry, read_only: bool) -> Result<Self> {
+        let word = StateWord(pool.load(geometry.state_at + PoolState::WORD, Ordering::Acquire));
+        if word.conversion().is_some() {
+            return Err(Error::Converting);
+        }
+        let unknown = read_only.then_some((PoolPhase::Dirty, 0));
+        let what = match word.repair() {
+            Some(_) => "state word: a repair was not finished,",
+            None => "state word",
+        };
+        let (phase, epoch) = word
+            .get()
+            .or(unknown)
+            .ok_or(Error::damaged(what, Location::Offset(geometry.state_at)))?;
+        let mut boot = [0; 16];
+        pool.read(geometry.state_at + PoolState::BOOT_ID, &mut boot);
+        Ok(Self { phase, epoch, boot })
+    }
+
+    fn was_clean(&self) -> bool {
+        self.phase == PoolPhase::Clean
+    }
+}
+
+/// Builds the volatile state of the mapping and the namespace: from what the last close saved, or
+/// by recovery.
+fn build_state<M: Memories>(
+    core: &Core<M>,
+    structures: (&dyn Namespace<M>, &dyn Mapping<M>),
+    options: &MountOptions,
+    opened: &mut Opened,
+) -> Result<()> {
+    // A pool opened for reading is mapped copy-on-write, so recovery may change these bytes.
+    if opened.was_clean && load_live_map(core) {
+        check_root(core)?;
+        let (_, mapping) = structures;
+        return match mapping.restore(core) {
+            true => Ok(()),
+            false => mapping.rebuild(core, &Everything(core)),
+        };
+    }
+    if !core.read_only && opened.other_boot {
+        // If this process is killed in recovery, the next one must not take what it stored for
+        // durable. Not flushed: the boot id matters under this boot only.
+        let at = core.geometry.state_at + PoolState::BOOT_ID;
+        core.pool.write(at, &options.boot_id);
+    }
+    recover_all(core, structures, options.recovery_threads, opened)
 }
 
 /// Replays journals, scans the pool, and rebuilds the mapping's allocator state. A damaged pool is
