@@ -37,9 +37,9 @@ const LOST: u64 = 1 << 63;
 
 /// Messages of the checker and of an opening that report a loss: lines of a checkpoint did not
 /// reach home, or parts of anchors did not reach the log.
-const TOLD: [&str; 3] = [
+const REPORTED: [&str; 3] = [
     "metadata at home that differ from their sum",
-    "home is not what was written",
+    "checksum of home",
     "both anchors of the log",
 ];
 
@@ -191,7 +191,7 @@ impl Oracle for Ignoring<'_> {
 
     fn is_told(&self, (kind, what): &Wrong, stage: Stage) -> bool {
         let is_refusal = matches!(kind, Kind::Damage | Kind::Recovery);
-        stage.0 & LOST != 0 && is_refusal && TOLD.iter().any(|words| what.contains(words))
+        stage.0 & LOST != 0 && is_refusal && REPORTED.iter().any(|words| what.contains(words))
     }
 
     fn operation(&self, stage: Stage) -> &'static str {

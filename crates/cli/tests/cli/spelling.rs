@@ -110,7 +110,7 @@ fn replica_accepts_former_spellings() {
     assert!(said.contains("vellum replica import"), "{said}");
     let attach = [&["attach", "n.img", "--data", "d.img"], &memory[..]].concat();
     let said = formerly(&bench, &attach, "vellum replica import");
-    assert!(said.contains("of the replica on d.img"), "{said}");
+    assert!(said.contains("from the replica on d.img"), "{said}");
     let help = bench.run(&["--help"]).ok().out;
     assert!(
         help.contains("\n  replica ") && !help.contains("\n  flush "),

@@ -260,7 +260,7 @@ pub fn attach<M: Memories>(
     note_chunks(&core)?;
     namespace.check_pool(&core, last.was_clean())?;
     let mapping = mapping::new::<M>(map.mapping, &geometry, core.seed, core.table_plan()?);
-    let mapping = Timed::by(options.mapping_timer.clone(), mapping);
+    let mapping = Timed::by(options.mapping_timer, mapping);
 
     let mut opened = Opened {
         was_clean: last.was_clean(),
@@ -271,7 +271,8 @@ pub fn attach<M: Memories>(
         granules_rolled_back: logs.granules_rolled_back.unwrap_or_default(),
     };
     let structures = (&*namespace, &*mapping);
-    build_state(&core, structures, &options, &mut opened)?;
+    let (boot, threads) = (options.boot_id, options.recovery_threads);
+    build_state(&core, structures, (boot, threads), &mut opened)?;
     core.raise_cachelet_limit(if core.read_only {
         core.map.cachelet_count
     } else {
@@ -387,7 +388,7 @@ impl LastUse {
 fn build_state<M: Memories>(
     core: &Core<M>,
     structures: (&dyn Namespace<M>, &dyn Mapping<M>),
-    options: &MountOptions,
+    (boot, threads): ([u8; 16], usize),
     opened: &mut Opened,
 ) -> Result<()> {
     // A pool opened for reading is mapped copy-on-write, so recovery may change these bytes.
@@ -403,9 +404,9 @@ fn build_state<M: Memories>(
         // If this process is killed in recovery, the next one must not take what it stored for
         // durable. Not flushed: the boot id matters under this boot only.
         let at = core.geometry.state_at + PoolState::BOOT_ID;
-        core.pool.write(at, &options.boot_id);
+        core.pool.write(at, &boot);
     }
-    recover_all(core, structures, options.recovery_threads, opened)
+    recover_all(core, structures, threads, opened)
 }
 
 /// Replays journals, scans the pool, and rebuilds the mapping's allocator state. A damaged pool is
