@@ -88,6 +88,7 @@ const PLAIN: &[&str] = &[
 /// Functions that only read: their only persistent step is the access time of a read, which is
 /// explored.
 const ASKS: &[&str] = &[
+    "CreateOptions::mapping",
     "CreateOptions::new",
     "DirEntry::file_name",
     "DirEntry::file_type",
