@@ -167,8 +167,8 @@ fn files_that_lose_bytes_by_a_node_are_reported() {
         let told: Vec<String> = plan.lost.iter().map(ToString::to_string).collect();
         let ino = forest.small.ino;
         let expected = format!(
-            "/small (inode {ino}): bytes 0 to {} read as zeros, whatever was there: their places \
-             are lost",
+            "/small (inode {ino}): bytes 0 to {} read as zeros, because their \
+             locations are lost",
             4 * BLOCK_BYTES - 6
         );
         assert_eq!(told, [expected]);
