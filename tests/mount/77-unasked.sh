@@ -15,7 +15,7 @@ make_unasked() {
     local text
     text="$(vellum mkfs "$POOL" "$@")"
     said 'medium *logged: ' "$text"
-    said 'survives *a power cut: after fsync' "$text"
+    said 'survives *a power cut: once fsync' "$text"
     COUNT=0
 }
 
