@@ -38,8 +38,8 @@ pub(crate) struct Prune {
     /// Images from the list of `vellum info --images`, by path or name [default: those whose pool
     /// is gone]
     pub(crate) images: Vec<PathBuf>,
-    /// Also remove images of which it is unknown whether their pool is gone; of named images, all
-    /// that are not in use. Their unsynced changes are lost
+    /// Also remove images whose pool may still exist (state `unknown`). With names, remove every
+    /// named image that is not in use. Their unsynced changes are lost
     #[arg(long, short)]
     pub(crate) force: bool,
     /// The directory with the images, if mounts use --image
@@ -417,7 +417,7 @@ impl Line {
     }
 }
 
-/// A duration in the largest unit of which it has at least two.
+/// Shows a duration in the largest unit that fits into it twice.
 fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -311,7 +311,7 @@ pub struct LeftOut {
     pub cut_short: u64,
     /// How many of these workloads contain each kind of operation.
     pub operations: BTreeMap<String, u64>,
-    /// Kinds of operations of which no crash was explored.
+    /// Kinds of operations without an explored crash.
     pub unexplored: BTreeSet<String>,
 }
 

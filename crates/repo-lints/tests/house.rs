@@ -2,7 +2,8 @@
 
 use std::{env, fs, path::Path, process::Command};
 use vellum_repo_lints::{
-    Finding, documents, list_files, plan, read_sources, repository_root, sites, style, wings, words,
+    Finding, Source, documents, list_files, plan, read_sources, repository_root, sites, style,
+    wings, words,
 };
 
 fn assert_kept(findings: Vec<Finding>) {
@@ -12,6 +13,13 @@ fn assert_kept(findings: Vec<Finding>) {
         "the house rules are broken:\n  {}\n",
         lines.join("\n  ")
     );
+}
+
+/// The files of the repository whose names end in `suffix`.
+fn files(suffix: &str) -> Vec<Source> {
+    let root = repository_root();
+    let paths = list_files(&root).expect("git lists the files");
+    read_sources(&root, &paths, suffix).expect("the files can be read")
 }
 
 #[test]
@@ -37,41 +45,27 @@ fn dependencies_follow_the_plan() {
 
 #[test]
 fn rust_sources_keep_the_style() {
-    let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
-    assert!(
-        !sources.is_empty(),
-        "no Rust file was found below {}",
-        root.display()
-    );
+    let sources = files(".rs");
+    assert!(!sources.is_empty(), "no Rust file was found");
     assert_kept(sources.iter().flat_map(style::check_style).collect());
 }
 
 #[test]
 fn the_engines_persistent_steps_are_listed() {
-    let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
-    assert_kept(sites::check_sites(&sources));
+    assert_kept(sites::check_sites(&files(".rs")));
 }
 
 #[test]
 fn wings_of_the_engine_use_wings_below_them() {
-    let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let sources = read_sources(&root, &paths, ".rs").expect("the sources can be read");
-    assert_kept(wings::check_wings(&sources));
+    assert_kept(wings::check_wings(&files(".rs")));
 }
 
 #[test]
 fn links_in_documents_resolve() {
     let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let documents = read_sources(&root, &paths, ".md").expect("the documents can be read");
     let exists = |path: &str| root.join(path).exists();
     assert_kept(
-        documents
+        files(".md")
             .iter()
             .flat_map(|d| documents::check_links(d, exists))
             .collect(),
@@ -80,10 +74,12 @@ fn links_in_documents_resolve() {
 
 #[test]
 fn lines_of_documents_have_at_most_120_columns() {
-    let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let documents = read_sources(&root, &paths, ".md").expect("the documents can be read");
-    assert_kept(documents.iter().flat_map(documents::check_width).collect());
+    assert_kept(
+        files(".md")
+            .iter()
+            .flat_map(documents::check_width)
+            .collect(),
+    );
 }
 
 #[test]
@@ -94,13 +90,10 @@ fn decision_records_are_numbered() {
 
 #[test]
 fn former_words_are_gone() {
-    let root = repository_root();
-    let paths = list_files(&root).expect("git lists the files");
-    let read = |suffix| read_sources(&root, &paths, suffix).expect("the files can be read");
-    let sources = [".rs", ".md", ".sh", ".bash", ".txt", "Makefile"].into_iter();
+    let suffixes = [".rs", ".md", ".sh", ".bash", ".txt", "Makefile"].into_iter();
+    let sources = suffixes.flat_map(files);
     assert_kept(
         sources
-            .flat_map(read)
             .flat_map(|source| words::check_words(&source))
             .collect(),
     );

@@ -89,7 +89,7 @@ pub struct CacheReport {
     pub index_entries: u64,
     /// Buckets of the index.
     pub index_buckets: u64,
-    /// The size of the arena in bytes, most of which may never have been touched.
+    /// Bytes of the arena. Most of them may never have been touched.
     pub arena_bytes: u64,
     /// Bytes of memory in use before the first file was used. This is what an open pool takes,
     /// however many files are in the cache (free space, thread slots, the mapping's saved allocator

@@ -48,7 +48,7 @@ const OPENING_PART: u64 = 32;
 const POOL_PART: u64 = 3;
 /// Small pages.
 const SMALL_PAGE_BYTES: u64 = 4096;
-/// The size of large pages, of which the size of the memory is a multiple.
+/// The size of large pages. The size of the memory is a multiple of it.
 const LARGE_BYTES: u64 = 2 << 20;
 /// The name of the file in the pool and at the peer.
 const FILE: &str = "file";

@@ -20,7 +20,7 @@ pub(crate) struct LogPart {
     /// at their home.
     #[serde(default)]
     pub(crate) blocks_logged: u64,
-    /// Checkpoints, each of which wrote a part of the log home.
+    /// Checkpoints. Each wrote a part of the log home.
     pub(crate) checkpoints: u64,
 }
 

@@ -20,13 +20,16 @@
 //! | `workload NAME` | begins a workload, to which the lines below belong |
 //! | `setup STEPS` | prepares the pool, which is open and empty at first |
 //! | `crash STEPS` | the steps to explore |
-//! | `thread STEPS` | instead of `crash`: the steps of one of several threads, which are explored together |
-//! | `cut done SITE: STEP` | after the setup the power fails in this step, behind its last fence of that name; recovery finds the step done, or `undone` |
+//! | `thread STEPS` | instead of `crash`: the steps of one thread, explored with the others |
+//! | `cut done SITE: STEP` | ends the setup with a power cut, as explained below |
 //! | `mapping NAME`, `namespace NAME` | the pool's mapping, and its namespace |
 //! | `medium NAME` | what the pool lies on: `memory`, `logged`, `external`, `split` or `grown` |
 //! | `arena small` | the arena is too small for the tree |
 //! | `close` | for threads: the pool is closed in the end |
 //! | `slots all` | for threads: the pool has exactly one slot for each thread |
+//!
+//! After a `cut` line, the power fails in its step, behind the step's last fence of that name.
+//! Recovery finds the step done, or `undone`.
 //!
 //! Lines before the first workload hold for the whole file. Names of workloads begin with every
 //! mapping, namespace or medium that is not the default.
