@@ -13,7 +13,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
 use crate::error::Result;
 use crate::mapping::Found;
-use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Table, pieces};
+use crate::reading::table::{CHUNK_BLOCKS, CHUNK_BYTES, Chunk, Table, pieces};
 use crate::reading::{Costs, Layout, Next, Pattern, ReadPath, Reading, Rule, State};
 
 /// Bytes of a large page.
@@ -151,14 +151,12 @@ impl<M: Memories> Files<'_, M> {
         if choice.rule != Rule::Mmu && is_for_search() {
             return self.copy_out(op, file, offset, out);
         }
-        let (table, version) = (choice.table, file.version);
         let (mut at, mut rest) = (offset, out);
         while !rest.is_empty() {
             let here = (CHUNK_BYTES - at % CHUNK_BYTES).min(rest.len() as u64);
             let (now, later) = rest.split_at_mut(here as usize);
-            let is_there = table.holds(version, at, here)
-                || self.may_buy(op, file, choice, at, here) && table.holds(version, at, here);
-            match table.window().filter(|_| is_there) {
+            let is_there = self.has_or_buys(op, file, choice, at, here);
+            match choice.table.window().filter(|_| is_there) {
                 Some(window) => self.core.pool.read_window(window, at, now),
                 None => self.copy_out(op, file, at, now)?,
             }
@@ -175,11 +173,21 @@ impl<M: Memories> Files<'_, M> {
         choice: Choice<'_>,
         bytes: &Range<u64>,
     ) -> bool {
-        let (table, version) = (choice.table, file.version);
-        pieces(bytes.start, bytes.end - bytes.start).all(|(at, len)| {
-            table.holds(version, at, len)
-                || self.may_buy(op, file, choice, at, len) && table.holds(version, at, len)
-        })
+        pieces(bytes.start, bytes.end - bytes.start)
+            .all(|(at, len)| self.has_or_buys(op, file, choice, at, len))
+    }
+
+    /// Whether a piece is present, or was bought now.
+    fn has_or_buys(
+        &self,
+        op: &Op<'_, M>,
+        file: Seen<'_>,
+        choice: Choice<'_>,
+        at: u64,
+        len: u64,
+    ) -> bool {
+        let holds = || choice.table.holds(file.version, at, len);
+        holds() || self.may_buy(op, file, choice, at, len) && holds()
     }
 
     /// Lets the rule decide about a piece that is not completely present. Returns whether anything
@@ -253,7 +261,7 @@ impl<M: Memories> Files<'_, M> {
             filling.surveys.insert(number, blocks);
             return false;
         }
-        self.lay(file, table, number, &runs)
+        self.lay(file, table, (number, chunk), &runs)
     }
 
     /// Pool offsets of the blocks of a piece, 0 for those without bytes.
@@ -282,10 +290,15 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Maps runs of a piece into the window. Returns whether they are present now.
-    fn lay(&self, file: Seen<'_>, table: &Table, number: u64, runs: &[Run]) -> bool {
+    fn lay(
+        &self,
+        file: Seen<'_>,
+        table: &Table,
+        (number, chunk): (u64, &Chunk),
+        runs: &[Run],
+    ) -> bool {
         let pool = &self.core.pool;
-        let window = table.reserve(|bytes| pool.window(bytes));
-        let (Some(window), Some(chunk)) = (window, table.chunk(number)) else {
+        let Some(window) = table.reserve(|bytes| pool.window(bytes)) else {
             return false;
         };
         let start = number * CHUNK_BYTES;
