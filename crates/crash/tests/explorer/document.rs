@@ -24,12 +24,29 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Abbreviations that the table of steps uses for groups of steps.
-const GROUPS: [(&str, &str); 8] = [
+const GROUPS: [(&str, &str); 16] = [
     ("*chunk*", "`chunk/word`, `chunk/word-durable`"),
+    (
+        "*create*",
+        "`create/inode`, `create/entry`, `create/entry-durable`, `create/log-word`, \
+         **`create/log-word-durable`**",
+    ),
+    (
+        "*link*",
+        "`link/entry`, `link/entry-durable`, `link/log-word`, **`link/log-word-durable`**, \
+         `link/links`",
+    ),
     (
         "*data and size*",
         "`write/data`, `write/data-durable`, `write/size`, **`write/size-durable`**",
     ),
+    ("*larger*", "`extend/size`, **`extend/size-durable`**"),
+    (
+        "*allocate*",
+        "`allocate/root`, `allocate/root-durable`, `allocate/blocks`, `allocate/blocks-durable`",
+    ),
+    ("*punch*", "`punch/limbo`, `punch/times`, `punch/durable`"),
+    ("*record*", "`journal/record`, **`journal/record-durable`**"),
     (
         "*apply*",
         "`journal/words`, `journal/words-durable`, `journal/retire`, `journal/retire-durable`",
@@ -39,8 +56,17 @@ const GROUPS: [(&str, &str); 8] = [
         "`level/copy`, `level/copy-durable`, `level/leave`, `level/leave-durable`",
     ),
     (
+        "*copies*",
+        "`move/copy`, `move/list`, `move/copies-durable`",
+    ),
+    (
         "*end of move*",
         "`move/cleared`, `move/done-durable`, `move/over`, `move/over-durable`",
+    ),
+    (
+        "*recycle*",
+        "`recycle/links`, `recycle/times`, `recycle/times-durable`, `recycle/words`, \
+         `recycle/words-durable`",
     ),
     ("*open*", "`open/state`, **`open/durable`**"),
     (
