@@ -52,31 +52,45 @@
 //!
 //! Programs that need more than paths, such as a mount, use [`Fs`] with [`Node`], [`Handle`] and
 //! [`Attr`].
+//!
+//! # Features
+//!
+//! `internals` makes the modules public that Vellum's own programs, tests and benchmarks need. They
+//! change without notice.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
+
+/// Modules that only the feature `internals` makes public.
+macro_rules! internals {
+    ($($module:ident),+) => {$(
+        #[cfg(feature = "internals")]
+        #[doc(hidden)]
+        pub mod $module;
+        #[cfg(not(feature = "internals"))]
+        mod $module;
+    )+};
+}
+
+internals!(disk_sites, experiments, sites);
 
 #[cfg(test)]
 mod checking;
 mod core;
 mod devices;
-#[doc(hidden)]
-pub mod disk_sites;
 mod durability;
 mod error;
-#[doc(hidden)]
-pub mod experiments;
 mod fs;
 mod logs;
 mod mapping;
 mod namespace;
 mod pool;
 pub mod reading;
-#[doc(hidden)]
-pub mod sites;
 
-pub use crate::core::Clock;
 pub use crate::core::access_times::{AccessPolicy, AccessTimes};
 pub use crate::core::limits::LINK_MAX;
-pub use crate::core::slots::prefer_thread_slot;
 pub use devices::medium::{ExternalData, find_data, pool_of_data};
 pub use devices::replica::{AttachOptions, ExportedReplica};
 pub use durability::commit::Durability;
@@ -87,19 +101,31 @@ pub use fs::{
 };
 pub use logs::redo::{FoundImage, ImageLocation, LogCounts};
 pub use logs::undo::UndoCounts;
-pub use mapping::timed::{MappingTime, MappingTimer};
-pub use namespace::{
-    Area, Decided, Evolution, Label, ListEntry, MergedArea, Outcome, RENAMED_ROUNDS,
-};
-pub use pool::datasets::{Dataset, PoolPath, own_bytes};
-pub use pool::external::open_bytes;
-pub use pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
+pub use namespace::ListEntry;
+pub use pool::datasets::{Dataset, PoolPath};
 pub use pool::volume::{DirEntry, File, FileType, Metadata, Permissions, ReadDir, Volume, Walk};
-pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs, boot_id, media_of_new_pool};
+pub use pool::{CreateOptions, DataOptions, Pool, PoolOptions, RealFs};
 pub use vellum_layout::{
-    FileKind, Formed, FsNameError, GeometryError, MappingKind, MergeReason, Merged, NamespaceKind,
-    SuperblockError, uuid_text,
+    FileKind, FsNameError, GeometryError, MappingKind, NamespaceKind, SuperblockError,
 };
-#[doc(hidden)]
-pub use vellum_media as media;
 pub use vellum_media::{MediaChoice, MediaError, MediaKind};
+
+/// What only Vellum's own programs, tests and benchmarks use.
+#[cfg(feature = "internals")]
+mod internals {
+    pub use crate::core::Clock;
+    pub use crate::core::slots::prefer_thread_slot;
+    pub use crate::mapping::timed::{MappingTime, MappingTimer};
+    pub use crate::namespace::{
+        Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
+    };
+    pub use crate::pool::datasets::own_bytes;
+    pub use crate::pool::external::open_bytes;
+    pub use crate::pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
+    pub use crate::pool::{boot_id, media_of_new_pool};
+    pub use vellum_layout::{Formed, MergeReason, Merged, uuid_text};
+    pub use vellum_media as media;
+}
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use internals::*;

@@ -44,7 +44,7 @@ pub struct CreateOptions {
     pub span_lines: Option<u16>,
     /// Deliberate fragmentation, per mille: 1000 minus the layout score that files get.
     pub fragmentation: u16,
-    /// The medium. The default is one that keeps order through a power cut ([`media_of_new_pool`]):
+    /// The medium. The default is one that keeps order through a power cut:
     /// a log, if the file or device is neither persistent memory nor tmpfs. [`MediaChoice::File`]
     /// makes a pool without a log there.
     pub media: MediaChoice,

@@ -54,7 +54,7 @@ pub(crate) struct Run {
     /// Workloads whose names contain one of these (see `vellum crash list`)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How much: short (six minutes on two CPUs: single operations, a sample of sequences), long
+    /// How much: short (four minutes on two CPUs: single operations, a sample of sequences), long
     /// (an hour: everything except most workloads on disks, with more states of each), or a number
     /// of seconds after which everything ends
     #[arg(long, default_value = "short", value_parser = parse_budget)]
