@@ -30,8 +30,8 @@ const EVOLVED_LONG: u64 = 60;
 /// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Single operations and chosen sequences, a twentieth of those that other mappings and namespaces
-    /// repeat, and a sample of the generated workloads: minutes.
+    /// Single operations and chosen sequences, a twentieth of those that other mappings and
+    /// namespaces repeat, and a sample of the generated workloads: minutes.
     Short,
     /// Every workload, but only a sample of those on disks, with more states of each: about an hour
     /// on two processors.
@@ -160,8 +160,8 @@ fn generated() -> [Vec<Workload>; 7] {
     ]
 }
 
-/// Leaves out nineteen in twenty of the workloads that also run on the default mapping and namespace,
-/// drawn by the seed.
+/// Leaves out nineteen in twenty of the workloads that also run on the default mapping and
+/// namespace, drawn by the seed.
 fn thin_out(all: &mut Vec<Workload>, seed: u64) {
     let usual: BTreeSet<String> = all
         .iter()
