@@ -34,7 +34,7 @@ pub enum Mutant {
 /// Fences whose preceding step is delayed behind everything that follows, instead of changing
 /// places with the next step, because nothing in the same call builds on it. Each has a comment
 /// about what can follow it, and why that may come first.
-pub(crate) const FOR_LATER: [Site; 8] = [
+pub(crate) const FOR_LATER: [Site; 9] = [
     // Followed by steps of other inodes, or by another part of the background work. These use other
     // slots and blocks, which become free only after this fence and a grace period.
     sites::FREE_LIMBO_DURABLE,
@@ -53,8 +53,9 @@ pub(crate) const FOR_LATER: [Site; 8] = [
     // Followed by states of another group, or by the same compaction: no word of these entries is
     // left. Their slots are reused only after this fence.
     sites::RECYCLE_STATES_DURABLE,
-    // Followed by another directory's work. The old extents are reused only after this fence and an
-    // epoch.
+    // Both are followed by another directory's work, or by the call that needed space. The old
+    // extents are reused only after this fence and an epoch.
+    sites::COMPACT_NEXT_DURABLE,
     sites::COMPACT_ROOT_DURABLE,
     // Followed by another entry's move, or by the claim that needed space, for another key.
     // Recovery removes the second of two entries with one key, in whatever order others arrived.

@@ -287,20 +287,19 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
                 continue;
             }
             let dead = u64::from(core.get(dir, field::DEAD) as u32);
-            // Of two blocks of words one may be in the last block, which is not freed.
-            let (least, blocks) = match all {
-                true => (1, 1),
-                false => (COUNTED_AT_LEAST.max(core.children(dir) / 100), 2),
+            let least = match all {
+                true => 1,
+                false => COUNTED_AT_LEAST.max(core.children(dir) / 100),
             };
-            if dead >= least || self.wastes_blocks(core, dir, blocks) {
+            if dead >= least || self.wastes_space(core, dir, all) {
                 core.queue_work(dir);
             }
         }
     }
 
-    /// Whether at least `blocks` blocks of words in the log of a directory with known names name
-    /// nothing.
-    fn wastes_blocks(&self, _core: &Core<M>, _dir: Cachelet, _blocks: u64) -> bool {
+    /// Whether so many words in the log of a directory with known names name nothing that
+    /// compacting frees a block or, with `all`, may free any space.
+    fn wastes_space(&self, _core: &Core<M>, _dir: Cachelet, _all: bool) -> bool {
         false
     }
 

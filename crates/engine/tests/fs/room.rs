@@ -187,3 +187,44 @@ fn freed_space_is_reported_when_unlink_and_truncate_return() {
         assert_eq!(blocks_free(&volume), before, "{namespace:?}: replaced");
     }
 }
+
+/// On a full pool with many directories, each takes names for as many removed ones, repeatedly.
+fn names_replaced_in_each_directory(namespace: NamespaceKind) {
+    const DIRECTORIES: u64 = 50;
+    /// More names than a block of a log has are replaced in each directory.
+    const ROUNDS: u64 = 40;
+    const REPLACED: u64 = 20;
+    let pool = made(8, namespace, MappingKind::default());
+    let volume = pool.volume();
+    for dir in 0..DIRECTORIES {
+        volume.create_dir(format!("/d{dir}")).unwrap();
+    }
+    let path = |dir: u64, file: u64| format!("/d{dir}/f{file}");
+    let mut per_directory = 0;
+    while (0..DIRECTORIES).all(|dir| volume.create(path(dir, per_directory)).is_ok()) {
+        per_directory += 1;
+    }
+    for round in 0..ROUNDS {
+        let files = (0..REPLACED).map(|i| (round * REPLACED + i) % per_directory);
+        for dir in 0..DIRECTORIES {
+            for file in files.clone() {
+                volume.remove_file(path(dir, file)).unwrap();
+            }
+        }
+        for dir in 0..DIRECTORIES {
+            for file in files.clone() {
+                if let Err(error) = volume.create(path(dir, file)) {
+                    panic!("{namespace:?}, round {round}, directory {dir}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_directory_of_a_full_pool_takes_names_for_removed_ones() {
+    // A log of `tree` grows by whole blocks only.
+    for namespace in [NamespaceKind::Direct, NamespaceKind::Adaptive] {
+        names_replaced_in_each_directory(namespace);
+    }
+}

@@ -169,14 +169,21 @@ impl<M: Memories> Core<M> {
     }
 
     /// How many files fit if no chunk is allocated. Tables of areas need nothing then, and names of
-    /// `tree` are as long as the existing ones. Logs grow by whole blocks. Space in the last block
-    /// of a log is not counted: it belongs to one directory.
+    /// `tree` are as long as the existing ones. Logs grow by whole blocks, then by small extents,
+    /// which take slots of entries. Space in the last extent of a log is not counted: it belongs to
+    /// one directory.
     fn possible_without_chunks(&self, free: &Free, cost: NameCost) -> u64 {
-        let names = if cost.entries_in.is_some() {
-            let words = free.blocks_beside(SPARE_BLOCKS) * LogExtentKind::Large.words();
-            free.entries.saturating_sub(free.kept_entries).min(words)
-        } else {
-            free.blocks_beside(cost.spare_blocks) * self.names_per_block(cost)
+        let small = LogExtentKind::Small.words();
+        let words = free.blocks_beside(SPARE_BLOCKS) * LogExtentKind::Large.words();
+        let entries = free.entries.saturating_sub(free.kept_entries);
+        let beyond = entries.saturating_sub(words);
+        let names = match cost.entries_in {
+            Some(ChunkKind::Entries) => entries - beyond.div_ceil(small + 1),
+            Some(_) => {
+                let slots = self.free_slots_of(ChunkKind::Entries) + self.held(field::ENTRIES);
+                entries - beyond.saturating_sub(slots * small)
+            }
+            None => free.blocks_beside(cost.spare_blocks) * self.names_per_block(cost),
         };
         names.min(free.inodes)
     }

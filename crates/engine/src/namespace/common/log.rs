@@ -1,4 +1,8 @@
 //! Directory logs at run time: claiming words, growing (DirectFS III-F, Algorithm 1 lines 4 to 12).
+//!
+//! A log grows by a block, as DirectFS's does, or where none is free by a small extent. A directory
+//! of a full pool needs words for each name that replaces a removed one, and a removed name seldom
+//! frees a block: only compaction does, when a whole block of words is dead.
 
 use std::sync::atomic::Ordering;
 
@@ -96,22 +100,21 @@ impl<M: Memories> Core<M> {
         self.pool.write_through(sites::GROW_FIRST, at, &bytes);
     }
 
-    /// Writes the head of a further extent, which the caller flushes. Zeroes its words past the
-    /// cache.
+    /// Writes the first line of a further extent, which the caller flushes: the head and, in a
+    /// small extent, four words. Zeroes all words, those behind the line past the cache.
     pub(crate) fn write_extent(
         &self,
         words_site: Site,
-        extent: u64,
+        (extent, kind): (u64, LogExtentKind),
         owner: u64,
         base_cookie: u64,
         compacted: bool,
     ) {
-        const KIND: LogExtentKind = LogExtentKind::Large;
         let at = self.geometry.slot_at(extent);
         let generation = self.identity_on_pool(owner).generation();
-        let head = LogExtentHead::new(extent, owner, generation, base_cookie, KIND, compacted);
+        let head = LogExtentHead::new(extent, owner, generation, base_cookie, kind, compacted);
         self.pool
-            .zero_through(words_site, at + 64, KIND.bytes() - 64);
+            .zero_through(words_site, at + 64, kind.bytes() - 64);
         let mut line = [0; 64];
         line[..32].copy_from_slice(head.as_bytes());
         self.pool.write(at, &line);
@@ -252,7 +255,7 @@ impl<M: Memories> Op<'_, M> {
         }
         let owner = core.ino(dir);
         if full.0 == 0 {
-            let extent = self.alloc(ChunkKind::Entries, 1)?;
+            let extent = self.alloc_for_log(LogExtentKind::Small)?;
             core.write_first_extent(extent, owner);
             core.pool.fence(sites::GROW_FIRST_DURABLE);
             self.check_media()
@@ -273,22 +276,37 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let owner = core.ino(dir);
         let base = self.log_next_base::<B>(dir, full)?;
-        let extent = self.alloc_block(self.log_spare(dir, full)?)?;
-        core.write_extent(sites::GROW_WORDS, extent, owner, base, false);
+        let (extent, kind) = self.alloc_extent(self.log_spare(dir, full)?)?;
+        core.write_extent(sites::GROW_WORDS, (extent, kind), owner, base, false);
         let at = core.geometry.slot_at(extent);
         core.pool.flush(sites::GROW_HEAD, at, 64);
         core.pool.fence(sites::GROW_EXTENT_DURABLE);
         // A log leads to no extent that the medium did not take.
         self.check_media()
-            .inspect_err(|_| core.free_slots(extent, LogExtentKind::Large.slots()))?;
+            .inspect_err(|_| core.free_slots(extent, kind.slots()))?;
         let steps = [sites::GROW_NEXT, sites::GROW_NEXT_DURABLE];
         self.log_set_next(steps, full.extent(), extent);
-        core.set(
-            dir,
-            field::TAIL,
-            Tail::new(extent, LogExtentKind::Large, 0).0,
-        );
+        core.set(dir, field::TAIL, Tail::new(extent, kind, 0).0);
         Ok(())
+    }
+
+    /// Allocates a further extent: a large one if `spare` more blocks stay free, else a small one.
+    fn alloc_extent(&self, spare: u64) -> Result<(u64, LogExtentKind)> {
+        match self.alloc_block(spare) {
+            Err(Error::NoSpace(_)) => {
+                let small = LogExtentKind::Small;
+                Ok((self.alloc_for_log(small)?, small))
+            }
+            block => Ok((block?, LogExtentKind::Large)),
+        }
+    }
+
+    /// Allocates an extent of a log, even the last block.
+    pub(crate) fn alloc_for_log(&self, kind: LogExtentKind) -> Result<u64> {
+        match kind {
+            LogExtentKind::Small => self.alloc(ChunkKind::Entries, 1),
+            LogExtentKind::Large => self.alloc_any_block(),
+        }
     }
 
     /// Number of blocks that stay free when a log grows. Compaction keeps the last extent, and

@@ -389,8 +389,8 @@ impl<M: Memories, S: Entries<M>> Namespace<M> for Indexed<S> {
         recycle::recycle::<M, S>(core, dir, urgent)
     }
 
-    fn wastes_blocks(&self, core: &Core<M>, dir: Cachelet, blocks: u64) -> bool {
-        core.kind(dir) == FileKind::Directory && compact::wastes_blocks(core, dir, blocks)
+    fn wastes_space(&self, core: &Core<M>, dir: Cachelet, all: bool) -> bool {
+        core.kind(dir) == FileKind::Directory && compact::wastes_space(core, dir, all)
     }
 
     fn evict(&self, core: &Core<M>, urgent: bool) -> Result<u64> {
