@@ -42,6 +42,8 @@ pub struct MutateOptions {
     /// Steps and orders whose names contain one of these; empty: all. A name is the name of the
     /// site and, after a colon, the place in the source.
     pub only: Vec<String>,
+    /// Workloads, also those of threads, whose names contain one of these; empty: all.
+    pub workloads: Vec<String>,
     /// States tried at a crash point.
     pub states_per_point: usize,
     /// Recoveries of a workload whose crashes are explored.
@@ -55,10 +57,17 @@ pub struct MutateOptions {
     pub time: Option<Duration>,
 }
 
+impl MutateOptions {
+    fn has_workload(&self, name: &str) -> bool {
+        self.workloads.is_empty() || self.workloads.iter().any(|part| name.contains(part))
+    }
+}
+
 impl Default for MutateOptions {
     fn default() -> Self {
         Self {
             only: Vec::new(),
+            workloads: Vec::new(),
             states_per_point: 128,
             nested_recoveries: 64,
             one_look_in: 1,
@@ -132,7 +141,9 @@ pub fn mutate(
     progress: &MutationProgress,
 ) -> MutationReport {
     let start = Instant::now();
-    let stage = Stage::new(workloads, options, start);
+    let mut workloads = workloads.to_vec();
+    workloads.retain(|workload| options.has_workload(&workload.name));
+    let stage = Stage::new(&workloads, options, start);
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
     let of_site: Vec<&[Mutant]> = mutants
@@ -291,7 +302,7 @@ impl<'a> Stage<'a> {
             recorded: workloads.iter().map(|_| OnceLock::new()).collect(),
             reaches: Vec::new(),
             makings: makings().unwrap_or_default(),
-            trials: Trials::new(),
+            trials: Trials::new(|name| options.has_workload(name)),
             steps: BTreeSet::new(),
         };
         let all: Vec<usize> = (0..workloads.len()).collect();

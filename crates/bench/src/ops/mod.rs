@@ -9,6 +9,7 @@
 mod budget;
 mod cache;
 mod collect;
+mod instructions;
 mod names;
 mod reading;
 mod report;
@@ -23,6 +24,7 @@ use indicatif::ProgressBar;
 use vellum::CreateOptions;
 use vellum_terminal::Printing;
 
+pub use instructions::Instructions;
 pub use report::{CacheReport, Report, Row};
 
 use crate::Result;
@@ -49,7 +51,8 @@ const IMAGE_SPARE_BYTES: u64 = 1 << 30;
 pub struct OpsOptions {
     /// Directories of file systems to compare with; `ext4-ram` creates an ext4 in memory for the
     /// run (superuser)
-    #[arg(long, value_name = "DIR", num_args = 1.., required_unless_present = "serve")]
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    #[arg(required_unless_present_any = ["serve", "counted"])]
     pub peer: Vec<String>,
     /// JSON instead of a table
     #[command(flatten)]
@@ -73,6 +76,12 @@ pub struct OpsOptions {
     /// does nothing
     #[arg(long)]
     pub no_mount: bool,
+    /// Also count the instructions of each operation, in every namespace (needs valgrind)
+    #[arg(long)]
+    pub instructions: bool,
+    /// Run the operations for another process that counts their instructions
+    #[arg(long, hide = true, num_args = 2, value_names = ["NAMESPACE", "POOL"])]
+    pub counted: Vec<PathBuf>,
     /// Serve a mount for another process that measures
     #[arg(long, hide = true, num_args = 2, value_names = ["WHAT", "DIR"])]
     pub serve: Vec<PathBuf>,
@@ -116,6 +125,9 @@ impl OpsOptions {
 pub fn main_ops(options: OpsOptions) -> Result<()> {
     if let [what, dir] = options.serve.as_slice() {
         return serve(what, dir, options.files);
+    }
+    if let [namespace, pool] = options.counted.as_slice() {
+        return instructions::run_counted(&options, &namespace.to_string_lossy(), pool);
     }
     let report = run(&options)?;
     crate::report::print(options.printing.json, &report, report.table())
@@ -173,6 +185,11 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
         .is_empty()
         .then(|| cache::measure(pool.path(), options.files))
         .transpose()?;
+    let mut counted = Vec::new();
+    if options.instructions {
+        progress.set_message("instructions");
+        counted = instructions::measure(options)?;
+    }
     progress.finish_and_clear();
     interrupt.check()?;
     machine.load_after = load();
@@ -180,6 +197,7 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
     Ok(Report {
         machine,
         rows,
+        instructions: counted,
         cache,
         notes,
     })
@@ -296,6 +314,8 @@ mod tests {
             large_file_bytes: 1 << 20,
             pool_dir: "/dev/shm".into(),
             no_mount: true,
+            instructions: false,
+            counted: Vec::new(),
             serve: Vec::new(),
         };
         let report = run(&options).expect("run");
@@ -352,6 +372,8 @@ mod tests {
             large_file_bytes: 1 << 20,
             pool_dir: "/dev/shm".into(),
             no_mount: true,
+            instructions: false,
+            counted: Vec::new(),
             serve: Vec::new(),
         };
         let report = run(&options).expect("run");

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
+use vellum::NamespaceKind;
 
+use super::instructions::Instructions;
 use crate::Machine;
 
 /// The `path` of rows through the library.
@@ -18,6 +20,8 @@ pub struct Report {
     pub machine: Machine,
     /// A row for each operation and peer.
     pub rows: Vec<Row>,
+    /// Instructions of operations, if they were requested.
+    pub instructions: Vec<Instructions>,
     /// The memory of cached files; absent when single operations were requested.
     pub cache: Option<CacheReport>,
     /// What was left out, and why.
@@ -181,6 +185,7 @@ impl Report {
             }
             writeln!(out, " {}", row.verdict())?;
         }
+        self.write_instructions(out)?;
         if let Some(cache) = &self.cache {
             cache.write(out)?;
         }
@@ -193,6 +198,38 @@ impl Report {
             self.missed(),
             self.rows.len()
         )
+    }
+
+    /// A row for each operation, and a column for each namespace.
+    fn write_instructions(&self, out: &mut String) -> std::fmt::Result {
+        let namespaces = NamespaceKind::ALL.map(NamespaceKind::name);
+        for (i, of) in self.instructions.iter().enumerate() {
+            if self.instructions[..i]
+                .iter()
+                .any(|before| before.op == of.op)
+            {
+                continue;
+            }
+            if i == 0 {
+                write!(out, "\n{:>27}", "instructions")?;
+                for namespace in namespaces {
+                    write!(out, " {namespace:>10}")?;
+                }
+                writeln!(out)?;
+            }
+            write!(out, "{:>27}", of.op)?;
+            for namespace in namespaces {
+                let mut all = self.instructions.iter();
+                let found = all.find(|other| other.op == of.op && other.namespace == namespace);
+                write!(
+                    out,
+                    " {:>10.0}",
+                    found.map_or(0.0, |found| found.instructions)
+                )?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vellum::media::count::Counts;
 
+use super::instructions::{counted, newest_call};
 use crate::Result;
 use crate::kernel::Kernel;
 use crate::library::Library;
@@ -95,6 +96,8 @@ pub(crate) struct Lap {
     pub(crate) ops: u64,
     /// The counts of all of them, including background work.
     pub(crate) counts: Counts,
+    /// The number of the call of [`counted`] that ran it; absent for several threads.
+    pub(crate) call: Option<u64>,
 }
 
 /// The number of timed visits in a round, so that it isn't too short.
@@ -154,9 +157,10 @@ impl Laps {
         ops: usize,
         run: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
+        let mut run = Some(run);
         self.time_threads(side, part, ops, 1, || {
             let watch = Stopwatch::start();
-            run()?;
+            counted(&mut || run.take().map_or(Ok(()), |run| run()))?;
             Ok(watch.elapsed())
         })
     }
@@ -179,6 +183,7 @@ impl Laps {
             ns: elapsed.as_nanos() as f64 / ops as f64,
             ops: (ops * threads) as u64,
             counts: side.counts() - before,
+            call: (threads == 1).then(newest_call),
         });
         Ok(())
     }

@@ -107,3 +107,32 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
 fn parsed(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("it is JSON")
 }
+
+#[test]
+fn instructions_are_counted_in_every_namespace_and_are_the_same_again() {
+    let _turn = crate::turn();
+    let dir = tempfile::tempdir().expect("a directory");
+    let asked = "ops --peer . --no-mount --rounds 1 --files 10 --large-file-bytes 65536 \
+                 --only rmdir --instructions --json";
+    let args: Vec<&str> = asked.split_whitespace().collect();
+    let counted = || {
+        let report = parsed(&run(dir.path(), &args).ok().out);
+        let rows = report["instructions"].as_array().expect("rows").clone();
+        let of = |row: &serde_json::Value| {
+            assert_eq!(row["op"], "rmdir");
+            let name = row["namespace"].as_str().expect("a name").to_owned();
+            (name, row["instructions"].as_f64().expect("a number"))
+        };
+        rows.iter().map(of).collect::<Vec<_>>()
+    };
+    let (first, again) = (counted(), counted());
+    let namespaces: Vec<&str> = first.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(namespaces, ["direct", "adaptive", "tree"]);
+    for ((_, one), (_, other)) in first.iter().zip(&again) {
+        // Hash seeds are drawn, so probes differ a little.
+        assert!(
+            *one > 500.0 && (one / other - 1.0).abs() < 0.1,
+            "{first:?} {again:?}"
+        );
+    }
+}

@@ -31,9 +31,10 @@ pub(crate) struct Trials {
 }
 
 impl Trials {
-    /// No workload has run yet.
-    pub(crate) fn new() -> Self {
-        let workloads = thread_workloads();
+    /// The workloads with chosen names. None has run yet.
+    pub(crate) fn new(chooses: impl Fn(&str) -> bool) -> Self {
+        let mut workloads = thread_workloads();
+        workloads.retain(|workload| chooses(&workload.name));
         Self {
             kept: workloads.iter().map(|_| OnceLock::new()).collect(),
             workloads,

@@ -53,6 +53,7 @@ mod tests {
     use vellum::{MappingKind, NamespaceKind, disk_sites};
     use vellum_layout::Superblock;
     use vellum_media::{CrashPoints, Event, LINE_BYTES, Op, Site};
+    use vellum_testing::{own_source, slice};
 
     use super::super::FILE;
     use super::super::files::room;
@@ -65,9 +66,12 @@ mod tests {
     use crate::session::{CLOCK_AFTER, Session, blank_image, mount};
     use crate::tree::{Tree, read_tree};
 
+    /// A short run records a quarter of them.
     #[test]
     fn all_of_them_run() {
-        for workload in logged_workloads() {
+        let source = own_source!();
+        let key = |workload: &Workload| format!("{} {source}", workload.name);
+        for workload in slice(4, logged_workloads(), key) {
             record(&workload).unwrap();
         }
     }

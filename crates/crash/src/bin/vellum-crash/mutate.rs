@@ -31,8 +31,12 @@ Examples:
   vellum crash mutate
   vellum crash mutate --quick --site create/ --site journal/
   vellum crash mutate --site mapping/extent/
+  vellum crash mutate rename --site journal/
   vellum crash mutate --json | jq .missed")]
 pub(crate) struct Mutate {
+    /// Only workloads whose names contain one of these (see `vellum crash list`) [default: all]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
     /// Only steps whose site, or place in the source, contains this; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) site: Vec<String>,
@@ -54,6 +58,7 @@ pub(crate) struct Mutate {
 pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
     let mut options = MutateOptions {
         only: args.site.clone(),
+        workloads: args.names.clone(),
         states_per_point: args.states,
         one_look_in: if args.quick { QUICK_ONE_IN } else { 1 },
         time: args.budget.map(Duration::from_secs),
@@ -69,8 +74,8 @@ pub(crate) fn run(args: &Mutate) -> Outcome<ExitCode> {
         || mutate(&workloads(), &options, &progress),
     );
     if report.mutants == 0 {
-        let failure = Failure::usage("no site has such a name");
-        return Err(failure.advise("see `docs/crash/operations.md`"));
+        let failure = Failure::usage("no such workload reaches a site of such a name");
+        return Err(failure.advise("see `vellum crash list` and `docs/crash/operations.md`"));
     }
     if args.common.printing.json {
         print_json(&report)?;

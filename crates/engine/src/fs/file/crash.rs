@@ -7,6 +7,7 @@ use std::panic::AssertUnwindSafe;
 
 use vellum_layout::{BLOCK_BYTES, Inode, MapRoot, MapState, MappingKind};
 use vellum_media::{Event, LINE_BYTES, Op};
+use vellum_testing::is_whole;
 
 use super::tests::{MIB, content, dirty, dirty_of, files};
 use super::*;
@@ -219,10 +220,12 @@ fn explore(mapping: MappingKind, seed: u64) {
     }
 }
 
+/// A long run has twice as many seeds.
 #[test]
 fn power_cuts_inside_operations_on_bytes() {
+    let seeds = if is_whole() { 60 } else { 30 };
     for mapping in MappingKind::ALL {
-        (0..60).for_each(|seed| explore(mapping, seed));
+        (0..seeds).for_each(|seed| explore(mapping, seed));
     }
 }
 
