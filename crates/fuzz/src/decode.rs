@@ -30,60 +30,14 @@ pub fn decode(part: StructureKind, bytes: &[u8]) {
             }
         }
         StructureKind::Journal => decode_journal(bytes),
-        StructureKind::Chunk => {
-            for index in [0, 1, u64::MAX] {
-                if let Some((kind, segment)) = ChunkWord(word).decode(index) {
-                    let again = match ChunkWord(word).table_part(index) {
-                        Some((segment, part)) => ChunkWord::of_table(index, segment, part),
-                        None => ChunkWord::new(index, kind, segment),
-                    };
-                    assert_eq!(again.0, word);
-                }
-            }
-        }
-        StructureKind::Inode => {
-            let inode: Inode = padded(bytes);
-            let sound = inode.is_sound(5);
-            assert!(!sound || inode.checksum == inode.expected_checksum(5));
-            if MapRoot(inode.root).is_sound() {
-                assert!(
-                    MapRoot(inode.root)
-                        .get()
-                        .is_some_and(|(segment, _)| segment == 0)
-                );
-            }
-        }
+        StructureKind::Chunk => decode_chunk(word),
+        StructureKind::Inode => decode_inode(bytes),
         StructureKind::Entry => {
             decode_entry(bytes);
             decode_record(bytes);
             decode_path_entry(bytes);
         }
-        StructureKind::Extent => {
-            let head: LogExtentHead = padded(bytes);
-            if head.is_sound(9, head.owner, 2) {
-                let again = LogExtentHead {
-                    next: head.next,
-                    ..LogExtentHead::new(
-                        9,
-                        head.owner,
-                        2,
-                        head.base_cookie,
-                        head.kind(),
-                        head.is_compacted(),
-                    )
-                };
-                assert_eq!(again, head);
-            }
-            let owner = LogOwner {
-                slot: head.owner,
-                generation: 2,
-            };
-            if head.is_sound_of_records(9, owner) {
-                let again = LogExtentHead::of_records(9, owner, head.base_cookie);
-                let next = head.next;
-                assert_eq!(LogExtentHead { next, ..again }, head);
-            }
-        }
+        StructureKind::Extent => decode_extent(bytes),
         StructureKind::LogWord => {
             let log = LogWord(word);
             assert!(!log.is_sound() || LogWord::new(log.entry()) == log);
@@ -122,6 +76,47 @@ pub fn decode(part: StructureKind, bytes: &[u8]) {
             assert!(again == map || map.state() == MapState::Free);
             decode_tree(word, bytes);
         }
+    }
+}
+
+fn decode_chunk(word: u64) {
+    for index in [0, 1, u64::MAX] {
+        if let Some((kind, segment)) = ChunkWord(word).decode(index) {
+            let again = match ChunkWord(word).table_part(index) {
+                Some((segment, part)) => ChunkWord::of_table(index, segment, part),
+                None => ChunkWord::new(index, kind, segment),
+            };
+            assert_eq!(again.0, word);
+        }
+    }
+}
+
+fn decode_inode(bytes: &[u8]) {
+    let inode: Inode = padded(bytes);
+    let sound = inode.is_sound(5);
+    assert!(!sound || inode.checksum == inode.expected_checksum(5));
+    if MapRoot(inode.root).is_sound() {
+        let root = MapRoot(inode.root).get();
+        assert!(root.is_some_and(|(segment, _)| segment == 0));
+    }
+}
+
+/// The head of an extent of a log of words, and of one of records.
+fn decode_extent(bytes: &[u8]) {
+    let head: LogExtentHead = padded(bytes);
+    let next = head.next;
+    if head.is_sound(9, head.owner, 2) {
+        let (kind, is_compacted) = (head.kind(), head.is_compacted());
+        let again = LogExtentHead::new(9, head.owner, 2, head.base_cookie, kind, is_compacted);
+        assert_eq!(LogExtentHead { next, ..again }, head);
+    }
+    let owner = LogOwner {
+        slot: head.owner,
+        generation: 2,
+    };
+    if head.is_sound_of_records(9, owner) {
+        let again = LogExtentHead::of_records(9, owner, head.base_cookie);
+        assert_eq!(LogExtentHead { next, ..again }, head);
     }
 }
 

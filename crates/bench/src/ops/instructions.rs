@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use vellum::{CreateOptions, NamespaceKind, PoolOptions};
 
 use super::workload::{AnyWorkload, Laps};
-use super::{OpsOptions, all};
+use super::{OpsOptions, chosen};
 use crate::Result;
 use crate::error::{Error, doing};
 use crate::library::Library;
@@ -136,10 +136,8 @@ pub(super) fn run_counted(options: &OpsOptions, namespace: &str, pool: &Path) ->
     let made = CreateOptions::new(POOL_BYTES).namespace(namespace);
     let mut library = Library::create_with(pool.to_owned(), &made, PoolOptions::new())?;
     let mut parts = Vec::new();
-    for workload in all(&small) {
-        if workload.parts().iter().any(|part| options.wants(part.op)) {
-            run_parts(&*workload, &library, &mut parts)?;
-        }
+    for workload in chosen(&small) {
+        run_parts(&*workload, &library, &mut parts)?;
     }
     library.close()?;
     crate::report::print(true, &parts, String::new())

@@ -150,11 +150,7 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
             "make a directory in {}",
             options.pool_dir.display()
         )))?;
-    let workloads: Vec<Box<dyn AnyWorkload>> = all(options)
-        .into_iter()
-        .filter(|workload| workload.parts().iter().any(|part| options.wants(part.op)))
-        .collect();
-
+    let workloads = chosen(options);
     let (with_mount, notes) = match mount::missing() {
         _ if options.no_mount => (false, Vec::new()),
         None => (true, Vec::new()),
@@ -268,6 +264,13 @@ fn describe(machine: &mut Machine, options: &OpsOptions, library: &Library) -> R
     machine.rounds = options.rounds;
     machine.order = format!("shuffled: Fisher-Yates, SplitMix64, seed {SEED:#x}");
     Ok(())
+}
+
+/// The workloads with a requested operation.
+fn chosen(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
+    let mut chosen = all(options);
+    chosen.retain(|workload| workload.parts().iter().any(|part| options.wants(part.op)));
+    chosen
 }
 
 /// Every workload, in the order of the report.

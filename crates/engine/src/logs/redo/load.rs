@@ -193,16 +193,7 @@ pub(crate) fn load<P: PoolMemory>(
         }
     }
     disk.forget(geometry.log_at, geometry.log_bytes);
-    let mut is_known = true;
-    let anchor = match read_anchor(disk, superblock) {
-        Err(error @ Error::Damaged { .. }) if how.read_only && !how.metadata_only => {
-            tracing::warn!(%error, "what was committed last is not known; the metadata of an \
-                 earlier checkpoint are shown");
-            is_known = false;
-            Anchor::unknown(superblock.uuid)
-        }
-        found => found?,
-    };
+    let (anchor, is_known) = newest_anchor(disk, superblock, how)?;
     let layout = LogLayout::new(superblock, anchor.salt);
     let mut replay = layout.replay(disk, (anchor.tail, anchor.tail_at));
     let mut records = Vec::new();
@@ -222,13 +213,6 @@ pub(crate) fn load<P: PoolMemory>(
     let sum = load_home(pool, disk, (&geometry, superblock.hash_seed), &records)?;
     // The loaded lines are in home or in the log already.
     pool.cut(&mut |_| {});
-    let Replay {
-        epoch,
-        at,
-        previous,
-        used,
-        ..
-    } = replay;
     let mut home = Home {
         anchor: anchor.number,
         tail: (anchor.tail, anchor.tail_at),
@@ -237,19 +221,7 @@ pub(crate) fn load<P: PoolMemory>(
     };
     let finished = settle(disk, &layout, &anchor, &mut home, how.read_only)?;
     let tail = home.tail.0;
-    let last = records.last().map(Record::head);
-    let journaled_from = last.map_or(epoch, |head| head.journaled_from);
-    let state = State {
-        epoch,
-        journaled_from,
-        journaled: journaled(&records, tail)
-            .map(|record| u64::from(record.head().journaled))
-            .sum(),
-        at,
-        previous,
-        used: used - finished,
-        counts: Default::default(),
-    };
+    let state = state_after(&replay, &records, tail, finished);
     let log = Log::new(layout, state, home, pool.shared_image().zip(own_tag));
     let found = log.take_over((pool, superblock), disk, left, how)?;
     if !how.read_only {
@@ -269,6 +241,39 @@ pub(crate) fn load<P: PoolMemory>(
         bring_back(pool, disk, (&log.layout, journaled), how.read_only)?;
     }
     Ok((log, found))
+}
+
+/// Returns the newest anchor, and whether it is known. A reader of a pool without a valid anchor
+/// gets one that names no record.
+fn newest_anchor(
+    disk: &dyn Disk,
+    superblock: &Superblock,
+    how: &Loading<'_>,
+) -> Result<(Anchor, bool)> {
+    match read_anchor(disk, superblock) {
+        Err(error @ Error::Damaged { .. }) if how.read_only && !how.metadata_only => {
+            tracing::warn!(%error, "what was committed last is not known; the metadata of an \
+                 earlier checkpoint are shown");
+            Ok((Anchor::unknown(superblock.uuid), false))
+        }
+        found => Ok((found?, true)),
+    }
+}
+
+/// Returns the state of the log behind these records, of which those before `tail` are in home and
+/// `finished` bytes were given back.
+fn state_after(replay: &Replay<'_>, records: &[Record], tail: u64, finished: u64) -> State {
+    let last = records.last().map(Record::head);
+    let blocks = journaled(records, tail).map(|record| u64::from(record.head().journaled));
+    State {
+        epoch: replay.epoch,
+        journaled_from: last.map_or(replay.epoch, |head| head.journaled_from),
+        journaled: blocks.sum(),
+        at: replay.at,
+        previous: replay.previous,
+        used: replay.used - finished,
+        counts: Default::default(),
+    }
 }
 
 /// Syncs what an earlier process wrote.
