@@ -1,12 +1,13 @@
 //! The serving side of mounts: the child process.
 
-use std::io::{BufRead, Write};
+use std::io::{self, BufRead, Write};
 use std::path::Path;
 
-use fuser::{Config, MountOption, SessionACL};
+use rustix::mount::{MountFlags, UnmountFlags};
 use vellum::PoolOptions;
 use vellum::media::count::{self, Counts};
 use vellum_fuse::MountConfig;
+use vellum_transport::{Mount, Session};
 
 use crate::Result;
 use crate::error::{Error, doing};
@@ -29,11 +30,7 @@ pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
     // The parent process decides when to end: an interrupt from the terminal reaches both.
     let _ignored = Interrupt::watch();
     if what == Path::new(NULL_FS) {
-        let session = fuser::spawn_mount(NullFs::new(files), dir, &session_config())
-            .map_err(doing("mount the file system that does nothing"));
-        let session = told(session)?;
-        answer(|| Ok(Counts::default()))?;
-        return session.umount_and_join().map_err(doing("unmount"));
+        return serve_null_fs(dir, files);
     }
     let options = PoolOptions::new().populate(true);
     let pool = told(options.open(what).map_err(Error::from))?;
@@ -56,22 +53,28 @@ fn told<T>(result: Result<T>) -> Result<T> {
     result.inspect_err(|error| println!("{error}"))
 }
 
-/// The options of a mounted pool.
-fn session_config() -> Config {
+/// The same for the null file system, with the options of a mounted pool.
+fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
     let defaults = MountConfig::default();
-    let mut config = Config::default();
-    config.mount_options = vec![
-        MountOption::FSName(NULL_FS.into()),
-        MountOption::DefaultPermissions,
-    ];
-    config.acl = if defaults.allow_other {
-        SessionACL::All
-    } else {
-        SessionACL::Owner
+    let mount = Mount {
+        source: NULL_FS,
+        fs_type: NULL_FS_KIND,
+        allow_other: defaults.allow_other,
+        flags: MountFlags::NOSUID | MountFlags::NODEV,
     };
-    config.n_threads = Some(defaults.threads);
-    config.clone_fd = true;
-    config
+    let connection = vellum_transport::mount(dir, &mount).map_err(io::Error::other);
+    let session = connection.and_then(Session::start);
+    let session = told(session.map_err(doing("mount the file system that does nothing")))?;
+    let null_fs = NullFs::new(files);
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| session.run(&null_fs, defaults.threads));
+        let answered = answer(|| Ok(Counts::default()));
+        vellum_transport::unmount(dir, UnmountFlags::empty()).map_err(doing("unmount"))?;
+        let served = served
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("a panic")));
+        answered.and(served.map_err(doing("serve the file system that does nothing")))
+    })
 }
 
 fn answer(counts: impl Fn() -> Result<Counts>) -> Result<()> {

@@ -93,7 +93,7 @@ fn has_colours() -> bool {
 }
 
 fn start_logging(command: &Command) {
-    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::filter::LevelFilter;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::util::SubscriberInitExt;
     let usual = match command.printing() {
@@ -104,12 +104,6 @@ fn start_logging(command: &Command) {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(usual);
-    let mut targets = Targets::new().with_default(level);
-    if level < LevelFilter::DEBUG {
-        // This target reports requests that nobody waits for any more, because of a signal or the
-        // end of the mount.
-        targets = targets.with_target("fuser::reply", LevelFilter::OFF);
-    }
     // A mount's standard error does not stay a terminal.
     let is_mount = matches!(command, Command::Mount(_));
     let lines = tracing_subscriber::fmt::layer()
@@ -117,7 +111,7 @@ fn start_logging(command: &Command) {
         .with_writer(std::io::stderr);
     tracing_subscriber::registry()
         .with(lines)
-        .with(targets)
+        .with(level)
         .init();
 }
 

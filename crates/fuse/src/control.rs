@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fuser::Errno;
-use rustix::io::Errno as OsErrno;
+use rustix::io::Errno;
 use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -117,20 +116,20 @@ impl ControlChannel {
     /// Answers an ioctl of user `uid` on the root.
     pub(crate) fn answer(&self, number: u32, uid: u32, sent: &[u8]) -> Result<Vec<u8>, Errno> {
         if number != CONTROL_IOCTL {
-            return Err(Errno::ENOTTY);
+            return Err(Errno::NOTTY);
         }
-        let (sent_head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::EINVAL)?;
+        let (sent_head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::INVAL)?;
         let request = ControlRequest::of(&sent_head);
         let serves = rustix::process::geteuid().as_raw();
         if !request.is_some_and(ControlRequest::is_for_all) && uid != 0 && uid != serves {
-            return Err(Errno::EPERM);
+            return Err(Errno::PERM);
         }
         if sent_head.number == STOP {
             self.stopper.cut_off();
             return Ok(reply(&[], 0, 0));
         }
-        let answers = self.answers.as_deref().ok_or(Errno::ENOTTY)?;
-        let request = request.ok_or(Errno::ENOTTY)?;
+        let answers = self.answers.as_deref().ok_or(Errno::NOTTY)?;
+        let request = request.ok_or(Errno::NOTTY)?;
         if sent_head.token != 0 {
             return self.more(&sent_head);
         }
@@ -151,7 +150,7 @@ impl ControlChannel {
         let from = usize::try_from(sent_head.from).unwrap_or(usize::MAX);
         match long.token == sent_head.token && from <= long.text.len() {
             true => Ok(reply(&long.text, long.token, from)),
-            false => Err(Errno::EAGAIN),
+            false => Err(Errno::AGAIN),
         }
     }
 }
@@ -201,8 +200,8 @@ pub fn stop(root: &File) -> io::Result<()> {
         // It ended before it could answer.
         Err(error)
             if matches!(
-                OsErrno::from_io_error(&error),
-                Some(OsErrno::NOTCONN | OsErrno::CONNABORTED)
+                Errno::from_io_error(&error),
+                Some(Errno::NOTCONN | Errno::CONNABORTED)
             ) =>
         {
             Ok(())
@@ -290,9 +289,9 @@ mod tests {
         assert_eq!(&rest[..9000 - PART_BYTES], &whole[PART_BYTES..]);
         // There is nothing beyond the end, and nothing after another answer has replaced this one.
         let behind = RequestHead { from: 9001, ..more };
-        assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::EAGAIN);
+        assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::AGAIN);
         exchange(&channel, 0, sent_head).unwrap();
-        assert_eq!(exchange(&channel, 0, more).unwrap_err(), Errno::EAGAIN);
+        assert_eq!(exchange(&channel, 0, more).unwrap_err(), Errno::AGAIN);
     }
 
     #[test]
@@ -307,7 +306,7 @@ mod tests {
         let evolve = ControlRequest::Evolve { rounds: None }.sent_head();
         for sent_head in [ControlRequest::Areas.sent_head(), evolve, stop] {
             let said = exchange(&channel, stranger, sent_head).unwrap_err();
-            assert_eq!(said, Errno::EPERM);
+            assert_eq!(said, Errno::PERM);
         }
     }
 
@@ -316,15 +315,15 @@ mod tests {
         let channel = channel();
         assert_eq!(
             channel.answer(CONTROL_IOCTL, 0, &[]).unwrap_err(),
-            Errno::EINVAL
+            Errno::INVAL
         );
         let sent_head = RequestHead {
             number: 99,
             ..RequestHead::default()
         };
-        assert_eq!(exchange(&channel, 0, sent_head).unwrap_err(), Errno::ENOTTY);
+        assert_eq!(exchange(&channel, 0, sent_head).unwrap_err(), Errno::NOTTY);
         let (number, sent) = (CONTROL_IOCTL + 1, [0; CONTROL_BYTES]);
-        assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::ENOTTY);
+        assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::NOTTY);
         assert_eq!(
             ControlChannel::new(None, Stopper::unheard())
                 .answer(
@@ -333,7 +332,7 @@ mod tests {
                     ControlRequest::Information.sent_head().as_bytes()
                 )
                 .unwrap_err(),
-            Errno::ENOTTY
+            Errno::NOTTY
         );
     }
 }

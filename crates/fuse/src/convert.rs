@@ -1,64 +1,47 @@
 //! Conversions between the engine's types and the kernel's.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
-use vellum::{Attr, FileKind, SetTime};
+use rustix::io::Errno;
+use vellum::FileKind;
+use vellum_transport::{Attr, SetTime};
 
 const NANOS: i64 = 1_000_000_000;
 
 /// A file's attributes.
-pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino),
+pub(crate) fn attr(attr: &vellum::Attr) -> Attr {
+    let (atime, atime_ns) = time(attr.atime_ns);
+    let (mtime, mtime_ns) = time(attr.mtime_ns);
+    let (ctime, ctime_ns) = time(attr.ctime_ns);
+    Attr {
+        ino: attr.ino,
         size: attr.size,
         blocks: attr.blocks_512,
-        atime: system_time(attr.atime_ns),
-        mtime: system_time(attr.mtime_ns),
-        ctime: system_time(attr.ctime_ns),
-        crtime: UNIX_EPOCH,
-        kind: file_type(attr.kind),
-        perm: attr.mode,
+        atime,
+        mtime,
+        ctime,
+        atime_ns,
+        mtime_ns,
+        ctime_ns,
+        mode: kind_bits(attr.kind) | u32::from(attr.mode),
         nlink: attr.nlink,
         uid: attr.uid,
         gid: attr.gid,
         // Both encodings put 12 bits of major and 20 of minor into the same 32 bits.
-        rdev: attr.device as u32,
-        blksize: 4096,
+        device: attr.device as u32,
+        block_size: 4096,
         flags: 0,
     }
 }
 
-/// The attributes that tell the kernel to cache that a name does not exist.
-pub(crate) fn no_file() -> FileAttr {
-    FileAttr {
-        ino: INodeNo(0),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
-}
-
-pub(crate) fn file_type(kind: FileKind) -> FileType {
+/// The type bits of the mode of a file.
+pub(crate) fn kind_bits(kind: FileKind) -> u32 {
     match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::File => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
     }
 }
 
@@ -74,35 +57,19 @@ pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     })
 }
 
-fn system_time(ns: i64) -> SystemTime {
-    if ns >= 0 {
-        UNIX_EPOCH + Duration::from_nanos(ns as u64)
-    } else {
-        UNIX_EPOCH - Duration::from_nanos(ns.unsigned_abs())
-    }
+/// Seconds since 1970, and the nanoseconds after them.
+fn time(ns: i64) -> (i64, u32) {
+    (ns.div_euclid(NANOS), ns.rem_euclid(NANOS) as u32)
 }
 
-/// A time that the kernel sets. Of times before 1970, `fuser` subtracts both seconds and
-/// nanoseconds, although the nanoseconds count forward; this corrects them.
-pub(crate) fn set_time(time: TimeOrNow) -> SetTime {
-    let at = match time {
-        TimeOrNow::Now => return SetTime::Now,
-        TimeOrNow::SpecificTime(at) => at,
-    };
-    SetTime::At(match at.duration_since(UNIX_EPOCH) {
-        Ok(after) => nanos(after.as_secs(), after.subsec_nanos(), 1),
-        Err(before) => {
-            let before = before.duration();
-            nanos(before.as_secs(), before.subsec_nanos(), -1)
+/// A time that the kernel sets.
+pub(crate) fn set_time(time: SetTime) -> vellum::SetTime {
+    match time {
+        SetTime::Now => vellum::SetTime::Now,
+        SetTime::At { seconds, ns } => {
+            vellum::SetTime::At(seconds.saturating_mul(NANOS).saturating_add(i64::from(ns)))
         }
-    })
-}
-
-fn nanos(seconds: u64, forward_ns: u32, sign: i64) -> i64 {
-    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    seconds
-        .saturating_mul(NANOS * sign)
-        .saturating_add(i64::from(forward_ns))
+    }
 }
 
 /// The errno of an error, for the kernel. The log gets the details of damage.
@@ -113,7 +80,7 @@ pub(crate) fn errno(error: &vellum::Error) -> Errno {
     ) {
         tracing::error!(%error, "a request failed");
     }
-    Errno::from_i32(error.errno())
+    Errno::from_raw_os_error(error.errno())
 }
 
 #[cfg(test)]
@@ -122,19 +89,18 @@ mod tests {
 
     #[test]
     fn times_before_and_after_1970_are_converted() {
-        for (seconds, ns) in [(0, 0), (0, 5), (1_700_000_000, 999_999_999)] {
-            let at = UNIX_EPOCH + Duration::new(seconds, ns);
-            let expected = seconds as i64 * NANOS + i64::from(ns);
-            assert_eq!(set_time(TimeOrNow::SpecificTime(at)), SetTime::At(expected));
-            assert_eq!(system_time(expected), at);
+        for (seconds, ns, expected) in [
+            (0, 0, 0),
+            (0, 5, 5),
+            (1_700_000_000, 999_999_999, 1_700_000_000_999_999_999),
+            // One and a half seconds before 1970.
+            (-2, 500_000_000, -1_500_000_000),
+        ] {
+            let at = SetTime::At { seconds, ns };
+            assert_eq!(set_time(at), vellum::SetTime::At(expected));
+            assert_eq!(time(expected), (seconds, ns));
         }
-        // One and a half seconds before 1970 is -2 s and 500 000 000 ns to the kernel.
-        let given = UNIX_EPOCH - Duration::new(2, 500_000_000);
-        assert_eq!(
-            set_time(TimeOrNow::SpecificTime(given)),
-            SetTime::At(-1_500_000_000)
-        );
-        assert_eq!(set_time(TimeOrNow::Now), SetTime::Now);
+        assert_eq!(set_time(SetTime::Now), vellum::SetTime::Now);
     }
 
     #[test]

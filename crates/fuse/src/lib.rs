@@ -1,7 +1,7 @@
 //! Mounts a Vellum file system, for programs that need a kernel path.
 //!
 //! The mount is a process that uses the engine like any linked program. It answers the requests
-//! that the kernel sends through `/dev/fuse`. The kernel checks permissions. It caches names,
+//! that the kernel sends (by [`vellum_transport`]). The kernel checks permissions. It caches names,
 //! attributes and contents without a time limit, because a mounted pool has no other user.
 //!
 //! * [`mount`] mounts; the [`Session`] waits for the end of the mount, or ends it.

@@ -11,7 +11,6 @@ use std::num::ParseIntError;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::str::FromStr;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -19,6 +18,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use vellum::PoolPath;
 use vellum::media::processes;
+use vellum_transport::unmount_by_helper;
 
 pub use file::PoolFile;
 pub use others::Others;
@@ -391,13 +391,7 @@ pub fn unmount(mounted: &Mounted) -> io::Result<()> {
     // An open root would keep the mount busy.
     drop(mounted.reach()?);
     let dir = &mounted.dir;
-    let done = match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
-        Ok(()) => Ok(()),
-        // Only root may unmount; fusermount3 does it for the owner of a mount.
-        Err(Errno::PERM) => unmount_as_user(dir, false),
-        Err(errno) => Err(errno.into()),
-    };
-    match done {
+    match vellum_transport::unmount(dir, UnmountFlags::NOFOLLOW) {
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
             stands_alone(mounted).and(Err(error))
         }
@@ -417,7 +411,7 @@ pub fn detach(mounted: &Mounted) -> io::Result<()> {
     // By the descriptor, so that a newer mount at the path stays.
     match rustix::mount::unmount(exactly(&root), UnmountFlags::DETACH) {
         Ok(()) => Ok(()),
-        Err(Errno::PERM) => unmount_as_user(&mounted.dir, true),
+        Err(Errno::PERM) => unmount_by_helper(&mounted.dir, true),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -455,27 +449,6 @@ pub fn abort(mounted: &Mounted) -> io::Result<()> {
     drop(mounted.reach()?);
     let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     Ok(rustix::mount::unmount(&mounted.dir, flags)?)
-}
-
-fn unmount_as_user(dir: &Path, detach: bool) -> io::Result<()> {
-    let mut command = Command::new("fusermount3");
-    command
-        .arg("-u")
-        .args(detach.then_some("-z"))
-        .arg("--")
-        .arg(dir);
-    let output = command.output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let busy = said.contains("busy");
-    let kind = if busy {
-        io::ErrorKind::ResourceBusy
-    } else {
-        io::ErrorKind::Other
-    };
-    Err(io::Error::new(kind, said))
 }
 
 /// A line of the kernel's table: number, parent, device, root, directory, options, further fields,

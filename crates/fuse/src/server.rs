@@ -3,15 +3,15 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use fuser::Errno;
+use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{
     Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, RealFs, RenameFlags, SetAttr,
     SetTime, StatFs,
 };
+use vellum_transport::Through;
 
 use crate::convert::errno;
 use crate::table::{Known, Table};
@@ -94,15 +94,6 @@ pub(crate) enum Seek {
     Hole,
 }
 
-/// How the kernel reads or writes the bytes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Through {
-    /// Through its page cache.
-    Cache,
-    /// Past it (`O_DIRECT`).
-    Direct,
-}
-
 /// One mounted file system.
 pub(crate) struct Server {
     pub(crate) fs: Arc<RealFs>,
@@ -126,7 +117,7 @@ impl Server {
         let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
         if *closed {
             // The kernel returns the same error when the process has ended.
-            Err(Errno::ENOTCONN)
+            Err(Errno::NOTCONN)
         } else {
             Ok(closed)
         }
@@ -145,7 +136,7 @@ impl Server {
     }
 
     fn known(&self, ino: u64) -> Answer<Arc<Known>> {
-        self.table.get(ino).ok_or(Errno::ESTALE)
+        self.table.get(ino).ok_or(Errno::STALE)
     }
 
     /// Counts a lookup, and returns the attributes of the file.
@@ -269,7 +260,7 @@ impl Server {
         flags: u32,
     ) -> Answer<()> {
         let _open = self.enter()?;
-        let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let flags = RenameFlags::from_bits(flags).ok_or(Errno::INVAL)?;
         let (from_dir, to_dir) = (self.known(from.0)?, self.known(to.0)?);
         let done = self
             .fs
@@ -277,30 +268,8 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// Reads into a buffer of this thread, and passes the bytes to `reply`.
-    pub(crate) fn read<T>(
-        &self,
-        ino: u64,
-        offset: u64,
-        size: u32,
-        no_atime: bool,
-        through: Through,
-        reply: impl FnOnce(Answer<&[u8]>) -> T,
-    ) -> T {
-        thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-        }
-        BUFFER.with_borrow_mut(|buffer| {
-            let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            let read = self.read_into(ino, offset, &mut buffer[..size], no_atime, through);
-            reply(read.map(|len| &buffer[..len]))
-        })
-    }
-
-    fn read_into(
+    /// Reads into `out`. Returns the number of bytes.
+    pub(crate) fn read(
         &self,
         ino: u64,
         offset: u64,
@@ -320,7 +289,7 @@ impl Server {
     /// The handle of a file, for a change of its bytes.
     fn handle_to_change<'k>(&self, known: &'k Known) -> Answer<&'k Handle<Real>> {
         if self.fs.is_damaged() {
-            return Err(Errno::EROFS);
+            return Err(Errno::ROFS);
         }
         known.handle(&self.fs, false).map_err(|e| errno(&e))
     }
@@ -362,7 +331,7 @@ impl Server {
             0 => Allocate::Grow,
             libc::FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,
             PUNCH_HOLE => Allocate::PunchHole,
-            _ => return Err(Errno::EOPNOTSUPP),
+            _ => return Err(Errno::OPNOTSUPP),
         };
         let known = self.known(ino)?;
         let handle = self.handle_to_change(&known)?;

@@ -1,19 +1,16 @@
 //! The life of a mount, from mounting to its end.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fuser::{Config, MountOption, SessionACL};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountFlags as KernelFlags;
 use thiserror::Error;
 use vellum::{AccessPolicy, AccessTimes, RealFs};
+use vellum_transport::{Mount, MountError};
 
 use crate::adapter::Adapter;
 use crate::config::MountConfig;
@@ -187,7 +184,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let server = Arc::new(Server::new(fs));
     let (sender, events) = channel();
     let stopper = Stopper(sender.clone());
-    let (stale, asked) = Stale::new();
+    let (stale, cached) = Stale::new();
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
@@ -198,37 +195,32 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         dir: dir.clone(),
         source,
     };
-    let fs_name = PathBuf::from(&config.fs_name);
-    let (session, device) = match mount_directly(&dir, config)? {
-        Some(connection) => {
-            let device = Device::at(&dir).map_err(refused)?;
-            let session = fuser::Session::from_fd(
-                adapter,
-                connection,
-                access(config),
-                session_config(config),
-            );
-            (
-                session.inspect_err(|_| drop(mounts::detach_all(device, &fs_name))),
-                device,
-            )
-        }
-        None => {
-            let session = fuser::Session::new(adapter, &dir, &session_config(config));
-            (session, Device::at(&dir).map_err(refused)?)
-        }
+    let asked = Mount {
+        source: &config.fs_name,
+        fs_type: mounts::FS_TYPE,
+        allow_other: config.allow_other,
+        flags: kernel_flags(config),
     };
-    let session = session.map_err(refused)?;
+    let connection = vellum_transport::mount(&dir, &asked).map_err(|error| match error {
+        MountError::Device(source) => Error::Device(source),
+        MountError::Refused(source) => refused(source),
+    })?;
+    let fs_name = PathBuf::from(&config.fs_name);
+    let device = Device::at(&dir).map_err(refused)?;
+    let session = vellum_transport::Session::start(connection)
+        .inspect_err(|_| drop(mounts::detach_all(device, &fs_name)))
+        .map_err(refused)?;
     let kernel = session.notifier();
+    let threads = config.threads;
     std::thread::Builder::new()
         .name("vellum-stale".into())
-        .spawn(move || asked.serve(&kernel))
+        .spawn(move || cached.serve(&kernel))
         .map_err(Error::Session)?;
     std::thread::Builder::new()
         .name(mounts::thread_that_serves(device))
         .spawn(move || {
             // The receiver may be gone already.
-            let _ = sender.send(Event::Over(session.run()));
+            let _ = sender.send(Event::Over(session.run(&adapter, threads)));
         })
         .map_err(Error::Session)?;
     Ok(Session {
@@ -271,26 +263,8 @@ fn clear(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Mounts by the system call. Returns `None` if the user is not root, because only root may do
-/// that.
-fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, Error> {
-    let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())
-        .map_err(|errno| Error::Device(errno.into()))?;
-    let mut data = format!(
-        "fd={},rootmode=40000,user_id={},group_id={},default_permissions",
-        device.as_raw_fd(),
-        rustix::process::getuid().as_raw(),
-        rustix::process::getgid().as_raw(),
-    );
-    if config.allow_other {
-        data.push_str(",allow_other");
-    }
-    let refused = |source| Error::Refused {
-        dir: dir.to_owned(),
-        source,
-    };
-    let data = CString::new(data).map_err(|error| refused(error.into()))?;
+/// The options of a mount that the kernel knows.
+fn kernel_flags(config: &MountConfig) -> KernelFlags {
     let mut flags = KernelFlags::empty();
     flags.set(KernelFlags::RDONLY, config.read_only);
     flags.set(KernelFlags::NOSUID, !config.flags.suid);
@@ -305,51 +279,7 @@ fn mount_directly(dir: &Path, config: &MountConfig) -> Result<Option<OwnedFd>, E
     flags.set(KernelFlags::NODIRATIME, !of_directories);
     flags.set(KernelFlags::LAZYTIME, config.flags.lazy_times);
     flags.set(KernelFlags::NOSYMFOLLOW, config.flags.no_symlinks);
-    let name = config.fs_name.as_str();
-    match rustix::mount::mount(name, dir, mounts::FS_TYPE, flags, data.as_c_str()) {
-        Ok(()) => Ok(Some(device)),
-        Err(Errno::PERM) => Ok(None),
-        Err(errno) => Err(refused(errno.into())),
-    }
-}
-
-fn access(config: &MountConfig) -> SessionACL {
-    if config.allow_other {
-        SessionACL::All
-    } else {
-        SessionACL::Owner
-    }
-}
-
-/// The same options for `fusermount3`.
-fn session_config(config: &MountConfig) -> Config {
-    let mut options = vec![
-        MountOption::FSName(config.fs_name.replace('\\', "\\\\").replace(',', "\\,")),
-        MountOption::Subtype("vellum".into()),
-        MountOption::DefaultPermissions,
-    ];
-    let flags = config.flags;
-    let is_quiet = flags.access_times.policy == AccessPolicy::Never;
-    for (wanted, option) in [
-        (config.read_only, MountOption::RO),
-        (flags.suid, MountOption::Suid),
-        (flags.dev, MountOption::Dev),
-        (flags.no_exec, MountOption::NoExec),
-        (is_quiet, MountOption::NoAtime),
-    ] {
-        if wanted {
-            options.push(option);
-        }
-    }
-    if flags.no_symlinks {
-        options.push(MountOption::CUSTOM("nosymfollow".into()));
-    }
-    let mut session = Config::default();
-    session.mount_options = options;
-    session.acl = access(config);
-    session.n_threads = Some(config.threads.max(1));
-    session.clone_fd = true;
-    session
+    flags
 }
 
 impl Session {

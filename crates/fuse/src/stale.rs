@@ -11,18 +11,18 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use fuser::{INodeNo, Notifier, ReplyWrite};
+use vellum_transport::{Notifier, Reply};
 
 use crate::server::Answer;
 
 /// A write that has succeeded or failed, but is not answered yet.
 pub(crate) struct Written {
-    pub(crate) ino: INodeNo,
+    pub(crate) ino: u64,
     pub(crate) offset: u64,
     /// The requested number of bytes.
-    pub(crate) len: usize,
+    pub(crate) len: u64,
     pub(crate) answer: Answer<u32>,
-    pub(crate) reply: ReplyWrite,
+    pub(crate) reply: Reply,
 }
 
 impl Written {
@@ -59,9 +59,11 @@ impl Asked {
     /// Drops pages and answers writes until all senders are gone.
     pub(crate) fn serve(self, kernel: &Notifier) {
         for written in self.0 {
-            let (from, len) = (written.offset as i64, written.len as i64);
-            if let Err(error) = kernel.inval_inode(written.ino, from, len) {
-                tracing::debug!(%error, ino = written.ino.0, "the kernel did not drop pages");
+            let Written {
+                ino, offset, len, ..
+            } = written;
+            if let Err(error) = kernel.drop_pages(ino, offset, len) {
+                tracing::debug!(%error, ino, "the kernel did not drop pages");
             }
             written.reply();
         }

@@ -135,7 +135,7 @@ impl Table {
 
     /// Subtracts `lookups`. Releases the file when none is left.
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
-        if ino == fuser::INodeNo::ROOT.0 {
+        if ino == vellum_transport::ROOT {
             return;
         }
         let mut shard = self.shard(ino);

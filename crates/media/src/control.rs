@@ -1,10 +1,10 @@
-//! An ioctl to a mounted file system. It needs one call that the compiler cannot prove, and this
-//! crate has all of those.
+//! Ioctls of FUSE. They need calls that the compiler cannot prove, and this crate has all of those.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use rustix::fs::{Mode, OFlags};
+use rustix::ioctl::{Opcode, Setter, Updater, ioctl, opcode};
 
 /// Bytes of the request and of the reply; an ioctl number has 14 bits for the size.
 pub const CONTROL_BYTES: usize = 8192;
@@ -29,4 +29,19 @@ pub fn control(file: impl AsFd, bytes: &mut [u8; CONTROL_BYTES]) -> io::Result<(
     // kernel gives no number of group `v` another meaning before FUSE sees it.
     unsafe { ioctl(&file, Updater::<CONTROL_IOCTL, _>::new(bytes))? };
     Ok(())
+}
+
+/// One more descriptor of a FUSE connection, with a queue of its own.
+///
+/// # Errors
+/// Fails if `/dev/fuse` cannot be opened, or if `connection` is none.
+pub fn clone_fuse(connection: impl AsFd) -> io::Result<OwnedFd> {
+    const CLONE: Opcode = opcode::read::<u32>(229, 0);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = rustix::fs::open("/dev/fuse", flags, Mode::empty())?;
+    let number = connection.as_fd().as_raw_fd() as u32;
+    // SAFETY: the kernel reads a descriptor's number, which is a `u32`, from the argument, and
+    // writes nothing there. `device` is new, so nothing else is done with it.
+    unsafe { ioctl(&device, Setter::<CLONE, u32>::new(number))? };
+    Ok(device)
 }

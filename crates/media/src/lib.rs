@@ -54,7 +54,7 @@ mod written;
 pub use arena::MappedArena;
 #[doc(hidden)]
 pub use child::fork;
-pub use control::{CONTROL_BYTES, CONTROL_IOCTL, control};
+pub use control::{CONTROL_BYTES, CONTROL_IOCTL, clone_fuse, control};
 pub use data_file::DataFile;
 pub use disk::{Disk, Split};
 pub use error::MediaError;

@@ -53,11 +53,21 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         package: "vellum-fuzz",
-        may_use: &["vellum", "vellum-check", "vellum-layout", "vellum-media"],
+        may_use: &[
+            "vellum",
+            "vellum-check",
+            "vellum-layout",
+            "vellum-media",
+            "vellum-transport",
+        ],
+    },
+    Crate {
+        package: "vellum-transport",
+        may_use: &["vellum-media"],
     },
     Crate {
         package: "vellum-fuse",
-        may_use: &["vellum"],
+        may_use: &["vellum", "vellum-transport"],
     },
     Crate {
         package: "vellum-cli",
@@ -72,7 +82,12 @@ const CRATES: &[Crate] = &[
     },
     Crate {
         package: "vellum-bench",
-        may_use: &["vellum", "vellum-fuse", "vellum-terminal"],
+        may_use: &[
+            "vellum",
+            "vellum-fuse",
+            "vellum-terminal",
+            "vellum-transport",
+        ],
     },
     Crate {
         package: "vellum-terminal",

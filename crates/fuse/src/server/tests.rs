@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, Cred, Pool, SetAttr};
 
-use super::{Answer, Seek, Server, Through};
+use super::{Answer, Errno, Seek, Server, Through};
 
 const ROOT: u64 = 1;
 
@@ -28,9 +28,10 @@ fn make(server: &Server, dir: u64, name: &str) -> u64 {
 }
 
 fn read(server: &Server, ino: u64) -> Answer<Vec<u8>> {
-    server.read(ino, 0, 100, false, Through::Cache, |bytes| {
-        bytes.map(<[u8]>::to_vec)
-    })
+    let mut bytes = vec![0; 100];
+    let len = server.read(ino, 0, &mut bytes, false, Through::Cache)?;
+    bytes.truncate(len);
+    Ok(bytes)
 }
 
 /// The names after a cookie, at most `room`, and the cookie of the last.
@@ -80,7 +81,7 @@ fn an_unlinked_file_is_kept_until_it_is_forgotten() {
     server.forget(ino, 1);
     assert_eq!(read(&server, ino), Ok(b"content".to_vec()));
     server.forget(ino, 1);
-    assert_eq!(read(&server, ino), Err(fuser::Errno::ESTALE));
+    assert_eq!(read(&server, ino), Err(Errno::STALE));
     assert_eq!(server.known_files(), 1);
     server.close();
     drop(server);
@@ -174,7 +175,7 @@ fn a_listing_with_attributes_goes_on_behind_a_lost_file() {
     assert_eq!(server.known_files(), 40);
     server.forget(lost, 1);
     let found = server.lookup(ROOT, b"file-7").map(drop);
-    assert_eq!(found, Err(fuser::Errno::from_i32(libc::EUCLEAN)));
+    assert_eq!(found, Err(Errno::UCLEAN));
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn copies_stay_inside() {
     assert_eq!(read(&server, to), Ok(b"\0ntent".to_vec()));
     assert_eq!(server.copy_range((from, 500), (to, 0), 10), Ok(0));
     assert_eq!(server.seek(to, 0, Seek::Hole), Ok(6));
-    assert_eq!(server.seek(to, 7, Seek::Data), Err(fuser::Errno::ENXIO));
+    assert_eq!(server.seek(to, 7, Seek::Data), Err(Errno::NXIO));
 }
 
 #[test]
@@ -198,8 +199,8 @@ fn a_closed_server_answers_nothing() {
     let server = Server::new(pool.fs());
     let ino = make(&server, ROOT, "file");
     server.close();
-    assert_eq!(read(&server, ino), Err(fuser::Errno::ENOTCONN));
-    assert_eq!(server.stat_fs().map(drop), Err(fuser::Errno::ENOTCONN));
+    assert_eq!(read(&server, ino), Err(Errno::NOTCONN));
+    assert_eq!(server.stat_fs().map(drop), Err(Errno::NOTCONN));
     server.forget(ino, 1);
 }
 
@@ -211,15 +212,15 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     let cred = Cred::root();
     let whiteout = 4;
     let done = server.rename(&cred, (ROOT, b"file"), (ROOT, b"other"), whiteout);
-    assert_eq!(done, Err(fuser::Errno::EINVAL));
+    assert_eq!(done, Err(Errno::INVAL));
     let zero_range = libc::FALLOC_FL_ZERO_RANGE;
     assert_eq!(
         server.allocate(ino, zero_range, 0, 4096),
-        Err(fuser::Errno::EOPNOTSUPP)
+        Err(Errno::OPNOTSUPP)
     );
     assert_eq!(
         server.mkdir(&cred, ino, b"x", 0o755).map(drop),
-        Err(fuser::Errno::ENOTDIR)
+        Err(Errno::NOTDIR)
     );
 }
 
@@ -230,10 +231,7 @@ fn only_what_may_be_cached_has_to_be_dropped() {
     use Through::{Cache, Direct};
     let pool = pool();
     let server = Server::new(pool.fs());
-    let read = |ino, through| {
-        let len = |bytes: Answer<&[u8]>| bytes.map(<[u8]>::len);
-        server.read(ino, 0, 100, false, through, len)
-    };
+    let read = |ino, through| server.read(ino, 0, &mut [0; 100], false, through);
     let direct = make(&server, ROOT, "direct");
     server
         .write(direct, 0, b"content", Direct)

@@ -1,0 +1,106 @@
+//! The file system behind the doors.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::abi::InHeader;
+use crate::reply::{Reply, Sink};
+use crate::request::{Message, Request, message};
+
+/// Answers requests, on several threads at once.
+pub trait FileSystem: Send + Sync {
+    /// Answers a request, at once or later. A panic answers it with `EIO`, and the mount goes on.
+    fn answer(&self, request: Request<'_>, reply: Reply);
+
+    /// The kernel forgets so many lookups of a file. Each entry that was returned is one lookup.
+    fn forget(&self, node: u64, lookups: u64);
+}
+
+/// Hands a message to the file system. `argument` and `rest`: see [`message`].
+pub(crate) fn dispatch(
+    file_system: &dyn FileSystem,
+    sink: &Arc<dyn Sink>,
+    header: &InHeader,
+    argument: &[u8],
+    rest: &[u8],
+) {
+    let reply = || Reply::new(header.unique, Arc::clone(sink));
+    match message(header, argument, rest) {
+        Ok(Message::Request(request)) => guard(|| file_system.answer(request, reply())),
+        Ok(Message::Forget(forgotten)) => {
+            forgotten.each(|node, lookups| guard(|| file_system.forget(node, lookups)));
+        }
+        Ok(Message::Destroy) => reply().empty(),
+        Ok(Message::Init(_)) => reply().error(Errno::IO),
+        Err(errno) => {
+            let opcode = header.opcode;
+            tracing::error!(opcode, "the kernel sent a malformed request");
+            reply().error(errno);
+        }
+    }
+}
+
+/// Runs a handler, and reports a panic in it.
+fn guard(run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("a request failed by a panic and was answered with EIO");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::abi::opcode;
+    use crate::reply::tests::kept;
+    use crate::request::Operation;
+
+    /// Panics at every name, and keeps what is forgotten.
+    #[derive(Default)]
+    struct Panics(Mutex<Vec<(u64, u64)>>);
+
+    impl FileSystem for Panics {
+        fn answer(&self, request: Request<'_>, reply: Reply) {
+            match request.operation {
+                Operation::Lookup { .. } => panic!("on purpose"),
+                Operation::GetAttr => reply.empty(),
+                _ => reply.error(Errno::NOSYS),
+            }
+        }
+
+        fn forget(&self, node: u64, lookups: u64) {
+            self.0.lock().expect("no panic").push((node, lookups));
+        }
+    }
+
+    #[test]
+    fn every_request_but_forgetting_has_one_answer() {
+        let file_system = Panics::default();
+        let errors = |opcode, argument: &[u8], rest: &[u8]| -> Vec<i32> {
+            let header = InHeader {
+                opcode,
+                node: 3,
+                ..InHeader::default()
+            };
+            let (sink, answers) = kept();
+            dispatch(&file_system, &sink, &header, argument, rest);
+            drop(sink);
+            let error = |bytes: Vec<u8>| i32::from_ne_bytes(bytes[4..8].try_into().expect("four"));
+            answers.iter().map(error).collect()
+        };
+        let of = |errno: Errno| vec![-errno.raw_os_error()];
+        assert_eq!(errors(opcode::LOOKUP, &[], b"name\0"), of(Errno::IO));
+        assert_eq!(errors(opcode::LOOKUP, &[], b"name"), of(Errno::IO));
+        assert_eq!(errors(opcode::GETATTR, &[], &[]), [0]);
+        assert_eq!(errors(opcode::STATFS, &[], &[]), of(Errno::NOSYS));
+        assert_eq!(errors(999, &[], &[]), of(Errno::NOSYS));
+        assert_eq!(errors(opcode::INIT, &[0; 16], &[]), of(Errno::IO));
+        assert_eq!(errors(opcode::DESTROY, &[], &[]), [0]);
+        let lookups = 7u64.to_ne_bytes();
+        assert_eq!(errors(opcode::FORGET, &lookups, &[]), []);
+        assert_eq!(*file_system.0.lock().expect("no panic"), [(3, 7)]);
+    }
+}

@@ -1,0 +1,159 @@
+//! Agrees with the kernel on the protocol.
+
+use rustix::io::Errno;
+
+use crate::abi::{InitIn, InitOut, MAJOR, MINOR, feature};
+
+/// The largest read or write request, in bytes.
+pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
+/// The number of background requests (such as read-ahead) that the kernel may send at once.
+const BACKGROUND: u16 = 64;
+/// The oldest minor version that is accepted: that of Linux 5.4.
+const MINOR_MIN: u32 = 31;
+/// The features that are used, if the kernel has them.
+///
+/// With `ASYNC_DIO` the kernel leaves stale pages behind, and a file system has to make it drop
+/// them ([`crate::Notifier::drop_pages`]). (Measured, with 32 direct writes of 4 KiB at once:
+/// 280 000 a second with it, 208 000 if pages have to be dropped, 32 000 without it.)
+///
+/// Not used: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so opening needs no request),
+/// `AUTO_INVAL_DATA` (only the mount writes, and the kernel does not drop those pages in time),
+/// `HANDLE_KILLPRIV` (without it the kernel clears set-id bits by a change of mode, under its own
+/// locks), and locks (the kernel keeps them itself). `WRITEBACK_CACHE` is not used either: a write
+/// would return before the file system has its bytes, and would be lost with its process.
+/// (Measured: 4 KiB appended to an open file take 2 us instead of 15, but a small file opened,
+/// written and closed takes 37 us instead of 20.)
+const WANTED: u32 = feature::ASYNC_READ
+    | feature::BIG_WRITES
+    | feature::DO_READDIRPLUS
+    | feature::READDIRPLUS_AUTO
+    | feature::ASYNC_DIO
+    | feature::NO_OPEN_SUPPORT
+    | feature::PARALLEL_DIROPS
+    | feature::MAX_PAGES
+    | feature::CACHE_SYMLINKS
+    | feature::NO_OPENDIR_SUPPORT;
+
+/// How the first request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// With this.
+    Agreed(InitOut),
+    /// With the version, because the kernel speaks a newer one. It then asks again.
+    AskAgain(InitOut),
+    /// The kernel is too old. The answer is this error.
+    TooOld(Errno),
+}
+
+pub(crate) fn agree(asked: &InitIn) -> Agreement {
+    let version = InitOut {
+        major: MAJOR,
+        minor: MINOR,
+        ..InitOut::default()
+    };
+    if asked.major > MAJOR {
+        return Agreement::AskAgain(version);
+    }
+    if asked.major < MAJOR || asked.minor < MINOR_MIN {
+        return Agreement::TooOld(Errno::PROTO);
+    }
+    let largest = REQUEST_MAX_BYTES.max(asked.max_readahead) as usize;
+    let pages = largest.div_ceil(rustix::param::page_size());
+    Agreement::Agreed(InitOut {
+        max_readahead: asked.max_readahead,
+        features: WANTED & asked.features,
+        max_background: BACKGROUND,
+        congestion_threshold: BACKGROUND / 4 * 3,
+        max_write: REQUEST_MAX_BYTES,
+        time_granularity_ns: 1,
+        max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
+        ..version
+    })
+}
+
+/// Why a mount is refused whose kernel speaks this version.
+pub(crate) fn too_old(asked: &InitIn) -> String {
+    let InitIn { major, minor, .. } = asked;
+    format!(
+        "the kernel speaks version {major}.{minor} of the FUSE protocol, and a mount needs \
+         {MAJOR}.{MINOR_MIN} (Linux 5.4)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Message, fixed_len, message, split};
+
+    /// The first request of Linux 6.18: version 7.45, 128 KiB of read-ahead.
+    const RECORDED: &str = "\
+        680000001a0000000200000000000000000000000000000000000000000000000100000000000000\
+        070000002d00000000000200fbffff73fd0500000000000000000000000000000000000000000000\
+        000000000000000000000000000000000000000000000000";
+
+    fn recorded() -> Vec<u8> {
+        let digits = RECORDED.as_bytes().chunks_exact(2);
+        let byte = |pair| u8::from_str_radix(str::from_utf8(pair).expect("digits"), 16);
+        digits.map(|pair| byte(pair).expect("a byte")).collect()
+    }
+
+    fn asked() -> InitIn {
+        let bytes = recorded();
+        let (header, body) = split(&bytes).expect("a header");
+        let (argument, rest) = body.split_at(fixed_len(header.opcode));
+        match message(&header, argument, rest) {
+            Ok(Message::Init(asked)) => asked,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_first_request_of_a_kernel_is_answered() {
+        let asked = asked();
+        assert_eq!((asked.major, asked.minor), (7, 45));
+        let Agreement::Agreed(agreed) = agree(&asked) else {
+            panic!("not agreed");
+        };
+        assert_eq!(agreed.features, WANTED);
+        assert_eq!((agreed.max_write, agreed.max_pages), (1 << 20, 256));
+        assert_eq!(
+            (agreed.max_background, agreed.congestion_threshold),
+            (64, 48)
+        );
+        assert_eq!((agreed.time_granularity_ns, agreed.more_features), (1, 0));
+    }
+
+    #[test]
+    fn features_that_the_kernel_lacks_are_not_used() {
+        let lacks = InitIn {
+            features: feature::ASYNC_DIO | 1 << 31,
+            ..asked()
+        };
+        let Agreement::Agreed(agreed) = agree(&lacks) else {
+            panic!("not agreed");
+        };
+        assert_eq!(agreed.features, feature::ASYNC_DIO);
+    }
+
+    #[test]
+    fn other_versions_are_refused_or_asked_again() {
+        let of = |major, minor| {
+            let asked = InitIn {
+                major,
+                minor,
+                ..asked()
+            };
+            (agree(&asked), too_old(&asked))
+        };
+        assert!(matches!(of(7, 31).0, Agreement::Agreed(_)));
+        for (major, minor) in [(7, 30), (6, 99)] {
+            let (agreement, said) = of(major, minor);
+            assert_eq!(agreement, Agreement::TooOld(Errno::PROTO));
+            assert!(said.contains("7.31"), "{said}");
+        }
+        let Agreement::AskAgain(version) = of(8, 0).0 else {
+            panic!("not asked again");
+        };
+        assert_eq!((version.major, version.max_write), (MAJOR, 0));
+    }
+}

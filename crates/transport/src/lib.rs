@@ -1,0 +1,25 @@
+//! The kernel's FUSE protocol, and the doors to it.
+//!
+//! A file system implements [`FileSystem`]: it gets a [`Request`] and a [`Reply`], and answers on
+//! any thread. [`mount`](mount()) returns a connection, [`Session::start`] agrees with the kernel
+//! on the protocol, and [`Session::run`] serves requests until the mount ends.
+//!
+//! * `abi` has the kernel's structures, byte by byte.
+//! * `request` decodes a request from any bytes ([`decode_any`]), [`Reply`] encodes its answer.
+//! * `device` is the door by `/dev/fuse`: threads that read requests and write answers.
+#![forbid(unsafe_code)]
+
+mod abi;
+mod device;
+mod dispatch;
+mod init;
+mod mount;
+mod reply;
+mod request;
+
+pub use abi::{Attr, ROOT};
+pub use device::{Notifier, Session};
+pub use dispatch::FileSystem;
+pub use mount::{Mount, MountError, mount, unmount, unmount_by_helper};
+pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply};
+pub use request::{Operation, Request, SetAttr, SetTime, Through, decode_any};
