@@ -12,6 +12,23 @@ use crate::sites;
 const STALE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
 /// Which reads update access times.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{AccessPolicy, AccessTimes, PoolOptions};
+///
+/// let access_times = AccessTimes { policy: AccessPolicy::Never, ..AccessTimes::default() };
+/// let pool = PoolOptions::new().access_times(access_times).open(&path)?;
+/// # let volume = pool.volume();
+/// volume.write("/f", "text")?;
+/// let before = volume.metadata("/f")?;
+/// volume.read("/f")?;
+/// assert_eq!(volume.metadata("/f")?, before);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
     /// Reads after a change of the file, and reads a day after the last update.
@@ -24,6 +41,22 @@ pub enum AccessPolicy {
 }
 
 /// When access times are updated: a policy, and whether it applies to directories.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{AccessPolicy, AccessTimes, PoolOptions};
+///
+/// let access_times = AccessTimes { policy: AccessPolicy::Strict, of_directories: false };
+/// let pool = PoolOptions::new().access_times(access_times).open(&path)?;
+/// # let volume = pool.volume();
+/// let before = volume.metadata("/")?;
+/// assert_eq!(volume.read_dir("/")?.count(), 0);
+/// assert_eq!(volume.metadata("/")?, before); // listing has not moved the time
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessTimes {
     /// For files and symbolic links.

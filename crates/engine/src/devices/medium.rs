@@ -173,6 +173,19 @@ pub(crate) fn places_of(pool: &MappedPool, superblock: &Superblock) -> [u8; BLOC
 
 /// The identity of the pool whose data lie in the file or on the device at `path`, from the head
 /// there.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let data = dir.path().join("data");
+/// use vellum::{CreateOptions, DataOptions, pool_of_data};
+///
+/// let external = DataOptions::new(&data).size_bytes(16 << 20);
+/// let pool = CreateOptions::new(0).data(Some(external)).create(&path)?;
+/// assert_eq!(pool_of_data(&data), Some(pool.superblock().uuid));
+/// assert_eq!(pool_of_data(&path), None);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
     let mut head = [0; MEDIUM_HEAD_BYTES];
     let mut file = std::fs::File::open(path).ok()?;
@@ -184,6 +197,21 @@ pub fn pool_of_data(path: &Path) -> Option<[u8; 16]> {
 /// ones, which may be in any order, and the others at the paths that the pool stores (in `places`,
 /// the block at `media_at`). Their heads identify them, and their sessions show that they are no
 /// old copies. Returns none if the pool has its data itself.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # use std::os::unix::fs::FileExt;
+/// # let external = vellum::DataOptions::new(dir.path().join("data")).size_bytes(16 << 20);
+/// let pool = vellum::CreateOptions::new(0).data(Some(external)).create(&path)?;
+/// let superblock = pool.superblock();
+/// pool.close()?;
+/// let mut places = [0; 4096];
+/// std::fs::File::open(&path)?.read_exact_at(&mut places, superblock.media_at)?;
+/// let found = vellum::find_data(&superblock, &places, &path, &[], true)?;
+/// assert_eq!(found[0].file.len(), 16 << 20);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 ///
 /// # Errors
 /// Fails if a device is missing, in use, truncated, of another pool or of another session.

@@ -47,6 +47,19 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 /// What is durable when an operation returns, on pools that become durable by commits, and on
 /// ordinary files.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{Durability, PoolOptions};
+///
+/// let pool = PoolOptions::new().durability(Durability::Dirsync).open(&path)?;
+/// pool.volume().create_dir("/d")?; // survives a power cut from here on
+/// assert!(pool.fs().log_counts().is_some_and(|log| log.commits > 0));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// Only what the medium makes durable by itself; everything else with the next commit.
@@ -60,6 +73,10 @@ pub enum Durability {
 
 impl Durability {
     /// The name of the mount(8) option.
+    ///
+    /// ```
+    /// assert_eq!(vellum::Durability::default().name(), "async");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Async => "async",

@@ -6,6 +6,19 @@ use thiserror::Error;
 use vellum_layout::{FS_MAX, FsNameError, MAIN};
 
 /// Why a dataset of a pool cannot be used or added.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{DatasetError, Error, Pool};
+///
+/// let error = Pool::remove_dataset(&path, "mail").unwrap_err();
+/// let Error::Dataset(DatasetError::Unknown { names, .. }) = error else { panic!("{error}") };
+/// assert_eq!(names, ["main"]);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum DatasetError {
     /// The pool's table has no dataset of that name.

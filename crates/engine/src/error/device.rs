@@ -7,6 +7,20 @@ use vellum_layout::{MEDIUM_PATH_MAX, SEGMENTS_MAX};
 use vellum_media::MediaError;
 
 /// Why the pool's data cannot be reached. Messages begin with the path that was tried.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// use vellum::{CreateOptions, DataOptions, Error, MediumError, Pool};
+///
+/// let data = dir.path().join("data");
+/// let external = DataOptions::new(&data).size_bytes(16 << 20);
+/// CreateOptions::new(0).data(Some(external)).create(&path)?.close()?;
+/// std::fs::rename(&data, dir.path().join("moved"))?;
+/// let missing = Pool::open(&path);
+/// assert!(matches!(missing, Err(Error::Medium(MediumError::Missing { .. }))));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum MediumError {
     /// Neither the pool nor the caller names the external data device.
@@ -137,6 +151,19 @@ pub enum MediumError {
 }
 
 /// Why a pool cannot get another external data device.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{DataOptions, Error, Pool, PoolOptions, SegmentError};
+///
+/// let data = DataOptions::new(dir.path().join("data")).size_bytes(16 << 20);
+/// let refused = Pool::add_data(&path, &data, &PoolOptions::new());
+/// assert!(matches!(refused, Err(Error::Segment(SegmentError::NoExternalData { .. }))));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug, Error)]
 pub enum SegmentError {
     /// The pool's data lie in the pool itself.

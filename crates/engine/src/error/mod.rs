@@ -13,6 +13,16 @@ pub use dataset::DatasetError;
 pub use device::{MediumError, SegmentError};
 
 /// The result of an operation.
+///
+/// ```
+/// fn lines(volume: &vellum::Volume, path: &str) -> vellum::Result<usize> {
+///     Ok(volume.read_to_string(path)?.lines().count())
+/// }
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// pool.volume().write("/f", "a\nb\n")?;
+/// assert_eq!(lines(&pool.volume(), "/f")?, 2);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What has to happen outside the operation before it is tried again.
@@ -187,6 +197,11 @@ pub enum Error {
 }
 
 /// A location in the pool, for messages.
+///
+/// ```
+/// assert_eq!(vellum::Location::Inode(7).to_string(), "inode 7");
+/// assert_eq!(vellum::Location::Offset(4096).to_string(), "pool offset 0x1000");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Location {
     /// An inode by number.
@@ -231,6 +246,16 @@ impl Error {
     }
 
     /// The kind of the [`std::io::Error`] that this converts into.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use std::io::ErrorKind;
+    ///
+    /// let error = volume.create_dir("/").unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn kind(&self) -> std::io::ErrorKind {
         match self {
             Self::NotUtf8 => std::io::ErrorKind::InvalidData,
@@ -240,6 +265,14 @@ impl Error {
     }
 
     /// The location of the damage, or of the bytes that cannot be read.
+    ///
+    /// ```
+    /// use vellum::{Error, Location};
+    ///
+    /// let error = Error::Unreadable(Location::Block(42));
+    /// assert_eq!(error.place(), Some(Location::Block(42)));
+    /// assert_eq!(Error::NotFound.place(), None);
+    /// ```
     pub fn place(&self) -> Option<Location> {
         match self {
             Self::Damaged { place, .. } | Self::Unreadable(place) => Some(*place),
@@ -248,6 +281,14 @@ impl Error {
     }
 
     /// The errno a POSIX call returns for this.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.create_dir_all("/a/b")?;
+    /// assert_eq!(volume.remove_dir("/a").unwrap_err().errno(), libc::ENOTEMPTY);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => libc::ENOENT,
@@ -298,6 +339,16 @@ impl Error {
 /// Keeps the errno ([`Error::errno`]), which programs expect of file operations. An error of the
 /// standard library has an errno or a text, not both. Where the pool or its medium is at fault, the
 /// text is logged.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// fn first_line(volume: &vellum::Volume) -> std::io::Result<String> {
+///     Ok(volume.read_to_string("/f")?.lines().next().unwrap_or_default().to_owned())
+/// }
+/// assert_eq!(first_line(&volume).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 impl From<Error> for std::io::Error {
     fn from(error: Error) -> Self {
         let errno = error.errno();

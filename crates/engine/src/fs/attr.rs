@@ -22,6 +22,15 @@ const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
 /// What `stat` returns.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+/// let dir = fs.mkdir(&cred, &root, b"d", 0o750)?;
+/// let attr = fs.attr(&dir)?;
+/// assert_eq!((attr.kind, attr.mode, attr.nlink), (vellum::FileKind::Directory, 0o750, 2));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attr {
     /// Inode number.
@@ -53,6 +62,17 @@ pub struct Attr {
 }
 
 /// A time to set.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// use vellum::{SetAttr, SetTime};
+///
+/// volume.write("/f", "text")?;
+/// let times = SetAttr::new().atime(Some(SetTime::Now)).mtime(Some(SetTime::At(0)));
+/// assert_eq!(volume.set_attr("/f", &times)?.times_ns()[1], 0);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The present time.
@@ -62,6 +82,17 @@ pub enum SetTime {
 }
 
 /// Attributes to change. Those that are `None` stay.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// use vellum::SetAttr;
+///
+/// volume.write("/f", "text")?;
+/// let found = volume.set_attr("/f", &SetAttr::new().mode(Some(0o600)).size(Some(2)))?;
+/// assert_eq!((found.permissions().mode(), found.len()), (0o600, 2));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SetAttr {
@@ -80,22 +111,90 @@ pub struct SetAttr {
 }
 
 setters!(SetAttr:
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let found = volume.set_attr("/f", &vellum::SetAttr::new().mode(Some(0o600)))?;
+    /// assert_eq!(found.permissions().mode(), 0o600);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     mode: Option<u16>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let volume = volume.with_cred(vellum::Cred::root());
+    /// # volume.write("/f", "text")?;
+    /// assert_eq!(volume.set_attr("/f", &vellum::SetAttr::new().uid(Some(1000)))?.uid(), 1000);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     uid: Option<u32>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let volume = volume.with_cred(vellum::Cred::root());
+    /// # volume.write("/f", "text")?;
+    /// assert_eq!(volume.set_attr("/f", &vellum::SetAttr::new().gid(Some(100)))?.gid(), 100);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     gid: Option<u32>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// volume.set_attr("/f", &vellum::SetAttr::new().size(Some(2)))?;
+    /// assert_eq!(volume.read("/f")?, b"te");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     size: Option<u64>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// use vellum::{SetAttr, SetTime};
+    ///
+    /// let found = volume.set_attr("/f", &SetAttr::new().atime(Some(SetTime::At(7))))?;
+    /// assert_eq!(found.times_ns()[0], 7);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     atime: Option<SetTime>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// use vellum::{SetAttr, SetTime};
+    ///
+    /// let found = volume.set_attr("/f", &SetAttr::new().mtime(Some(SetTime::At(7))))?;
+    /// assert_eq!(found.times_ns()[1], 7);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     mtime: Option<SetTime>,
 );
 
 impl SetAttr {
     /// Changes nothing.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// let before = volume.metadata("/")?;
+    /// assert_eq!(volume.set_attr("/", &vellum::SetAttr::new())?, before);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 /// What `statfs` returns.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// let found = pool.fs().stat_fs();
+/// println!("{} of {} MiB are free", found.blocks_free >> 8, found.blocks >> 8);
+/// assert!(found.files_free < found.files); // the root directory is there
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatFs {
     /// Data blocks of 4 KiB.
@@ -153,6 +252,15 @@ impl<M: Memories> Fs<M> {
 
     /// The attributes of a file.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// assert_eq!(fs.attr(&root)?.nlink, 2);
+    /// fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(fs.attr(&root)?.nlink, 3);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Damaged media.
     pub fn attr(&self, node: &Node<M>) -> Result<Attr> {
@@ -161,6 +269,15 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The attributes of the file that a path names. Takes no reference to it.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let link = fs.symlink(&cred, &root, b"link", b"/")?;
+    /// assert_eq!(fs.stat(&cred, &root, b"link", true)?.ino, root.ino());
+    /// assert_eq!(fs.stat(&cred, &root, b"link", false)?.ino, link.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `stat(2)` does.
@@ -201,6 +318,14 @@ impl<M: Memories> Fs<M> {
 
     /// The attributes of the file that a path from the root names.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(fs.stat_from_root(&cred, b"/d", true)?.ino, dir.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `stat(2)` does.
     pub fn stat_from_root(&self, cred: &Cred, path: &[u8], follow: bool) -> Result<Attr> {
@@ -208,6 +333,17 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Checks whether `want` is permitted.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::{Access, Cred, Error};
+    ///
+    /// fs.access(&cred, &root, Access::WRITE)?;
+    /// let denied = fs.access(&Cred::user(54_321, 54_321), &root, Access::WRITE);
+    /// assert!(matches!(denied, Err(Error::Access)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Access`], or [`Error::ReadOnly`] when `want` includes writing.
@@ -219,6 +355,15 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Changes attributes.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// let attr = fs.set_attr(&cred, &dir, &vellum::SetAttr::new().uid(Some(1000)))?;
+    /// assert_eq!((attr.uid, attr.mode), (1000, 0o755));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `chmod(2)`, `chown(2)`, `utimensat(2)` and `truncate(2)` do.
@@ -359,6 +504,15 @@ impl<M: Memories> Fs<M> {
 
     /// The space in use. Removed files that nobody has open count as free, because their pending
     /// removal is finished first.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// let before = pool.fs().stat_fs().blocks_free;
+    /// volume.write("/f", vec![1; 1 << 20])?;
+    /// assert!(pool.fs().stat_fs().blocks_free <= before - 256);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn stat_fs(&self) -> StatFs {
         // Damage is reported by the operation that meets it. The counts are the best that is known.
         let _ = self.work_to_count();

@@ -80,6 +80,15 @@ impl<M: Memories> Fs<M> {
     /// and directories it processed. Production calls it from a thread; simulations call it where
     /// they want it.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.mknod(&cred, &root, b"f", vellum::FileKind::File, 0o644, 0)?;
+    /// fs.unlink(&cred, &root, b"f")?;
+    /// assert!(fs.maintain()? <= 1); // 0 if the background thread was faster
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Damaged media.
     pub fn maintain(&self) -> Result<usize> {

@@ -13,6 +13,16 @@ const STICKY: u16 = 0o1000;
 
 bitflags! {
     /// The access that is requested. The numbers are those of `access(2)`.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::{Access, Cred};
+    ///
+    /// fs.access(&Cred::user(54_321, 54_321), &root, Access::READ | Access::EXECUTE)?;
+    /// assert!(fs.access(&Cred::user(54_321, 54_321), &root, Access::WRITE).is_err());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u8 {
         /// Reading, or listing a directory.
@@ -25,6 +35,18 @@ bitflags! {
 }
 
 /// The credentials of the caller.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// use vellum::Cred;
+///
+/// let root = volume.with_cred(Cred::root());
+/// let guest = volume.with_cred(Cred::user(54_321, 54_321));
+/// root.write("/f", "text")?;
+/// assert!(guest.write("/f", "other").is_err());
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cred {
     /// User.
@@ -40,6 +62,11 @@ pub struct Cred {
 
 impl Cred {
     /// The superuser.
+    ///
+    /// ```
+    /// let root = vellum::Cred::root();
+    /// assert!(root.privileged && root.uid == 0);
+    /// ```
     pub fn root() -> Self {
         Self {
             uid: 0,
@@ -50,6 +77,13 @@ impl Cred {
     }
 
     /// An ordinary user, or the superuser for 0.
+    ///
+    /// ```
+    /// use vellum::Cred;
+    ///
+    /// assert!(!Cred::user(1000, 1000).privileged);
+    /// assert_eq!(Cred::user(0, 0), Cred::root());
+    /// ```
     pub fn user(uid: u32, gid: u32) -> Self {
         Self {
             uid,
@@ -60,6 +94,15 @@ impl Cred {
     }
 
     /// The effective user and groups of this process.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// let current = vellum::Cred::current();
+    /// volume.write("/f", "text")?;
+    /// assert_eq!(volume.metadata("/f")?.uid(), current.uid);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn current() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let groups = rustix::process::getgroups().unwrap_or_default();
@@ -75,6 +118,11 @@ impl Cred {
     }
 
     /// Whether the caller is a member of `gid`.
+    ///
+    /// ```
+    /// let cred = vellum::Cred { groups: vec![27], ..vellum::Cred::user(1000, 100) };
+    /// assert!(cred.in_group(100) && cred.in_group(27) && !cred.in_group(0));
+    /// ```
     pub fn in_group(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }

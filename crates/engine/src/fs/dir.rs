@@ -150,6 +150,15 @@ impl<M: Memories> Fs<M> {
 
     /// Creates a directory. The caller has applied the umask to `mode`.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let mail = fs.mkdir(&cred, &root, b"mail", 0o700)?;
+    /// fs.mkdir(&cred, &mail, b"new", 0o700)?;
+    /// assert!(pool.volume().metadata("/mail/new")?.is_dir());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `mkdir(2)` does.
     pub fn mkdir(
@@ -168,6 +177,16 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Creates a regular file, device, pipe or socket.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::FileKind;
+    ///
+    /// let pipe = fs.mknod(&cred, &root, b"pipe", FileKind::Fifo, 0o600, 0)?;
+    /// assert_eq!(pipe.kind(), FileKind::Fifo);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `mknod(2)` does.
@@ -200,6 +219,14 @@ impl<M: Memories> Fs<M> {
 
     /// Creates a symbolic link.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let link = fs.symlink(&cred, &root, b"link", b"../target")?;
+    /// assert_eq!(fs.read_link(&link)?, b"../target");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `symlink(2)` does.
     pub fn symlink(
@@ -231,6 +258,15 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Adds a name to a file.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let file = fs.mknod(&cred, &root, b"a", vellum::FileKind::File, 0o644, 0)?;
+    /// fs.link(&cred, &file, &root, b"b")?;
+    /// assert_eq!(fs.attr(&file)?.nlink, 2);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `link(2)` does.
@@ -273,6 +309,15 @@ impl<M: Memories> Fs<M> {
 
     /// Removes a name of a file that is not a directory.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let file = fs.mknod(&cred, &root, b"f", vellum::FileKind::File, 0o644, 0)?;
+    /// fs.unlink(&cred, &root, b"f")?;
+    /// assert_eq!(fs.attr(&file)?.nlink, 0); // the node keeps the file
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `unlink(2)` does.
     pub fn unlink(&self, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<()> {
@@ -283,6 +328,17 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Removes an empty directory.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// fs.mkdir(&cred, &dir, b"e", 0o755)?;
+    /// assert!(matches!(fs.rmdir(&cred, &root, b"d"), Err(vellum::Error::NotEmpty)));
+    /// fs.rmdir(&cred, &dir, b"e")?;
+    /// fs.rmdir(&cred, &root, b"d")?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `rmdir(2)` does.
@@ -295,6 +351,20 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Renames a file, replacing the target of the new name, or exchanges two names.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::{Error, RenameFlags};
+    ///
+    /// fs.mkdir(&cred, &root, b"a", 0o755)?;
+    /// fs.mkdir(&cred, &root, b"b", 0o755)?;
+    /// let kept = fs.rename(&cred, &root, b"a", &root, b"b", RenameFlags::NO_REPLACE);
+    /// assert!(matches!(kept, Err(Error::Exists)));
+    /// fs.rename(&cred, &root, b"a", &root, b"b", RenameFlags::empty())?;
+    /// assert!(fs.lookup(&cred, &root, b"a").is_err());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `renameat2(2)` does.
@@ -391,6 +461,16 @@ impl<M: Memories> Fs<M> {
     /// renaming the directory takes as long as renaming a file, however much is below it. Nothing
     /// else changes for users. Returns whether the directory had no area before.
     ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let projects = fs.mkdir(&cred, &root, b"projects", 0o755)?;
+    /// assert!(fs.split(&projects)?); // renaming it is fast from here on
+    /// assert!(!fs.split(&projects)?);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool's names are not kept in areas, the directory has no name, or there is no
     /// space to hold the names twice.
@@ -400,6 +480,16 @@ impl<M: Memories> Fs<M> {
 
     /// Reverses [`Self::split`]: moves the names back into the area that holds the directory's own
     /// name. Returns whether the directory had an area.
+    ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let archive = fs.mkdir(&cred, &root, b"archive", 0o755)?;
+    /// fs.split(&archive)?;
+    /// assert!(fs.merge(&archive)?);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::split`]. The root's area cannot be merged.
@@ -456,6 +546,15 @@ impl<M: Memories> Fs<M> {
 
     /// The inode number of the directory above `dir` (its own, for the root).
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(fs.parent_ino(&dir)?, root.ino());
+    /// assert_eq!(fs.parent_ino(&root)?, root.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Damaged media.
     pub fn parent_ino(&self, dir: &Node<M>) -> Result<u64> {
@@ -463,6 +562,15 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The number of names in a directory.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.mkdir(&cred, &root, b"a", 0o755)?;
+    /// fs.symlink(&cred, &root, b"b", b"a")?;
+    /// assert_eq!(fs.children(&root)?, 2);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn children(&self, dir: &Node<M>) -> Result<u64> {
         self.with_op(|op| {
             self.namespace.settle(op, dir.cachelet)?;

@@ -16,6 +16,15 @@ impl<M: Memories> Fs<M> {
     /// one after the other, while operations go on, which see no change. Returns the decisions.
     /// Production calls it from a thread, every five seconds.
     ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert!(fs.evolve()?.is_empty()); // nothing was renamed
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool's names are not kept in areas, the pool is open for reading only, or media
     /// are damaged.
@@ -61,6 +70,16 @@ impl<M: Memories> Fs<M> {
 
     /// The last decisions of rounds, at most 256, the oldest first.
     ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// fs.evolve()?;
+    /// assert!(fs.decisions()?.is_empty()); // nothing was renamed
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool's names are not kept in areas.
     pub fn decisions(&self) -> Result<Vec<Decided>> {
@@ -72,6 +91,16 @@ impl<M: Memories> Fs<M> {
 
     /// All areas, ordered by number. Counts every name.
     ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// fs.split(&dir)?;
+    /// assert_eq!(fs.areas()?.len(), 2); // those of the root and of `d`
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool's names are not kept in areas, or media are damaged.
     pub fn areas(&self) -> Result<Vec<Area>> {
@@ -82,6 +111,17 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The merged areas whose numbers have not been reused, ordered by number.
+    ///
+    /// ```
+    /// # let options = vellum::CreateOptions::new(32 << 20);
+    /// # let pool = options.namespace(vellum::NamespaceKind::Adaptive).create_in_memory()?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// fs.split(&dir)?;
+    /// fs.merge(&dir)?;
+    /// assert_eq!(fs.merged_areas()?.len(), 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the pool's names are not kept in areas.

@@ -23,6 +23,26 @@ use crate::namespace::{COOKIE_MAX, FIRST_COOKIE, ListEntry, ListHint, ListRange}
 
 /// The state of a listing; keep it between calls of [`Fs::list`]. It is only a hint: the position
 /// of the entry decides.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+/// # fs.mkdir(&cred, &root, b"a", 0o755)?;
+/// # fs.mkdir(&cred, &root, b"b", 0o755)?;
+/// let (mut position, mut after, mut names) = (vellum::ListPosition::default(), 0, Vec::new());
+/// for wanted in 1..=2 {
+///     fs.list(&root, after, &mut position, &mut |entry| {
+///         if names.len() == wanted {
+///             return false; // this entry comes first in the next call
+///         }
+///         names.push(entry.name.to_vec());
+///         after = entry.cookie;
+///         true
+///     })?;
+/// }
+/// assert_eq!(names.len(), 2);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListPosition {
     hint: ListHint,
@@ -94,6 +114,19 @@ impl<M: Memories> Fs<M> {
     /// Lists a directory behind the position `after` (0: from the beginning), without `.` and `..`,
     /// until `each` returns false; that entry is not consumed. The position of an entry is its
     /// [`ListEntry::cookie`]; positions ascend. `each` borrows the name.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// let mut names = Vec::new();
+    /// fs.list(&root, 0, &mut Default::default(), &mut |entry| {
+    ///     names.push(entry.name.to_vec());
+    ///     true // go on
+    /// })?;
+    /// assert_eq!(names, [b"d"]);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if it is not a directory, or media are damaged. Permission to read is checked at

@@ -48,6 +48,19 @@ use crate::reading::{Costs, Reading, Rule};
 const RECLAIMS_FOR_MEMORY: u32 = 8;
 
 /// A mounted file system.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// use vellum::{Cred, OpenOptions};
+///
+/// let (fs, cred) = (pool.fs(), Cred::current());
+/// let mail = fs.mkdir(&cred, &fs.root(), b"mail", 0o755)?;
+/// let options = OpenOptions::new().read(true).write(true);
+/// let handle = fs.create(&cred, &mail, b"1", &options)?;
+/// handle.write_at(0, b"Hello")?;
+/// assert_eq!(pool.volume().read("/mail/1")?, b"Hello");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub struct Fs<M: Memories> {
     pub(crate) core: Core<M>,
     pub(crate) namespace: Box<dyn Namespace<M>>,
@@ -161,6 +174,15 @@ impl<M: Memories> Fs<M> {
 
     /// Checks whether this process may still use the file system, without a system call.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.check_use()?;
+    /// pool.close()?;
+    /// assert!(matches!(fs.check_use(), Err(vellum::Error::Closed)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the process is a fork of the one that has the pool open ([`Error::Forked`]), or if
     /// the pool was closed ([`Error::Closed`]).
@@ -169,11 +191,30 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The root directory.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let fs = pool.fs();
+    /// assert_eq!(fs.path_of(&fs.root())?, b"/");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn root(self: &Arc<Self>) -> Node<M> {
         Node::hold(self, self.root)
     }
 
     /// Makes every earlier change survive whatever the medium can survive.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # let pool = vellum::Pool::open(&path)?;
+    /// pool.volume().write("/f", "kept")?;
+    /// pool.fs().sync()?;
+    /// assert!(pool.fs().log_counts().is_some_and(|log| log.commits > 0));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the medium does.
@@ -193,6 +234,20 @@ impl<M: Memories> Fs<M> {
     /// Writes the oldest records of the log home, while operations and commits go on: at most 4
     /// MiB, or one record if it is longer. Returns the number of records. Production calls it from
     /// a thread once half of the log is used; simulations call it where they want it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # let pool = vellum::Pool::open(&path)?;
+    /// # let fs = pool.fs();
+    /// pool.volume().write("/f", "text")?;
+    /// fs.sync()?;
+    /// while fs.checkpoint()? > 0 {}
+    /// assert_eq!(fs.log_counts().map(|log| log.used_bytes), Some(0));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the medium does. Then nothing is committed any more, and changes are refused.
@@ -222,18 +277,53 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Whether more than half of the log is used and may be checkpointed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// assert!(!pool.fs().is_log_half_full()); // nothing was written yet
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn is_log_half_full(&self) -> bool {
         self.log_in_use().is_some_and(Log::is_half_full)
     }
 
     /// Counts of the log's work since the opening. `None` if the pool has no log, is open for
     /// reading only, or is not open for this process.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// pool.volume().write("/f", "text")?;
+    /// pool.fs().sync()?;
+    /// assert!(pool.fs().log_counts().is_some_and(|log| log.bytes > 0));
+    /// assert!(vellum::Pool::memory(16 << 20)?.fs().log_counts().is_none());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn log_counts(&self) -> Option<LogCounts> {
         self.log_in_use().map(Log::counts)
     }
 
     /// Counts of undo records since the opening. `None` if the pool has no undo log or is open for
     /// reading only.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # let options = vellum::CreateOptions::new(0).media(vellum::MediaChoice::Memory);
+    /// let pool = options.data(Some(external)).create(&path)?; // metadata in memory
+    /// pool.volume().write("/f", "text")?;
+    /// pool.fs().sync()?;
+    /// assert!(pool.fs().undo_counts().is_some_and(|undo| undo.commits > 0));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn undo_counts(&self) -> Option<UndoCounts> {
         let commits = self.core.commits.as_ref()?;
         Some(commits.undo_log()?.counts())
@@ -241,53 +331,149 @@ impl<M: Memories> Fs<M> {
 
     /// Whether changes become durable by commits ([`sync`](Self::sync) makes one), not each by
     /// itself.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// assert!(vellum::Pool::open(&path)?.fs().commits()); // a logged pool
+    /// assert!(!vellum::Pool::memory(16 << 20)?.fs().commits());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn commits(&self) -> bool {
         self.core.commits.is_some()
     }
 
     /// The interval at which the program that has the pool open should commit.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use std::time::Duration;
+    ///
+    /// let options = vellum::PoolOptions::new().commit_every(Duration::from_secs(1));
+    /// assert_eq!(options.open(&path)?.fs().commit_every(), Duration::from_secs(1));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn commit_every(&self) -> Duration {
         self.commit_every
     }
 
     /// What is durable when an operation returns.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{Durability, PoolOptions};
+    ///
+    /// let pool = PoolOptions::new().durability(Durability::Sync).open(&path)?;
+    /// assert_eq!(pool.fs().durability(), Durability::Sync);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn durability(&self) -> Durability {
         self.durability
     }
 
     /// The directory in memory in which the metadata of a logged pool survive a kill, for the next
     /// process. `None` if a kill destroys them, or the medium holds them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{ImageLocation, PoolOptions};
+    ///
+    /// let pool = PoolOptions::new().image(ImageLocation::Process).open(&path)?;
+    /// assert_eq!(pool.fs().image_dir(), None); // a kill loses it
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn image_dir(&self) -> Option<std::path::PathBuf> {
         self.core.log().and_then(Log::image_dir)
     }
 
     /// Whether that image, which a kill should leave, was removed by somebody else.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// assert!(!pool.fs().has_lost_image());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn has_lost_image(&self) -> bool {
         self.core.log().is_some_and(Log::has_lost_image)
     }
 
     /// The superblock of the pool.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert_eq!(pool.fs().superblock().pool_bytes, 16 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn superblock(&self) -> &vellum_layout::Superblock {
         &self.superblock
     }
 
     /// The kind of medium that the pool's bytes lie on.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{MediaKind, Pool};
+    ///
+    /// assert_eq!(Pool::open(&path)?.fs().media_kind(), MediaKind::Logged);
+    /// assert_eq!(Pool::memory(16 << 20)?.fs().media_kind(), MediaKind::Memory);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn media_kind(&self) -> vellum_media::MediaKind {
         self.core.pool.kind()
     }
 
     /// Whether the file system is open for reading only.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().read_only(true).open(&path)?;
+    /// assert!(pool.fs().is_read_only());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn is_read_only(&self) -> bool {
         self.core.read_only
     }
 
     /// Whether damage was found since the opening. Then nothing is written any more.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert!(!pool.fs().is_damaged());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn is_damaged(&self) -> bool {
         self.core.is_damaged()
     }
 
     /// Every byte of the pool, as a crash leaves it after everything was persisted: for inspection.
     /// For a logged pool, the bytes that were written.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert_eq!(pool.fs().image().len(), 16 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn image(&self) -> Vec<u8> {
         let mut image = vec![0; self.core.pool.len() as usize];
         match self.core.pool.disk() {
@@ -298,11 +484,28 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The rule by which reads choose between search and page table.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// use vellum::reading::Rule;
+    ///
+    /// assert_eq!(pool.fs().read_rule(), Rule::Layout);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn read_rule(&self) -> Rule {
         self.reading.rule()
     }
 
     /// Sets that rule. Every rule returns the same bytes.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// use vellum::reading::Rule;
+    ///
+    /// pool.fs().set_read_rule(Rule::Search);
+    /// assert_eq!(pool.fs().read_rule(), Rule::Search);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn set_read_rule(&self, rule: Rule) {
         self.reading.set_rule(rule);
     }
@@ -311,6 +514,15 @@ impl<M: Memories> Fs<M> {
     /// That takes 7 ms on an AMD EPYC, with searches that find nothing, because there is no file to
     /// search. `None` if the pool has no page tables, is too small to measure, or lies on a disk
     /// and memory cannot hold 16 MiB of it.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// if let Some(costs) = pool.fs().read_costs() {
+    ///     println!("{costs}; a page table pays: {}", costs.may_pay());
+    /// }
+    /// assert!(!pool.fs().knows_read_costs()); // it was only measured
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn read_costs(&self) -> Option<Costs> {
         if let Some(known) = self.reading.costs(&self.core.arena) {
             return Some(*known);
@@ -321,18 +533,40 @@ impl<M: Memories> Fs<M> {
 
     /// Whether the cost of reading is known, so that rules can choose. It was measured by a file
     /// that was read for long ([`Handle::read_costs`] measures at once), or set.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert!(!pool.fs().knows_read_costs()); // no file was read yet
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn knows_read_costs(&self) -> bool {
         self.reading.costs(&self.core.arena).is_some()
     }
 
     /// Sets the cost of reading instead of measuring it, unless it is known already. Returns the
     /// cost that is in force.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let costs = vellum::reading::Costs { search_page_ps: 1_800_000, ..Default::default() };
+    /// assert_eq!(pool.fs().set_read_costs(costs), Some(costs));
+    /// assert!(pool.fs().knows_read_costs());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn set_read_costs(&self, costs: Costs) -> Option<Costs> {
         self.core.check_use().ok()?;
         self.reading.learn(&self.core.arena, || Some(costs))
     }
 
     /// The DRAM that cached files take, and the number of cached files.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let before = pool.fs().cache_usage().index_entries;
+    /// pool.volume().write("/f", "text")?;
+    /// assert_eq!(pool.fs().cache_usage().index_entries, before + 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn cache_usage(&self) -> CacheUsage {
         let word = |at| self.core.arena.load(at, Ordering::Relaxed);
         CacheUsage {
@@ -363,27 +597,78 @@ impl Fs<Real> {
     }
 
     /// The paths and sizes of the external data devices, in the order of segments.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let data = dir.path().join("data");
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// let pool = vellum::CreateOptions::new(0).data(Some(external)).create(&path)?;
+    /// assert_eq!(pool.fs().data_devices().next(), Some((&*data, 16 << 20)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn data_devices(&self) -> impl Iterator<Item = (&std::path::Path, u64)> {
         let data = self.core.pool.data();
         data.map(|data| (data.path(), data.len()))
     }
 
     /// Whether data bypass the kernel's page cache.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert!(!pool.fs().is_direct()); // see `PoolOptions::direct`
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn is_direct(&self) -> bool {
         self.core.pool.is_direct()
     }
 
     /// Whether commits flush the caches of devices.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().barriers(false).open(&path)?;
+    /// assert!(!pool.fs().has_barriers());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn has_barriers(&self) -> bool {
         self.core.pool.has_barriers()
     }
 
     /// Disables device cache flushes in later commits.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # let pool = vellum::Pool::open(&path)?;
+    /// pool.fs().leave_out_barriers();
+    /// pool.volume().write("/import", "much at once")?;
+    /// pool.fs().keep_barriers()?;
+    /// assert!(pool.fs().has_barriers());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn leave_out_barriers(&self) {
         self.core.pool.leave_out_barriers();
     }
 
     /// Enables device cache flushes in later commits, and flushes what was committed without them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().barriers(false).open(&path)?;
+    /// pool.volume().write("/f", "text")?;
+    /// pool.fs().keep_barriers()?; // the file survives a power cut from here on
+    /// assert!(pool.fs().has_barriers());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the operating system does. Then nothing is committed any more.
@@ -406,6 +691,16 @@ impl Fs<Real> {
 
     /// Whether the metadata replica on the external data device is complete, so that the device
     /// alone holds everything. `None` if it has no replica.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # let options = vellum::CreateOptions::new(0).media(vellum::MediaChoice::Memory);
+    /// let pool = options.data(Some(external)).create(&path)?;
+    /// assert_eq!(pool.fs().has_replica(), Some(false)); // until it is exported
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn has_replica(&self) -> Option<bool> {
         replica::is_whole(self.core.pool.data().next()?, &self.superblock)
     }
@@ -421,6 +716,16 @@ impl Fs<Real> {
 }
 
 /// Use of the arena by a file system.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// # volume.create_dir("/d")?;
+/// let usage = pool.fs().cache_usage();
+/// println!("{} names in an arena of {} bytes", usage.index_entries, usage.arena_bytes);
+/// assert!(usage.cachelets >= 2); // `/` and `/d`
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
     /// Files with a cachelet (128 bytes each).

@@ -10,6 +10,15 @@ use crate::fs::Fs;
 
 /// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
 /// last node is dropped.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+/// let node = fs.mkdir(&cred, &root, b"d", 0o755)?;
+/// fs.rename(&cred, &root, b"d", &root, b"e", Default::default())?;
+/// assert_eq!(fs.path_of(&node)?, b"/e");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub struct Node<M: Memories> {
     pub(crate) fs: Arc<Fs<M>>,
     pub(crate) cachelet: Cachelet,
@@ -27,21 +36,52 @@ impl<M: Memories> Node<M> {
     }
 
     /// The inode number.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(dir.ino(), fs.lookup(&cred, &root, b"d")?.ino());
+    /// assert_ne!(dir.ino(), root.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn ino(&self) -> u64 {
         self.fs.core.ino(self.cachelet)
     }
 
     /// The generation. With the inode number it identifies this file for ever.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let (ino, generation) = (root.ino(), root.generation());
+    /// assert_eq!(fs.node(ino, generation)?.ino(), ino);
+    /// assert!(matches!(fs.node(ino, generation + 1), Err(vellum::Error::Stale)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn generation(&self) -> u32 {
         self.fs.core.identity(self.cachelet).generation()
     }
 
     /// The kind of file.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// assert_eq!(pool.fs().root().kind(), vellum::FileKind::Directory);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn kind(&self) -> FileKind {
         self.fs.core.kind(self.cachelet)
     }
 
     /// The file system it belongs to.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let root = pool.fs().root();
+    /// assert_eq!(root.fs().attr(&root)?.ino, root.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn fs(&self) -> &Arc<Fs<M>> {
         &self.fs
     }
@@ -82,6 +122,16 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The file with this inode number and generation, if it still exists.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// let (ino, generation) = (dir.ino(), dir.generation());
+    /// fs.rmdir(&cred, &root, b"d")?;
+    /// assert!(matches!(fs.node(ino, generation), Err(vellum::Error::Stale)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`crate::error::Error::Stale`] if it is gone or another file has its number.

@@ -21,6 +21,19 @@ use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
 
 bitflags! {
     /// Flags of a rename. The numbers are those of `renameat2(2)`.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use vellum::RenameFlags;
+    ///
+    /// volume.write("/a", "a")?;
+    /// volume.write("/b", "b")?;
+    /// assert!(volume.rename_with("/a", "/b", RenameFlags::NO_REPLACE).is_err());
+    /// volume.rename_with("/a", "/b", RenameFlags::EXCHANGE)?;
+    /// assert_eq!(volume.read("/a")?, b"b");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RenameFlags: u32 {
         /// Fail if the new name exists.
@@ -33,9 +46,20 @@ bitflags! {
 /// How to open a file. By default it opens for nothing, and a new file gets the mode 0666.
 ///
 /// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
 /// use vellum::OpenOptions;
 ///
-/// let append = OpenOptions::new().append(true).create(true);
+/// let new = OpenOptions::new().write(true).create_new(true).mode(0o600);
+/// volume.open_with("/log", &new)?;
+/// assert!(volume.open_with("/log", &new).is_err()); // it exists
+/// let log = volume.open_with("/log", &OpenOptions::new().append(true).no_follow(true))?;
+/// log.write_at(b"line", 0)?;
+/// let read = OpenOptions::new().read(true).no_atime(true);
+/// assert_eq!(volume.open_with("/log", &read)?.metadata()?.len(), 4);
+/// volume.open_with("/log", &OpenOptions::new().write(true).create(true).truncate(true))?;
+/// assert!(volume.open_with("/log", &read.directory(true)).is_err()); // it is a file
+/// # Ok::<(), vellum::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -70,20 +94,35 @@ impl Default for OpenOptions {
 }
 
 setters!(const OpenOptions:
+    /// The type has an [example](Self).
     read: bool,
+    /// The type has an [example](Self).
     write: bool,
+    /// The type has an [example](Self).
     append: bool,
+    /// The type has an [example](Self).
     truncate: bool,
+    /// The type has an [example](Self).
     create: bool,
+    /// The type has an [example](Self).
     create_new: bool,
+    /// The type has an [example](Self).
     no_follow: bool,
+    /// The type has an [example](Self).
     directory: bool,
+    /// The type has an [example](Self).
     no_atime: bool,
+    /// The type has an [example](Self).
     mode: u16,
 );
 
 impl OpenOptions {
     /// Opens for nothing yet.
+    ///
+    /// ```
+    /// let options = vellum::OpenOptions::new();
+    /// assert_eq!((options.read, options.write, options.mode), (false, false, 0o666));
+    /// ```
     pub const fn new() -> Self {
         Self {
             read: false,
@@ -115,6 +154,16 @@ impl OpenOptions {
 }
 
 /// An open file: a node, how it was opened, and a cache of translations.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let file = pool.volume().create("/f")?;
+/// file.handle().write_at(0, b"text")?;
+/// let mut out = [0; 2];
+/// file.handle().read_at(2, &mut out)?;
+/// assert_eq!(&out, b"xt");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub struct Handle<M: Memories> {
     /// Dropped before `node`. Tables are found by cachelet, and once `node` is gone another file
     /// may get the cachelet.
@@ -134,6 +183,15 @@ struct OpenedFile {
 
 impl<M: Memories> Fs<M> {
     /// Opens the file that a path names. Creates it if the options say so.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let options = vellum::OpenOptions::new().write(true).create(true);
+    /// let handle = fs.open(&cred, &root, b"/log", &options)?;
+    /// assert_eq!(handle.write_at(0, b"text")?, 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `open(2)` does.
@@ -173,6 +231,15 @@ impl<M: Memories> Fs<M> {
 
     /// Opens a node.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let file = fs.mknod(&cred, &root, b"f", vellum::FileKind::File, 0o644, 0)?;
+    /// let handle = fs.open_node(&cred, &file, &vellum::OpenOptions::new().write(true))?;
+    /// assert_eq!(handle.append(b"text")?, (0, 4));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `open(2)` does.
     pub fn open_node(
@@ -189,6 +256,16 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Creates a regular file in a directory and opens it (`O_CREAT | O_EXCL`).
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let options = vellum::OpenOptions::new().write(true).mode(0o600);
+    /// let handle = fs.create(&cred, &root, b"f", &options)?;
+    /// assert_eq!(handle.attr()?.mode, 0o600);
+    /// assert!(fs.create(&cred, &root, b"f", &options).is_err());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as `open(2)` does.
@@ -304,11 +381,25 @@ impl<M: Memories> Handle<M> {
     }
 
     /// The file.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// assert_eq!(file.handle().node().kind(), vellum::FileKind::File);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn node(&self) -> &Node<M> {
         &self.node
     }
 
     /// The options it was opened with.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// assert!(file.handle().options().write && !file.handle().options().append);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn options(&self) -> &OpenOptions {
         &self.options
     }
@@ -318,6 +409,14 @@ impl<M: Memories> Handle<M> {
     }
 
     /// Checks whether this process may still use the file, without a system call.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// pool.close()?;
+    /// assert!(matches!(file.handle().check_use(), Err(vellum::Error::Closed)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Forked`], [`Error::Closed`].
@@ -384,6 +483,15 @@ impl<M: Memories> Handle<M> {
 
     /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"text")?;
+    /// let mut out = [0; 8];
+    /// assert_eq!(file.handle().read_at(1, &mut out)?, 3);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the file is not open for reading, or media are damaged.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
@@ -407,6 +515,14 @@ impl<M: Memories> Handle<M> {
     /// contiguous in the pool or the file's page table shows them, else a copy. [`View`] describes
     /// what a view blocks.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"text")?;
+    /// assert_eq!(&*file.handle().view(1..3)?, b"ex");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the file is not open for reading, or media are damaged.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, M>> {
@@ -417,6 +533,14 @@ impl<M: Memories> Handle<M> {
     /// whatever it costs; if the cost of reading is not known yet, it is measured first
     /// ([`Self::read_costs`]). The view is still a copy if the process may have no more mappings,
     /// the pool has no page tables, or the range contains a hole.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, &[7; 1 << 20])?;
+    /// assert_eq!(file.handle().view_by(0..1 << 20, vellum::reading::Rule::Mmu)?.len(), 1 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -436,6 +560,14 @@ impl<M: Memories> Handle<M> {
     /// too few bytes (64 KiB without a hole are enough). Reads up to 16 MiB that are on a disk and
     /// not in memory; if they do not fit into memory, nothing is measured. Measurements that
     /// ordinary reads start read nothing extra: they wait until their sample is in memory.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, &[7; 1 << 20])?;
+    /// assert_eq!(file.handle().read_costs().is_some(), pool.fs().knows_read_costs());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn read_costs(&self) -> Option<Costs> {
         let fs = self.fs();
         let op = fs.core.op_begin().ok()?;
@@ -447,6 +579,14 @@ impl<M: Memories> Handle<M> {
 
     /// Writes at an offset (at the end, if opened for appending, as Linux does). Returns the number
     /// of bytes.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// assert_eq!(file.handle().write_at(1 << 20, b"text")?, 4);
+    /// assert_eq!(file.handle().attr()?.size, (1 << 20) + 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the file is not open for writing or gets too large, there is no space, or media are
@@ -473,6 +613,14 @@ impl<M: Memories> Handle<M> {
 
     /// Writes at the end, atomically. Returns the offset and the number of bytes.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// assert_eq!(file.handle().append(b"one")?, (0, 3));
+    /// assert_eq!(file.handle().append(b"two")?, (3, 3));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
@@ -483,6 +631,15 @@ impl<M: Memories> Handle<M> {
     }
 
     /// Truncates or extends the file.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"text")?;
+    /// file.handle().truncate(2)?;
+    /// assert_eq!(pool.volume().read("/f")?, b"te");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -496,6 +653,15 @@ impl<M: Memories> Handle<M> {
 
     /// Allocates or frees space.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().allocate(vellum::Allocate::KeepSize, 0, 1 << 20)?;
+    /// let attr = file.handle().attr()?;
+    /// assert_eq!((attr.size, attr.blocks_512 * 512), (0, 1 << 20));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Self::write_at`].
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
@@ -507,6 +673,14 @@ impl<M: Memories> Handle<M> {
 
     /// Returns the first offset at or after `offset` that holds data.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(1 << 20, b"text")?;
+    /// assert_eq!(file.handle().seek_data(0)?, 1 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoData`] after the last data. Fails also if this is not a regular file.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
@@ -517,6 +691,14 @@ impl<M: Memories> Handle<M> {
     /// Returns the first offset at or after `offset` that is a hole. The end of the file counts as
     /// one.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"text")?;
+    /// assert_eq!(file.handle().seek_hole(0)?, 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoData`] at or beyond the end. Fails also if this is not a regular file.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
@@ -526,6 +708,15 @@ impl<M: Memories> Handle<M> {
 
     /// Makes every earlier change to this file survive whatever the medium can survive.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"kept")?;
+    /// file.handle().sync()?;
+    /// assert_eq!(pool.volume().read("/f")?, b"kept");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the medium does.
     pub fn sync(&self) -> Result<()> {
@@ -534,6 +725,14 @@ impl<M: Memories> Handle<M> {
 
     /// Changes attributes, as the user who opened the file. Returns all attributes.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// let attr = file.handle().set_attr(&vellum::SetAttr::new().mode(Some(0o600)))?;
+    /// assert_eq!(attr.mode, 0o600);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Fs::set_attr`].
     pub fn set_attr(&self, set: &SetAttr) -> Result<Attr> {
@@ -541,6 +740,14 @@ impl<M: Memories> Handle<M> {
     }
 
     /// The file's attributes.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// file.handle().write_at(0, b"text")?;
+    /// assert_eq!(file.handle().attr()?.size, 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if media are damaged.

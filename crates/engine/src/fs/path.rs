@@ -170,6 +170,15 @@ impl<M: Memories> Fs<M> {
 
     /// Resolves a path to a node.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// fs.symlink(&cred, &dir, b"link", b"..")?;
+    /// assert_eq!(fs.find(&cred, &dir, b"link/d", true)?.ino(), dir.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as `open(2)` does for paths.
     pub fn find(
@@ -192,6 +201,15 @@ impl<M: Memories> Fs<M> {
 
     /// Looks up one name in a directory, including `.` and `..`.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(fs.lookup(&cred, &root, b"d")?.ino(), dir.ino());
+    /// assert_eq!(fs.lookup(&cred, &dir, b"..")?.ino(), root.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the name is not found or too long, `dir` is not a directory, or may not be
     /// searched.
@@ -212,6 +230,15 @@ impl<M: Memories> Fs<M> {
 
     /// The target of a symbolic link.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let link = fs.symlink(&cred, &root, b"link", b"target")?;
+    /// assert_eq!(fs.read_link(&link)?, b"target");
+    /// assert!(matches!(fs.read_link(&root), Err(vellum::Error::WrongKind)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WrongKind`] if it is not a symbolic link.
     pub fn read_link(&self, link: &Node<M>) -> Result<Vec<u8>> {
@@ -226,6 +253,15 @@ impl<M: Memories> Fs<M> {
     }
 
     /// The absolute path of a directory, by walking up (DirectFS III-D, `getcwd`).
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let above = fs.mkdir(&cred, &root, b"a", 0o755)?;
+    /// let dir = fs.mkdir(&cred, &above, b"b", 0o755)?;
+    /// assert_eq!(fs.path_of(&dir)?, b"/a/b");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotFound`] if the directory was removed.

@@ -25,6 +25,18 @@ use crate::error::{Error, Location, Result};
 use crate::logs::redo::{chunks_in_use, outside_chunks};
 
 /// What the undo log did since the pool was opened.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+/// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+/// # let options = vellum::CreateOptions::new(0).media(vellum::MediaChoice::Memory);
+/// let pool = options.data(Some(external)).create(&path)?; // metadata in memory
+/// pool.volume().write("/f", "text")?;
+/// pool.volume().sync()?;
+/// assert!(pool.fs().undo_counts().is_some_and(|undo| undo.data_syncs > 0));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UndoCounts {
     /// Transactions that were committed because something was stored or written.

@@ -112,6 +112,17 @@ pub(crate) type Ask<'a, M> =
     &'a mut dyn FnMut(&Op<'_, M>, Cachelet, Option<Cachelet>) -> Result<()>;
 
 /// An entry that a listing returns. The name is borrowed from a buffer of the listing.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+/// fs.mkdir(&cred, &root, b"d", 0o755)?;
+/// fs.list(&root, 0, &mut Default::default(), &mut |entry: vellum::ListEntry<'_>| {
+///     assert_eq!((entry.name, entry.kind), (&b"d"[..], vellum::FileKind::Directory));
+///     true
+/// })?;
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListEntry<'a> {
     /// Inode number.

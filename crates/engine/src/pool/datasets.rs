@@ -30,6 +30,16 @@ use crate::pool::lifecycle::check_at_rest;
 use crate::pool::{CreateOptions, Pool, PoolOptions, boot_id};
 
 /// A path as users write it: the path of a pool, or `POOL:NAME` for a dataset in it.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// let place = vellum::PoolPath::of(&dir.path().join("pool:mail"));
+/// assert_eq!((place.pool, place.name.as_deref()), (path, Some("mail")));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolPath {
     /// The pool's file or device.
@@ -41,6 +51,19 @@ pub struct PoolPath {
 impl PoolPath {
     /// Interprets a path. A file of the whole path is a pool. Otherwise, if there is a file of the
     /// part before the last `:`, the path means a dataset in it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::PoolPath;
+    ///
+    /// assert_eq!(PoolPath::of(&path).name, None);
+    /// assert_eq!(PoolPath::of(&dir.path().join("pool:mail")).pool, path);
+    /// assert_eq!(PoolPath::of("none:mail".as_ref()).name, None); // there is no pool `none`
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn of(path: &Path) -> Self {
         let whole = || Self {
             pool: path.to_owned(),
@@ -64,11 +87,28 @@ impl PoolPath {
     }
 
     /// The name of the dataset.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::PoolPath;
+    ///
+    /// assert_eq!(PoolPath::of(&path).dataset(), "main");
+    /// assert_eq!(PoolPath::of(&dir.path().join("pool:mail")).dataset(), "mail");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn dataset(&self) -> &str {
         self.name.as_deref().unwrap_or(MAIN)
     }
 
     /// The path in the form that users write.
+    ///
+    /// ```
+    /// let place = vellum::PoolPath { pool: "/dev/pmem0".into(), name: Some("mail".to_owned()) };
+    /// assert_eq!(place.path().as_os_str(), "/dev/pmem0:mail");
+    /// ```
     pub fn path(&self) -> PathBuf {
         let Some(name) = &self.name else {
             return self.pool.clone();
@@ -80,6 +120,18 @@ impl PoolPath {
     }
 
     /// Returns the same with the pool's canonical path, if its file is found.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # let link = dir.path().join("link");
+    /// std::os::unix::fs::symlink(&path, &link)?;
+    /// let place = vellum::PoolPath::of(&link).resolved();
+    /// assert_eq!(place.pool, path.canonicalize()?);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[must_use]
     pub fn resolved(self) -> Self {
         Self {
@@ -90,6 +142,16 @@ impl PoolPath {
 }
 
 /// A dataset of a pool, as described by the pool's table and by its own superblock.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// let [main] = &vellum::Pool::datasets(&path)?[..] else { panic!("only the first one") };
+/// assert_eq!((&*main.name, main.at, main.bytes), ("main", 0, 64 << 20));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Dataset {
     /// Its name.
@@ -470,6 +532,21 @@ impl Pool {
     /// may use the pool meanwhile. A file grows; a device needs space behind the pool.
     /// `options.overwrite` has no effect.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{CreateOptions, Pool};
+    ///
+    /// let mail = Pool::add_dataset(&path, "mail", &CreateOptions::new(64 << 20))?;
+    /// mail.volume().write("/1", "Hello")?;
+    /// mail.close()?;
+    /// let mail = Pool::open(dir.path().join("pool:mail"))?;
+    /// assert_eq!(mail.volume().read("/1")?, b"Hello");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is in use, is damaged or has an unfinished conversion; if the name is
     /// taken or not valid; if there are eight datasets; if space is short; or if the size or the
@@ -496,6 +573,19 @@ impl Pool {
     /// Removes a dataset of the pool at `path`, with all its files. Nobody may use the pool
     /// meanwhile. Its external data device is not changed.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{CreateOptions, Pool};
+    ///
+    /// Pool::add_dataset(&path, "old", &CreateOptions::new(64 << 20))?.close()?;
+    /// Pool::remove_dataset(&path, "old")?;
+    /// assert_eq!(Pool::datasets(&path)?.len(), 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is in use, is damaged or has an unfinished conversion; if there is no such
     /// dataset, or it is the first one; or if the medium fails.
@@ -506,6 +596,21 @@ impl Pool {
 
     /// Removes a dataset as [`Self::remove_dataset`] does, unless it has files. To find out, it is
     /// opened for reading with `options`, under the same lock on the pool.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{CreateOptions, DatasetError, Error, Pool, PoolOptions};
+    ///
+    /// let mail = Pool::add_dataset(&path, "mail", &CreateOptions::new(64 << 20))?;
+    /// mail.volume().write("/1", "Hello")?;
+    /// mail.close()?;
+    /// let kept = Pool::remove_empty_dataset(&path, "mail", &PoolOptions::new());
+    /// assert!(matches!(kept, Err(Error::Dataset(DatasetError::NotEmpty { .. }))));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Self::remove_dataset`], if the dataset has files, and if it cannot be opened to
@@ -523,6 +628,19 @@ impl Pool {
 
     /// Lists the datasets of the pool at `path`, the first one first. The pool may be in use.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{CreateOptions, Pool};
+    ///
+    /// Pool::add_dataset(&path, "mail", &CreateOptions::new(64 << 20))?.close()?;
+    /// let names: Vec<_> = Pool::datasets(&path)?.into_iter().map(|found| found.name).collect();
+    /// assert_eq!(names, ["main", "mail"]);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the file is no pool, or cannot be read.
     pub fn datasets(path: impl AsRef<Path>) -> Result<Vec<Dataset>> {
@@ -539,6 +657,22 @@ impl Pool {
 
     /// Opens every dataset of the pool at `path`. They share the lock on the pool. If one cannot be
     /// opened, the others can.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{CreateOptions, Pool, PoolOptions};
+    ///
+    /// Pool::add_dataset(&path, "mail", &CreateOptions::new(64 << 20))?.close()?;
+    /// for (place, pool) in Pool::open_all(&path, &PoolOptions::new())? {
+    ///     pool?.volume().write("/name", place.dataset())?;
+    /// }
+    /// let mail = Pool::open(dir.path().join("pool:mail"))?;
+    /// assert_eq!(mail.volume().read("/name")?, b"mail");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Self::open`] if the pool itself cannot be opened. An error of one dataset is

@@ -137,6 +137,19 @@ impl Pool {
     /// nobody may use meanwhile. The pool gets as many more bytes for data. `options` are for the
     /// opening in which the pool allocates metadata for the device.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// use vellum::{CreateOptions, DataOptions, Pool, PoolOptions};
+    ///
+    /// let first = DataOptions::new(dir.path().join("first")).size_bytes(16 << 20);
+    /// CreateOptions::new(0).data(Some(first)).has_replica(false).create(&path)?.close()?;
+    /// let second = DataOptions::new(dir.path().join("second")).size_bytes(32 << 20);
+    /// Pool::add_data(&path, &second, &PoolOptions::new())?;
+    /// assert_eq!(Pool::open(&path)?.fs().data_devices().count(), 2);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is in use, is damaged or can have no further device ([`SegmentError`]), or
     /// if the device exists or is too small. The pool does not change then. A device that was

@@ -34,6 +34,15 @@ use workers::{Worker, commit, evolve, keep};
 const COMMIT_REST: Duration = Duration::from_millis(1);
 
 /// The file system on mapped memory, which a [`Pool`] opens.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// fn free_bytes(fs: &vellum::RealFs) -> u64 {
+///     fs.stat_fs().blocks_free * 4096
+/// }
+/// assert!(free_bytes(&pool.fs()) < 16 << 20);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub type RealFs = Fs<Real>;
 
 /// An open pool.
@@ -45,6 +54,17 @@ pub type RealFs = Fs<Real>;
 /// (`EBUSY`), changes nothing and does not block. This includes closing and dropping, and the
 /// parent notices nothing. It holds even after the parent has ended, as with `daemon(3)`: open the
 /// pool after the fork. A child can open pools itself, as soon as no other process has them open.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// use vellum::Pool;
+///
+/// Pool::create(&path)?.volume().write("/notes", "kept")?; // dropped, and so closed, here
+/// let pool = Pool::open(&path)?;
+/// assert_eq!(pool.volume().read_to_string("/notes")?, "kept");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Pool {
     fs: Option<Arc<RealFs>>,
@@ -267,6 +287,18 @@ impl Pool {
     /// after a power cut or with `discard_image`, undone. Other pools do not change. Of the options
     /// only `media`, `data`, `image` and `discard_image` matter.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{FoundImage, Pool, PoolOptions};
+    ///
+    /// let found = Pool::settle_image(&path, &PoolOptions::new())?;
+    /// assert_eq!(found, FoundImage::None); // the pool was closed cleanly
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is in use or no pool, if the image cannot be used, if the log or the undo
     /// log is damaged, or if the medium fails.
@@ -286,6 +318,23 @@ impl Pool {
     /// although the two were last used in different sessions, so that one of them is an old copy.
     /// Files then have the bytes that the device has, whatever their age.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// use vellum::{Pool, PoolOptions};
+    /// # let (data, copy) = (dir.path().join("data"), dir.path().join("copy"));
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # vellum::CreateOptions::new(0).data(Some(external)).create(&path)?.close()?;
+    /// # std::fs::copy(&data, &copy)?;
+    /// # Pool::open(&path)?.close()?;
+    ///
+    /// let with_copy = PoolOptions::new().data(vec![copy.clone()]);
+    /// assert!(with_copy.open(&path).is_err()); // the copy is of an earlier session
+    /// Pool::force_data_device(&path, &[copy])?;
+    /// with_copy.open(&path)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the pool is in use, is no pool or has no external data device; if the device is
     /// missing, in use, truncated or another pool's; or if the pool cannot be written.
@@ -296,6 +345,24 @@ impl Pool {
     /// Creates a pool at `path` from the metadata replica on an external data device, which
     /// [`Self::close_and_export`] completed. The pool that exported it can no longer use the
     /// device. `tell` is called with the numbers of metadata blocks that are done, and of all.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    /// use vellum::{AttachOptions, MediaChoice, Pool};
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # let options = vellum::CreateOptions::new(0).media(MediaChoice::Memory);
+    /// # let options = options.data(Some(external));
+    /// # let pool = options.create(&path)?;
+    /// # pool.volume().write("/f", "moved")?;
+    /// # pool.close_and_export(false, &|_, _| {})?;
+    /// # let other = dir.path().join("other");
+    ///
+    /// let options = AttachOptions { data, media: MediaChoice::Auto, overwrite: false };
+    /// Pool::attach(&other, &options, &|done, all| println!("{done} of {all}"))?;
+    /// assert_eq!(Pool::open(&other)?.volume().read("/f")?, b"moved");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the path exists or is an ordinary file; if the device is in use, is none, or has no
@@ -379,6 +446,14 @@ impl Pool {
     }
 
     /// Returns the file system by inodes and names, for programs such as a mount.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let fs = pool.fs();
+    /// pool.volume().create_dir("/d")?;
+    /// assert_eq!(fs.children(&fs.root())?, 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn fs(&self) -> Arc<RealFs> {
         match &self.fs {
             Some(fs) => Arc::clone(fs),
@@ -388,16 +463,40 @@ impl Pool {
 
     /// Returns the file system by paths, like `std::fs`, as this process's user, with the file mode
     /// creation mask that the process had at the opening.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// pool.volume().write("/f", "text")?;
+    /// assert!(pool.volume().exists("/f")); // another volume of the same pool
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn volume(&self) -> Volume {
         Volume::new(self.fs(), self.umask)
     }
 
     /// Returns the state in which the opening found the pool.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::Pool::open(&path)?;
+    /// assert!(pool.opened().was_clean);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn opened(&self) -> Opened {
         self.opened
     }
 
     /// Returns the superblock.
+    ///
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).label("mail".to_owned());
+    /// let superblock = options.create_in_memory()?.superblock();
+    /// assert_eq!((superblock.pool_bytes, &*superblock.label_text()), (16 << 20, "mail"));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn superblock(&self) -> Superblock {
         self.fs().superblock().clone()
     }
@@ -405,6 +504,14 @@ impl Pool {
     /// Closes the pool cleanly. Waits for running operations. Volumes and files that still exist
     /// return [`Error::Closed`] from then on. This process or another can open the pool again at
     /// once.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// pool.close()?;
+    /// assert!(matches!(volume.read("/f"), Err(vellum::Error::Closed)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails with [`Error::Lent`] while views of files lend out bytes in place: the pool is closed
@@ -419,6 +526,19 @@ impl Pool {
     /// copies the blocks of metadata that changed since the last export, or, with `all`, all of
     /// them. The device can then be moved elsewhere ([`Self::attach`]), or be used here again.
     /// `tell` is called with the numbers of blocks that are done, and of all.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    /// # use vellum::MediaChoice;
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # let options = vellum::CreateOptions::new(0).media(MediaChoice::Memory);
+    /// # let options = options.data(Some(external));
+    /// let pool = options.create(&path)?; // with an external data device
+    /// let replica = pool.close_and_export(false, &|done, all| println!("{done} of {all}"))?;
+    /// assert_eq!(replica.changed, replica.blocks); // the first export copies all of them
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the device has no replica: the pool is closed. Fails as [`Self::close`]. Fails if

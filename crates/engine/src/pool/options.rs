@@ -20,6 +20,17 @@ use crate::mapping::timed::MappingTimer;
 const EVOLVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Options of a new pool.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// use vellum::{CreateOptions, MediaChoice, NamespaceKind};
+///
+/// let options = CreateOptions::new(64 << 20).label("mail".to_owned());
+/// let pool = options.namespace(NamespaceKind::Tree).media(MediaChoice::File).create(&path)?;
+/// assert_eq!(pool.superblock().namespace(), NamespaceKind::Tree);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CreateOptions {
@@ -80,6 +91,17 @@ pub fn media_of_new_pool(pool: &Path, asked: MediaChoice, has_external_data: boo
 }
 
 /// An external device for the data of a new pool.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// use vellum::{CreateOptions, DataOptions};
+///
+/// let data = DataOptions::new(dir.path().join("data")).size_bytes(32 << 20);
+/// let pool = CreateOptions::new(0).data(Some(data)).create(&path)?; // as large as it has to be
+/// assert!(pool.superblock().pool_bytes < 32 << 20);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DataOptions {
@@ -93,6 +115,11 @@ pub struct DataOptions {
 
 impl DataOptions {
     /// Options for all of the device at `path`, which must hold nothing that is recognised.
+    ///
+    /// ```
+    /// let data = vellum::DataOptions::new("/dev/sdb");
+    /// assert_eq!((data.size_bytes, data.overwrite), (0, false)); // all of an empty device
+    /// ```
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -102,7 +129,33 @@ impl DataOptions {
     }
 }
 
-setters!(DataOptions: size_bytes: u64, overwrite: bool);
+setters!(DataOptions:
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let data = dir.path().join("data");
+    /// use vellum::{CreateOptions, DataOptions};
+    ///
+    /// let external = DataOptions::new(&data).size_bytes(32 << 20);
+    /// CreateOptions::new(0).data(Some(external)).create(&path)?;
+    /// assert_eq!(std::fs::metadata(&data)?.len(), 32 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    size_bytes: u64,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let data = dir.path().join("data");
+    /// use vellum::{CreateOptions, DataOptions};
+    ///
+    /// std::fs::write(&data, "old")?;
+    /// let external = DataOptions::new(&data).size_bytes(32 << 20);
+    /// assert!(CreateOptions::new(0).data(Some(external.clone())).create(&path).is_err());
+    /// CreateOptions::new(0).data(Some(external.overwrite(true))).create(&path)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    overwrite: bool,
+);
 
 impl CreateOptions {
     /// Returns the same options with the medium and the mapping that a new pool in the file or
@@ -125,6 +178,12 @@ impl CreateOptions {
     pub const SIZE_BYTES: u64 = 1 << 30;
 
     /// The defaults for a pool of `size_bytes`, owned by the caller.
+    ///
+    /// ```
+    /// let pool = vellum::CreateOptions::new(16 << 20).create_in_memory()?;
+    /// assert_eq!(pool.superblock().pool_bytes, 16 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn new(size_bytes: u64) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
@@ -150,6 +209,14 @@ impl CreateOptions {
 
     /// The same options with another [`mapping`](Self#structfield.mapping); `None`: the default of
     /// the pool's medium.
+    ///
+    /// ```
+    /// use vellum::{CreateOptions, MappingKind};
+    ///
+    /// let pool = CreateOptions::new(16 << 20).mapping(MappingKind::Radix).create_in_memory()?;
+    /// assert_eq!(pool.superblock().geometry().mapping, MappingKind::Radix);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[must_use]
     pub fn mapping(mut self, mapping: impl Into<Option<MappingKind>>) -> Self {
         self.mapping = mapping.into();
@@ -199,24 +266,135 @@ impl Default for CreateOptions {
 }
 
 setters!(CreateOptions:
+    /// ```
+    /// let options = vellum::CreateOptions::default().size_bytes(16 << 20);
+    /// assert_eq!(options.create_in_memory()?.superblock().pool_bytes, 16 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     size_bytes: u64,
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).label("mail".to_owned());
+    /// assert_eq!(options.create_in_memory()?.superblock().label_text(), "mail");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     label: String,
+    /// ```
+    /// let options = vellum::CreateOptions::new(64 << 20);
+    /// let files = options.create_in_memory()?.fs().stat_fs().files;
+    /// let options = options.metadata_bytes(Some(16 << 20));
+    /// assert!(options.create_in_memory()?.fs().stat_fs().files > files);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     metadata_bytes: Option<u64>,
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).thread_slots(Some(128));
+    /// assert_eq!(options.create_in_memory()?.superblock().thread_slots, 128);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     thread_slots: Option<u32>,
+    /// ```
+    /// use vellum::NamespaceKind;
+    ///
+    /// let options = vellum::CreateOptions::new(16 << 20).namespace(NamespaceKind::Tree);
+    /// assert_eq!(options.create_in_memory()?.superblock().namespace(), NamespaceKind::Tree);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     namespace: NamespaceKind,
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).run_blocks(Some(1));
+    /// assert_eq!(options.create_in_memory()?.superblock().geometry().run_blocks, 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     run_blocks: Option<u32>,
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).span_lines(Some(4));
+    /// assert_eq!(options.create_in_memory()?.superblock().geometry().span_lines, 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     span_lines: Option<u16>,
+    /// ```
+    /// let options = vellum::CreateOptions::new(16 << 20).fragmentation(300);
+    /// assert_eq!(options.create_in_memory()?.superblock().geometry().fragmentation, 300);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     fragmentation: u16,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// use vellum::{CreateOptions, MediaChoice, MediaKind};
+    ///
+    /// let pool = CreateOptions::new(64 << 20).media(MediaChoice::Logged).create(&path)?;
+    /// assert_eq!(pool.fs().media_kind(), MediaKind::Logged);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     media: MediaChoice,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// use vellum::{CreateOptions, DataOptions};
+    ///
+    /// let data = DataOptions::new(dir.path().join("data")).size_bytes(32 << 20);
+    /// let pool = CreateOptions::new(0).data(Some(data)).create(&path)?;
+    /// assert_eq!(pool.fs().data_devices().count(), 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     data: Option<DataOptions>,
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+    /// # let data = vellum::DataOptions::new(data).size_bytes(32 << 20);
+    /// # let options = vellum::CreateOptions::new(0).media(vellum::MediaChoice::Memory);
+    /// let options = options.data(Some(data)).has_replica(false);
+    /// assert_eq!(options.create(&path)?.fs().has_replica(), None);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     has_replica: bool,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20);
+    /// std::fs::write(&path, "old")?;
+    /// assert!(options.create(&path).is_err());
+    /// options.overwrite(true).create(&path)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     overwrite: bool,
+    /// ```
+    /// let pool = vellum::CreateOptions::new(16 << 20).owner((1000, 100)).create_in_memory()?;
+    /// let root = pool.volume().metadata("/")?;
+    /// assert_eq!((root.uid(), root.gid()), (1000, 100));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     owner: (u32, u32),
+    /// ```
+    /// let pool = vellum::CreateOptions::new(16 << 20).uuid(Some([7; 16])).create_in_memory()?;
+    /// assert_eq!(pool.superblock().uuid, [7; 16]);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     uuid: Option<[u8; 16]>,
+    /// ```
+    /// let pool = vellum::CreateOptions::new(16 << 20).hash_seed(Some(42)).create_in_memory()?;
+    /// assert_eq!(pool.superblock().hash_seed, 42);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     hash_seed: Option<u64>,
 );
 
 /// How to open a pool.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use std::time::Duration;
+/// use vellum::PoolOptions;
+///
+/// let options = PoolOptions::new().commit_every(Duration::from_secs(1)).evolve_every(None);
+/// let pool = options.open(&path)?;
+/// assert_eq!(pool.fs().commit_every(), Duration::from_secs(1));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolOptions {
@@ -284,25 +462,183 @@ impl Default for PoolOptions {
 }
 
 setters!(PoolOptions:
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().read_only(true).open(&path)?;
+    /// assert!(matches!(pool.volume().write("/f", ""), Err(vellum::Error::ReadOnly)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     read_only: bool,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// use vellum::{MediaChoice, MediaKind};
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(MediaChoice::File);
+    /// # options.create(&path)?.close()?;
+    ///
+    /// let pool = vellum::PoolOptions::new().media(MediaChoice::Memory).open(&path)?;
+    /// assert_eq!(pool.fs().media_kind(), MediaKind::Memory); // `sync` does nothing
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     media: MediaChoice,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().populate(true).open(&path)?;
+    /// pool.volume().write("/f", "without a page fault")?;
+    /// assert!(pool.volume().exists("/f"));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     populate: bool,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().recovery_threads(1).open(&path)?;
+    /// assert!(pool.opened().was_clean); // there was nothing to recover
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     recovery_threads: usize,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # use vellum::PoolOptions;
+    /// let usual = PoolOptions::new().open(&path)?.fs().cache_usage().arena_bytes;
+    /// let small = PoolOptions::new().cache_entries(1 << 10).open(&path)?;
+    /// assert!(small.fs().cache_usage().arena_bytes < usual);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     cache_entries: u64,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{ImageLocation, PoolOptions};
+    ///
+    /// let pool = PoolOptions::new().image(ImageLocation::Process).open(&path)?;
+    /// assert_eq!(pool.fs().image_dir(), None); // a kill loses it
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     image: ImageLocation,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let (data, moved) = (dir.path().join("data"), dir.path().join("moved"));
+    /// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+    /// # vellum::CreateOptions::new(0).data(Some(external)).create(&path)?.close()?;
+    /// std::fs::rename(&data, &moved)?;
+    /// assert!(vellum::Pool::open(&path).is_err());
+    /// vellum::PoolOptions::new().data(vec![moved]).open(&path)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     data: Vec<PathBuf>,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().discard_image(true).open(&path)?;
+    /// assert_eq!(pool.opened().image, vellum::FoundImage::None);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     discard_image: bool,
     mapping_timer: Option<Arc<MappingTimer>>,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20);
+    /// # options.namespace(vellum::NamespaceKind::Adaptive).create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().evolve_every(None).open(&path)?;
+    /// assert!(pool.fs().evolve()?.is_empty()); // no thread makes such rounds
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     evolve_every: Option<Duration>,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{AccessPolicy, AccessTimes};
+    ///
+    /// let strict = AccessTimes { policy: AccessPolicy::Strict, ..AccessTimes::default() };
+    /// let pool = vellum::PoolOptions::new().access_times(strict).open(&path)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let before = volume.metadata("/f")?.accessed()?;
+    /// volume.read("/f")?;
+    /// assert!(volume.metadata("/f")?.accessed()? > before);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     access_times: AccessTimes,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// use vellum::{Durability, PoolOptions};
+    ///
+    /// let pool = PoolOptions::new().durability(Durability::Sync).open(&path)?;
+    /// pool.volume().write("/f", "kept")?; // survives a power cut from here on
+    /// assert!(pool.fs().log_counts().is_some_and(|log| log.commits > 0));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     durability: Durability,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # use std::time::Duration;
+    /// let options = vellum::PoolOptions::new().commit_every(Duration::from_millis(100));
+    /// assert_eq!(options.open(&path)?.fs().commit_every(), Duration::from_millis(100));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     commit_every: Duration,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().barriers(false).open(&path)?;
+    /// assert!(!pool.fs().has_barriers());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     barriers: bool,
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// // Some file systems have no direct I/O.
+    /// if let Ok(pool) = vellum::PoolOptions::new().direct(true).open(&path) {
+    ///     assert!(pool.fs().is_direct());
+    /// }
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     direct: bool,
 );
 
 impl PoolOptions {
     /// The defaults.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// let pool = vellum::PoolOptions::new().open(&path)?; // as `Pool::open`
+    /// assert!(!pool.fs().is_read_only());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }

@@ -9,6 +9,14 @@ use std::fmt;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The composition of a piece of a file.
+///
+/// ```
+/// use vellum::reading::{Costs, Layout};
+///
+/// let costs = Costs { run_ps: 2_000_000, small_page_ps: 100_000, ..Costs::default() };
+/// let layout = Layout { runs: 3, small_pages: 40, ..Layout::default() };
+/// assert_eq!(costs.price_ps(layout), 10_000_000);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     /// Blocks to look up before anything can be mapped.
@@ -22,6 +30,18 @@ pub struct Layout {
 }
 
 /// The costs of reading on this machine, in picoseconds.
+///
+/// ```
+/// use vellum::reading::Costs;
+///
+/// let of_the_paper = Costs {
+///     search_page_ps: 1_800_000,
+///     mmu_page_ps: 800_000,
+///     run_ps: 21_600_000,
+///     ..Costs::default()
+/// };
+/// assert_eq!(of_the_paper.threshold_pages(), 12);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes)]
 #[repr(C)]
 pub struct Costs {
@@ -45,26 +65,63 @@ pub struct Costs {
 
 impl Costs {
     /// C_sw: the cost of a request of `pages` by search.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert_eq!(costs.search_ps(10), 18_000_000); // with the costs of the paper
+    /// ```
     pub fn search_ps(&self, pages: u64) -> u64 {
         part(self.search_request_ps, self.search_page_ps, pages)
     }
 
     /// C_mmu: the cost of a request of `pages` through the page table.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert_eq!(costs.mmu_ps(10), 8_000_000); // with the costs of the paper
+    /// ```
     pub fn mmu_ps(&self, pages: u64) -> u64 {
         part(self.mmu_request_ps, self.mmu_page_ps, pages)
     }
 
     /// What the page table saves for a request of `pages`; 0 if it saves nothing.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert_eq!(costs.saving_ps(10), costs.search_ps(10) - costs.mmu_ps(10));
+    /// ```
     pub fn saving_ps(&self, pages: u64) -> u64 {
         self.search_ps(pages).saturating_sub(self.mmu_ps(pages))
     }
 
     /// Whether a page table saves anything for some requests.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert!(costs.may_pay()); // with the costs of the paper
+    /// assert!(!Costs { mmu_page_ps: 2_000_000, ..costs }.may_pay());
+    /// ```
     pub fn may_pay(&self) -> bool {
         self.saving_ps(1) > 0 || self.search_page_ps > self.mmu_page_ps
     }
 
     /// The price of a page table of this layout.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// let two_runs = Layout { runs: 2, ..Layout::default() };
+    /// assert_eq!(costs.price_ps(two_runs), 2 * costs.run_ps);
+    /// ```
     pub fn price_ps(&self, layout: Layout) -> u64 {
         layout.looked_up * self.look_up_ps
             + layout.runs * self.run_ps
@@ -73,24 +130,53 @@ impl Costs {
     }
 
     /// The minimum price of a page table of `blocks`.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// let scattered = Layout { looked_up: 512, runs: 512, small_pages: 512, ..Layout::default() };
+    /// assert!(costs.least_price_ps(512) < costs.price_ps(scattered));
+    /// ```
     pub fn least_price_ps(&self, blocks: u64) -> u64 {
         let fill_in = self.large_page_ps.min(self.small_page_ps * blocks);
         blocks * self.look_up_ps + self.run_ps + fill_in
     }
 
     /// C_bt as the paper calculates it: the cost of a page table entry.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert_eq!(costs.table_ps(), 21_600_000); // with the costs of the paper
+    /// ```
     pub fn table_ps(&self) -> u64 {
         self.look_up_ps + self.run_ps + self.small_page_ps
     }
 
     /// T of the paper's equations (1) and (2): the number of pages that are searched for before a
     /// page table is built.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert_eq!(costs.threshold_pages(), 12); // with the costs of the paper
+    /// ```
     pub fn threshold_pages(&self) -> u64 {
         self.table_ps() / self.search_ps(1).max(1)
     }
 
     /// 1 + epsilon, with epsilon from the paper's equation (6). Compares with an optimum that
     /// builds the page table at once if more than T pages are read, which is not always best.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert!((costs.paper_ratio() - 1.375).abs() < 1e-9); // with the costs of the paper
+    /// ```
     pub fn paper_ratio(&self) -> f64 {
         let (table, search, mmu) = self.reckoned();
         let pages = self.threshold_pages() as f64;
@@ -99,6 +185,13 @@ impl Costs {
 
     /// The ratio compared with the true optimum: with T + 1 pages it may be better to search for
     /// all.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// assert!(costs.worst_ratio() > costs.paper_ratio());
+    /// ```
     pub fn worst_ratio(&self) -> f64 {
         let (table, search, mmu) = self.reckoned();
         let pages = self.threshold_pages() as f64;

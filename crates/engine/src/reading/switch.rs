@@ -15,6 +15,16 @@ use super::pattern::{Identification, Pattern};
 use super::{Costs, Layout};
 
 /// The rule that decides between search and page table.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// use vellum::reading::Rule;
+///
+/// pool.fs().set_read_rule(Rule::Search); // no page tables
+/// pool.volume().write("/f", "text")?;
+/// assert_eq!(pool.volume().read("/f")?, b"text");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Rule {
@@ -34,6 +44,10 @@ impl Rule {
     pub const ALL: [Self; 4] = [Self::Search, Self::Mmu, Self::Threshold, Self::Layout];
 
     /// The name on the command line and in JSON.
+    ///
+    /// ```
+    /// assert_eq!(vellum::reading::Rule::default().name(), "layout");
+    /// ```
     pub fn name(self) -> &'static str {
         match self {
             Self::Search => "search",
@@ -45,6 +59,13 @@ impl Rule {
 
     /// The maximum ratio of the avoidable cost to the optimum's. `None` if no bound holds for every
     /// layout and all requests.
+    ///
+    /// ```
+    /// use vellum::reading::Rule;
+    ///
+    /// assert_eq!(Rule::Layout.avoidable_bound(), Some(2.0));
+    /// assert_eq!(Rule::Threshold.avoidable_bound(), None);
+    /// ```
     pub fn avoidable_bound(self) -> Option<f64> {
         match self {
             Self::Layout => Some(2.0),
@@ -81,6 +102,15 @@ impl Rule {
 }
 
 /// The result of a rule on a trace.
+///
+/// ```
+/// # use vellum::reading::{Costs, Layout, Rule, simulate};
+/// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+/// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+/// let piece = Layout { runs: 1, ..Layout::default() };
+/// let outcome = simulate(Rule::Search, &costs, piece, &[1; 100]);
+/// assert_eq!((outcome.paid_ps, outcome.bought_after), (180_000_000, None));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The cost of the rule.
@@ -95,11 +125,29 @@ pub struct Outcome {
 
 impl Outcome {
     /// Paid cost over optimal cost.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// let piece = Layout { runs: 1, ..Layout::default() };
+    /// let outcome = simulate(Rule::Mmu, &costs, piece, &[1]); // the table never pays
+    /// assert!(outcome.ratio() > 10.0);
+    /// ```
     pub fn ratio(&self) -> f64 {
         self.paid_ps as f64 / (self.best_ps as f64).max(1.0)
     }
 
     /// The ratio of the avoidable costs.
+    ///
+    /// ```
+    /// # use vellum::reading::{Costs, Layout, Rule, simulate};
+    /// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+    /// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+    /// let piece = Layout { runs: 1, ..Layout::default() };
+    /// let outcome = simulate(Rule::Layout, &costs, piece, &[1; 22]);
+    /// assert!(outcome.avoidable_ratio() <= 2.0);
+    /// ```
     pub fn avoidable_ratio(&self) -> f64 {
         let paid = self.paid_ps - self.unavoidable_ps;
         match self.best_ps - self.unavoidable_ps {
@@ -110,6 +158,15 @@ impl Outcome {
 }
 
 /// Simulates requests, each of so many pages, to one piece of a file.
+///
+/// ```
+/// # use vellum::reading::{Costs, Layout, Rule, simulate};
+/// # let (search_page_ps, mmu_page_ps, run_ps) = (1_800_000, 800_000, 21_600_000);
+/// # let costs = Costs { search_page_ps, mmu_page_ps, run_ps, ..Costs::default() };
+/// let piece = Layout { runs: 1, ..Layout::default() };
+/// let outcome = simulate(Rule::Layout, &costs, piece, &[1; 100]);
+/// assert!(outcome.bought_after.is_some_and(|requests| requests < 30));
+/// ```
 pub fn simulate(rule: Rule, costs: &Costs, layout: Layout, requests: &[u64]) -> Outcome {
     let mut state = State {
         price_ps: costs.price_ps(layout),

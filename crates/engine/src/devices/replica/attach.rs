@@ -22,6 +22,21 @@ use crate::error::MediumError;
 use crate::error::Result;
 
 /// Options of creating a pool from a device.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+/// use vellum::{AttachOptions, MediaChoice, Pool};
+/// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+/// # let options = vellum::CreateOptions::new(0).media(MediaChoice::Memory);
+/// # let options = options.data(Some(external));
+/// # options.create(&path)?.close_and_export(false, &|_, _| {})?;
+///
+/// let options = AttachOptions { data, media: MediaChoice::Auto, overwrite: true };
+/// Pool::attach(&path, &options, &|_, _| {})?; // replaces the pool that was exported
+/// Pool::open(&path)?;
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
     /// The external data device.

@@ -17,6 +17,19 @@ use crate::error::{MediumError, Result};
 use crate::logs::changed::{ChangedBlocks, head_of, set_since};
 
 /// The results of completing a replica.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let (path, data) = (dir.path().join("pool"), dir.path().join("data"));
+/// # let external = vellum::DataOptions::new(&data).size_bytes(16 << 20);
+/// # let options = vellum::CreateOptions::new(0).media(vellum::MediaChoice::Memory);
+/// # options.data(Some(external)).create(&path)?.close_and_export(false, &|_, _| {})?;
+/// let pool = vellum::Pool::open(&path)?;
+/// let replica = pool.close_and_export(false, &|_, _| {})?;
+/// assert_eq!(replica.number, 2); // exported before
+/// assert!(replica.changed < replica.blocks);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportedReplica {
     /// Blocks of metadata in all.

@@ -19,6 +19,19 @@ const CLAIM: Step = Step {
 };
 
 /// The operation of `Files::allocate` on its range.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let file = pool.volume().create("/f")?;
+/// # let handle = file.handle();
+/// use vellum::Allocate;
+///
+/// handle.allocate(Allocate::Grow, 0, 1 << 20)?;
+/// handle.allocate(Allocate::PunchHole, 0, 1 << 19)?;
+/// let attr = handle.attr()?;
+/// assert_eq!((attr.size, attr.blocks_512 * 512), (1 << 20, 1 << 19));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
     /// Gives every block space; the size grows to cover the range.

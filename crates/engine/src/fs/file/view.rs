@@ -19,6 +19,18 @@ use crate::reading::pages_of;
 use crate::reading::table::Pin;
 
 /// The location of a [`View`]'s bytes.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// use vellum::ViewSource;
+///
+/// volume.write("/f", vec![1; 4096])?;
+/// let file = volume.open("/f")?;
+/// assert_eq!(file.view(0..4096)?.place(), ViewSource::Pool);
+/// assert_eq!(file.view(4096..8192)?.place(), ViewSource::Copy); // beyond the end, of no bytes
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewSource {
     /// In the pool.
@@ -39,6 +51,19 @@ pub enum ViewSource {
 /// ([`std::mem::forget`]) makes writers wait for ever.
 ///
 /// A copy holds what the file held at some moment while it was taken, as a read does.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// # let file = volume.create("/f")?;
+/// file.write_all_at(b"one two", 0)?;
+/// let view = file.view(0..3)?;
+/// assert_eq!(&*view, b"one");
+/// assert!(matches!(file.write_at(b"six", 0), Err(vellum::Error::Deadlock)));
+/// drop(view);
+/// file.write_at(b"six", 0)?;
+/// # Ok::<(), vellum::Error>(())
+/// ```
 pub struct View<'f, M: Memories> {
     bytes: Bytes<'f, M>,
     core: &'f Core<M>,
@@ -87,6 +112,17 @@ impl<M: Memories> Drop for View<'_, M> {
 
 impl<M: Memories> View<'_, M> {
     /// The location of the bytes.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// use vellum::ViewSource;
+    ///
+    /// file.write_all_at(b"one block", 0)?;
+    /// assert_eq!(file.view(0..9)?.place(), ViewSource::Pool);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn place(&self) -> ViewSource {
         match self.bytes {
             Bytes::Pool(..) => ViewSource::Pool,
@@ -97,6 +133,18 @@ impl<M: Memories> View<'_, M> {
 
     /// Fails if the medium lost bytes, of this view or others, since the view was taken: lost bytes
     /// look like zeros. Call it after using the bytes. A copy was checked when it was made.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.write_all_at(b"ten words", 0)?;
+    /// let view = file.view(0..9)?;
+    /// let spaces = view.iter().filter(|&&byte| byte == b' ').count();
+    /// view.check()?; // no byte was lost while they were counted
+    /// assert_eq!(spaces, 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Unreadable`].

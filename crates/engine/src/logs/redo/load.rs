@@ -29,6 +29,21 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 
 /// Where the image of a logged pool is kept: its metadata, while it is open.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// use vellum::{ImageLocation, PoolOptions};
+///
+/// # let memory = tempfile::tempdir_in("/dev/shm")?;
+/// # let directory = memory.path().to_owned();
+/// let image = ImageLocation::In(directory.clone()); // in a tmpfs
+/// let pool = PoolOptions::new().image(image).open(&path)?;
+/// assert_eq!(pool.fs().image_dir(), Some(directory));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ImageLocation {
     /// In `/dev/shm`, where a kill leaves it to the next process; in memory of this process if that
@@ -54,6 +69,16 @@ impl ImageLocation {
 }
 
 /// What happened to the image that the last process had in shared memory.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// let pool = vellum::Pool::open(&path)?;
+/// assert_eq!(pool.opened().image, vellum::FoundImage::None); // the pool was closed cleanly
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FoundImage {
     /// There was none: the pool was closed, the power was cut, or the process kept the image in its

@@ -56,6 +56,19 @@ pub(crate) struct Epoch {
 }
 
 /// What the log did since the pool was opened.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("pool");
+/// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+/// # options.create(&path)?.close()?;
+/// let pool = vellum::PoolOptions::new().durability(vellum::Durability::Sync).open(&path)?;
+/// for name in ["/a", "/b", "/c"] {
+///     pool.volume().create_dir(name)?;
+/// }
+/// assert!(pool.fs().log_counts().is_some_and(|log| log.commits >= 3));
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
     /// Records that were written: commits of epochs in which anything was stored.

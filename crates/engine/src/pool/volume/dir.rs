@@ -30,6 +30,17 @@ struct Listed {
 }
 
 /// An entry of a directory.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// volume.create_dir_all("/mail/new")?;
+/// for entry in volume.read_dir("/mail")? {
+///     let entry = entry?;
+///     assert!(entry.file_type()?.is_dir() && entry.path().as_os_str() == "/mail/new");
+/// }
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     dir: Arc<Listed>,
@@ -40,21 +51,59 @@ pub struct DirEntry {
 
 impl DirEntry {
     /// Returns the name.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let entry = volume.read_dir("/")?.next().expect("there is a file")?;
+    /// assert_eq!(entry.file_name(), "f");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn file_name(&self) -> OsString {
         self.name().to_owned()
     }
 
     /// Returns the name without copying it.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/notes.txt", "text")?;
+    /// let is_text = |name: &std::ffi::OsStr| name.as_encoded_bytes().ends_with(b".txt");
+    /// let texts = volume.read_dir("/")?.filter(|e| e.as_ref().is_ok_and(|e| is_text(e.name())));
+    /// assert_eq!(texts.count(), 1);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn name(&self) -> &OsStr {
         OsStr::from_bytes(&self.name)
     }
 
     /// Returns the path that was listed, joined with the name.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.create_dir("/d")?;
+    /// # volume.write("/d/f", "text")?;
+    /// let entry = volume.read_dir("/d")?.next().expect("there is a file")?;
+    /// assert_eq!(volume.read(entry.path())?, b"text");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn path(&self) -> PathBuf {
         self.dir.path.join(self.name())
     }
 
     /// Returns the kind of file, as the directory entry has it.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let entry = volume.read_dir("/")?.next().expect("there is a file")?;
+    /// assert!(entry.file_type()?.is_file());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Never fails; returns a result as `std::fs` does.
@@ -63,6 +112,15 @@ impl DirEntry {
     }
 
     /// Returns the attributes of the file, without following a symbolic link.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let entry = volume.read_dir("/")?.next().expect("there is a file")?;
+    /// assert_eq!(entry.metadata()?.len(), 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the entry is gone, the user may not search the directory, or the medium is damaged.
@@ -73,6 +131,15 @@ impl DirEntry {
     }
 
     /// Returns the inode number.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// let entry = volume.read_dir("/")?.next().expect("there is a file")?;
+    /// assert_eq!(entry.ino(), volume.metadata("/f")?.ino());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn ino(&self) -> u64 {
         self.ino
     }
@@ -81,6 +148,18 @@ impl DirEntry {
 /// The entries of a directory, without `.` and `..`. Entries that exist throughout the listing are
 /// returned exactly once, whatever else happens meanwhile. Names that were created, or made by a
 /// rename, since the listing began are not returned.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// # volume.write("/a", "")?;
+/// # volume.write("/b", "")?;
+/// let mut listing = volume.read_dir("/")?;
+/// assert!(listing.next().is_some());
+/// volume.write("/later", "")?;
+/// assert_eq!(listing.count(), 1); // without the name that is younger than the listing
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ReadDir {
     dir: Arc<Listed>,
@@ -161,6 +240,17 @@ impl Iterator for ReadDir {
 /// Everything below a directory, each directory before its entries. Symbolic links are returned,
 /// not followed. A directory that cannot be listed yields an error, and the walk continues behind
 /// it.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// volume.create_dir_all("/a/b")?;
+/// volume.symlink("/a", "/a/b/link")?; // not followed
+/// let names: Result<Vec<_>, vellum::Error> =
+///     volume.walk("/")?.map(|entry| Ok(entry?.file_name())).collect();
+/// assert_eq!(names?, ["a", "b", "link"]);
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Walk {
     /// The listings in progress, from the top.
@@ -178,6 +268,21 @@ impl Walk {
     }
 
     /// Skips the entries of the directory that was returned last.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.create_dir_all("/src/.git/objects")?;
+    /// let (mut walk, mut seen) = (volume.walk("/")?, 0);
+    /// while let Some(entry) = walk.next().transpose()? {
+    ///     seen += 1;
+    ///     if entry.name() == ".git" {
+    ///         walk.skip_current_dir();
+    ///     }
+    /// }
+    /// assert_eq!(seen, 2); // `objects` was skipped
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn skip_current_dir(&mut self) {
         self.next = None;
     }

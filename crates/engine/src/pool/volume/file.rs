@@ -17,6 +17,20 @@ use crate::reading::Rule;
 /// Threads that share a `File` take turns at the position, like threads that share a file
 /// descriptor: a read, a write or a seek begins where the one before ended. So each byte of the
 /// file goes to one reader, and one call does not overwrite what another wrote.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let volume = pool.volume();
+/// use std::io::{Read, Seek, Write};
+///
+/// let mut file = volume.create("/f")?;
+/// file.write_all(b"one two")?;
+/// file.seek(std::io::SeekFrom::Start(4))?;
+/// let mut text = String::new();
+/// file.read_to_string(&mut text)?;
+/// assert_eq!(text, "two");
+/// # Ok::<(), vellum::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct File {
     handle: Handle<Real>,
@@ -26,6 +40,17 @@ pub struct File {
 
 impl File {
     /// Returns the handle, which reads and writes by offset.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// use vellum::Allocate;
+    ///
+    /// file.handle().allocate(Allocate::KeepSize, 0, 1 << 20)?;
+    /// assert_eq!(file.metadata()?.blocks() * 512, 1 << 20);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn handle(&self) -> &Handle<Real> {
         &self.handle
     }
@@ -39,6 +64,16 @@ impl File {
 
     /// Reads at an offset. Returns fewer bytes than asked for only at the end of the file.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.write("/f", "one two")?;
+    /// let mut out = [0; 10];
+    /// assert_eq!(volume.open("/f")?.read_at(&mut out, 4)?, 3);
+    /// assert_eq!(&out[..3], b"two");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the file is not open for reading, or the medium is damaged.
     pub fn read_at(&self, out: &mut [u8], offset: u64) -> Result<usize> {
@@ -46,6 +81,17 @@ impl File {
     }
 
     /// Fills `out` from an offset on.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.write("/f", "one two")?;
+    /// let (file, mut out) = (volume.open("/f")?, [0; 3]);
+    /// file.read_exact_at(&mut out, 4)?;
+    /// assert_eq!(&out, b"two");
+    /// assert!(file.read_exact_at(&mut out, 5).is_err());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Self::read_at`], or if the file ends too early.
@@ -59,6 +105,15 @@ impl File {
     /// Returns a view of a range of the file, up to the end of the file: in place if possible, else
     /// a copy. Writers of bytes in place wait until the view is dropped; see [`View`].
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.write("/f", "one two")?;
+    /// let file = volume.open("/f")?;
+    /// assert_eq!(&*file.view(4..7)?, b"two");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the file is not open for reading, or the medium is damaged.
     pub fn view(&self, range: Range<u64>) -> Result<View<'_, Real>> {
@@ -68,6 +123,17 @@ impl File {
     /// Returns a [`view`](Self::view), with a rule of its own for building a page table:
     /// [`Rule::Mmu`](crate::reading::Rule::Mmu) asks for one. See [`Handle::view_by`].
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use vellum::reading::Rule;
+    ///
+    /// volume.write("/f", vec![7; 1 << 20])?;
+    /// let file = volume.open("/f")?;
+    /// assert_eq!(file.view_by(0..1 << 20, Rule::Mmu)?[1000], 7);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Self::view`].
     pub fn view_by(&self, range: Range<u64>, rule: Rule) -> Result<View<'_, Real>> {
@@ -75,6 +141,15 @@ impl File {
     }
 
     /// Writes at an offset. Returns how many bytes were written.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// assert_eq!(file.write_at(b"two", 4)?, 3);
+    /// assert_eq!(volume.read("/f")?, b"\0\0\0\0two");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the file is not open for writing, space is short, the file would be too large, or
@@ -84,6 +159,16 @@ impl File {
     }
 
     /// Writes all of `data` at an offset.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.write_all_at(b"one two", 0)?;
+    /// file.write_all_at(b"six", 4)?;
+    /// assert_eq!(volume.read("/f")?, b"one six");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails as [`Self::write_at`], possibly after writing some of the data.
@@ -97,6 +182,16 @@ impl File {
 
     /// Truncates or extends the file.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.write_all_at(b"one two", 0)?;
+    /// file.set_len(3)?;
+    /// assert_eq!(volume.read("/f")?, b"one");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails as [`Self::write_at`].
     pub fn set_len(&self, size: u64) -> Result<()> {
@@ -104,6 +199,19 @@ impl File {
     }
 
     /// Makes every change of this file durable, as far as the medium can.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("pool");
+    /// # let options = vellum::CreateOptions::new(64 << 20).media(vellum::MediaChoice::Logged);
+    /// # options.create(&path)?.close()?;
+    /// # let pool = vellum::Pool::open(&path)?;
+    /// let file = pool.volume().create("/f")?;
+    /// file.write_all_at(b"kept", 0)?;
+    /// file.sync_all()?; // survives a power cut from here on
+    /// assert!(pool.fs().log_counts().is_some_and(|log| log.commits > 0));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Fails if the medium fails.
@@ -114,6 +222,16 @@ impl File {
     /// Makes the content of this file, and the attributes needed to read it, durable. The same as
     /// [`Self::sync_all`].
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.write_all_at(b"kept", 0)?;
+    /// file.sync_data()?;
+    /// assert_eq!(volume.read("/f")?, b"kept");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the medium fails.
     pub fn sync_data(&self) -> Result<()> {
@@ -122,6 +240,15 @@ impl File {
 
     /// Returns the file's attributes.
     ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.write_all_at(b"text", 0)?;
+    /// assert_eq!(file.metadata()?.len(), 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the medium is damaged.
     pub fn metadata(&self) -> Result<Metadata> {
@@ -129,6 +256,15 @@ impl File {
     }
 
     /// Changes the permission bits, as the user who opened the file.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// file.set_permissions(vellum::Permissions::from_mode(0o400))?;
+    /// assert!(file.metadata()?.permissions().readonly());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As `fchmod(2)`.
@@ -140,6 +276,18 @@ impl File {
     }
 
     /// Changes the time of the last modification.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # let file = volume.create("/f")?;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    /// file.set_modified(time)?;
+    /// assert_eq!(file.metadata()?.modified()?, time);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As `futimens(2)`.

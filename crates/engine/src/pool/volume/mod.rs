@@ -55,6 +55,18 @@ impl Volume {
     }
 
     /// Returns the same file system, used as another user.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use vellum::{Cred, Error, Permissions};
+    ///
+    /// volume.write("/secret", "42")?;
+    /// volume.set_permissions("/secret", Permissions::from_mode(0o600))?;
+    /// let other = volume.with_cred(Cred::user(54_321, 54_321));
+    /// assert!(matches!(other.read("/secret"), Err(Error::Access)));
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[must_use]
     pub fn with_cred(&self, cred: Cred) -> Self {
         Self {
@@ -65,6 +77,14 @@ impl Volume {
 
     /// Returns the same file system with another file mode creation mask than the process had when
     /// it opened the pool.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// volume.with_umask(0o077).write("/secret", "42")?;
+    /// assert_eq!(volume.metadata("/secret")?.permissions().mode(), 0o600);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
         Self {
@@ -74,6 +94,14 @@ impl Volume {
     }
 
     /// Returns the file system by inodes and names.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// let found = volume.fs().stat_fs();
+    /// assert!(found.blocks_free <= found.blocks);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
     pub fn fs(&self) -> &Arc<RealFs> {
         &self.fs
     }
