@@ -41,7 +41,7 @@ bitflags! {
 /// # let volume = pool.volume();
 /// use vellum::Cred;
 ///
-/// let root = volume.with_cred(Cred::root());
+/// let root = volume.with_cred(Cred::root()).with_umask(0o022);
 /// let guest = volume.with_cred(Cred::user(54_321, 54_321));
 /// root.write("/f", "text")?;
 /// assert!(guest.write("/f", "other").is_err());

@@ -153,8 +153,8 @@ impl<M: Memories> Fs<M> {
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
     /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
-    /// let mail = fs.mkdir(&cred, &root, b"mail", 0o700)?;
-    /// fs.mkdir(&cred, &mail, b"new", 0o700)?;
+    /// let mail = fs.mkdir(&cred, &root, b"mail", 0o755)?;
+    /// fs.mkdir(&cred, &mail, b"new", 0o755)?;
     /// assert!(pool.volume().metadata("/mail/new")?.is_dir());
     /// # Ok::<(), vellum::Error>(())
     /// ```

@@ -181,6 +181,8 @@ impl Pool {
     ///
     /// ```
     /// let pool = vellum::Pool::memory(16 << 20)?;
+    /// pool.volume().write("/f", "text")?;
+    /// assert_eq!(pool.volume().read("/f")?, b"text");
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///

@@ -231,6 +231,7 @@ impl CreateOptions {
     /// use vellum::{CreateOptions, MappingKind};
     ///
     /// let pool = CreateOptions::new(64 << 20).mapping(MappingKind::Extent).create(&path)?;
+    /// assert_eq!(pool.superblock().geometry().mapping, MappingKind::Extent);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -248,6 +249,7 @@ impl CreateOptions {
     /// use vellum::{CreateOptions, NamespaceKind};
     ///
     /// let pool = CreateOptions::new(16 << 20).namespace(NamespaceKind::Tree).create_in_memory()?;
+    /// assert_eq!(pool.superblock().namespace(), NamespaceKind::Tree);
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -653,6 +655,7 @@ impl PoolOptions {
     ///
     /// Pool::create(&path)?.close()?;
     /// let pool = PoolOptions::new().read_only(true).open(&path)?;
+    /// assert!(pool.volume().write("/f", "").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -199,6 +199,7 @@ impl Volume {
     /// let mut file = volume.create("/f")?;
     /// writeln!(file, "a line")?;
     /// file.sync_all()?;
+    /// assert_eq!(volume.read_to_string("/f")?, "a line\n");
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -433,6 +434,7 @@ impl Volume {
     /// # let pool = vellum::Pool::memory(16 << 20)?;
     /// # let volume = pool.volume();
     /// volume.create_dir("/d")?;
+    /// assert!(matches!(volume.create_dir("/d"), Err(vellum::Error::Exists)));
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -451,6 +453,7 @@ impl Volume {
     /// # let volume = pool.volume();
     /// volume.create_dir_all("/a/b/c")?;
     /// volume.create_dir_all("/a/b/c")?;
+    /// assert!(volume.metadata("/a/b/c")?.is_dir());
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -476,6 +479,7 @@ impl Volume {
     /// # let volume = pool.volume();
     /// volume.write("/f", "")?;
     /// volume.remove_file("/f")?;
+    /// assert!(!volume.exists("/f"));
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -493,6 +497,7 @@ impl Volume {
     /// # let volume = pool.volume();
     /// volume.create_dir("/d")?;
     /// volume.remove_dir("/d")?;
+    /// assert!(!volume.exists("/d"));
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -593,6 +598,7 @@ impl Volume {
     /// # let pool = vellum::Pool::memory(16 << 20)?;
     /// # let volume = pool.volume();
     /// volume.symlink("target", "/link")?;
+    /// assert!(volume.symlink_metadata("/link")?.is_symlink());
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
@@ -668,6 +674,7 @@ impl Volume {
     /// # let volume = pool.volume();
     /// volume.write("/f", "kept")?;
     /// volume.sync()?;
+    /// assert_eq!(volume.read("/f")?, b"kept");
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
