@@ -83,6 +83,8 @@ mod devices;
 mod durability;
 mod error;
 mod fs;
+#[cfg(feature = "internals")]
+mod internals;
 mod logs;
 mod mapping;
 mod namespace;
@@ -110,22 +112,6 @@ pub use vellum_layout::{
 };
 pub use vellum_media::{MediaChoice, MediaError, MediaKind};
 
-/// What only Vellum's own programs, tests and benchmarks use.
-#[cfg(feature = "internals")]
-mod internals {
-    pub use crate::core::Clock;
-    pub use crate::core::slots::prefer_thread_slot;
-    pub use crate::mapping::timed::{MappingTime, MappingTimer};
-    pub use crate::namespace::{
-        Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS,
-    };
-    pub use crate::pool::datasets::own_bytes;
-    pub use crate::pool::external::open_bytes;
-    pub use crate::pool::lifecycle::{FormatOptions, MountOptions, Opened, attach, format};
-    pub use crate::pool::{boot_id, media_of_new_pool};
-    pub use vellum_layout::{Formed, MergeReason, Merged, uuid_text};
-    pub use vellum_media as media;
-}
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use internals::*;

@@ -1,6 +1,6 @@
 //! Every place in the engine that flushes, fences, or stores past the cache, and every place that
-//! relies on the order of two stores to one cache line. The order is that of
-//! `docs/crash/operations.md`, which says what each step is for.
+//! relies on the order of two stores to one cache line. `docs/crash/operations.md` says in which
+//! order each operation takes them.
 //!
 //! Each site is used in exactly one place; a mapping that gets one as an argument may use it in
 //! several. A constant's name is that of its site. Sites of fences end in *durable*, those of

@@ -128,6 +128,8 @@ impl<M: Memories> Fs<M> {
     /// # Ok::<(), vellum::Error>(())
     /// ```
     ///
+    /// The closure must not call the file system.
+    ///
     /// # Errors
     /// Fails if it is not a directory, or media are damaged. Permission to read is checked at
     /// opening.

@@ -728,7 +728,7 @@ impl Fs<Real> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
-    /// Files with a cachelet (128 bytes each).
+    /// Cachelets in use (128 bytes each): those of files, and some that threads hold ready.
     pub cachelets: u64,
     /// Names in the index.
     pub index_entries: u64,

@@ -49,6 +49,7 @@ pub type RealFs = Fs<Real>;
 ///
 /// Dropping it closes it cleanly, even while volumes and files of it still exist. [`Pool::close`]
 /// also reports errors.
+///
 /// A pool belongs to the process that opened it. A child of `fork` cannot use what its parent
 /// opened: every call on the pool, its volumes and its files fails with [`Error::Forked`]
 /// (`EBUSY`), changes nothing and does not block. This includes closing and dropping, and the

@@ -36,8 +36,8 @@ impl Engine {
                 .map_or("", |(_, text)| text)
         };
         let mut exported = BTreeSet::new();
-        for file in ["src/lib.rs", "src/experiments.rs", "src/reading/mod.rs"] {
-            exported.extend(let_out(text_of(file)));
+        for file in ["lib.rs", "internals.rs", "experiments.rs", "reading/mod.rs"] {
+            exported.extend(let_out(text_of(&format!("src/{file}"))));
         }
         let functions = texts.iter().flat_map(|(_, text)| functions(text));
         Self {
@@ -182,7 +182,9 @@ fn let_out(text: &str) -> BTreeSet<String> {
         };
         let names = names.rsplit("::").next().unwrap_or_default();
         let names = names.trim_matches(['{', '}']).split(',');
-        names.filter_map(|name| name.split_whitespace().last())
+        let names = names.filter_map(|name| name.split_whitespace().last());
+        // The module behind a `*` is read by itself.
+        names.filter(|&name| name != "*")
     });
     names.map(str::to_owned).collect()
 }

@@ -14,6 +14,7 @@ use crate::reading::Rule;
 
 /// An open file. Reads, writes and seeks share one position; `read_at` and `write_at` do not use
 /// it.
+///
 /// Threads that share a `File` take turns at the position, like threads that share a file
 /// descriptor: a read, a write or a seek begins where the one before ended. So each byte of the
 /// file goes to one reader, and one call does not overwrite what another wrote.
