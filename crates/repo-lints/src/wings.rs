@@ -8,7 +8,7 @@ const RULE: &str = "wings";
 
 /// The wings, from the top down. Wings in one row must not use each other.
 const WINGS: &[&[&str]] = &[
-    &["experiments"],
+    &["experiments", "internals"],
     &["checking"],
     &["pool"],
     &["fs"],
