@@ -78,6 +78,9 @@ impl Session {
             match agree(&asked) {
                 Agreement::Agreed(out) => {
                     reply.data(out.as_bytes());
+                    let (major, minor) = (asked.major, asked.minor);
+                    let features = format_args!("{:#x}", out.features);
+                    tracing::debug!(major, minor, %features, "agreed with the kernel on FUSE");
                     return Ok(Self(device));
                 }
                 Agreement::AskAgain(out) => reply.data(out.as_bytes()),

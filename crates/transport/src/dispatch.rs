@@ -26,6 +26,8 @@ pub(crate) fn dispatch(
     argument: &[u8],
     rest: &[u8],
 ) {
+    let InHeader { opcode, node, .. } = *header;
+    tracing::debug!(opcode, node, "a request");
     let reply = || Reply::new(header.unique, Arc::clone(sink));
     match message(header, argument, rest) {
         Ok(Message::Request(request)) => guard(|| file_system.answer(request, reply())),
@@ -35,7 +37,6 @@ pub(crate) fn dispatch(
         Ok(Message::Destroy) => reply().empty(),
         Ok(Message::Init(_)) => reply().error(Errno::IO),
         Err(errno) => {
-            let opcode = header.opcode;
             tracing::error!(opcode, "the kernel sent a malformed request");
             reply().error(errno);
         }
