@@ -357,8 +357,8 @@ fn a_child_waits_for_no_thread_of_its_parent() {
         const CHILDREN: u32 = 60;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
-        // Opened for reading, it has no threads. A child would inherit the lock that Rust's standard
-        // library takes while a thread begins, and its own threads would wait for it.
+        // Opened for reading, it has no threads. A child would inherit the lock that Rust's
+        // standard library takes while a thread begins, and its own threads would wait for it.
         let other = dir.path().join("other");
         Pool::create(&other)
             .unwrap()
