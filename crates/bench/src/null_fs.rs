@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use vellum_transport::{Attr, Entry, FileSystem, Operation, ROOT, Reply, Request};
+use vellum_transport::{
+    Attr, Entry, FileSystem, Operation, REQUEST_MAX_BYTES, ROOT, Reply, Request,
+};
 
 use crate::order::LISTED;
 
 const TTL: Duration = Duration::from_secs(86_400);
-const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// Inode numbers of directories have this bit.
 const DIRECTORY: u64 = 1 << 40;
 /// The number of files whose sizes are kept; further files replace old ones.

@@ -18,7 +18,7 @@ use crate::mkfs::{Making, makings};
 use crate::mutant::{Bounds, FOR_LATER, Mutant};
 use crate::record::{Recorded, record};
 use crate::report::Violation;
-use crate::run::{Change, Progress, explore_recorded};
+use crate::run::{Change, Progress, chooses, explore_recorded};
 use crate::threads::Trials;
 use crate::{Options, Workload};
 
@@ -55,12 +55,6 @@ pub struct MutateOptions {
     pub threads: usize,
     /// After this time no workload is recorded any more, and no mutant is tried on a further one.
     pub time: Option<Duration>,
-}
-
-impl MutateOptions {
-    fn has_workload(&self, name: &str) -> bool {
-        self.workloads.is_empty() || self.workloads.iter().any(|part| name.contains(part))
-    }
 }
 
 impl Default for MutateOptions {
@@ -142,7 +136,7 @@ pub fn mutate(
 ) -> MutationReport {
     let start = Instant::now();
     let mut workloads = workloads.to_vec();
-    workloads.retain(|workload| options.has_workload(&workload.name));
+    workloads.retain(|workload| chooses(&options.workloads, &workload.name));
     let stage = Stage::new(&workloads, options, start);
     let mutants = stage.mutants();
     progress.mutants.store(mutants.len(), Ordering::Relaxed);
@@ -302,7 +296,7 @@ impl<'a> Stage<'a> {
             recorded: workloads.iter().map(|_| OnceLock::new()).collect(),
             reaches: Vec::new(),
             makings: makings().unwrap_or_default(),
-            trials: Trials::new(|name| options.has_workload(name)),
+            trials: Trials::new(|name| chooses(&options.workloads, name)),
             steps: BTreeSet::new(),
         };
         let all: Vec<usize> = (0..workloads.len()).collect();
@@ -406,11 +400,7 @@ impl<'a> Stage<'a> {
     /// The mutants: every step left out, every fence with the steps around it swapped where there
     /// are two, every order reversed. A site that nothing reaches has one mutant.
     fn mutants(&self) -> Vec<Mutant> {
-        let only = &self.options.only;
-        let chosen = |location: &Location| {
-            let name = location.to_string();
-            only.is_empty() || only.iter().any(|part| name.contains(part))
-        };
+        let chosen = |location: &Location| chooses(&self.options.only, &location.to_string());
         let followed = self.followed();
         let mut mutants = Vec::new();
         for &(site, _) in sites::ALL {

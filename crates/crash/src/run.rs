@@ -134,9 +134,13 @@ impl Options {
 
     /// Whether the options choose the workload of this name.
     pub fn chooses(&self, name: &str) -> bool {
-        let mut parts = self.only.iter();
-        self.only.is_empty() || parts.any(|part| name.contains(part.as_str()))
+        chooses(&self.only, name)
     }
+}
+
+/// Whether a name contains one of these parts. Without parts, every name is chosen.
+pub(crate) fn chooses(parts: &[String], name: &str) -> bool {
+    parts.is_empty() || parts.iter().any(|part| name.contains(part))
 }
 
 /// A log to explore.

@@ -47,25 +47,24 @@ fn entry_of(found: &Attr) -> Entry {
     }
 }
 
-fn reply_entry(reply: Reply, answer: Answer<Attr>) {
+/// Answers with the error, or passes the success to `give`.
+fn reply_with<T>(reply: Reply, answer: Answer<T>, give: impl FnOnce(Reply, T)) {
     match answer {
-        Ok(found) => reply.entry(&entry_of(&found)),
+        Ok(found) => give(reply, found),
         Err(errno) => reply.error(errno),
     }
+}
+
+fn reply_entry(reply: Reply, answer: Answer<Attr>) {
+    reply_with(reply, answer, |reply, found| reply.entry(&entry_of(&found)));
 }
 
 fn reply_attr(reply: Reply, answer: Answer<Attr>) {
-    match answer {
-        Ok(found) => reply.attr(attr(&found), TTL),
-        Err(errno) => reply.error(errno),
-    }
+    reply_with(reply, answer, |reply, found| reply.attr(attr(&found), TTL));
 }
 
 fn reply_empty(reply: Reply, answer: Answer<()>) {
-    match answer {
-        Ok(()) => reply.empty(),
-        Err(errno) => reply.error(errno),
-    }
+    reply_with(reply, answer, |reply, ()| reply.empty());
 }
 
 impl FileSystem for Adapter {
@@ -84,10 +83,10 @@ impl FileSystem for Adapter {
                     .mtime(sent.mtime.map(set_time));
                 reply_attr(reply, server.set_attr(node, &set));
             }
-            Operation::ReadLink => match server.read_link(node) {
-                Ok(target) => reply.data(&target),
-                Err(errno) => reply.error(errno),
-            },
+            Operation::ReadLink => {
+                let target = server.read_link(node);
+                reply_with(reply, target, |reply, target| reply.data(&target));
+            }
             Operation::Symlink { .. }
             | Operation::MkNod { .. }
             | Operation::MkDir { .. }
@@ -136,10 +135,8 @@ impl FileSystem for Adapter {
                 if node != ROOT {
                     return reply.error(Errno::NOTTY);
                 }
-                match self.control.answer(number, request.uid, sent) {
-                    Ok(bytes) => reply.ioctl(&bytes),
-                    Err(errno) => reply.error(errno),
-                }
+                let answer = self.control.answer(number, request.uid, sent);
+                reply_with(reply, answer, |reply, bytes| reply.ioctl(&bytes));
             }
             Operation::Allocate { mode, offset, len } => {
                 reply_empty(reply, server.allocate(node, mode, offset, len));
@@ -150,10 +147,10 @@ impl FileSystem for Adapter {
                 to_node,
                 to_offset,
                 len,
-            } => match server.copy_range((node, offset), (to_node, to_offset), len) {
-                Ok(copied) => reply.written(copied),
-                Err(errno) => reply.error(errno),
-            },
+            } => {
+                let copied = server.copy_range((node, offset), (to_node, to_offset), len);
+                reply_with(reply, copied, Reply::written);
+            }
             // The kernel need not send these again. A close has no effect (FLUSH), files are always
             // ready (POLL), the kernel checks permissions itself (ACCESS), what is interrupted
             // (INTERRUPT) is finished all the same, and there are no extended attributes, which the
@@ -169,15 +166,14 @@ impl FileSystem for Adapter {
 
 impl Adapter {
     fn lookup(&self, dir: u64, name: &[u8], reply: Reply) {
-        match self.server.lookup(dir, name) {
-            Ok(Some(found)) => reply_entry(reply, Ok(found)),
-            // The kernel caches that the name does not exist.
-            Ok(None) => reply.entry(&Entry {
-                name_ttl: TTL,
-                ..Entry::default()
-            }),
-            Err(errno) => reply.error(errno),
-        }
+        // The kernel caches that a name does not exist.
+        let absent = Entry {
+            name_ttl: TTL,
+            ..Entry::default()
+        };
+        reply_with(reply, self.server.lookup(dir, name), |reply, found| {
+            reply.entry(&found.as_ref().map_or(absent, entry_of));
+        });
     }
 
     /// Answers the requests that make names.
@@ -267,17 +263,16 @@ impl Adapter {
     }
 
     fn stat_fs(&self, reply: Reply) {
-        match self.server.stat_fs() {
-            Ok(size) => reply.stat_fs(&FileSystemSize {
+        reply_with(reply, self.server.stat_fs(), |reply, size| {
+            reply.stat_fs(&FileSystemSize {
                 block_bytes: 4096,
                 blocks: size.blocks,
                 blocks_free: size.blocks_free,
                 files: size.files,
                 files_free: size.files_free,
                 name_max: 255,
-            }),
-            Err(errno) => reply.error(errno),
-        }
+            });
+        });
     }
 
     fn seek(&self, ino: u64, offset: i64, whence: i32, reply: Reply) {
@@ -289,9 +284,6 @@ impl Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::NXIO);
         };
-        match self.server.seek(ino, offset, seek) {
-            Ok(found) => reply.offset(found),
-            Err(errno) => reply.error(errno),
-        }
+        reply_with(reply, self.server.seek(ino, offset, seek), Reply::offset);
     }
 }

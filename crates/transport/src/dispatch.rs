@@ -14,7 +14,7 @@ pub trait FileSystem: Send + Sync {
     /// Answers a request, at once or later. A panic answers it with `EIO`, and the mount goes on.
     fn answer(&self, request: Request<'_>, reply: Reply);
 
-    /// The kernel forgets so many lookups of a file. Each entry that was returned is one lookup.
+    /// The kernel forgets a file, as often as `lookups` says. Each returned entry was one lookup.
     fn forget(&self, node: u64, lookups: u64);
 }
 

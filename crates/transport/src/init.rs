@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use crate::abi::{InitIn, InitOut, MAJOR, MINOR, feature};
 
 /// The largest read or write request, in bytes.
-pub(crate) const REQUEST_MAX_BYTES: u32 = 1 << 20;
+pub const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// The number of background requests (such as read-ahead) that the kernel may send at once.
 const BACKGROUND: u16 = 64;
 /// The oldest minor version that is accepted: that of Linux 5.4.

@@ -20,6 +20,7 @@ mod request;
 pub use abi::{Attr, ROOT};
 pub use device::{Notifier, Session};
 pub use dispatch::FileSystem;
+pub use init::REQUEST_MAX_BYTES;
 pub use mount::{Mount, MountError, mount, unmount, unmount_by_helper};
 pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply};
 pub use request::{Operation, Request, SetAttr, SetTime, Through, decode_any};

@@ -308,8 +308,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
         }
     }
 
-    /// Whether so many words in the log of a directory with known names name nothing that
-    /// compacting frees a block or, with `all`, may free any space.
+    /// Whether compacting the log of a directory with known names frees a block or, with `all`, may
+    /// free any space.
     fn wastes_space(&self, _core: &Core<M>, _dir: Cachelet, _all: bool) -> bool {
         false
     }

@@ -285,8 +285,8 @@ fn newest_anchor(
     }
 }
 
-/// Returns the state of the log behind these records, of which those before `tail` are in home and
-/// `finished` bytes were given back.
+/// Returns the state of the log behind these records. Records before `tail` are in home. Of the
+/// log's bytes, `finished` were given back.
 fn state_after(replay: &Replay<'_>, records: &[Record], tail: u64, finished: u64) -> State {
     let last = records.last().map(Record::head);
     let blocks = journaled(records, tail).map(|record| u64::from(record.head().journaled));

@@ -79,9 +79,9 @@ pub(crate) fn compact_where_due<M: Memories, B: Bodies<M>>(
     Ok(())
 }
 
-/// Whether so many words in the log of `dir`, whose names are known, name nothing that compacting
-/// frees a block: as many as two blocks have, of which one may be the last, which stays. With
-/// `all`, whether it may free a block or a small extent.
+/// Whether compacting the log of `dir`, whose names are known, frees a block. The log needs dead
+/// words for two blocks, because one of the two may be the last block, which stays. With `all`,
+/// whether compacting may free a block or a small extent.
 pub(crate) fn wastes_space<M: Memories>(core: &Core<M>, dir: Cachelet, all: bool) -> bool {
     let tail = Tail(core.get(dir, field::TAIL));
     if tail.0 == 0 || tail.extent() == core.get(dir, field::ROOT) {
