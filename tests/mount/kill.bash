@@ -97,7 +97,7 @@ begin_killing() {
     local size="$1"
     shift
     say "seed $SEED"
-    MOUNT_OPTIONS=("$@")
+    MOUNT_OPTIONS=(-o "uring=$DOOR" "$@")
     mkdir "$MNT"
     mkfifo "$WORK/ready"
     exec {READY}<>"$WORK/ready"

@@ -39,6 +39,13 @@ readonly MEDIA=(file memory logged uncached external split grown)
 readonly GROWING=" hashfs radix extent extent-cached "
 read -r MAPPING NAMESPACE MEDIUM <<<"${VELLUM_COMBINATION:-${POOLS[$NAME]:-hashfs direct file}}"
 
+# The way of the kernel's requests: io_uring (auto) where the kernel's switch is on, or /dev/fuse (off).
+# VELLUM_DOOR overrides it; the tests have both in turn.
+case "${VELLUM_DOOR:-$(($(cksum <<<"$NAME $MAPPING $NAMESPACE $MEDIUM" | cut -d ' ' -f 1) % 2))}" in
+    0 | auto) readonly DOOR=auto ;;
+    *) readonly DOOR=off ;;
+esac
+
 PATH="${VELLUM_BIN:-$ROOT/target/release}:${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 
 # kinds_of KEY: the values of KEY for `mkfs -O`.
@@ -181,7 +188,7 @@ begin() {
     local size="$1" more
     shift
     read -ra more <<<"${VELLUM_MOUNT_OPTIONS:-}"
-    MOUNT_OPTIONS=("$@" "${more[@]}")
+    MOUNT_OPTIONS=(-o "uring=$DOOR" "$@" "${more[@]}")
     [[ "$MEDIUM" != uncached || " ${MOUNT_OPTIONS[*]} " == *" --direct "* ]] || MOUNT_OPTIONS+=(--direct)
     mkdir "$MNT"
     make_pool "$size"

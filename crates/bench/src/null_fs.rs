@@ -157,5 +157,9 @@ impl FileSystem for NullFs {
         }
     }
 
+    fn may_wait(&self, _request: &Request<'_>) -> bool {
+        false
+    }
+
     fn forget(&self, _: u64, _: u64) {}
 }

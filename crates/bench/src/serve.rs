@@ -63,11 +63,12 @@ fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
         flags: MountFlags::NOSUID | MountFlags::NODEV,
     };
     let connection = vellum_transport::mount(dir, &mount).map_err(io::Error::other);
-    let session = connection.and_then(Session::start);
+    let session = connection.and_then(|connection| Session::start(connection, true));
     let session = told(session.map_err(doing("mount the file system that does nothing")))?;
     let null_fs = NullFs::new(files);
+    let failed = || drop(vellum_transport::unmount(dir, UnmountFlags::FORCE));
     std::thread::scope(|scope| {
-        let served = scope.spawn(|| session.run(&null_fs, defaults.threads));
+        let served = scope.spawn(|| session.run(&null_fs, defaults.threads, &failed));
         let answered = answer(|| Ok(Counts::default()));
         vellum_transport::unmount(dir, UnmountFlags::empty()).map_err(doing("unmount"))?;
         let served = served

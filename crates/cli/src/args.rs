@@ -368,6 +368,9 @@ pub(crate) struct Info {
     /// can be adopted when its pool is opened next, or is useless
     #[arg(long)]
     pub(crate) images: bool,
+    /// Show how many requests of each kind the kernel has sent to the mount instead
+    #[arg(long, conflicts_with = "images")]
+    pub(crate) requests: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
     #[command(flatten)]

@@ -4,7 +4,7 @@ mod commits;
 mod promise;
 mod text;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -246,6 +246,12 @@ pub(crate) struct MountPart {
     /// Damage was found since the opening, so the mount no longer writes.
     #[serde(default)]
     pub(crate) damaged: bool,
+    /// The way of the kernel's requests. Empty: an older release serves the mount.
+    #[serde(default)]
+    pub(crate) door: String,
+    /// How many requests of each kind there were. The names are the kernel's, in small letters.
+    #[serde(default)]
+    pub(crate) requests: BTreeMap<String, u64>,
 }
 
 impl Information {
@@ -414,8 +420,17 @@ pub(crate) fn run(args: &Info) -> Outcome {
         Some(mounted) => told_by(mounted)?,
         None => look(&pool_of(pool), args)?,
     };
+    if args.requests && information.mount.is_none() {
+        let text = format!(
+            "{} is not mounted: only a mount has requests",
+            pool.display()
+        );
+        return Err(Failure::new(text));
+    }
     if args.printing.json {
         print_json(&information)
+    } else if let Some(mount) = information.mount.as_ref().filter(|_| args.requests) {
+        print(text::requests(mount))
     } else {
         print(text::of(&information))
     }

@@ -5,9 +5,10 @@
 //! is not a fork, because a fork of a program with threads is unsound. The process writes a line
 //! to its standard output, which is a pipe to the command, and then closes its standard streams.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -19,7 +20,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{AccessPolicy, Durability, ImageLocation, Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Others};
-use vellum_fuse::{ControlRequest, MountConfig, MountFlags, Session, Stopper};
+use vellum_fuse::{
+    Connection, ControlRequest, MountConfig, MountFlags, SWITCH, Session, Stopper, Switch, Uring,
+};
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, quoted, status};
 
@@ -62,17 +65,20 @@ first, if nothing is mounted below it.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
-nolazytime, nosymfollow, symfollow, open_requests, async, dirsync, sync, direct, barrier, \
-nobarrier, commit=SECONDS, auto_unmount, user, users, owner, group. Other options of fstab and \
-libfuse (defaults, nofail, _netdev, silent, nonempty, fsname=, x-... and so on) are ignored. With \
-dirsync, a call that creates, links, removes or renames a name is durable when it returns; with \
-sync, every change is, on all media that can promise it. For async, the default, see `vellum \
-info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
-directory in it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync mean the same as \
---direct, --no-barrier, --commit-every SECONDS and --durability. Set-id bits and device files have \
-no effect without suid and dev. The kernel always checks permission bits. Mounts of root are open \
-to everybody whom these bits admit, mounts of other users only to the user, unless allow_other is \
-given.
+nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, async, \
+dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, \
+group. Other options of fstab and libfuse (defaults, nofail, _netdev, silent, nonempty, fsname=, \
+x-... and so on) are ignored. With dirsync, a call that creates, links, removes or renames a name \
+is durable when it returns; with sync, every change is, on all media that can promise it. For \
+async, the default, see `vellum info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync \
+DIR`, and fsync(2) of any file or directory in it, do. direct, nobarrier, commit=SECONDS, async, \
+dirsync and sync mean the same as --direct, --no-barrier, --commit-every SECONDS and \
+--durability. With uring=auto, the default, requests come by io_uring if the kernel offers it \
+(Linux 6.14 and later, if its switch /sys/module/fuse/parameters/enable_uring is on); uring=on \
+turns the switch on, which only root may do; uring=off has them read from /dev/fuse. Set-id bits \
+and device files have no effect without suid and dev. The kernel always checks permission bits. \
+Mounts of root are open to everybody whom these bits admit, mounts of other users only to the \
+user, unless allow_other is given.
 
 Examples:
   vellum mount pool.img /mnt
@@ -264,6 +270,9 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "nosymfollow" => config.flags.no_symlinks = true,
             "symfollow" => config.flags.no_symlinks = false,
             "open_requests" => config.open_requests = true,
+            "uring=auto" => config.uring = Uring::Auto,
+            "uring=on" => config.uring = Uring::On,
+            "uring=off" => config.uring = Uring::Off,
             // Who may mount it. As in mount(8), these imply other options, which later ones
             // override.
             "user" | "users" => restrict(&mut config.flags, true),
@@ -378,6 +387,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
             }
         }
     }
+    advise_ring(config.uring);
     stop_on_signals(signals, &served);
     let _until_the_end = match last(args, |option| (option == AUTO_UNMOUNT).then_some(())) {
         Some(()) => Some(start_watching(&served)?),
@@ -391,6 +401,16 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         tracing::error!(%error, "cannot report that the mount is ready");
     }
     end(served)
+}
+
+/// Tells a person how to have requests by io_uring, if the kernel has them and its switch is off.
+fn advise_ring(uring: Uring) {
+    if uring == Uring::Auto && io::stderr().is_terminal() && Switch::now() == Switch::Off {
+        warn_line!(
+            "vellum: requests come by /dev/fuse. By io_uring they are served on the processor that \
+             asks: root can mount with -o uring=on, which turns on {SWITCH}"
+        );
+    }
 }
 
 /// Opens the datasets to mount. Returns the path, the directory and the pool of each.
@@ -535,8 +555,10 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
         pid: std::process::id(),
         read_only,
         damaged: false,
+        door: String::new(),
+        requests: BTreeMap::new(),
     };
-    Arc::new(move |request| {
+    Arc::new(move |request, connection| {
         let Some(fs) = fs.upgrade() else {
             return Ok(String::new());
         };
@@ -545,6 +567,8 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
                 let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
                 answer.mount = Some(MountPart {
                     damaged: fs.is_damaged(),
+                    door: connection.door.name().into(),
+                    requests: counts(connection),
                     ..mount.clone()
                 });
                 Ok(json(&answer))
@@ -555,6 +579,13 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
             }
         }
     })
+}
+
+fn counts(connection: &Connection) -> BTreeMap<String, u64> {
+    let counts = connection.counts.by_kind();
+    counts
+        .map(|(kind, count)| (kind.to_owned(), count))
+        .collect()
 }
 
 fn json(answer: &impl Serialize) -> String {

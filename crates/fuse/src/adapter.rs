@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use vellum::{Attr, Cred, FileKind, SetAttr};
+use vellum::{Attr, Cred, Durability, FileKind, MediaKind, RealFs, SetAttr};
 use vellum_transport::{
     Entry, FileSystem, FileSystemSize, OpenFlags, Operation, ROOT, Reply, Request, Through,
 };
@@ -24,7 +24,31 @@ pub(crate) struct Adapter {
     pub(crate) open_requests: bool,
     pub(crate) control: ControlChannel,
     pub(crate) stale: Stale,
+    pub(crate) waits: Waits,
 }
+
+/// What may wait for a disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waits {
+    reads: bool,
+    writes: bool,
+    /// Changes of names and attributes.
+    changes: bool,
+}
+
+impl Waits {
+    pub(crate) fn of(fs: &RealFs) -> Self {
+        let in_memory = matches!(fs.media_kind(), MediaKind::Dax | MediaKind::Memory);
+        Self {
+            reads: !in_memory || fs.data_devices().next().is_some(),
+            writes: fs.is_direct(),
+            changes: fs.durability() != Durability::Async && fs.commits(),
+        }
+    }
+}
+
+/// More bytes than this take so long to copy that other requests should not wait.
+const QUICK_BYTES: usize = 128 << 10;
 
 /// The user and group of a request, which own the files that it creates. The kernel checks
 /// permissions.
@@ -156,6 +180,42 @@ impl FileSystem for Adapter {
             // (INTERRUPT) is finished all the same, and there are no extended attributes, which the
             // kernel would otherwise request before every write.
             Operation::Other { .. } => reply.error(Errno::NOSYS),
+        }
+    }
+
+    fn may_wait(&self, request: &Request<'_>) -> bool {
+        let Waits {
+            reads,
+            writes,
+            changes,
+        } = self.waits;
+        match request.operation {
+            Operation::Read { size, .. } => reads || size as usize > QUICK_BYTES,
+            Operation::Write { data, .. } => writes || changes || data.len() > QUICK_BYTES,
+            Operation::Sync
+            | Operation::Ioctl { .. }
+            | Operation::Allocate { .. }
+            | Operation::CopyRange { .. } => true,
+            Operation::Lookup { .. }
+            | Operation::GetAttr
+            | Operation::ReadLink
+            | Operation::Open
+            | Operation::Release
+            | Operation::OpenDir
+            | Operation::ReadDir { .. }
+            | Operation::ReadDirPlus { .. }
+            | Operation::StatFs
+            | Operation::Seek { .. }
+            | Operation::Other { .. } => false,
+            Operation::SetAttr(_)
+            | Operation::Symlink { .. }
+            | Operation::MkNod { .. }
+            | Operation::MkDir { .. }
+            | Operation::Unlink { .. }
+            | Operation::RmDir { .. }
+            | Operation::Rename { .. }
+            | Operation::Link { .. }
+            | Operation::Create { .. } => changes,
         }
     }
 

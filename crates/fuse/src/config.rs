@@ -22,10 +22,24 @@ pub struct MountConfig {
     /// first `open` is answered with "not needed", and the kernel then opens files without a
     /// request.
     pub open_requests: bool,
+    /// Whether the kernel sends requests by io_uring.
+    pub uring: Uring,
     /// Further options of the mount.
     pub flags: MountFlags,
     /// The answers to requests on the control channel.
     pub answers: Option<Arc<Answers>>,
+}
+
+/// Whether the kernel sends requests by io_uring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Uring {
+    /// If it offers that.
+    #[default]
+    Auto,
+    /// Yes, or there is no mount. Its switch is turned on if it is off, which only root may do.
+    On,
+    /// No.
+    Off,
 }
 
 /// Options of any mount, as in mount(8).
@@ -55,6 +69,7 @@ impl Default for MountConfig {
                 .map_or(2, usize::from)
                 .clamp(2, 16),
             open_requests: false,
+            uring: Uring::Auto,
             flags: MountFlags::default(),
             answers: None,
         }
@@ -69,6 +84,7 @@ impl std::fmt::Debug for MountConfig {
             .field("allow_other", &self.allow_other)
             .field("threads", &self.threads)
             .field("open_requests", &self.open_requests)
+            .field("uring", &self.uring)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

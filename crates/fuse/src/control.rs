@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
+use vellum_transport::{Door, RequestCounts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::session::Stopper;
@@ -28,8 +29,17 @@ pub enum ControlRequest {
     },
 }
 
+/// The connection to the kernel that a request came by.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The way of the kernel's requests.
+    pub door: Door,
+    /// Their counts.
+    pub counts: Arc<RequestCounts>,
+}
+
 /// Answers requests, as JSON.
-pub type Answers = dyn Fn(ControlRequest) -> vellum::Result<String> + Send + Sync;
+pub type Answers = dyn Fn(ControlRequest, &Connection) -> vellum::Result<String> + Send + Sync;
 
 /// The bytes of a request, followed by zeros.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -100,14 +110,20 @@ struct Long {
 /// Answers the requests on the root.
 pub(crate) struct ControlChannel {
     answers: Option<Arc<Answers>>,
+    connection: Connection,
     stopper: Stopper,
     long: Mutex<Long>,
 }
 
 impl ControlChannel {
-    pub(crate) fn new(answers: Option<Arc<Answers>>, stopper: Stopper) -> Self {
+    pub(crate) fn new(
+        answers: Option<Arc<Answers>>,
+        connection: Connection,
+        stopper: Stopper,
+    ) -> Self {
         Self {
             answers,
+            connection,
             stopper,
             long: Mutex::default(),
         }
@@ -133,7 +149,8 @@ impl ControlChannel {
         if sent_head.token != 0 {
             return self.more(&sent_head);
         }
-        let text = answers(request).map_err(|error| crate::convert::errno(&error))?;
+        let text =
+            answers(request, &self.connection).map_err(|error| crate::convert::errno(&error))?;
         let text = text.into_bytes();
         if text.len() <= PART_BYTES {
             return Ok(reply(&text, 0, 0));
@@ -244,9 +261,16 @@ mod tests {
         }
     }
 
+    fn of(answers: Option<Arc<Answers>>) -> ControlChannel {
+        let connection = Connection {
+            door: Door::Device,
+            counts: Arc::default(),
+        };
+        ControlChannel::new(answers, connection, Stopper::unheard())
+    }
+
     fn channel() -> ControlChannel {
-        let answers = Arc::new(|request| Ok(text_of(request)));
-        ControlChannel::new(Some(answers), Stopper::unheard())
+        of(Some(Arc::new(|request, _: &_| Ok(text_of(request)))))
     }
 
     fn exchange(
@@ -325,7 +349,7 @@ mod tests {
         let (number, sent) = (CONTROL_IOCTL + 1, [0; CONTROL_BYTES]);
         assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::NOTTY);
         assert_eq!(
-            ControlChannel::new(None, Stopper::unheard())
+            of(None)
                 .answer(
                     CONTROL_IOCTL,
                     0,

@@ -19,6 +19,7 @@ mod session;
 mod stale;
 mod table;
 
-pub use config::{MountConfig, MountFlags};
-pub use control::{Answers, ControlRequest, ask, stop};
+pub use config::{MountConfig, MountFlags, Uring};
+pub use control::{Answers, Connection, ControlRequest, ask, stop};
 pub use session::{End, Error, Session, Stopper, mount};
+pub use vellum_transport::{SWITCH, Switch};

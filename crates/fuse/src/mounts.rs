@@ -423,13 +423,30 @@ pub fn detach(mounted: &Mounted) -> io::Result<()> {
 /// # Errors
 /// As [`list`] and [`detach`]. A failure does not stop the others; the first one is returned.
 pub fn detach_all(device: Device, pool: &Path) -> io::Result<()> {
+    for_all(device, pool, detach)
+}
+
+/// Ends the connection of a file system of this pool by force: its users are cut off, and its
+/// server too.
+///
+/// # Errors
+/// As [`list`] and [`abort`].
+pub(crate) fn abort_all(device: Device, pool: &Path) -> io::Result<()> {
+    for_all(device, pool, abort)
+}
+
+fn for_all(
+    device: Device,
+    pool: &Path,
+    end: impl Fn(&Mounted) -> io::Result<()>,
+) -> io::Result<()> {
     let mut outcome = Ok(());
     for mounted in list()?
         .iter()
         .rev()
         .filter(|mounted| mounted.device == device && mounted.pool == pool)
     {
-        let done = detach(mounted);
+        let done = end(mounted);
         // Another process may have been quicker.
         if done.is_err() && !is_there(mounted)? {
             continue;

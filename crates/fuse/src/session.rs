@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags as KernelFlags;
 use thiserror::Error;
 use vellum::{AccessPolicy, AccessTimes, RealFs};
-use vellum_transport::{Mount, MountError};
+use vellum_transport::{Door, Mount, MountError, SWITCH, Switch};
 
-use crate::adapter::Adapter;
-use crate::config::MountConfig;
-use crate::control::ControlChannel;
+use crate::adapter::{Adapter, Waits};
+use crate::config::{MountConfig, Uring};
+use crate::control::{Connection, ControlChannel};
 use crate::mounts::{self, Device, Others};
 use crate::server::Server;
 use crate::stale::Stale;
@@ -83,6 +83,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// Requests were to come by io_uring, and cannot.
+    #[error("the kernel does not send requests by io_uring: {0}")]
+    Ring(String),
     /// The session with the kernel could not be started, or it failed.
     #[error("the session with the kernel failed: {0}")]
     Session(io::Error),
@@ -181,16 +184,13 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     if !dir.is_dir() {
         return Err(unusable(io::ErrorKind::NotADirectory.into()));
     }
+    if config.uring == Uring::On {
+        turn_on_ring()?;
+    }
+    let waits = Waits::of(&fs);
     let server = Arc::new(Server::new(fs));
     let (sender, events) = channel();
     let stopper = Stopper(sender.clone());
-    let (stale, cached) = Stale::new();
-    let adapter = Adapter {
-        server: Arc::clone(&server),
-        open_requests: config.open_requests,
-        control: ControlChannel::new(config.answers.clone(), stopper.clone()),
-        stale,
-    };
     let refused = |source| Error::Refused {
         dir: dir.clone(),
         source,
@@ -207,11 +207,35 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     })?;
     let fs_name = PathBuf::from(&config.fs_name);
     let device = Device::at(&dir).map_err(refused)?;
-    let session = vellum_transport::Session::start(connection)
-        .inspect_err(|_| drop(mounts::detach_all(device, &fs_name)))
-        .map_err(refused)?;
+    let started = vellum_transport::Session::start(connection, config.uring != Uring::Off);
+    let session = started.map_err(refused).and_then(|session| {
+        if config.uring == Uring::On && session.door() != Door::Ring {
+            return Err(Error::Ring("it refuses to".into()));
+        }
+        Ok(session)
+    });
+    let session = session.inspect_err(|_| drop(mounts::detach_all(device, &fs_name)))?;
+    let (stale, cached) = Stale::new();
+    let connection = Connection {
+        door: session.door(),
+        counts: session.counts(),
+    };
+    let adapter = Adapter {
+        server: Arc::clone(&server),
+        open_requests: config.open_requests,
+        control: ControlChannel::new(config.answers.clone(), connection, stopper.clone()),
+        stale,
+        waits,
+    };
     let kernel = session.notifier();
     let threads = config.threads;
+    let (aborted, failed) = (fs_name.clone(), stopper.clone());
+    let abort = move || {
+        // Only root may abort it. Then its users wait until this process has ended.
+        if mounts::abort_all(device, &aborted).is_err() {
+            failed.cut_off();
+        }
+    };
     std::thread::Builder::new()
         .name("vellum-stale".into())
         .spawn(move || cached.serve(&kernel))
@@ -220,7 +244,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         .name(mounts::thread_that_serves(device))
         .spawn(move || {
             // The receiver may be gone already.
-            let _ = sender.send(Event::Over(session.run(&adapter, threads)));
+            let _ = sender.send(Event::Over(session.run(&adapter, threads, &abort)));
         })
         .map_err(Error::Session)?;
     Ok(Session {
@@ -231,6 +255,25 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         events,
         stopper,
     })
+}
+
+/// Turns the kernel's switch on.
+fn turn_on_ring() -> Result<(), Error> {
+    match Switch::now() {
+        Switch::On => Ok(()),
+        Switch::Missing => Err(Error::Ring(
+            "it needs Linux 6.14, built with CONFIG_FUSE_IO_URING".into(),
+        )),
+        Switch::Off => {
+            let refused = |error| {
+                let text = plain(&error);
+                Error::Ring(format!("its switch {SWITCH} is off, and stays so: {text}"))
+            };
+            Switch::turn_on().map_err(refused)?;
+            tracing::warn!("turned on {SWITCH}: FUSE mounts from now on can use io_uring");
+            Ok(())
+        }
+    }
 }
 
 /// Whether the process of a mount needs this absolute path itself: it finds its own descriptors and

@@ -58,6 +58,10 @@ pub(crate) mod feature {
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     pub(crate) const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
+    /// There is a second word of features.
+    pub(crate) const INIT_EXT: u32 = 1 << 30;
+    /// In the second word.
+    pub(crate) const OVER_IO_URING: u32 = 1 << 9;
 }
 
 /// Which fields of [`SetAttrIn`] count.

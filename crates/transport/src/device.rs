@@ -3,18 +3,28 @@
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, NotifyInvalInode, OutHeader};
-use crate::dispatch::{FileSystem, dispatch};
+use crate::abi::{self, NotifyInvalInode, OutHeader, feature};
+use crate::count::RequestCounts;
+use crate::dispatch::{Dispatcher, FileSystem};
 use crate::init::{Agreement, REQUEST_MAX_BYTES, agree, too_old};
 use crate::reply::{Reply, Sink};
 use crate::request::{Message, fixed_len, message, split};
+use crate::ring::{Beside, Ring};
 
 /// The size of the buffer of a thread: the largest write, and space for what precedes its data.
 const BUFFER_BYTES: usize = REQUEST_MAX_BYTES as usize + 4096;
+
+/// How long a connection takes to end that has begun to.
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// A descriptor of a connection. Each has its own queue of requests in flight, so that threads do
 /// not wait for each other.
@@ -43,10 +53,37 @@ impl Sink for Device {
 }
 
 /// A connection that has agreed with the kernel.
-pub struct Session(Arc<Device>);
+pub struct Session {
+    device: Arc<Device>,
+    ring: Option<Ring>,
+    counts: Arc<RequestCounts>,
+}
+
+/// The way of requests from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Threads read them from `/dev/fuse`.
+    Device,
+    /// A queue for each processor.
+    Ring,
+}
+
+impl Door {
+    /// The name in texts and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "/dev/fuse",
+            Self::Ring => "io_uring",
+        }
+    }
+}
 
 /// Tells the kernel of changes.
 pub struct Notifier(Arc<Device>);
+
+fn without_ring(error: &io::Error) {
+    tracing::warn!(%error, "cannot make the queues of io_uring: requests come by /dev/fuse");
+}
 
 fn malformed() -> io::Error {
     io::Error::new(
@@ -56,11 +93,12 @@ fn malformed() -> io::Error {
 }
 
 impl Session {
-    /// Agrees with the kernel on the protocol.
+    /// Agrees with the kernel on the protocol. `wants_ring`: requests come by io_uring, if the
+    /// kernel offers it.
     ///
     /// # Errors
     /// Fails if the kernel is too old, or if the mount has ended.
-    pub fn start(connection: OwnedFd) -> io::Result<Self> {
+    pub fn start(connection: OwnedFd, wants_ring: bool) -> io::Result<Self> {
         let device = Arc::new(Device(connection));
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -71,17 +109,28 @@ impl Session {
             let (argument, rest) = body
                 .split_at_checked(fixed_len(header.opcode))
                 .ok_or_else(malformed)?;
-            let Ok(Message::Init(asked)) = message(&header, argument, rest) else {
+            let Ok(Message::Init(asked, more)) = message(&header, argument, rest) else {
                 return Err(malformed());
             };
             let reply = Reply::new(header.unique, Arc::clone(&device) as Arc<dyn Sink>);
-            match agree(&asked) {
+            let offered = more & feature::OVER_IO_URING != 0;
+            // Before the kernel counts on them.
+            let ring = match offered && wants_ring {
+                true => Ring::new(&device.0).inspect_err(without_ring).ok(),
+                false => None,
+            };
+            match agree(&asked, ring.as_ref().map(Ring::max_write)) {
                 Agreement::Agreed(out) => {
                     reply.data(out.as_bytes());
                     let (major, minor) = (asked.major, asked.minor);
                     let features = format_args!("{:#x}", out.features);
                     tracing::debug!(major, minor, %features, "agreed with the kernel on FUSE");
-                    return Ok(Self(device));
+                    let counts = Arc::default();
+                    return Ok(Self {
+                        device,
+                        ring,
+                        counts,
+                    });
                 }
                 Agreement::AskAgain(out) => reply.data(out.as_bytes()),
                 Agreement::TooOld(errno) => {
@@ -94,32 +143,69 @@ impl Session {
 
     /// What tells the kernel of changes.
     pub fn notifier(&self) -> Notifier {
-        Notifier(Arc::clone(&self.0))
+        Notifier(Arc::clone(&self.device))
     }
 
-    /// Serves requests, on this thread and `threads - 1` more, until the mount has ended.
+    /// The way of its requests.
+    pub fn door(&self) -> Door {
+        match self.ring {
+            Some(_) => Door::Ring,
+            None => Door::Device,
+        }
+    }
+
+    /// The counts of its requests.
+    pub fn counts(&self) -> Arc<RequestCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Serves requests, on this thread and `threads - 1` more, until the mount has ended. By
+    /// io_uring, there is a thread for each processor, and `threads` for requests that may wait.
+    ///
+    /// `abort` has to end the connection. It is called if a thread fails whose requests would wait
+    /// for ever.
     ///
     /// # Errors
     /// Fails if requests cannot be read.
-    pub fn run(self, file_system: &dyn FileSystem, threads: usize) -> io::Result<()> {
+    pub fn run(
+        self,
+        file_system: &dyn FileSystem,
+        threads: usize,
+        abort: &(dyn Fn() + Sync),
+    ) -> io::Result<()> {
+        let Self {
+            device,
+            ring,
+            counts,
+        } = self;
+        let dispatcher = Dispatcher {
+            file_system,
+            counts: &counts,
+        };
+        let served = Served {
+            device,
+            dispatcher,
+            abort,
+        };
+        match ring {
+            Some(ring) => ring.run(dispatcher, threads, &served),
+            None => served.by_threads(threads),
+        }
+    }
+}
+
+/// A connection that is served.
+struct Served<'s> {
+    device: Arc<Device>,
+    dispatcher: Dispatcher<'s>,
+    abort: &'s (dyn Fn() + Sync),
+}
+
+impl Served<'_> {
+    fn by_threads(&self, threads: usize) -> io::Result<()> {
         std::thread::scope(|scope| {
-            let start = |number: usize| {
-                let device = Device(vellum_media::clone_fuse(&self.0.0)?);
-                std::thread::Builder::new()
-                    .name(format!("vellum-fuse-{number}"))
-                    .spawn_scoped(scope, move || serve(file_system, &Arc::new(device)))
-            };
-            let mut others = Vec::new();
-            for number in 1..threads {
-                match start(number) {
-                    Ok(other) => others.push(other),
-                    Err(error) => {
-                        tracing::warn!(%error, number, "the mount has fewer threads than wanted");
-                        break;
-                    }
-                }
-            }
-            let outcome = serve(file_system, &self.0);
+            let others = start_readers(scope, self.dispatcher, &self.device, threads);
+            let outcome = self.serve();
             others.into_iter().fold(outcome, |outcome, other| {
                 let ended = other
                     .join()
@@ -130,15 +216,57 @@ impl Session {
     }
 }
 
+impl Beside for Served<'_> {
+    fn serve(&self) -> io::Result<()> {
+        serve(self.dispatcher, &self.device)
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(&self.device.0, PollFlags::empty())];
+        let polled = poll(&mut polled, Some(&AT_ONCE)).map(|_| polled[0].revents());
+        polled.is_ok_and(|events| events.contains(PollFlags::ERR))
+    }
+
+    fn abort(&self) {
+        (self.abort)();
+    }
+}
+
+/// Starts `threads - 1` threads that read requests.
+fn start_readers<'s>(
+    scope: &'s Scope<'s, '_>,
+    dispatcher: Dispatcher<'s>,
+    device: &Device,
+    threads: usize,
+) -> Vec<ScopedJoinHandle<'s, io::Result<()>>> {
+    let start = |number: usize| {
+        let device = Device(vellum_media::clone_fuse(&device.0)?);
+        std::thread::Builder::new()
+            .name(format!("vellum-fuse-{number}"))
+            .spawn_scoped(scope, move || serve(dispatcher, &Arc::new(device)))
+    };
+    let mut others = Vec::new();
+    for number in 1..threads {
+        match start(number) {
+            Ok(other) => others.push(other),
+            Err(error) => {
+                tracing::warn!(%error, number, "the mount has fewer threads than wanted");
+                break;
+            }
+        }
+    }
+    others
+}
+
 /// Serves the requests of one descriptor.
-fn serve(file_system: &dyn FileSystem, device: &Arc<Device>) -> io::Result<()> {
+fn serve(dispatcher: Dispatcher<'_>, device: &Arc<Device>) -> io::Result<()> {
     let sink: Arc<dyn Sink> = Arc::clone(device) as Arc<dyn Sink>;
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Some(bytes) = device.read(&mut buffer)? {
         let (header, body) = split(bytes).ok_or_else(malformed)?;
         let fixed = body.len().min(fixed_len(header.opcode));
         let (argument, rest) = body.split_at(fixed);
-        dispatch(file_system, &sink, &header, argument, rest);
+        dispatcher.dispatch(&sink, &header, argument, rest);
     }
     Ok(())
 }

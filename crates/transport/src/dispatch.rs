@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::abi::InHeader;
+use crate::count::RequestCounts;
 use crate::reply::{Reply, Sink};
 use crate::request::{Message, Request, message};
 
@@ -14,31 +15,53 @@ pub trait FileSystem: Send + Sync {
     /// Answers a request, at once or later. A panic answers it with `EIO`, and the mount goes on.
     fn answer(&self, request: Request<'_>, reply: Reply);
 
+    /// Whether the answer may wait for a disk, or take long. Such a request holds up no others.
+    fn may_wait(&self, request: &Request<'_>) -> bool;
+
     /// The kernel forgets a file, as often as `lookups` says. Each returned entry was one lookup.
     fn forget(&self, node: u64, lookups: u64);
 }
 
-/// Hands a message to the file system. `argument` and `rest`: see [`message`].
-pub(crate) fn dispatch(
-    file_system: &dyn FileSystem,
-    sink: &Arc<dyn Sink>,
-    header: &InHeader,
-    argument: &[u8],
-    rest: &[u8],
-) {
-    let InHeader { opcode, node, .. } = *header;
-    tracing::debug!(opcode, node, "a request");
-    let reply = || Reply::new(header.unique, Arc::clone(sink));
-    match message(header, argument, rest) {
-        Ok(Message::Request(request)) => guard(|| file_system.answer(request, reply())),
-        Ok(Message::Forget(forgotten)) => {
-            forgotten.each(|node, lookups| guard(|| file_system.forget(node, lookups)));
+/// Hands messages to the file system, and counts them.
+#[derive(Clone, Copy)]
+pub(crate) struct Dispatcher<'f> {
+    pub(crate) file_system: &'f dyn FileSystem,
+    pub(crate) counts: &'f RequestCounts,
+}
+
+impl Dispatcher<'_> {
+    /// Has a message answered. `argument` and `rest`: see [`message`].
+    pub(crate) fn dispatch(
+        &self,
+        sink: &Arc<dyn Sink>,
+        header: &InHeader,
+        argument: &[u8],
+        rest: &[u8],
+    ) {
+        let InHeader { opcode, node, .. } = *header;
+        tracing::debug!(opcode, node, "a request");
+        self.counts.count(opcode);
+        let reply = || Reply::new(header.unique, Arc::clone(sink));
+        match message(header, argument, rest) {
+            Ok(Message::Request(request)) => guard(|| self.file_system.answer(request, reply())),
+            Ok(Message::Forget(forgotten)) => {
+                let forget = |node, lookups| self.file_system.forget(node, lookups);
+                forgotten.each(|node, lookups| guard(|| forget(node, lookups)));
+            }
+            Ok(Message::Destroy) => reply().empty(),
+            Ok(Message::Init(..)) => reply().error(Errno::IO),
+            Err(errno) => {
+                tracing::error!(opcode, "the kernel sent a malformed request");
+                reply().error(errno);
+            }
         }
-        Ok(Message::Destroy) => reply().empty(),
-        Ok(Message::Init(_)) => reply().error(Errno::IO),
-        Err(errno) => {
-            tracing::error!(opcode, "the kernel sent a malformed request");
-            reply().error(errno);
+    }
+
+    /// Whether a message is a request whose answer may wait.
+    pub(crate) fn may_wait(&self, header: &InHeader, argument: &[u8], rest: &[u8]) -> bool {
+        match message(header, argument, rest) {
+            Ok(Message::Request(request)) => self.file_system.may_wait(&request),
+            _ => false,
         }
     }
 }
@@ -72,6 +95,10 @@ mod tests {
             }
         }
 
+        fn may_wait(&self, request: &Request<'_>) -> bool {
+            request.operation == Operation::Sync
+        }
+
         fn forget(&self, node: u64, lookups: u64) {
             self.0.lock().expect("no panic").push((node, lookups));
         }
@@ -80,6 +107,11 @@ mod tests {
     #[test]
     fn every_request_but_forgetting_has_one_answer() {
         let file_system = Panics::default();
+        let counts = RequestCounts::default();
+        let dispatcher = Dispatcher {
+            file_system: &file_system,
+            counts: &counts,
+        };
         let errors = |opcode, argument: &[u8], rest: &[u8]| -> Vec<i32> {
             let header = InHeader {
                 opcode,
@@ -87,7 +119,7 @@ mod tests {
                 ..InHeader::default()
             };
             let (sink, answers) = kept();
-            dispatch(&file_system, &sink, &header, argument, rest);
+            dispatcher.dispatch(&sink, &header, argument, rest);
             drop(sink);
             let error = |bytes: Vec<u8>| i32::from_ne_bytes(bytes[4..8].try_into().expect("four"));
             answers.iter().map(error).collect()
@@ -103,5 +135,6 @@ mod tests {
         let lookups = 7u64.to_ne_bytes();
         assert_eq!(errors(opcode::FORGET, &lookups, &[]), []);
         assert_eq!(*file_system.0.lock().expect("no panic"), [(3, 7)]);
+        assert_eq!(counts.by_kind().next(), Some(("other", 1)));
     }
 }

@@ -45,7 +45,8 @@ pub(crate) enum Agreement {
     TooOld(Errno),
 }
 
-pub(crate) fn agree(asked: &InitIn) -> Agreement {
+/// `ring_max_write`: requests come by io_uring, with at most so many bytes.
+pub(crate) fn agree(asked: &InitIn, ring_max_write: Option<u32>) -> Agreement {
     let version = InitOut {
         major: MAJOR,
         minor: MINOR,
@@ -57,18 +58,23 @@ pub(crate) fn agree(asked: &InitIn) -> Agreement {
     if asked.major < MAJOR || asked.minor < MINOR_MIN {
         return Agreement::TooOld(Errno::PROTO);
     }
-    let largest = REQUEST_MAX_BYTES.max(asked.max_readahead) as usize;
-    let pages = largest.div_ceil(rustix::param::page_size());
-    Agreement::Agreed(InitOut {
-        max_readahead: asked.max_readahead,
+    let max_write = ring_max_write.unwrap_or(REQUEST_MAX_BYTES);
+    let pages = (max_write as usize).div_ceil(rustix::param::page_size());
+    let mut out = InitOut {
+        max_readahead: asked.max_readahead.min(max_write),
         features: WANTED & asked.features,
         max_background: BACKGROUND,
         congestion_threshold: BACKGROUND / 4 * 3,
-        max_write: REQUEST_MAX_BYTES,
+        max_write,
         time_granularity_ns: 1,
         max_pages: u16::try_from(pages).unwrap_or(u16::MAX),
         ..version
-    })
+    };
+    if ring_max_write.is_some() {
+        out.features |= feature::INIT_EXT;
+        out.more_features = feature::OVER_IO_URING;
+    }
+    Agreement::Agreed(out)
 }
 
 /// Why a mount is refused whose kernel speaks this version.
@@ -102,7 +108,7 @@ mod tests {
         let (header, body) = split(&bytes).expect("a header");
         let (argument, rest) = body.split_at(fixed_len(header.opcode));
         match message(&header, argument, rest) {
-            Ok(Message::Init(asked)) => asked,
+            Ok(Message::Init(asked, _)) => asked,
             other => panic!("{other:?}"),
         }
     }
@@ -111,7 +117,7 @@ mod tests {
     fn the_first_request_of_a_kernel_is_answered() {
         let asked = asked();
         assert_eq!((asked.major, asked.minor), (7, 45));
-        let Agreement::Agreed(agreed) = agree(&asked) else {
+        let Agreement::Agreed(agreed) = agree(&asked, None) else {
             panic!("not agreed");
         };
         assert_eq!(agreed.features, WANTED);
@@ -124,12 +130,22 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_bounds_the_size_of_requests() {
+        let Agreement::Agreed(agreed) = agree(&asked(), Some(128 << 10)) else {
+            panic!("not agreed");
+        };
+        assert_eq!((agreed.max_write, agreed.max_pages), (128 << 10, 32));
+        assert_eq!(agreed.features, WANTED | feature::INIT_EXT);
+        assert_eq!(agreed.more_features, feature::OVER_IO_URING);
+    }
+
+    #[test]
     fn features_that_the_kernel_lacks_are_not_used() {
         let lacks = InitIn {
             features: feature::ASYNC_DIO | 1 << 31,
             ..asked()
         };
-        let Agreement::Agreed(agreed) = agree(&lacks) else {
+        let Agreement::Agreed(agreed) = agree(&lacks, None) else {
             panic!("not agreed");
         };
         assert_eq!(agreed.features, feature::ASYNC_DIO);
@@ -143,9 +159,9 @@ mod tests {
                 minor,
                 ..asked()
             };
-            (agree(&asked), too_old(&asked))
+            (agree(&asked, None), too_old(&asked))
         };
-        assert!(matches!(of(7, 31).0, Agreement::Agreed(_)));
+        assert!(matches!(of(7, 31).0, Agreement::Agreed(..)));
         for (major, minor) in [(7, 30), (6, 99)] {
             let (agreement, said) = of(major, minor);
             assert_eq!(agreement, Agreement::TooOld(Errno::PROTO));

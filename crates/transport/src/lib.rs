@@ -7,20 +7,26 @@
 //! * `abi` has the kernel's structures, byte by byte.
 //! * `request` decodes a request from any bytes ([`decode_any`]), [`Reply`] encodes its answer.
 //! * `device` is the door by `/dev/fuse`: threads that read requests and write answers.
+//! * `ring` is the door by io_uring: a queue for each processor.
 #![forbid(unsafe_code)]
 
 mod abi;
+mod count;
 mod device;
 mod dispatch;
 mod init;
 mod mount;
 mod reply;
 mod request;
+mod ring;
+mod switch;
 
 pub use abi::{Attr, ROOT};
-pub use device::{Notifier, Session};
+pub use count::RequestCounts;
+pub use device::{Door, Notifier, Session};
 pub use dispatch::FileSystem;
 pub use init::REQUEST_MAX_BYTES;
 pub use mount::{Mount, MountError, mount, unmount, unmount_by_helper};
 pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply};
 pub use request::{Operation, Request, SetAttr, SetTime, Through, decode_any};
+pub use switch::{PATH as SWITCH, Switch};

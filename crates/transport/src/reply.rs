@@ -18,6 +18,18 @@ use crate::init::REQUEST_MAX_BYTES;
 pub(crate) trait Sink: Send + Sync {
     /// Sends an answer whose body is in two parts.
     fn send(&self, header: OutHeader, body: [&[u8]; 2]) -> Result<(), Errno>;
+
+    /// Fills the first `size` bytes of the door's own buffer, if it has one for this answer.
+    fn fill(
+        &self,
+        _size: usize,
+        _fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>,
+    ) -> Option<Result<usize, Errno>> {
+        None
+    }
+
+    /// Sends the first `len` bytes of that buffer.
+    fn send_filled(&self, _header: OutHeader, _len: usize) {}
 }
 
 /// The answer to a request, on any thread. If it is dropped unsent, it is `EIO`.
@@ -104,15 +116,19 @@ impl Reply {
         Self { unique, sink }
     }
 
+    fn header(&self, error: i32, len: usize) -> OutHeader {
+        OutHeader {
+            len: (size_of::<OutHeader>() + len) as u32,
+            error,
+            unique: self.unique,
+        }
+    }
+
     fn send(&mut self, error: i32, body: [&[u8]; 2]) {
         let Some(sink) = self.sink.take() else {
             return;
         };
-        let header = OutHeader {
-            len: (size_of::<OutHeader>() + body[0].len() + body[1].len()) as u32,
-            error,
-            unique: self.unique,
-        };
+        let header = self.header(error, body[0].len() + body[1].len());
         match sink.send(header, body) {
             // Nobody waits for it any more, because of a signal or the end of the mount.
             Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED) => {}
@@ -136,12 +152,32 @@ impl Reply {
     }
 
     /// Returns the first bytes of a buffer of `size` bytes: as many as `fill` returns.
-    pub fn fill(self, size: u32, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+    pub fn fill(mut self, size: u32, fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
+        let size = size.min(REQUEST_MAX_BYTES) as usize;
+        let mut fill = Some(fill);
+        let mut once = |buffer: &mut [u8]| fill.take().map_or(Err(Errno::IO), |fill| fill(buffer));
+        let filled = self
+            .sink
+            .as_ref()
+            .and_then(|sink| sink.fill(size, &mut once));
+        match filled {
+            Some(Ok(len)) => {
+                let header = self.header(0, len);
+                if let Some(sink) = self.sink.take() {
+                    sink.send_filled(header, len);
+                }
+            }
+            Some(Err(errno)) => self.error(errno),
+            None => self.fill_and_copy(size, &mut once),
+        }
+    }
+
+    /// The same with a buffer of this thread.
+    fn fill_and_copy(self, size: usize, fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, Errno>) {
         thread_local! {
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         BUFFER.with_borrow_mut(|buffer| {
-            let size = size.min(REQUEST_MAX_BYTES) as usize;
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::abi::{
     self, BatchForgetIn, CopyFileRangeIn, CreateIn, FAllocateIn, FSyncIn, ForgetIn, ForgetOne,
     GetAttrIn, InHeader, InitIn, IoctlIn, LinkIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn,
-    Rename2In, RenameIn, SeekIn, SetAttrIn, WriteIn, opcode, set,
+    Rename2In, RenameIn, SeekIn, SetAttrIn, WriteIn, feature, opcode, set,
 };
 
 /// A request that is to be answered.
@@ -168,8 +168,8 @@ pub(crate) enum Message<'r> {
     Request(Request<'r>),
     /// Lookups are over. There is no answer.
     Forget(Forgotten<'r>),
-    /// The first message.
-    Init(InitIn),
+    /// The first message, and the second word of features.
+    Init(InitIn, u32),
     /// The last one; the answer is empty.
     Destroy,
 }
@@ -277,7 +277,14 @@ pub(crate) fn message<'r>(
             let bytes = len.and_then(|len| rest.get(..len)).ok_or(MALFORMED)?;
             Message::Forget(Forgotten::Many(bytes))
         }
-        opcode::INIT => Message::Init(fixed(argument)?),
+        opcode::INIT => {
+            let asked: InitIn = fixed(argument)?;
+            let more = match asked.features & feature::INIT_EXT {
+                0 => 0,
+                _ => fixed(rest)?,
+            };
+            Message::Init(asked, more)
+        }
         opcode::DESTROY => Message::Destroy,
         _ => Message::Request(Request {
             node: header.node,
@@ -448,7 +455,7 @@ pub fn decode_any(bytes: &[u8]) -> Option<Operation<'_>> {
             forgotten.each(|_, _| ());
             None
         }
-        Message::Init(_) | Message::Destroy => None,
+        Message::Init(..) | Message::Destroy => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! The text that `vellum info` prints for people.
 
+use std::cmp::Reverse;
+
 use crate::dataset;
 use crate::units::{percent, size, time};
 
@@ -201,6 +203,19 @@ fn last_close(opened: &OpenedPart) -> String {
     format!("{found}{image}{taken_back}")
 }
 
+/// The kernel's requests to a mount, the most frequent kind first.
+pub(crate) fn requests(mount: &MountPart) -> String {
+    let mut kinds: Vec<_> = mount.requests.iter().collect();
+    kinds.sort_by_key(|&(kind, &count)| (Reverse(count), kind));
+    let all: u64 = mount.requests.values().sum();
+    let lines = kinds
+        .iter()
+        .map(|(kind, count)| format!("{count:>12}  {kind}\n"));
+    lines
+        .chain([format!("{all:>12}  all, by {}\n", mount.door)])
+        .collect()
+}
+
 /// The mount that answered, and how it writes.
 fn mounted(mount: &MountPart, media: &MediaPart) -> String {
     let only = match mount {
@@ -214,6 +229,10 @@ fn mounted(mount: &MountPart, media: &MediaPart) -> String {
         "" | "async" => String::new(),
         name => format!(", {name}"),
     };
+    let door = match mount.door.as_str() {
+        "" => String::new(),
+        door => format!(", requests by {door}"),
+    };
     let (dir, pid) = (mount.dir.display(), mount.pid);
-    format!("on {dir} by process {pid}{only}{durability}")
+    format!("on {dir} by process {pid}{door}{only}{durability}")
 }

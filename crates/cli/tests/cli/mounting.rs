@@ -38,6 +38,25 @@ fn a_mount_keeps_what_was_written() {
 }
 
 #[test]
+fn requests_are_counted_of_a_mount_and_of_nothing_else() {
+    if !has_fuse("requests_are_counted_of_a_mount_and_of_nothing_else") {
+        return;
+    }
+    let mounted = Mounted::new("64M", &["-o", "uring=off"]);
+    std::fs::create_dir(mounted.path("dir")).expect("made");
+    let told = mounted.bench.run(&["info", "--json", "p.img"]).ok().out;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["mount"]["door"], "/dev/fuse");
+    assert_eq!(told["mount"]["requests"]["mkdir"], 1);
+    let told = mounted.bench.run(&["info", "--requests", "p.img"]).ok().out;
+    assert!(told.contains("           1  mkdir\n"), "{told}");
+    assert!(told.ends_with("  all, by /dev/fuse\n"), "{told}");
+    mounted.umount();
+    let refused = mounted.bench.run(&["info", "--requests", "p.img"]);
+    refused.failed(1, &["p.img is not mounted", "only a mount has requests"]);
+}
+
+#[test]
 fn an_unlinked_file_lives_while_it_is_open() {
     if !has_fuse("an_unlinked_file_lives_while_it_is_open") {
         return;
