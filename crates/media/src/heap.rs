@@ -76,11 +76,7 @@ impl HeapMemory {
     /// Memory that holds `bytes`.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
         let memory = Self::new(bytes.len() as u64);
-        for (cell, part) in memory.cells.iter().zip(bytes.chunks(CELL as usize)) {
-            let mut padded = [0; CELL as usize];
-            padded[..part.len()].copy_from_slice(part);
-            cell.store(u64::from_ne_bytes(padded), Ordering::Relaxed);
-        }
+        memory.write(0, bytes);
         memory
     }
 

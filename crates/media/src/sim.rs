@@ -200,11 +200,8 @@ impl SimPool {
 
     /// The contents of the pool, as its threads see them.
     pub fn image(&self) -> Vec<u8> {
-        let cells = self.memory.cells().iter();
-        let mut image: Vec<u8> = cells
-            .flat_map(|cell| cell.load(Ordering::Relaxed).to_ne_bytes())
-            .collect();
-        image.truncate(self.memory.len() as usize);
+        let mut image = vec![0; self.memory.len() as usize];
+        self.memory.read(0, &mut image);
         image
     }
 

@@ -79,7 +79,7 @@ impl SnapshotBody {
         for (offset, bytes) in extents {
             assert_eq!(offset % BLOCK_SIZE as u64, 0, "an extent begins at a block");
             for (index, block) in bytes.chunks(BLOCK_SIZE).enumerate() {
-                if block.iter().any(|&byte| byte != 0) {
+                if *block != [0; BLOCK_SIZE][..block.len()] {
                     let mut whole = block.to_vec();
                     whole.resize(BLOCK_SIZE, 0);
                     blocks.insert(offset / BLOCK_SIZE as u64 + index as u64, whole);
