@@ -6,12 +6,14 @@ use std::time::Duration;
 use rustix::io::Errno;
 use vellum::{Attr, Cred, Durability, FileKind, MediaKind, RealFs, SetAttr};
 use vellum_transport::{
-    Entry, FileSystem, FileSystemSize, OpenFlags, Operation, ROOT, Reply, Request, Through,
+    Entry, FileSystem, FileSystemSize, Notifier, OpenFlags, Operation, ROOT, Reply, Request,
+    Through,
 };
 
 use crate::control::ControlChannel;
 use crate::convert::{attr, kind_bits, kind_of_mode, set_time};
 use crate::server::{Answer, Seek, Server};
+use crate::set_ids::Changer;
 use crate::stale::{Stale, Written};
 
 /// How long the kernel may cache names and attributes. Only this mount changes the pool, so nothing
@@ -24,6 +26,7 @@ pub(crate) struct Adapter {
     pub(crate) open_requests: bool,
     pub(crate) control: ControlChannel,
     pub(crate) stale: Stale,
+    pub(crate) kernel: Notifier,
     pub(crate) waits: Waits,
 }
 
@@ -105,7 +108,14 @@ impl FileSystem for Adapter {
                     .size(sent.size)
                     .atime(sent.atime.map(set_time))
                     .mtime(sent.mtime.map(set_time));
-                reply_attr(reply, server.set_attr(node, &set));
+                // Without any, it is `chown` without an owner, or a change of the content comes
+                // next. The kernel has not checked who asks.
+                let is_empty = set == SetAttr::default();
+                let changer = (is_empty || sent.drops_set_ids).then(|| Changer {
+                    must_own: is_empty,
+                    ..Changer::of(&request)
+                });
+                reply_attr(reply, server.set_attr(node, &set, changer));
             }
             Operation::ReadLink => {
                 let target = server.read_link(node);
@@ -144,12 +154,7 @@ impl FileSystem for Adapter {
                     server.read(node, offset, out, no_atime, through)
                 });
             }
-            Operation::Write {
-                offset,
-                data,
-                flags,
-                through,
-            } => self.write(node, offset, data, flags, through, reply),
+            Operation::Write { .. } => self.write(&request, reply),
             Operation::Release => reply.empty(),
             Operation::Sync => reply_empty(reply, server.sync()),
             Operation::ReadDir { after, size } => self.list(node, after, size, reply),
@@ -163,7 +168,9 @@ impl FileSystem for Adapter {
                 reply_with(reply, answer, |reply, bytes| reply.ioctl(&bytes));
             }
             Operation::Allocate { mode, offset, len } => {
-                reply_empty(reply, server.allocate(node, mode, offset, len));
+                let dropped = self.drop_set_ids(node, &request, request.uid != 0);
+                let done = dropped.and_then(|()| server.allocate(node, mode, offset, len));
+                reply_empty(reply, done);
             }
             Operation::Seek { offset, whence } => self.seek(node, offset, whence, reply),
             Operation::CopyRange {
@@ -172,7 +179,9 @@ impl FileSystem for Adapter {
                 to_offset,
                 len,
             } => {
-                let copied = server.copy_range((node, offset), (to_node, to_offset), len);
+                let dropped = self.drop_set_ids(to_node, &request, request.uid != 0);
+                let (from, to) = ((node, offset), (to_node, to_offset));
+                let copied = dropped.and_then(|()| server.copy_range(from, to, len));
                 reply_with(reply, copied, Reply::written);
             }
             // The kernel need not send these again. A close has no effect (FLUSH), files are always
@@ -271,16 +280,30 @@ impl Adapter {
         }
     }
 
-    fn write(
-        &self,
-        ino: u64,
-        offset: u64,
-        data: &[u8],
-        flags: u32,
-        through: Through,
-        reply: Reply,
-    ) {
-        let mut answer = self.server.write(ino, offset, data, through);
+    /// Drops the set-id bits that a change of the content drops, if `drops`: the kernel says so, or
+    /// cannot. Then the kernel forgets the mode.
+    fn drop_set_ids(&self, ino: u64, request: &Request<'_>, drops: bool) -> Answer<()> {
+        if drops && self.server.drop_set_ids(ino, Changer::of(request))? {
+            // It fails if the kernel does not know the file any more.
+            let _ = self.kernel.drop_attributes(ino);
+        }
+        Ok(())
+    }
+
+    fn write(&self, request: &Request<'_>, reply: Reply) {
+        let Operation::Write {
+            offset,
+            data,
+            flags,
+            through,
+            drops_set_ids,
+        } = request.operation
+        else {
+            return reply.error(Errno::IO);
+        };
+        let ino = request.node;
+        let dropped = self.drop_set_ids(ino, request, drops_set_ids);
+        let mut answer = dropped.and_then(|()| self.server.write(ino, offset, data, through));
         // The kernel requests the fsync itself, but not after asynchronous direct writes.
         if through == Through::Direct && flags as i32 & libc::O_DSYNC != 0 {
             answer = answer.and_then(|len| self.server.sync().map(|()| len));

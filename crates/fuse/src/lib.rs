@@ -16,6 +16,7 @@ mod convert;
 pub mod mounts;
 mod server;
 mod session;
+mod set_ids;
 mod stale;
 mod table;
 

@@ -14,6 +14,7 @@ use vellum::{
 use vellum_transport::Through;
 
 use crate::convert::errno;
+use crate::set_ids::Changer;
 use crate::table::{Known, Table};
 
 /// The outcome of a request.
@@ -58,24 +59,32 @@ impl Listed {
     /// knows it.
     fn without_attr(&self, known: Option<&Known>) -> EntryAttr {
         let attr = Attr {
-            ino: self.ino,
             generation: known.map_or(0, |known| known.node.generation()),
-            kind: self.kind,
-            mode: 0,
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            device: 0,
-            size: 0,
-            blocks_512: 0,
-            atime_ns: 0,
-            mtime_ns: 0,
-            ctime_ns: 0,
+            ..attr_of(self.ino, self.kind)
         };
         EntryAttr {
             attr,
             is_true: false,
         }
+    }
+}
+
+/// Attributes of which only these are known.
+pub(crate) fn attr_of(ino: u64, kind: FileKind) -> Attr {
+    Attr {
+        ino,
+        generation: 0,
+        kind,
+        mode: 0,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        device: 0,
+        size: 0,
+        blocks_512: 0,
+        atime_ns: 0,
+        mtime_ns: 0,
+        ctime_ns: 0,
     }
 }
 
@@ -168,20 +177,45 @@ impl Server {
         self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
     }
 
-    pub(crate) fn set_attr(&self, ino: u64, set: &SetAttr) -> Answer<Attr> {
+    /// Changes attributes. `changer`: who does it, if that drops set-id bits.
+    pub(crate) fn set_attr(
+        &self,
+        ino: u64,
+        set: &SetAttr,
+        changer: Option<Changer>,
+    ) -> Answer<Attr> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         let mut set = *set;
         if set == SetAttr::default() {
-            // The kernel sends this for a new change time and nothing else (`chown(path, -1, -1)`).
             // Setting the access time to its present value updates the change time, and loses no
             // change by others.
             let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
             set.atime = Some(SetTime::At(attr.atime_ns));
         }
+        if let Some(changer) = changer {
+            match self.mode_after(&known, changer)? {
+                // Before the content changes.
+                Some(mode) if set.size.is_some() => self.set_mode(&known, mode)?,
+                mode => set.mode = set.mode.or(mode),
+            }
+        }
         self.fs
             .set_attr(&Cred::root(), &known.node, &set)
             .map_err(|e| errno(&e))
+    }
+
+    /// The mode of a file after a change that drops set-id bits, if there are any. No other request
+    /// changes them meanwhile: the kernel locks the file.
+    fn mode_after(&self, known: &Known, changer: Changer) -> Answer<Option<u16>> {
+        let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
+        Ok(changer.mode_after(&attr))
+    }
+
+    fn set_mode(&self, known: &Known, mode: u16) -> Answer<()> {
+        let set = SetAttr::new().mode(Some(mode));
+        let done = self.fs.set_attr(&Cred::root(), &known.node, &set);
+        done.map(drop).map_err(|e| errno(&e))
     }
 
     pub(crate) fn read_link(&self, ino: u64) -> Answer<Vec<u8>> {
@@ -294,6 +328,16 @@ impl Server {
         known.handle(&self.fs, false).map_err(|e| errno(&e))
     }
 
+    /// Drops the set-id bits that a change of the content drops. Returns whether there were any.
+    pub(crate) fn drop_set_ids(&self, ino: u64, changer: Changer) -> Answer<bool> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        match self.mode_after(&known, changer)? {
+            Some(mode) => self.set_mode(&known, mode).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
     pub(crate) fn write(
         &self,
         ino: u64,
@@ -355,7 +399,8 @@ impl Server {
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
         let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
         let target = self.handle_to_change(&target)?;
-        let len = len.min(COPY_BYTES);
+        let left = self.fs.attr(source.node()).map_err(|e| errno(&e))?.size;
+        let len = len.min(COPY_BYTES).min(left.saturating_sub(from.1));
         let mut buffer = vec![0; COPY_PIECE_BYTES.min(len as usize)];
         let mut done = 0;
         while done < len {

@@ -225,6 +225,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         open_requests: config.open_requests,
         control: ControlChannel::new(config.answers.clone(), connection, stopper.clone()),
         stale,
+        kernel: session.notifier(),
         waits,
     };
     let kernel = session.notifier();

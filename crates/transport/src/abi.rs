@@ -58,6 +58,8 @@ pub(crate) mod feature {
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     pub(crate) const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
+    /// The file system drops set-id bits.
+    pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
     /// There is a second word of features.
     pub(crate) const INIT_EXT: u32 = 1 << 30;
     /// In the second word.
@@ -74,10 +76,13 @@ pub(crate) mod set {
     pub(crate) const MTIME: u32 = 1 << 5;
     pub(crate) const ATIME_NOW: u32 = 1 << 7;
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const DROP_SET_IDS: u32 = 1 << 11;
 }
 
 /// In the flags of reads and writes: the owner of locks is valid.
 pub(crate) const HAS_LOCK_OWNER: u32 = 1 << 1;
+/// In the flags of a write: it drops set-id bits.
+pub(crate) const WRITE_DROPS_SET_IDS: u32 = 1 << 2;
 /// In the flags of an ioctl: the file system itself names the memory to copy.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 /// The number of the notification that cached pages are stale. The header of a notification has it

@@ -278,11 +278,19 @@ impl Notifier {
     /// # Errors
     /// Fails if the kernel does not know the file, or if the mount has ended.
     pub fn drop_pages(&self, node: u64, offset: u64, len: u64) -> io::Result<()> {
-        let body = NotifyInvalInode {
-            node,
-            offset: offset as i64,
-            len: len as i64,
-        };
+        self.invalidate(node, offset as i64, len as i64)
+    }
+
+    /// Makes the kernel drop its cached attributes of a file.
+    ///
+    /// # Errors
+    /// As [`Notifier::drop_pages`].
+    pub fn drop_attributes(&self, node: u64) -> io::Result<()> {
+        self.invalidate(node, -1, 0)
+    }
+
+    fn invalidate(&self, node: u64, offset: i64, len: i64) -> io::Result<()> {
+        let body = NotifyInvalInode { node, offset, len };
         let header = OutHeader {
             len: (size_of::<OutHeader>() + size_of::<NotifyInvalInode>()) as u32,
             error: abi::NOTIFY_INVAL_INODE,

@@ -21,6 +21,8 @@ pub struct Request<'r> {
     pub uid: u32,
     /// The group of the user.
     pub gid: u32,
+    /// The thread that asks; 0: it is not visible here.
+    pub pid: u32,
     /// What is asked for.
     pub operation: Operation<'r>,
 }
@@ -80,6 +82,8 @@ pub enum Operation<'r> {
         data: &'r [u8],
         flags: u32,
         through: Through,
+        /// The user may not keep the file's set-id bits.
+        drops_set_ids: bool,
     },
     /// Closes a file or directory.
     Release,
@@ -125,6 +129,8 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// The modification time.
     pub mtime: Option<SetTime>,
+    /// The change drops the file's set-id bits.
+    pub drops_set_ids: bool,
 }
 
 /// A new time.
@@ -290,6 +296,7 @@ pub(crate) fn message<'r>(
             node: header.node,
             uid: header.uid,
             gid: header.gid,
+            pid: header.pid,
             operation: operation(header.opcode, argument, rest)?,
         }),
     })
@@ -344,6 +351,7 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
                 data: prefix(rest, write.size)?,
                 flags: write.flags,
                 through: Through::of(write.write_flags),
+                drops_set_ids: write.write_flags & abi::WRITE_DROPS_SET_IDS != 0,
             }
         }
         opcode::IOCTL => {
@@ -442,6 +450,7 @@ fn set_attr(sent: &SetAttrIn) -> SetAttr {
         size: has(set::SIZE).then_some(sent.size),
         atime: time(set::ATIME, set::ATIME_NOW, sent.atime, sent.atime_ns),
         mtime: time(set::MTIME, set::MTIME_NOW, sent.mtime, sent.mtime_ns),
+        drops_set_ids: has(set::DROP_SET_IDS),
     }
 }
 
@@ -478,7 +487,7 @@ mod tests {
         let write = WriteIn {
             offset: 9,
             size: 3,
-            write_flags: abi::HAS_LOCK_OWNER,
+            write_flags: abi::HAS_LOCK_OWNER | abi::WRITE_DROPS_SET_IDS,
             ..WriteIn::default()
         };
         let rename = Rename2In {
@@ -513,6 +522,7 @@ mod tests {
                     data: b"abc",
                     flags: 0,
                     through: Through::Direct,
+                    drops_set_ids: true,
                 },
             ),
             sample(
@@ -583,7 +593,7 @@ mod tests {
     #[test]
     fn times_are_set_as_they_are_sent() {
         let mut sent = SetAttrIn {
-            valid: set::ATIME | set::MTIME | set::MTIME_NOW | set::UID,
+            valid: set::ATIME | set::MTIME | set::MTIME_NOW | set::UID | set::DROP_SET_IDS,
             atime: -2,
             atime_ns: 500_000_000,
             uid: 3,
@@ -596,6 +606,7 @@ mod tests {
                 ns: 500_000_000,
             }),
             mtime: Some(SetTime::Now),
+            drops_set_ids: true,
             ..SetAttr::default()
         };
         assert_eq!(set_attr(&sent), expected);

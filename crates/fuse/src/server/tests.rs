@@ -97,7 +97,7 @@ fn a_new_file_belongs_to_the_user_of_the_request() {
         .expect("attributes");
     assert_eq!((attr.uid, attr.gid, attr.mode), (7, 8, 0o640));
     let set = SetAttr::new().mode(Some(0o4711)).size(Some(9));
-    let attr = server.set_attr(attr.ino, &set).expect("set");
+    let attr = server.set_attr(attr.ino, &set, None).expect("set");
     assert_eq!((attr.mode, attr.size), (0o4711, 9));
 }
 
