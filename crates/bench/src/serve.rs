@@ -7,7 +7,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use vellum::PoolOptions;
 use vellum::media::count::{self, Counts};
 use vellum_fuse::MountConfig;
-use vellum_transport::{Mount, Session};
+use vellum_transport::{Mount, Session, Wanted};
 
 use crate::Result;
 use crate::error::{Error, doing};
@@ -62,8 +62,12 @@ fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
         allow_other: defaults.allow_other,
         flags: MountFlags::NOSUID | MountFlags::NODEV,
     };
+    let wanted = Wanted {
+        ring: true,
+        ..Wanted::default()
+    };
     let connection = vellum_transport::mount(dir, &mount).map_err(io::Error::other);
-    let session = connection.and_then(|connection| Session::start(connection, true));
+    let session = connection.and_then(|connection| Session::start(connection, wanted));
     let session = told(session.map_err(doing("mount the file system that does nothing")))?;
     let null_fs = NullFs::new(files);
     let failed = || drop(vellum_transport::unmount(dir, UnmountFlags::FORCE));

@@ -243,6 +243,9 @@ pub(crate) struct MountPart {
     pub(crate) dir: PathBuf,
     pub(crate) pid: u32,
     pub(crate) read_only: bool,
+    /// The kernel gathers writes to open files.
+    #[serde(default)]
+    pub(crate) writeback: bool,
     /// Damage was found since the opening, so the mount no longer writes.
     #[serde(default)]
     pub(crate) damaged: bool,

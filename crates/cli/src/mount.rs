@@ -65,20 +65,24 @@ first, if nothing is mounted below it.
 
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
-nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, async, \
-dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, user, users, owner, \
-group. Other options of fstab and libfuse (defaults, nofail, _netdev, silent, nonempty, fsname=, \
-x-... and so on) are ignored. With dirsync, a call that creates, links, removes or renames a name \
-is durable when it returns; with sync, every change is, on all media that can promise it. For \
-async, the default, see `vellum info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync \
-DIR`, and fsync(2) of any file or directory in it, do. direct, nobarrier, commit=SECONDS, async, \
-dirsync and sync mean the same as --direct, --no-barrier, --commit-every SECONDS and \
---durability. With uring=auto, the default, requests come by io_uring if the kernel offers it \
-(Linux 6.14 and later, if its switch /sys/module/fuse/parameters/enable_uring is on); uring=on \
-turns the switch on, which only root may do; uring=off has them read from /dev/fuse. Set-id bits \
-and device files have no effect without suid and dev. The kernel always checks permission bits. \
-Mounts of root are open to everybody whom these bits admit, mounts of other users only to the \
-user, unless allow_other is given.
+nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, writeback, \
+nowriteback, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, \
+user, users, owner, group. Other options of fstab and libfuse (defaults, nofail, _netdev, silent, \
+nonempty, fsname=, x-... and so on) are ignored. With dirsync, a call that creates, links, \
+removes or renames a name is durable when it returns; with sync, every change is, on all media \
+that can promise it. For async, the default, see `vellum info`. sync(2) and syncfs(2) do not \
+reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in it, do. direct, \
+nobarrier, commit=SECONDS, async, dirsync and sync mean the same as --direct, --no-barrier, \
+--commit-every SECONDS and --durability. With uring=auto, the default, requests come by io_uring \
+if the kernel offers it (Linux 6.14 and later, if its switch \
+/sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root \
+may do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an \
+open file, which makes many small ones quicker, and brings them to the pool when the file is \
+synced or closed, or some seconds later; a kill of the process that serves the mount loses the \
+rest, and a sync of another file does not include them. Set-id bits and device files have no \
+effect without suid and dev. The kernel always checks permission bits. Mounts of root are open to \
+everybody whom these bits admit, mounts of other users only to the user, unless allow_other is \
+given.
 
 Examples:
   vellum mount pool.img /mnt
@@ -270,6 +274,8 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "nosymfollow" => config.flags.no_symlinks = true,
             "symfollow" => config.flags.no_symlinks = false,
             "open_requests" => config.open_requests = true,
+            "writeback" => config.writeback = true,
+            "nowriteback" => config.writeback = false,
             "uring=auto" => config.uring = Uring::Auto,
             "uring=on" => config.uring = Uring::On,
             "uring=off" => config.uring = Uring::Off,
@@ -388,6 +394,13 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         }
     }
     advise_ring(config.uring);
+    if config.writeback && !config.read_only {
+        warn_line!(
+            "vellum: warning: the kernel gathers writes to open files (-o writeback): those that \
+             were neither synced nor closed are lost if process {} is killed",
+            std::process::id()
+        );
+    }
     stop_on_signals(signals, &served);
     let _until_the_end = match last(args, |option| (option == AUTO_UNMOUNT).then_some(())) {
         Some(()) => Some(start_watching(&served)?),
@@ -474,7 +487,7 @@ fn make_directory(dir: &Path, made: &mut Vec<PathBuf>) -> Outcome {
 fn mount(path: PathBuf, dir: &Path, pool: Pool, mut config: MountConfig) -> Outcome<Served> {
     config.fs_name = path.display().to_string();
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    config.answers = Some(answers(&pool, &path, &dir, config.read_only));
+    config.answers = Some(answers(&pool, &path, &dir, &config));
     match vellum_fuse::mount(pool.fs(), &dir, &config) {
         Ok(session) => Ok(Served {
             path,
@@ -545,7 +558,12 @@ fn open_log(path: &Path) -> Outcome<File> {
 }
 
 /// The answers of the mount on its control channel.
-fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_fuse::Answers> {
+fn answers(
+    pool: &Pool,
+    path: &Path,
+    dir: &Path,
+    config: &MountConfig,
+) -> Arc<vellum_fuse::Answers> {
     // Weak, so that the answers do not keep the file system open.
     let fs = Arc::downgrade(&pool.fs());
     let opened = pool.opened();
@@ -553,7 +571,8 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
     let mount = MountPart {
         dir: dir.to_owned(),
         pid: std::process::id(),
-        read_only,
+        read_only: config.read_only,
+        writeback: config.writeback,
         damaged: false,
         door: String::new(),
         requests: BTreeMap::new(),
@@ -565,6 +584,9 @@ fn answers(pool: &Pool, path: &Path, dir: &Path, read_only: bool) -> Arc<vellum_
         match request {
             ControlRequest::Information => {
                 let mut answer = Information::of(&fs, &path).measured(&fs).opened(opened);
+                if mount.writeback {
+                    answer.media.survives.leave_out_gathered();
+                }
                 answer.mount = Some(MountPart {
                     damaged: fs.is_damaged(),
                     door: connection.door.name().into(),

@@ -24,6 +24,9 @@ pub struct MountConfig {
     pub open_requests: bool,
     /// Whether the kernel sends requests by io_uring.
     pub uring: Uring,
+    /// The kernel gathers writes to open files in its page cache. What it has not written back is
+    /// lost with the process of the mount.
+    pub writeback: bool,
     /// Further options of the mount.
     pub flags: MountFlags,
     /// The answers to requests on the control channel.
@@ -70,6 +73,7 @@ impl Default for MountConfig {
                 .clamp(2, 16),
             open_requests: false,
             uring: Uring::Auto,
+            writeback: false,
             flags: MountFlags::default(),
             answers: None,
         }
@@ -85,6 +89,7 @@ impl std::fmt::Debug for MountConfig {
             .field("threads", &self.threads)
             .field("open_requests", &self.open_requests)
             .field("uring", &self.uring)
+            .field("writeback", &self.writeback)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

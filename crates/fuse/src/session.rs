@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags as KernelFlags;
 use thiserror::Error;
 use vellum::{AccessPolicy, AccessTimes, RealFs};
-use vellum_transport::{Door, Mount, MountError, SWITCH, Switch};
+use vellum_transport::{Door, Mount, MountError, SWITCH, Switch, Wanted};
 
 use crate::adapter::{Adapter, Waits};
 use crate::config::{MountConfig, Uring};
@@ -207,7 +207,11 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     })?;
     let fs_name = PathBuf::from(&config.fs_name);
     let device = Device::at(&dir).map_err(refused)?;
-    let started = vellum_transport::Session::start(connection, config.uring != Uring::Off);
+    let wanted = Wanted {
+        ring: config.uring != Uring::Off,
+        writeback: config.writeback,
+    };
+    let started = vellum_transport::Session::start(connection, wanted);
     let session = started.map_err(refused).and_then(|session| {
         if config.uring == Uring::On && session.door() != Door::Ring {
             return Err(Error::Ring("it refuses to".into()));

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, NotifyInvalInode, OutHeader, feature};
 use crate::count::RequestCounts;
 use crate::dispatch::{Dispatcher, FileSystem};
-use crate::init::{Agreement, REQUEST_MAX_BYTES, agree, too_old};
+use crate::init::{Agreement, REQUEST_MAX_BYTES, Wanted, agree, too_old};
 use crate::reply::{Reply, Sink};
 use crate::request::{Message, fixed_len, message, split};
 use crate::ring::{Beside, Ring};
@@ -93,12 +93,11 @@ fn malformed() -> io::Error {
 }
 
 impl Session {
-    /// Agrees with the kernel on the protocol. `wants_ring`: requests come by io_uring, if the
-    /// kernel offers it.
+    /// Agrees with the kernel on the protocol.
     ///
     /// # Errors
     /// Fails if the kernel is too old, or if the mount has ended.
-    pub fn start(connection: OwnedFd, wants_ring: bool) -> io::Result<Self> {
+    pub fn start(connection: OwnedFd, wanted: Wanted) -> io::Result<Self> {
         let device = Arc::new(Device(connection));
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
@@ -115,11 +114,11 @@ impl Session {
             let reply = Reply::new(header.unique, Arc::clone(&device) as Arc<dyn Sink>);
             let offered = more & feature::OVER_IO_URING != 0;
             // Before the kernel counts on them.
-            let ring = match offered && wants_ring {
+            let ring = match offered && wanted.ring {
                 true => Ring::new(&device.0).inspect_err(without_ring).ok(),
                 false => None,
             };
-            match agree(&asked, ring.as_ref().map(Ring::max_write)) {
+            match agree(&asked, wanted, ring.as_ref().map(Ring::max_write)) {
                 Agreement::Agreed(out) => {
                     reply.data(out.as_bytes());
                     let (major, minor) = (asked.major, asked.minor);

@@ -25,7 +25,7 @@ pub use abi::{Attr, ROOT};
 pub use count::RequestCounts;
 pub use device::{Door, Notifier, Session};
 pub use dispatch::FileSystem;
-pub use init::REQUEST_MAX_BYTES;
+pub use init::{REQUEST_MAX_BYTES, Wanted};
 pub use mount::{Mount, MountError, mount, unmount, unmount_by_helper};
 pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply};
 pub use request::{Operation, Request, SetAttr, SetTime, Through, decode_any};

@@ -15,6 +15,21 @@ pub(crate) struct Survives {
     pub(crate) power_cut: String,
 }
 
+impl Survives {
+    /// The kernel gathers writes to open files.
+    pub(crate) fn leave_out_gathered(&mut self) {
+        let Self {
+            killed_process,
+            kernel_crash,
+            power_cut,
+        } = self;
+        for promise in [killed_process, kernel_crash, power_cut] {
+            *promise += "; not the writes to open files that the kernel still gathers (-o \
+                         writeback): a sync or close of the file itself brings them to the pool";
+        }
+    }
+}
+
 /// Where the metadata image of a logged pool is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Image<'a> {

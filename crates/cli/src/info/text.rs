@@ -233,6 +233,10 @@ fn mounted(mount: &MountPart, media: &MediaPart) -> String {
         "" => String::new(),
         door => format!(", requests by {door}"),
     };
+    let gathers = match mount.writeback {
+        true => ", writeback",
+        false => "",
+    };
     let (dir, pid) = (mount.dir.display(), mount.pid);
-    format!("on {dir} by process {pid}{door}{only}{durability}")
+    format!("on {dir} by process {pid}{door}{only}{gathers}{durability}")
 }

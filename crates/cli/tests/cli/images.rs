@@ -4,8 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{ALONE, Bench, Mounted, has_fuse, kill_and_wait, namespaces, vellum};
-use rustix::process::Pid;
+use crate::support::{ALONE, Bench, Mounted, has_fuse, kill, namespaces, vellum};
 use serde_json::Value;
 
 /// The line of the list about this pool.
@@ -27,17 +26,6 @@ fn state(line: &Option<Value>) -> &str {
 fn image(line: &Option<Value>) -> PathBuf {
     let line = line.as_ref().expect("a line");
     line["image"].as_str().expect("a path").into()
-}
-
-/// Kills the process of the mount, and unmounts.
-fn kill(mounted: &Mounted) {
-    let said = mounted.bench.run(&["info", "--json", "mnt"]).ok().out;
-    let said: Value = serde_json::from_str(&said).expect("JSON");
-    let pid = said["mount"]["pid"].as_i64().expect("a process");
-    let pid = Pid::from_raw(pid as i32).expect("a process");
-    kill_and_wait(pid);
-    let done = Command::new("umount").arg("-l").arg(&mounted.dir).status();
-    assert!(done.expect("umount runs").success());
 }
 
 #[test]

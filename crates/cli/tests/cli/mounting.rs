@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, Mounted, has_fuse, is_mounted, vellum};
+use crate::support::{Bench, Mounted, has_fuse, is_mounted, kill, vellum};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -44,8 +44,7 @@ fn requests_are_counted_of_a_mount_and_of_nothing_else() {
     }
     let mounted = Mounted::new("64M", &["-o", "uring=off"]);
     std::fs::create_dir(mounted.path("dir")).expect("made");
-    let told = mounted.bench.run(&["info", "--json", "p.img"]).ok().out;
-    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let told = told(&mounted);
     assert_eq!(told["mount"]["door"], "/dev/fuse");
     assert_eq!(told["mount"]["requests"]["mkdir"], 1);
     let told = mounted.bench.run(&["info", "--requests", "p.img"]).ok().out;
@@ -54,6 +53,43 @@ fn requests_are_counted_of_a_mount_and_of_nothing_else() {
     mounted.umount();
     let refused = mounted.bench.run(&["info", "--requests", "p.img"]);
     refused.failed(1, &["p.img is not mounted", "only a mount has requests"]);
+}
+
+fn told(mounted: &Mounted) -> serde_json::Value {
+    let told = mounted.bench.run(&["info", "--json", "p.img"]).ok().out;
+    serde_json::from_str(&told).expect("JSON")
+}
+
+#[test]
+fn gathered_writes_reach_the_pool_when_their_file_is_synced_or_closed() {
+    if !has_fuse("gathered_writes_reach_the_pool_when_their_file_is_synced_or_closed") {
+        return;
+    }
+    const WRITES: usize = 1000;
+    let mounted = Mounted::new("64M", &["-o", "writeback"]);
+    let write = |name| {
+        let mut file = File::create(mounted.path(name)).expect("made");
+        for _ in 0..WRITES {
+            file.write_all(b"sixteen bytes...").expect("written");
+        }
+        file
+    };
+    let synced = write("synced");
+    synced.sync_all().expect("synced");
+    drop(write("closed"));
+    let _open = write("open");
+    let requests = told(&mounted)["mount"]["requests"]["write"].as_u64();
+    let requests = requests.expect("a number");
+    assert!((2..WRITES as u64 / 2).contains(&requests), "{requests}");
+    let promised = told(&mounted)["media"]["survives"]["killed_process"].to_string();
+    assert!(promised.contains("-o writeback"), "{promised}");
+    kill(&mounted);
+    mounted.mount(&[]);
+    for name in ["synced", "closed"] {
+        let found = std::fs::read(mounted.path(name)).expect("read");
+        assert!(found == b"sixteen bytes...".repeat(WRITES), "{name}");
+    }
+    mounted.umount();
 }
 
 #[test]

@@ -166,6 +166,17 @@ pub(crate) fn kill_and_wait(pid: Pid) {
     }
 }
 
+/// Kills the process of the mount, and unmounts.
+pub(crate) fn kill(mounted: &Mounted) {
+    let said = mounted.bench.run(&["info", "--json", "mnt"]).ok().out;
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let pid = said["mount"]["pid"].as_i64().expect("a process");
+    let pid = Pid::from_raw(pid as i32).expect("a process");
+    kill_and_wait(pid);
+    let done = Command::new("umount").arg("-l").arg(&mounted.dir).status();
+    assert!(done.expect("umount runs").success());
+}
+
 /// Whether something is mounted at an absolute path.
 pub(crate) fn is_mounted(dir: &Path) -> bool {
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
