@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Both ways of the kernel's requests: their counts; more requests than a queue of io_uring takes, clients that are
+# Both ways of the kernel's requests: their counts and sizes; more requests than a queue of io_uring takes, clients that are
 # killed while they wait, a server that is killed, many mounts one after the other. VELLUM_MOUNTS: how many; more than
 # a few also take a processor offline.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
@@ -32,6 +32,18 @@ requests_are_counted() {
     after="$(requests_of mkdir)"
     rmdir d{1..9}
     [[ $((after - ${before:-0})) -eq 9 ]] || die "9 directories took ${before:-0} to $after requests"
+}
+
+# The kernel reads ahead as much as a request can have, which only root may set.
+reads_are_long() {
+    local requests
+    [[ "$(id -u)" -eq 0 ]] || return 0
+    head -c 8M /dev/zero >long
+    remount "$@"
+    cmp -n 8M long /dev/zero
+    requests="$(requests_of read)"
+    [[ "$requests" -le 24 ]] || die "8 MiB took $requests reads"
+    rm long
 }
 
 many_wait_at_once() {
@@ -99,6 +111,7 @@ remount -o uring=off
 come_by /dev/fuse
 printf 'kept\n' >kept
 requests_are_counted
+reads_are_long -o uring=off
 many_wait_at_once
 if [[ ! -w "$SWITCH" ]]; then
     say "SKIPPED: io_uring, for which there is no $SWITCH that this user may turn on"
@@ -110,6 +123,7 @@ trap 'status=$?; printf "%s\n" "$switched" >"$SWITCH"; (exit "$status"); clean_u
 remount -o uring=on
 come_by io_uring
 requests_are_counted
+reads_are_long -o uring=on
 many_wait_at_once
 clients_are_killed
 server_is_killed

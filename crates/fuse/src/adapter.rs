@@ -33,7 +33,7 @@ pub(crate) struct Adapter {
 /// What may wait for a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
-    reads: bool,
+    pub(crate) reads: bool,
     writes: bool,
     /// Changes of names and attributes.
     changes: bool,

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags as KernelFlags;
 use thiserror::Error;
 use vellum::{AccessPolicy, AccessTimes, RealFs};
-use vellum_transport::{Door, Mount, MountError, SWITCH, Switch, Wanted};
+use vellum_transport::{Door, Mount, MountError, REQUEST_MAX_BYTES, SWITCH, Switch, Wanted};
 
 use crate::adapter::{Adapter, Waits};
 use crate::config::{MountConfig, Uring};
@@ -232,6 +232,9 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         kernel: session.notifier(),
         waits,
     };
+    if waits.reads {
+        read_ahead(device);
+    }
     let kernel = session.notifier();
     let threads = config.threads;
     let (aborted, failed) = (fs_name.clone(), stopper.clone());
@@ -278,6 +281,15 @@ fn turn_on_ring() -> Result<(), Error> {
             tracing::warn!("turned on {SWITCH}: FUSE mounts from now on can use io_uring");
             Ok(())
         }
+    }
+}
+
+/// Has the kernel read ahead as much as a request can have. Only root may set this.
+fn read_ahead(device: Device) {
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    let kib = REQUEST_MAX_BYTES >> 10;
+    if let Err(error) = std::fs::write(&path, kib.to_string()) {
+        tracing::debug!(%error, path, "the kernel's read-ahead stays as it is");
     }
 }
 
