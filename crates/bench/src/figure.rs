@@ -228,6 +228,23 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The difference between the largest and the smallest value, as a fraction of the median.
+pub(crate) fn spread(values: &[f64]) -> f64 {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(0.0, f64::max);
+    match median(values) {
+        middle if middle > 0.0 => (most - least) / middle,
+        _ => 0.0,
+    }
+}
+
+/// Rounds to `digits` after the point; values that are not numbers become 0.
+pub(crate) fn round(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    let rounded = (value * scale).round() / scale;
+    if rounded.is_finite() { rounded } else { 0.0 }
+}
+
 /// Bytes with a unit: `64 KiB`.
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -286,6 +303,17 @@ mod tests {
         assert!(figure.series("b").and_then(|b| b.at("3")).is_some());
         assert_eq!(figure.y.caption(), "time [ns]");
         assert_eq!(figure.x.caption(), "x");
+    }
+
+    #[test]
+    fn medians_and_spreads() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(spread(&[]), 0.0);
+        assert_eq!(spread(&[9.0, 10.0, 12.0]), 0.3);
+        assert_eq!(round(f64::NAN, 1), 0.0);
+        assert_eq!(round(1.25, 1), 1.3);
     }
 
     #[test]

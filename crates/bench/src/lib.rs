@@ -11,6 +11,7 @@
 //! * [`reading`] measures reading by search and by page table: the figures of AFPT.
 //! * [`commits`] measures `fsync` on logged pools, and operations during checkpoints.
 //! * [`fsmac`] measures pools with a log against ext4 on the same disk: the figures of FSMAC.
+//! * [`mounted`] measures requests, programs and transfers through a mount.
 //! * [`workloads`] runs workloads of whole programs.
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
@@ -27,19 +28,24 @@ mod machine;
 pub mod mapping;
 mod memory;
 mod mount;
+pub mod mounted;
 pub mod namespace;
 mod null_fs;
 pub mod ops;
 mod order;
 mod peer;
+mod place;
 mod progress;
 pub mod reading;
 pub mod report;
+mod repository;
 mod serve;
 mod side;
 mod slowed;
 mod stopwatch;
 mod target;
+mod tool;
+mod tree;
 mod variant;
 pub mod workloads;
 

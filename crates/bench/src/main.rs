@@ -8,6 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use vellum_bench::commits::{CommitsOptions, main_commits};
 use vellum_bench::fsmac::{FsmacOptions, main_fsmac};
 use vellum_bench::mapping::{MappingOptions, main_mapping};
+use vellum_bench::mounted::{MountOptions, main_mount};
 use vellum_bench::namespace::{NamespaceOptions, main_namespace};
 use vellum_bench::ops::{OpsOptions, main_ops};
 use vellum_bench::reading::{ReadingOptions, main_reading};
@@ -38,6 +39,8 @@ enum Bench {
     Fsmac(FsmacOptions),
     /// Commits of logged pools against fsync of the underlying file system
     Commits(CommitsOptions),
+    /// Requests, programs and transfers through a mount, beside other file systems
+    Mount(MountOptions),
     #[command(flatten)]
     Manual(Manual),
 }
@@ -60,6 +63,7 @@ fn run(what: Bench) -> Outcome {
         Bench::Reading(options) => main_reading(&options),
         Bench::Fsmac(options) => main_fsmac(&options),
         Bench::Commits(options) => main_commits(&options),
+        Bench::Mount(options) => main_mount(&options),
         Bench::Manual(manual) => return manual.write(Cli::command(), "vellum-bench"),
     };
     measured.map_err(|error| Failure::new(error.to_string()))

@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
 use vellum::media::count::Counts;
+use vellum_transport::Door;
 
 use crate::Result;
 use crate::error::{Error, doing};
 use crate::kernel::Kernel;
-use crate::serve::{ASK_COUNTS, NULL_FS, READY, counts_of};
+use crate::serve::{ASK_COUNTS, ASK_REQUESTS, NULL_FS, READY, Requests, counts_of, requests_of};
 
 /// The commands that use mounts.
-const MEASUREMENTS: [&str; 2] = ["ops", "namespace"];
+const MEASUREMENTS: [&str; 3] = ["ops", "namespace", "mount"];
 /// The device through which mounts are served.
 const DEVICE: &str = "/dev/fuse";
 
@@ -26,7 +27,7 @@ const DEVICE: &str = "/dev/fuse";
 pub(crate) struct Mount {
     pub(crate) kernel: Kernel,
     // Field order: the server unmounts before the directory is removed.
-    _server: Arc<Server>,
+    server: Arc<Server>,
     dir: TempDir,
 }
 
@@ -37,14 +38,19 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 impl Mount {
-    /// Mounts the pool at `pool`.
-    pub(crate) fn of_pool(pool: &Path) -> Result<Self> {
-        Self::start(&pool.display().to_string(), 0)
+    /// Mounts the pool at `pool`. Requests come by `door`, or else as the kernel offers it.
+    pub(crate) fn of_pool(pool: &Path, door: Option<Door>) -> Result<Self> {
+        Self::start(&pool.display().to_string(), 0, door)
     }
 
-    /// Mounts a file system that does nothing; its listings have `files` names.
-    pub(crate) fn null_fs(files: usize) -> Result<Self> {
-        Self::start(NULL_FS, files)
+    /// Mounts a file system that does nothing, in the same way; its listings have `files` names.
+    pub(crate) fn null_fs(files: usize, door: Option<Door>) -> Result<Self> {
+        Self::start(NULL_FS, files, door)
+    }
+
+    /// The counts of the kernel's requests so far.
+    pub(crate) fn requests(&self) -> Result<Requests> {
+        self.server.requests()
     }
 
     /// The mount point.
@@ -52,15 +58,15 @@ impl Mount {
         self.dir.path()
     }
 
-    fn start(what: &str, files: usize) -> Result<Self> {
+    fn start(what: &str, files: usize, door: Option<Door>) -> Result<Self> {
         let dir = tempfile::Builder::new()
             .prefix("vellum-bench-mount-")
             .tempdir()
             .map_err(doing("make a mount point"))?;
-        let server = Arc::new(Server::start(what, dir.path(), files)?);
+        let server = Arc::new(Server::start(what, dir.path(), files, door)?);
         Ok(Self {
             kernel: Kernel::mounted(dir.path().to_owned(), Arc::clone(&server)),
-            _server: server,
+            server,
             dir,
         })
     }
@@ -82,12 +88,13 @@ struct Pipes {
 
 impl Server {
     /// Starts this program again, with its own arguments up to the name of the measurement.
-    fn start(what: &str, dir: &Path, files: usize) -> Result<Self> {
+    fn start(what: &str, dir: &Path, files: usize, door: Option<Door>) -> Result<Self> {
         let program = std::env::current_exe().map_err(doing("find this program"))?;
         let words = std::env::args_os().skip(1);
         let mut child = Command::new(program)
             .args(words.take_while(|word| MEASUREMENTS.iter().all(|name| word != name)))
             .args(["ops", "--files", &files.max(2).to_string()])
+            .args(door.iter().flat_map(|door| ["--door", door.name()]))
             .args(["--serve", what])
             .arg(dir)
             .stdin(Stdio::piped())
@@ -130,12 +137,21 @@ impl Server {
         })
     }
 
+    /// Asks the server; returns its answer, as `read` reads it.
+    fn asked<T>(&self, question: &str, read: impl Fn(&str) -> Option<T>) -> Result<T> {
+        self.with_pipes(|pipes| writeln!(pipes.input, "{question}"))?;
+        let line = self.line()?;
+        read(&line).ok_or_else(|| Error::Wrong(format!("a serving process counted `{line}`")))
+    }
+
+    /// The counts of the kernel's requests so far.
+    fn requests(&self) -> Result<Requests> {
+        self.asked(ASK_REQUESTS, requests_of)
+    }
+
     /// Lets the server finish its background work, and gets its counts.
     pub(crate) fn settle(&self) -> Result<()> {
-        self.with_pipes(|pipes| writeln!(pipes.input, "{ASK_COUNTS}"))?;
-        let line = self.line()?;
-        let counts = counts_of(&line)
-            .ok_or_else(|| Error::Wrong(format!("a serving process counted `{line}`")))?;
+        let counts = self.asked(ASK_COUNTS, counts_of)?;
         self.with_pipes(|pipes| {
             pipes.last = counts;
             Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::error::{Error, doing};
+use crate::error::doing;
 use crate::kernel::Kernel;
 use crate::ops::Label;
 
@@ -249,22 +249,9 @@ impl Drop for Ext4Loop {
     }
 }
 
-/// Runs a program of the system; returns its trimmed output.
+/// Runs a program of the system, which may be the superuser's; returns its trimmed output.
 fn tool(program: &str, arguments: &[&str]) -> Result<String> {
-    let command = || format!("{program} {}", arguments.join(" "));
     let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new(program)
-        .args(arguments)
-        .env("PATH", format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin"))
-        .output()
-        .map_err(doing(command()))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-    if output.status.success() {
-        Ok(text(&output.stdout))
-    } else {
-        Err(Error::Tool {
-            command: command(),
-            said: text(&output.stderr),
-        })
-    }
+    let path = format!("{path}:/usr/sbin:/sbin:/usr/bin:/bin");
+    crate::tool::run(Command::new(program).args(arguments).env("PATH", path))
 }

@@ -1,13 +1,14 @@
 //! The serving side of mounts: the child process.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use vellum::PoolOptions;
 use vellum::media::count::{self, Counts};
-use vellum_fuse::MountConfig;
-use vellum_transport::{Mount, Session, Wanted};
+use vellum_fuse::{MountConfig, Uring};
+use vellum_transport::{Door, Mount, RequestCounts, Session, Wanted};
 
 use crate::Result;
 use crate::error::{Error, doing};
@@ -23,24 +24,38 @@ pub(crate) const NULL_FS_KIND: &str = "fuse";
 pub(crate) const READY: &str = "ready";
 /// The request for the server's counts.
 pub(crate) const ASK_COUNTS: &str = "counts";
+/// The request for the counts of the kernel's requests.
+pub(crate) const ASK_REQUESTS: &str = "requests";
+
+/// The kernel's requests, by their names.
+pub(crate) type Requests = BTreeMap<String, u64>;
 
 /// Mounts `what` on `dir`, reports that, answers requests, and unmounts at the end of its input.
-/// Reports why it cannot mount.
-pub(crate) fn serve(what: &Path, dir: &Path, files: usize) -> Result<()> {
+/// Requests come by `door`, or else as the kernel offers it. Reports why it cannot mount.
+pub(crate) fn serve(what: &Path, dir: &Path, files: usize, door: Option<Door>) -> Result<()> {
     // The parent process decides when to end: an interrupt from the terminal reaches both.
     let _ignored = Interrupt::watch();
     if what == Path::new(NULL_FS) {
-        return serve_null_fs(dir, files);
+        return serve_null_fs(dir, files, door);
     }
     let options = PoolOptions::new().populate(true);
     let pool = told(options.open(what).map_err(Error::from))?;
-    let session = vellum_fuse::mount(pool.fs(), dir, &MountConfig::default());
+    let config = MountConfig {
+        uring: match door {
+            None => Uring::Auto,
+            Some(Door::Ring) => Uring::On,
+            Some(Door::Device) => Uring::Off,
+        },
+        ..MountConfig::default()
+    };
+    let session = vellum_fuse::mount(pool.fs(), dir, &config);
     let session = told(session.map_err(Error::from))?;
     let fs = pool.fs();
-    answer(|| {
+    let counts = || {
         settle(&fs)?;
         Ok(count::snapshot())
-    })?;
+    };
+    answer(counts, &session.connection().counts)?;
     session.stopper().stop();
     session.wait()?;
     drop(fs);
@@ -54,7 +69,7 @@ fn told<T>(result: Result<T>) -> Result<T> {
 }
 
 /// The same for the null file system, with the options of a mounted pool.
-fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
+fn serve_null_fs(dir: &Path, files: usize, door: Option<Door>) -> Result<()> {
     let defaults = MountConfig::default();
     let mount = Mount {
         source: NULL_FS,
@@ -63,17 +78,26 @@ fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
         flags: MountFlags::NOSUID | MountFlags::NODEV,
     };
     let wanted = Wanted {
-        ring: true,
+        ring: door != Some(Door::Device),
         ..Wanted::default()
     };
     let connection = vellum_transport::mount(dir, &mount).map_err(io::Error::other);
-    let session = connection.and_then(|connection| Session::start(connection, wanted));
-    let session = told(session.map_err(doing("mount the file system that does nothing")))?;
+    let session = connection
+        .and_then(|connection| Session::start(connection, wanted))
+        .and_then(
+            |session| match door == Some(Door::Ring) && session.door() != Door::Ring {
+                true => Err(io::Error::other("the kernel refuses io_uring")),
+                false => Ok(session),
+            },
+        )
+        .map_err(doing("mount the file system that does nothing"));
+    let session = told(session)?;
     let null_fs = NullFs::new(files);
+    let requests = session.counts();
     let failed = || drop(vellum_transport::unmount(dir, UnmountFlags::FORCE));
     std::thread::scope(|scope| {
         let served = scope.spawn(|| session.run(&null_fs, defaults.threads, &failed));
-        let answered = answer(|| Ok(Counts::default()));
+        let answered = answer(|| Ok(Counts::default()), &requests);
         vellum_transport::unmount(dir, UnmountFlags::empty()).map_err(doing("unmount"))?;
         let served = served
             .join()
@@ -82,7 +106,7 @@ fn serve_null_fs(dir: &Path, files: usize) -> Result<()> {
     })
 }
 
-fn answer(counts: impl Fn() -> Result<Counts>) -> Result<()> {
+fn answer(counts: impl Fn() -> Result<Counts>, requests: &RequestCounts) -> Result<()> {
     let mut out = std::io::stdout();
     let mut say = |line: String| {
         writeln!(out, "{line}")
@@ -91,8 +115,10 @@ fn answer(counts: impl Fn() -> Result<Counts>) -> Result<()> {
     };
     say(READY.into())?;
     for line in std::io::stdin().lock().lines() {
-        if line.map_err(doing("read a question"))? == ASK_COUNTS {
-            say(line_of(counts()?))?;
+        match line.map_err(doing("read a question"))?.as_str() {
+            ASK_COUNTS => say(line_of(counts()?))?,
+            ASK_REQUESTS => say(line_of_requests(requests))?,
+            _ => {}
         }
     }
     Ok(())
@@ -108,6 +134,23 @@ fn line_of(counts: Counts) -> String {
         counts.allocations,
         counts.syncs
     )
+}
+
+fn line_of_requests(requests: &RequestCounts) -> String {
+    let words = requests
+        .by_kind()
+        .map(|(kind, count)| format!("{kind} {count}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Parses the counts of requests in a reply.
+pub(crate) fn requests_of(line: &str) -> Option<Requests> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let pairs = words.chunks(2).map(|pair| {
+        let &[kind, count] = pair else { return None };
+        Some((kind.to_owned(), count.parse().ok()?))
+    });
+    pairs.collect()
 }
 
 /// Parses the counts in a reply.
@@ -154,5 +197,14 @@ mod tests {
         assert_eq!(counts_of(&line_of(counts)), Some(counts));
         assert_eq!(counts_of("1 2 3"), None);
         assert_eq!(counts_of("ready"), None);
+    }
+
+    #[test]
+    fn counts_of_requests_travel_as_pairs() {
+        let pairs = [("lookup", 3), ("write", 12)].map(|(kind, n)| (kind.to_owned(), n));
+        assert_eq!(requests_of("lookup 3 write 12"), Some(pairs.into()));
+        assert_eq!(requests_of(""), Some(Requests::new()));
+        assert_eq!(requests_of("lookup 3 write"), None);
+        assert_eq!(requests_of("lookup many"), None);
     }
 }

@@ -138,6 +138,7 @@ pub struct Session {
     /// The number by which its mounts are found, wherever they have been moved.
     device: Device,
     fs_name: PathBuf,
+    connection: Connection,
     events: Receiver<Event>,
     stopper: Stopper,
 }
@@ -227,7 +228,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
-        control: ControlChannel::new(config.answers.clone(), connection, stopper.clone()),
+        control: ControlChannel::new(config.answers.clone(), connection.clone(), stopper.clone()),
         stale,
         kernel: session.notifier(),
         waits,
@@ -260,6 +261,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         dir,
         device,
         fs_name,
+        connection,
         events,
         stopper,
     })
@@ -351,6 +353,11 @@ impl Session {
     /// The device number of its mounts, which no others have.
     pub fn device(&self) -> Device {
         self.device
+    }
+
+    /// The way of the kernel's requests, and their counts.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
     }
 
     /// A handle that ends the mount from any thread.

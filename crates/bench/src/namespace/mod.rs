@@ -16,7 +16,6 @@ mod memory;
 mod rename;
 mod source_tree;
 mod subjects;
-mod tree;
 
 use std::path::PathBuf;
 

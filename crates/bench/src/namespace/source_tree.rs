@@ -5,11 +5,11 @@ use std::ffi::CString;
 use super::subjects::{
     ADAM, BASELINE, DEFAULT, PoolKind, Room, Setting, Work, names as names_of, timed,
 };
-use super::tree::Tree;
 use crate::Result;
 use crate::mapping::{Grid, Sample};
 use crate::report::Outcome;
 use crate::side::{For, Side};
+use crate::tree::Tree;
 
 const LABELS: [&str; 6] = ["unpack", "find", "du", "first rename", "rename", "delete"];
 /// The name of the tree, and the one that it is renamed to.
@@ -22,7 +22,7 @@ const FILL: u8 = b'v';
 
 pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
     let options = setting.options;
-    let tree = Tree::of(options)?;
+    let tree = Tree::of(options.tree.as_deref(), options.files)?;
     let room = Room::for_names(tree.names()).and_files(tree.bytes());
     let subjects = setting.subjects(room, &PoolKind::each())?;
     let mut grid = Grid::bars("source-tree", "A source tree", "operation", &LABELS)
@@ -31,7 +31,7 @@ pub(super) fn measure(setting: &Setting<'_>) -> Result<Outcome> {
             "The paper does not measure this; by its Section 3, what lies together in a tree lies \
              together in an area.",
         )
-        .note(tree.note(options))
+        .note(tree.note(options.tree.as_deref()))
         .note(format!(
             "The time per name of unpacking with its bytes, listing, listing with its size, and \
              removing; and the time of the first rename of the whole tree, and of each of \

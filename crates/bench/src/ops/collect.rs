@@ -6,6 +6,7 @@ use super::budget::{Budget, DATA, MOUNT_RATIO, SHARED_TO_PRIVATE, budget_of};
 use super::report::{LIBRARY, MOUNT, Row};
 use super::rounds::Label;
 use super::workload::{Laps, Part};
+use crate::figure::{median, round, spread};
 
 /// The results of the rounds of one workload.
 pub(crate) struct Collected {
@@ -68,7 +69,7 @@ pub(crate) fn rows(collected: &[Collected], path: &str, peers: &[Label]) -> Vec<
         for (number, peer) in peers.iter().enumerate() {
             let mut row = row(of, path, number, peer);
             if of.part.threads > 1 {
-                add_scaling(&mut row, of, &all);
+                add_scaling(&mut row, of, number, &all);
             } else if path == MOUNT {
                 hold_to_null_fs(&mut row);
             } else if let Some(budget) = budget_of(of.part.op) {
@@ -104,6 +105,7 @@ fn row(of: &Of, path: &str, number: usize, peer: &Label) -> Row {
         spread: round(spread(&of.vellum), 3),
         peer_spread: round(spread(&of.peers[number]), 3),
         scaling: None,
+        peer_scaling: None,
         shared_to_private: None,
         budget_ratio: None,
         budget_lines_flushed: None,
@@ -143,15 +145,21 @@ fn hold_to_null_fs(row: &mut Row) {
     }
 }
 
-/// The speedup of two threads over one, and of one directory over two.
-fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
+/// The speedup of two threads over one, here and on peer `number`, and of one directory over two.
+fn add_scaling(row: &mut Row, of: &Of, number: usize, all: &[&Of]) {
     let single = |other: &&&Of| {
         let op = other.part.op;
         other.part.threads == 1 && (op == of.part.op || (of.part.op == "stat" && op == "stat_d1"))
     };
     if let Some(single) = all.iter().find(single) {
-        let scaling = of.part.threads as f64 * median(&single.vellum) / median(&of.vellum);
-        row.scaling = Some(round(scaling, 2));
+        let scaling = |single: &[f64], both: &[f64]| {
+            Some(round(
+                of.part.threads as f64 * median(single) / median(both),
+                2,
+            ))
+        };
+        row.scaling = scaling(&single.vellum, &of.vellum);
+        row.peer_scaling = scaling(&single.peers[number], &of.peers[number]);
     }
     let private = |other: &&&Of| {
         other.part.op == of.part.op
@@ -170,49 +178,5 @@ fn add_scaling(row: &mut Row, of: &Of, all: &[&Of]) {
         if shared_to_private < SHARED_TO_PRIVATE {
             row.missed.push("shared_to_private".into());
         }
-    }
-}
-
-/// The median; 0 for no values.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => 0.0,
-        len if len % 2 == 1 => sorted[len / 2],
-        len => f64::midpoint(sorted[len / 2 - 1], sorted[len / 2]),
-    }
-}
-
-/// The difference between the largest and the smallest value, as a fraction of the median.
-fn spread(values: &[f64]) -> f64 {
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(0.0, f64::max);
-    match median(values) {
-        middle if middle > 0.0 => (most - least) / middle,
-        _ => 0.0,
-    }
-}
-
-/// Rounds to `digits` after the point; values that are not numbers become 0.
-fn round(value: f64, digits: i32) -> f64 {
-    let scale = 10f64.powi(digits);
-    let rounded = (value * scale).round() / scale;
-    if rounded.is_finite() { rounded } else { 0.0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians_and_spreads() {
-        assert_eq!(median(&[]), 0.0);
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert_eq!(spread(&[]), 0.0);
-        assert_eq!(spread(&[9.0, 10.0, 12.0]), 0.3);
-        assert_eq!(round(f64::NAN, 1), 0.0);
-        assert_eq!(round(1.25, 1), 1.3);
     }
 }

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use indicatif::ProgressBar;
 use vellum::CreateOptions;
 use vellum_terminal::Printing;
+use vellum_transport::Door;
 
 pub use instructions::Instructions;
 pub use report::{CacheReport, Report, Row};
@@ -41,7 +42,7 @@ use crate::side::BLOCK;
 use report::{LIBRARY, MOUNT};
 pub(crate) use rounds::Label;
 use rounds::{Bench, Vellum};
-use workload::AnyWorkload;
+pub(crate) use workload::AnyWorkload;
 
 /// Bytes of an ext4 in memory in addition to the large file.
 const IMAGE_SPARE_BYTES: u64 = 1 << 30;
@@ -85,6 +86,16 @@ pub struct OpsOptions {
     /// Serve a mount for another process that measures
     #[arg(long, hide = true, num_args = 2, value_names = ["WHAT", "DIR"])]
     pub serve: Vec<PathBuf>,
+    /// The way of the served mount's requests [default: as the kernel offers it]
+    #[arg(long, hide = true, value_parser = parse_door)]
+    pub door: Option<Door>,
+}
+
+/// Parses the name of a door.
+fn parse_door(name: &str) -> std::result::Result<Door, String> {
+    let mut doors = [Door::Ring, Door::Device].into_iter();
+    let unknown = || "a door is io_uring or /dev/fuse".into();
+    doors.find(|door| door.name() == name).ok_or_else(unknown)
 }
 
 impl OpsOptions {
@@ -110,12 +121,16 @@ impl OpsOptions {
         self.only.is_empty() || self.only.iter().any(|only| only == op)
     }
 
-    /// Twice the size of the large file plus 64 KiB for each file: a wide margin for blocks and
-    /// metadata.
     fn pool_bytes(&self) -> u64 {
-        let small = self.files as u64 * 64 * 1024;
-        (2 * (self.large_file_bytes + small)).next_multiple_of(64 << 20)
+        pool_bytes(self.files, self.large_file_bytes)
     }
+}
+
+/// Twice the size of the large file plus 64 KiB for each file: a wide margin for blocks and
+/// metadata.
+pub(crate) fn pool_bytes(files: usize, large_file_bytes: u64) -> u64 {
+    let small = files as u64 * 64 * 1024;
+    (2 * (large_file_bytes + small)).next_multiple_of(64 << 20)
 }
 
 /// Measures, and prints the report.
@@ -124,7 +139,7 @@ impl OpsOptions {
 /// As [`run`], or writing to the standard output fails.
 pub fn main_ops(options: OpsOptions) -> Result<()> {
     if let [what, dir] = options.serve.as_slice() {
-        return serve(what, dir, options.files);
+        return serve(what, dir, options.files, options.door);
     }
     if let [namespace, pool] = options.counted.as_slice() {
         return instructions::run_counted(&options, &namespace.to_string_lossy(), pool);
@@ -235,18 +250,46 @@ impl Run<'_> {
 
     /// Rows through a mount, compared with a mount of the null file system.
     fn mount(&self) -> Result<Vec<Row>> {
-        let options = self.options;
-        let pool = self.pool_dir.join("mounted");
-        Library::make(&pool, &CreateOptions::new(options.pool_bytes()))?;
-        let mount = Mount::of_pool(&pool)?;
-        let null_fs = Mount::null_fs(options.files)?;
+        let through = Through {
+            pool: &self.pool_dir.join("mounted"),
+            pool_bytes: self.options.pool_bytes(),
+            files: self.options.files,
+            rounds: self.options.rounds,
+            door: None,
+        };
+        through.rows(&self.workloads, self.interrupt, self.progress)
+    }
+}
+
+/// Operations through a mount, compared with a mount of the null file system.
+pub(crate) struct Through<'a> {
+    /// Where the pool is created.
+    pub(crate) pool: &'a Path,
+    pub(crate) pool_bytes: u64,
+    /// Names in listings of the null file system.
+    pub(crate) files: usize,
+    pub(crate) rounds: usize,
+    /// The way of the requests of both.
+    pub(crate) door: Option<Door>,
+}
+
+impl Through<'_> {
+    pub(crate) fn rows(
+        &self,
+        workloads: &[Box<dyn AnyWorkload>],
+        interrupt: &Interrupt,
+        progress: &ProgressBar,
+    ) -> Result<Vec<Row>> {
+        Library::make(self.pool, &CreateOptions::new(self.pool_bytes))?;
+        let mount = Mount::of_pool(self.pool, self.door)?;
+        let null_fs = Mount::null_fs(self.files, self.door)?;
         let mut bench = Bench {
             vellum: Vellum::Mount(&mount.kernel),
             peers: vec![&null_fs.kernel],
-            interrupt: self.interrupt,
-            progress: self.progress,
+            interrupt,
+            progress,
         };
-        let collected = bench.run(&self.workloads, options.rounds)?;
+        let collected = bench.run(workloads, self.rounds)?;
         let label = Label {
             name: NULL_FS.into(),
             kind: NULL_FS_KIND.into(),
@@ -268,14 +311,21 @@ fn describe(machine: &mut Machine, options: &OpsOptions, library: &Library) -> R
 
 /// The workloads with a requested operation.
 fn chosen(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
-    let mut chosen = all(options);
+    let mut chosen = all(options.files, options.large_file_bytes);
     chosen.retain(|workload| workload.parts().iter().any(|part| options.wants(part.op)));
     chosen
 }
 
+/// The workloads whose operations are requests of a mount: all but one, which reads from the
+/// kernel's cache.
+pub(crate) fn requests(files: usize) -> Vec<Box<dyn AnyWorkload>> {
+    let mut all = all(files, BLOCK as u64);
+    all.retain(|workload| workload.parts()[0].op != "pread_4k_random");
+    all
+}
+
 /// Every workload, in the order of the report.
-fn all(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
-    let files = options.files;
+fn all(files: usize, large_file_bytes: u64) -> Vec<Box<dyn AnyWorkload>> {
     vec![
         Box::new(reading::Stat::shallow(files)),
         Box::new(reading::Stat::deep(files)),
@@ -285,7 +335,7 @@ fn all(options: &OpsOptions) -> Vec<Box<dyn AnyWorkload>> {
         Box::new(names::Rename::same(files)),
         Box::new(names::Rename::across(files)),
         Box::new(reading::List::new(files)),
-        Box::new(reading::ReadRandom::new(files, options.large_file_bytes)),
+        Box::new(reading::ReadRandom::new(files, large_file_bytes)),
         Box::new(writing::Append::new(files)),
         Box::new(writing::CreateWriteSync::new(files)),
         Box::new(threads::TwoThreads::new(files)),
@@ -320,6 +370,7 @@ mod tests {
             instructions: false,
             counted: Vec::new(),
             serve: Vec::new(),
+            door: None,
         };
         let report = run(&options).expect("run");
         let json = serde_json::to_value(&report).expect("JSON");
@@ -378,6 +429,7 @@ mod tests {
             instructions: false,
             counted: Vec::new(),
             serve: Vec::new(),
+            door: None,
         };
         let report = run(&options).expect("run");
         assert!(!report.rows.is_empty());

@@ -69,6 +69,8 @@ pub struct Row {
     pub peer_spread: f64,
     /// Operations per second of all threads, as a multiple of those of one thread.
     pub scaling: Option<f64>,
+    /// The same of the peer.
+    pub peer_scaling: Option<f64>,
     /// The speed in a shared directory as a fraction of that in private ones: the median over
     /// rounds.
     pub shared_to_private: Option<f64>,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use vellum_bench::mounted::Report;
 
 /// The longest wait for a process, far beyond what it takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -104,16 +105,95 @@ fn git_works_in_mounted_pools() {
     assert_eq!(mounts_below(mounts.path()), 0);
 }
 
+/// Programs that take seconds each are left out.
+const QUICK: &str = "requests,transfers,tar,find,cp,rm,clone,checkout,status";
+
+#[test]
+fn a_mount_is_measured_with_programs_and_transfers() {
+    if !has_fuse() {
+        return;
+    }
+    let (pools, mounts) = (tempfile::tempdir_in("/dev/shm"), tempfile::tempdir());
+    let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
+    let output = measurement("mount", pools.path(), mounts.path())
+        .args([
+            "--only", QUICK, "--rounds", "1", "--files", "40", "--bytes", "4194304",
+        ])
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Report = serde_json::from_slice(&output.stdout).expect("a report");
+    assert!(report.doors.contains(&"/dev/fuse".to_owned()));
+    for door in &report.doors {
+        let ops = report.requests.iter().filter(|row| row.door == *door);
+        assert!(ops.clone().any(|row| row.op == "rename_same"));
+        assert!(
+            ops.clone()
+                .all(|row| row.vellum_ns > 0.0 && row.null_ns > 0.0 && row.ratio > 0.0)
+        );
+        let scaling = report.scaling.iter().filter(|row| row.door == *door);
+        assert_eq!(
+            scaling.count(),
+            6,
+            "three operations, in one directory and in two"
+        );
+        let of = |name: &str| {
+            let mut all = report.programs.iter().chain(&report.transfers);
+            all.find(|row| row.name == name && row.door.as_ref() == Some(door))
+        };
+        let requests = |name: &str, kind: &str| of(name)?.requests_by_kind.get(kind).copied();
+        assert!(
+            requests("tar", "mknod") >= Some(40),
+            "a request for each file"
+        );
+        assert!(requests("rm", "unlink") >= Some(40));
+        assert!(
+            requests("write", "write") >= Some(4),
+            "a request of 1 MiB at most"
+        );
+        for name in QUICK
+            .split(',')
+            .skip(2)
+            .chain(["write", "read-cold", "read-warm"])
+        {
+            let is_there = of(name).is_some_and(|row| row.seconds > 0.0 && row.ratios.len() == 1);
+            assert!(
+                is_there || !report.notes.is_empty(),
+                "{name}: {:?}",
+                of(name)
+            );
+        }
+    }
+    let text = report.to_string();
+    assert!(
+        text.contains("rename_across") && text.contains("MiB/s"),
+        "{text}"
+    );
+    assert!(is_empty(pools.path()) && is_empty(mounts.path()));
+    assert_eq!(mounts_below(mounts.path()), 0);
+}
+
 #[test]
 fn a_signal_leaves_nothing_behind() {
+    // More rounds through the mounts than fit before the signal.
+    let arguments = ["--only", "create", "--rounds", "30"];
+    is_interrupted(|pools, mounts| bench(&arguments, pools, mounts));
+    is_interrupted(|pools, mounts| {
+        let mut command = measurement("mount", pools, mounts);
+        command.args(["--only", "tar", "--rounds", "300", "--files", "1000"]);
+        command
+    });
+}
+
+/// Sends a signal when the measurement has its mounts.
+fn is_interrupted(command: impl Fn(&Path, &Path) -> Command) {
     if !has_fuse() {
         return;
     }
     let (pools, mounts) = (tempfile::tempdir(), tempfile::tempdir());
     let (pools, mounts) = (pools.expect("directory"), mounts.expect("directory"));
-    // More rounds through the mounts than fit before the signal.
-    let arguments = ["--only", "create", "--rounds", "30"];
-    let mut child = bench(&arguments, pools.path(), mounts.path())
+    let mut child = command(pools.path(), mounts.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

@@ -3,7 +3,6 @@
 use std::ffi::{CString, OsString};
 use std::path::Path;
 
-use super::NamespaceOptions;
 use crate::Result;
 use crate::error::{Error, doing};
 use crate::order::Numbers;
@@ -21,22 +20,22 @@ const FINE: u64 = 1 << 32;
 
 /// Directories in an order in which each follows the one that contains it. The first is the root,
 /// whose path is empty.
-pub(super) struct Tree {
-    pub(super) dirs: Vec<Dir>,
+pub(crate) struct Tree {
+    pub(crate) dirs: Vec<Dir>,
 }
 
 #[derive(Default)]
-pub(super) struct Dir {
+pub(crate) struct Dir {
     /// The path below the root.
     path: String,
     depth: usize,
     /// Files in it.
-    pub(super) files: Vec<File>,
+    pub(crate) files: Vec<File>,
 }
 
-pub(super) struct File {
-    pub(super) name: CString,
-    pub(super) bytes: usize,
+pub(crate) struct File {
+    pub(crate) name: CString,
+    pub(crate) bytes: usize,
 }
 
 impl Dir {
@@ -53,7 +52,7 @@ impl Dir {
     }
 
     /// Its path, with the tree's root at `root`.
-    pub(super) fn path(&self, root: &str) -> String {
+    pub(crate) fn path(&self, root: &str) -> String {
         match self.path.as_str() {
             "" => root.to_owned(),
             path => format!("{root}/{path}"),
@@ -62,17 +61,17 @@ impl Dir {
 }
 
 impl Tree {
-    /// The tree that the options request.
-    pub(super) fn of(options: &NamespaceOptions) -> Result<Self> {
-        match &options.tree {
+    /// The tree in a directory, or else a random one with this many files.
+    pub(crate) fn of(dir: Option<&Path>, files: usize) -> Result<Self> {
+        match dir {
             Some(dir) => Self::in_dir(dir),
-            None => Ok(Self::drawn(options.files)),
+            None => Ok(Self::drawn(files)),
         }
     }
 
-    /// A note for the reader.
-    pub(super) fn note(&self, options: &NamespaceOptions) -> String {
-        let from = match &options.tree {
+    /// A note for the reader of what was measured with the tree [`of`](Self::of) this directory.
+    pub(crate) fn note(&self, dir: Option<&Path>) -> String {
+        let from = match dir {
             Some(dir) => format!("as in {}", dir.display()),
             None => "drawn".to_owned(),
         };
@@ -81,22 +80,22 @@ impl Tree {
         format!("{files} files in {dirs} directories, {mib} MiB, {from}.")
     }
 
-    pub(super) fn files(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &File> {
         self.dirs.iter().flat_map(|dir| &dir.files)
     }
 
     /// The number of files and directories.
-    pub(super) fn names(&self) -> usize {
+    pub(crate) fn names(&self) -> usize {
         self.dirs.len() + self.files().count()
     }
 
     /// Bytes of all files, each rounded up to whole blocks.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.files().map(|file| file.bytes.next_multiple_of(BLOCK));
         bytes.sum::<usize>() as u64
     }
 
-    fn drawn(files: usize) -> Self {
+    pub(crate) fn drawn(files: usize) -> Self {
         let mut numbers = Numbers::new(71);
         let mut dirs = vec![Dir::default()];
         for dir in 1..files.div_ceil(FILES_PER_DIR) {
@@ -118,6 +117,27 @@ impl Tree {
             });
         }
         Self { dirs }
+    }
+
+    /// Writes its directories, and every `part`th file, below `root`. The content of a file says
+    /// which one it is and what it is for.
+    pub(crate) fn write(&self, root: &Path, part: usize) -> Result<()> {
+        let mut number = 0;
+        for dir in &self.dirs {
+            let path = root.join(&dir.path);
+            std::fs::create_dir_all(&path).map_err(doing("make a directory"))?;
+            for file in &dir.files {
+                if number % part == 0 {
+                    let line = format!("file {number}, every {part}th\n");
+                    let text = line.repeat(file.bytes.div_ceil(line.len()).max(1));
+                    let path = path.join(file.name.to_string_lossy().as_ref());
+                    std::fs::write(&path, text)
+                        .map_err(doing(format!("write {}", path.display())))?;
+                }
+                number += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Reads names and sizes of directories and regular files; repositories are left out.
