@@ -69,6 +69,7 @@ impl StatesLine {
 
 impl<M: Memories> Held<'_, M> {
     /// Reads the only held line, at pool offset `line_at`: from its copy, if there is one.
+    #[inline]
     fn line(&self, line_at: u64, has_copy: bool) -> StatesLine {
         let core = self.core;
         let mut words = [0; LINE_WORDS];
@@ -84,6 +85,7 @@ impl<M: Memories> Held<'_, M> {
     }
 
     /// Leaves a copy of the only held line, which is durable as it was stored last.
+    #[inline]
     fn leave_copy(mut self, line: StatesLine) {
         let copy = self.cells[0] + COPY;
         for (place, word) in (0..).step_by(8).zip(line.0) {

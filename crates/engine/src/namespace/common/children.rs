@@ -16,6 +16,7 @@ const RECYCLE_AT_LEAST: u64 = 100;
 impl<M: Memories> Op<'_, M> {
     /// The generation of the arena's knowledge of a directory's names, if that is complete. A miss
     /// between two equal tokens means that the name does not exist.
+    #[inline]
     pub(crate) fn index_token(&self, dir: Cachelet) -> Option<u64> {
         let flags = self.core.get(dir, field::FLAGS);
         if flags & flag::TOUCHED == 0 {

@@ -102,6 +102,7 @@ impl Tree {
 
 impl Listing {
     /// Lists from the present point. `false`: `each` did not take a name.
+    #[inline]
     fn go_on<M: Memories>(
         &mut self,
         op: &Op<'_, M>,
@@ -140,6 +141,7 @@ impl Listing {
         }
     }
 
+    #[inline]
     fn list_block<M: Memories>(
         &mut self,
         op: &Op<'_, M>,

@@ -328,6 +328,7 @@ impl<M: Memories> Index<M> for Tables {
         core.find_name(core.area_of_names(dir), dir, name).ok()
     }
 
+    #[inline]
     fn look<S: Entries<M>>(
         core: &Core<M>,
         dir: Cachelet,
