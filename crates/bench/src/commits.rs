@@ -18,6 +18,7 @@ use crate::error::{Error, doing};
 use crate::figure::median;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
+use crate::scratch::dir_in;
 use crate::side::BLOCK;
 use crate::workloads::FileTree;
 
@@ -122,13 +123,7 @@ pub fn run(options: &CommitsOptions) -> Result<Report> {
     }
     let interrupt = Interrupt::watch();
     let mut machine = Machine::look();
-    let dir = tempfile::Builder::new()
-        .prefix("vellum-bench-")
-        .tempdir_in(&options.dir)
-        .map_err(doing(format!(
-            "make a directory in {}",
-            options.dir.display()
-        )))?;
+    let dir = dir_in(&options.dir)?;
     let create = CreateOptions::new(options.pool_bytes)
         .media(MediaChoice::Logged)
         .mapping(MappingKind::Extent);

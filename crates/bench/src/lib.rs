@@ -39,6 +39,7 @@ mod progress;
 pub mod reading;
 pub mod report;
 mod repository;
+mod scratch;
 mod serve;
 mod side;
 mod slowed;

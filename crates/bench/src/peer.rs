@@ -11,6 +11,7 @@ use crate::Result;
 use crate::error::doing;
 use crate::kernel::Kernel;
 use crate::ops::Label;
+use crate::scratch::dir_in;
 
 /// Stands for an ext4 in memory in the list of peers.
 pub(crate) const EXT4_RAM: &str = "ext4-ram";
@@ -67,10 +68,7 @@ impl Peer {
             .map(|dir| Ext4Loop::new(Path::new(dir), image_bytes, how))
             .transpose()?;
         let parent = ext4.as_ref().map_or(Path::new(name), Ext4Loop::dir);
-        let dir = tempfile::Builder::new()
-            .prefix("vellum-bench-")
-            .tempdir_in(parent)
-            .map_err(doing(format!("make a directory in {name}")))?;
+        let dir = dir_in(parent)?;
         let kind = kind_of(dir.path())?;
         Ok(Self {
             name: name.to_owned(),

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use vellum::media::MediaChoice;
 use vellum::{CreateOptions, FoundImage, MappingKind, Pool, PoolOptions};
 
-use super::subjects::{LOGGED, Setting, dir_in};
+use super::subjects::{LOGGED, Setting};
 use crate::Result;
 use crate::error::{Error, doing, expect};
 use crate::figure::{Axis, Scale};
@@ -24,6 +24,7 @@ use crate::interrupt::Interrupt;
 use crate::mapping::{Grid, Sample};
 use crate::peer::{EXT4_LOOP, Ext4Loop, Mounting};
 use crate::report::Outcome;
+use crate::scratch::dir_in;
 use crate::target::Target;
 use crate::workloads::{FileTree, KernelDir, Purpose};
 

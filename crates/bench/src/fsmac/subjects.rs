@@ -11,9 +11,9 @@ use super::FsmacOptions;
 use super::disk::Disk;
 use super::meter::{Grids, Meter, Sheet};
 use crate::Result;
-use crate::error::doing;
 use crate::interrupt::Interrupt;
 use crate::peer::{Mounting, Peer, ext4_on};
+use crate::scratch::dir_in;
 use crate::workloads::{FileTree, KernelDir};
 
 /// The pool with a log.
@@ -83,13 +83,6 @@ fn create_as(path: &Path, options: &CreateOptions, opened: PoolOptions) -> Resul
 /// Options for this durability of operations.
 fn durable(durability: Durability) -> PoolOptions {
     PoolOptions::new().durability(durability)
-}
-
-pub(super) fn dir_in(parent: &Path) -> Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("vellum-bench-")
-        .tempdir_in(parent)
-        .map_err(doing(format!("make a directory in {}", parent.display())))
 }
 
 /// Work that every side does.

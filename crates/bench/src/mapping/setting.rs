@@ -12,8 +12,9 @@ use crate::library::make_pool;
 
 use super::MappingOptions;
 use crate::Result;
-use crate::error::{doing, expect};
+use crate::error::expect;
 use crate::interrupt::Interrupt;
+use crate::scratch::dir_in;
 
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: u64 = 4096;
@@ -181,10 +182,7 @@ impl Subject {
     }
 
     fn whole(design: Design, pool_dir: &Path, create: &CreateOptions) -> Result<Self> {
-        let made = tempfile::Builder::new()
-            .prefix("vellum-bench-")
-            .tempdir_in(pool_dir);
-        let dir = made.map_err(doing("making a directory"))?;
+        let dir = dir_in(pool_dir)?;
         let path = dir.path().join("pool");
         make_pool(&path, create)?.close()?;
         // The pool is on large pages, if the kernel has them, and every page is present before

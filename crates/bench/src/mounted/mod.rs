@@ -28,11 +28,12 @@ use vellum_transport::Door;
 pub use report::{Operation, Ratio, Report, Row, Scaling};
 
 use crate::Result;
-use crate::error::{Error, doing};
+use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
 use crate::order::SEED;
 use crate::progress::bar;
+use crate::scratch::dir_in;
 use doors::Doors;
 
 /// The parts of the report.
@@ -119,7 +120,7 @@ impl Setting<'_> {
     }
 
     fn make_dir(&self) -> Result<TempDir> {
-        tempfile::tempdir_in(self.dir).map_err(doing("make a directory for a pool"))
+        dir_in(self.dir)
     }
 
     /// What came of a program; a signal may have ended it too.
@@ -150,13 +151,7 @@ pub fn run(options: &MountOptions) -> Result<Report> {
     }
     let interrupt = Interrupt::watch();
     let machine = machine(options);
-    let dir = tempfile::Builder::new()
-        .prefix("vellum-bench-")
-        .tempdir_in(&options.pool_dir)
-        .map_err(doing(format!(
-            "make a directory in {}",
-            options.pool_dir.display()
-        )))?;
+    let dir = dir_in(&options.pool_dir)?;
     let doors = Doors::open();
     let progress = bar(options.printing, 0);
     let setting = Setting {

@@ -45,7 +45,8 @@ pub struct Operation {
     pub ratio: f64,
 }
 
-/// Operations a second of two clients, as a multiple of those of one.
+/// Operations a second of two clients, each on a processor of its own, as a multiple of those of
+/// one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaling {
     /// The operation.

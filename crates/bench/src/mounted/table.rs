@@ -72,7 +72,10 @@ impl Report {
         let rows: Vec<_> = self.scaling.iter().map(cells).collect();
         self.write_by_door(f, "two clients", &["vellum", "nothing", "ratio"], &rows)?;
         if !rows.is_empty() {
-            writeln!(f, "operations a second of two clients over those of one")?;
+            writeln!(
+                f,
+                "operations a second of two clients, on two processors, over those of one"
+            )?;
         }
         Ok(())
     }

@@ -8,11 +8,11 @@ use vellum::{CreateOptions, NamespaceKind, PoolOptions};
 
 use super::NamespaceOptions;
 use crate::Result;
-use crate::error::doing;
 use crate::interrupt::Interrupt;
 use crate::library::Library;
 use crate::mapping::{Grid, Sample};
 use crate::peer::Peer;
+use crate::scratch::dir_in;
 use crate::side::Side;
 use crate::stopwatch::Stopwatch;
 
@@ -198,10 +198,7 @@ impl<'a> Setting<'a> {
 
     /// A directory for pools.
     pub(super) fn dir(&self) -> Result<TempDir> {
-        tempfile::Builder::new()
-            .prefix("vellum-bench-")
-            .tempdir_in(&self.options.pool_dir)
-            .map_err(doing("make a directory for pools"))
+        dir_in(&self.options.pool_dir)
     }
 
     fn pool(&self, kind: PoolKind, room: Room) -> Result<Subject> {

@@ -1,10 +1,11 @@
 //! Single operations: counts and times, compared with budgets and with peers.
 //!
-//! Operations run in one thread (except in rows with `threads: 2`), in directories of 10 000 files,
-//! on a pool whose pages are all present. In each round every side does the same, one after the
-//! other; the first round does not count. Counts begin before an operation's loop and end when no
-//! background work is left over from it, so refills, frees and recycling are included. Times are
-//! those of the loop, without the time in which other programs used the processor.
+//! Operations run in one thread (except in rows with `threads: 2`, each on a processor of its own),
+//! in directories of 10 000 files, on a pool whose pages are all present. In each round every side
+//! does the same, one after the other; the first round does not count. Counts begin before an
+//! operation's loop and end when no background work is left over from it, so refills, frees and
+//! recycling are included. Times are those of the loop, without the time in which other programs
+//! used the processor.
 
 mod budget;
 mod cache;
@@ -29,7 +30,7 @@ pub use instructions::Instructions;
 pub use report::{CacheReport, Report, Row};
 
 use crate::Result;
-use crate::error::{Error, doing};
+use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::library::Library;
 use crate::machine::{Machine, load};
@@ -37,6 +38,7 @@ use crate::mount::{self, Mount};
 use crate::order::SEED;
 use crate::peer::{EXT4_RAM, Peer};
 use crate::progress::bar;
+use crate::scratch::dir_in;
 use crate::serve::{NULL_FS, NULL_FS_KIND, serve};
 use crate::side::BLOCK;
 use report::{LIBRARY, MOUNT};
@@ -158,13 +160,7 @@ pub fn run(options: &OpsOptions) -> Result<Report> {
     options.check()?;
     let interrupt = Interrupt::watch();
     let mut machine = Machine::look();
-    let pool = tempfile::Builder::new()
-        .prefix("vellum-bench-")
-        .tempdir_in(&options.pool_dir)
-        .map_err(doing(format!(
-            "make a directory in {}",
-            options.pool_dir.display()
-        )))?;
+    let pool = dir_in(&options.pool_dir)?;
     let workloads = chosen(options);
     let (with_mount, notes) = match mount::missing() {
         _ if options.no_mount => (false, Vec::new()),

@@ -4,6 +4,8 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::workload::{Laps, Part, Workload};
 use crate::Result;
 use crate::error::Error;
@@ -127,6 +129,20 @@ impl Workload for TwoThreads {
     }
 }
 
+/// Keeps the calling thread, which has this number, on a processor of its own, if there is one.
+fn keep_to_processor(thread: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return;
+    };
+    let mut processors = (0..CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number));
+    if let Some(number) = processors.nth(thread) {
+        let mut own = CpuSet::new();
+        own.set(number);
+        // Where that is not allowed, the scheduler places the threads.
+        let _ = sched_setaffinity(None, &own);
+    }
+}
+
 /// Times `ops` operations of each thread. Every thread opens its directory and uses it once before
 /// the clock starts.
 fn both<S: Side>(
@@ -140,6 +156,7 @@ fn both<S: Side>(
     laps.time_threads(side, part, ops, THREADS, || {
         let ready = AtomicUsize::new(0);
         let work = |thread: usize| -> Result<Duration> {
+            keep_to_processor(thread);
             let warmed = side
                 .dir(paths[thread])
                 .and_then(|dir| side.stat(&dir, c".").map(|_| dir));

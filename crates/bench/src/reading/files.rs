@@ -25,6 +25,7 @@ use crate::error::{Error, doing, expect};
 use crate::interrupt::Interrupt;
 use crate::machine::Machine;
 use crate::order::Numbers;
+use crate::scratch::dir_in;
 use crate::stopwatch::Stopwatch;
 use crate::variant::Variant;
 
@@ -115,13 +116,7 @@ impl<'a> Fixture<'a> {
         interrupt: &'a Interrupt,
         progress: &'a ProgressBar,
     ) -> Result<Self> {
-        let dir = |at| {
-            let made = tempfile::Builder::new()
-                .prefix("vellum-bench-")
-                .tempdir_in(at);
-            made.map_err(doing("making a directory"))
-        };
-        let (pool_dir, peer) = (dir(&options.pool_dir)?, dir(&options.peer)?);
+        let (pool_dir, peer) = (dir_in(&options.pool_dir)?, dir_in(&options.peer)?);
         let path = pool_dir.path().join("pool");
         let bytes = (options.file_bytes * POOL_PART).next_multiple_of(64 << 20);
         make_pool(&path, &variant.create(bytes))?.close()?;

@@ -15,9 +15,10 @@ use super::file_tree::KernelDir;
 use super::personality::Done;
 use super::rows::{Rounds, WorkloadRow};
 use crate::Result;
-use crate::error::{Error, doing};
+use crate::error::Error;
 use crate::figure::{Point, median};
 use crate::peer::Peer;
+use crate::scratch::dir_in;
 use crate::variant::Variant;
 
 /// Bytes of the file with which the costs of reading are measured: as many as a measurement reads.
@@ -92,10 +93,7 @@ impl Side {
     }
 
     fn unmeasured(subject: Subject, label: String, bytes: u64, pool_dir: &Path) -> Result<Self> {
-        let dir = tempfile::Builder::new()
-            .prefix("vellum-bench-")
-            .tempdir_in(pool_dir)
-            .map_err(doing(format!("make a directory in {}", pool_dir.display())))?;
+        let dir = dir_in(pool_dir)?;
         let path = dir.path().join("pool");
         let create = subject.variant.create(bytes).media(subject.media);
         make_pool(&path, &create)?.close()?;
