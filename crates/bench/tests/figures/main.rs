@@ -14,6 +14,10 @@ mod small;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// The directory in memory, where measurements have their pools and peers unless told otherwise: on
+/// a disk, pools of one report write gigabytes.
+const MEMORY: &str = "/dev/shm";
+
 /// Serialises tests that keep all processors busy, or count what the process does.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());

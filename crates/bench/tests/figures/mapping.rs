@@ -7,6 +7,8 @@ use vellum_bench::mapping::{self, MappingOptions, Report, measure};
 use vellum_bench::report::Output;
 use vellum_bench::workloads::{WorkloadOptions, YcsbOptions};
 
+use crate::MEMORY;
+
 /// Probes of a lookup by HashFS: the home line; for a displaced block also its count, the head of
 /// its chain, and link and line of one or two blocks.
 const HASHED: std::ops::RangeInclusive<f64> = 1.0..=7.0;
@@ -18,7 +20,7 @@ fn options(figure: mapping::Figure) -> MappingOptions {
     MappingOptions {
         figure: vec![figure],
         output: Output::default(),
-        peer: vec![std::env::temp_dir().display().to_string()],
+        peer: vec![MEMORY.into()],
         workloads: WorkloadOptions {
             workload: match figure {
                 mapping::Figure::Filebench => vec!["webproxy".into()],
@@ -40,7 +42,7 @@ fn options(figure: mapping::Figure) -> MappingOptions {
         cold_ops: 2,
         hot_ops: 400,
         layout_score: 0.85,
-        pool_dir: std::env::temp_dir(),
+        pool_dir: MEMORY.into(),
     }
 }
 

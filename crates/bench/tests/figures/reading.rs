@@ -8,6 +8,8 @@ use vellum_bench::report::Output;
 use vellum_bench::workloads::{TraceOptions, WorkloadOptions};
 use vellum_bench::{Choice, Variants};
 
+use crate::MEMORY;
+
 fn options(dir: &Path) -> ReadingOptions {
     ReadingOptions {
         figure: Vec::new(),
@@ -36,7 +38,7 @@ fn options(dir: &Path) -> ReadingOptions {
 
 #[test]
 fn every_figure_has_its_points() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(MEMORY).unwrap();
     let report = measure(&options(dir.path())).unwrap();
     let count = |figure: Figure| {
         let rows = report.rows.iter();
@@ -116,7 +118,7 @@ fn every_figure_has_its_points() {
 
 #[test]
 fn personalities_run_by_every_rule_beside_the_peer() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(MEMORY).unwrap();
     let path = dir.path().join("report.html");
     let options = ReadingOptions {
         figure: vec![Figure::Filebench],
@@ -151,7 +153,7 @@ fn personalities_run_by_every_rule_beside_the_peer() {
 
 #[test]
 fn a_workload_of_the_users_own_runs_and_a_wrong_one_says_where() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(MEMORY).unwrap();
     let file = dir.path().join("mine.toml");
     let text = "name = \"mine\"\n[files]\ncount = 20\na_directory = 5\n[[steps]]\ndo = \
                 \"read\"\ntimes = 3\n[[variants]]\nname = \"tiny\"\nfile = 5000\nread = \
@@ -193,7 +195,7 @@ fn a_workload_of_the_users_own_runs_and_a_wrong_one_says_where() {
 
 #[test]
 fn every_kind_of_pool_has_its_figures_on_the_page() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(MEMORY).unwrap();
     let path = dir.path().join("report.html");
     let options = ReadingOptions {
         figure: vec![Figure::FileSize, Figure::View],
@@ -231,7 +233,7 @@ fn every_kind_of_pool_has_its_figures_on_the_page() {
 
 #[test]
 fn drawn_and_recorded_traces_are_replayed_by_every_rule() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir_in(MEMORY).unwrap();
     let mut options = options(dir.path());
     options.figure = vec![Figure::Traces];
     let report = measure(&options).unwrap();
