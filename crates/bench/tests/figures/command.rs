@@ -104,6 +104,23 @@ fn bench_reading_replays_a_trace_writes_a_page_and_names_what_is_wrong() {
     run(dir.path(), &["reading", "--mapping", "b-tree"]).failed(2, &["extent-cached", "all"]);
 }
 
+#[test]
+fn bench_mount_names_what_can_be_measured() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let refused = run(dir.path(), &["mount", "--only", "tar,fly"]);
+    refused.failed(
+        1,
+        &[
+            "--only fly",
+            "requests",
+            "rename_across",
+            "venv",
+            "read-cold",
+        ],
+    );
+    run(dir.path(), &["mount", "--bytes", "4096"]).failed(1, &["--bytes must be at least 1048576"]);
+}
+
 fn parsed(text: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("it is JSON")
 }
