@@ -33,6 +33,8 @@ const LEN_AT: usize = 2 * PART_BYTES + 16;
 const REGISTER: u32 = 1;
 /// The command that submits a slot with an answer.
 const COMMIT_AND_FETCH: u32 = 2;
+/// The flag of a call of a ring that has it complete entries.
+const GET_EVENTS: u32 = 1;
 /// Where an entry of a ring has its `len`. The crate `io-uring` sets none in this kind of entry.
 const ENTRY_LEN_AT: usize = 24;
 /// How long the end of a queue waits for the kernel.
@@ -301,29 +303,49 @@ impl FuseQueue {
     /// it has to be ended then, because requests to this queue would wait for ever.
     pub fn wait(&mut self) -> io::Result<FuseEvent> {
         loop {
-            // Also with completions at hand: the kernel hands idle slots out only in this call.
-            if self.ring.completion().is_empty() || !self.ring.submission().is_empty() {
-                match self.ring.submit_and_wait(1) {
-                    Err(error) if !is_passing(&error) => return Err(error),
-                    _ => {}
-                }
+            if let Some(event) = self.enter(1)? {
+                return Ok(event);
             }
-            let Some(done) = self.ring.completion().next() else {
-                continue;
-            };
-            if done.user_data() == WAKE {
-                self.waker.take();
-                self.expect_wake()?;
-                return Ok(FuseEvent::Woken);
-            }
-            let slot = done.user_data() as usize;
-            let memory = self.submitted.get_mut(slot).and_then(Option::take);
-            let memory = memory.ok_or(Errno::IO)?;
-            if done.result() < 0 {
-                return Err(io::Error::from_raw_os_error(-done.result()));
-            }
-            return Ok(FuseEvent::Request(FuseRequest { slot, memory }));
         }
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// As [`FuseQueue::wait`].
+    pub fn look(&mut self) -> io::Result<Option<FuseEvent>> {
+        self.enter(0)
+    }
+
+    /// Has the kernel submit and complete slots, until `least` are completed. Returns the first one.
+    fn enter(&mut self, least: u32) -> io::Result<Option<FuseEvent>> {
+        let submitted = self.ring.submission().len() as u32;
+        // Also with completions at hand: the kernel hands idle slots out only in this call.
+        if submitted > 0 || self.ring.completion().is_empty() {
+            let submitter = self.ring.submitter();
+            // SAFETY: it is passed no signals. For the submitted entries, see `push`.
+            let entered =
+                unsafe { submitter.enter::<libc::sigset_t>(submitted, least, GET_EVENTS, None) };
+            match entered {
+                Err(error) if !is_passing(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        let Some(done) = self.ring.completion().next() else {
+            return Ok(None);
+        };
+        if done.user_data() == WAKE {
+            self.waker.take();
+            self.expect_wake()?;
+            return Ok(Some(FuseEvent::Woken));
+        }
+        let slot = done.user_data() as usize;
+        let memory = self.submitted.get_mut(slot).and_then(Option::take);
+        let memory = memory.ok_or(Errno::IO)?;
+        if done.result() < 0 {
+            return Err(io::Error::from_raw_os_error(-done.result()));
+        }
+        Ok(Some(FuseEvent::Request(FuseRequest { slot, memory })))
     }
 
     /// Answers a request with a header and the first `len` bytes of its buffer.
