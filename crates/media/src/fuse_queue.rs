@@ -317,7 +317,7 @@ impl FuseQueue {
         self.enter(0)
     }
 
-    /// Has the kernel submit and complete slots, until `least` are completed. Returns the first one.
+    /// Has the kernel submit and complete slots, until `least` are completed. Returns the first.
     fn enter(&mut self, least: u32) -> io::Result<Option<FuseEvent>> {
         let submitted = self.ring.submission().len() as u32;
         // Also with completions at hand: the kernel hands idle slots out only in this call.

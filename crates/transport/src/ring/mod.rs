@@ -155,8 +155,8 @@ impl Shared<'_> {
 ///
 /// Without it the kernel wakes a client, while its answer is being returned, on an idle processor.
 /// Its next request comes to the queue of that one, and so on in turn: each costs the awakening of
-/// an idle processor. (Measured, `fstatfs` by one client on two processors: 11 to 24 us, and 8 to 13
-/// us with it; 8 us with or without it if the client is bound to its processor.)
+/// an idle processor. (Measured, `fstatfs` by one client on two processors: 11 to 24 us, and 8 to
+/// 13 us with it; 8 us with or without it if the client is bound to its processor.)
 const LOOKS: Duration = Duration::from_micros(50);
 
 /// How quickly requests come to a queue.
