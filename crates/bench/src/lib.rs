@@ -16,6 +16,7 @@
 //! * [`report`] shows [`figure`]s as a page.
 #![forbid(unsafe_code)]
 
+mod checks;
 pub mod commits;
 mod error;
 pub mod figure;

@@ -69,7 +69,7 @@ impl Listed {
     }
 }
 
-/// Attributes of which only these are known.
+/// The attributes of a file of which only number and kind are known.
 pub(crate) fn attr_of(ino: u64, kind: FileKind) -> Attr {
     Attr {
         ino,

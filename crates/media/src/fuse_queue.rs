@@ -19,7 +19,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// The bytes before the payload: one page, of which the kernel uses the first [`HEADER_BYTES`].
+/// The payload begins behind a page. The kernel uses the first [`HEADER_BYTES`] of that page.
 const PAGE_BYTES: usize = 4096;
 /// The header of the request or answer, the fixed argument, and [`COMMIT_AT`] and [`LEN_AT`].
 const HEADER_BYTES: usize = 288;

@@ -75,8 +75,8 @@ impl RequestCounts {
         kind.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The kinds of which there were requests, with their numbers, in the order of the kernel's
-    /// numbering. The kernel's names are in small letters; `other` are those of newer kernels.
+    /// The requested kinds and their counts, ordered as the kernel numbers them. The names are the
+    /// kernel's in small letters; `other` counts the kinds of newer kernels.
     pub fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = NAMES.iter().copied().zip(&self.0);
         all.map(|(name, count)| (name, count.load(Ordering::Relaxed)))

@@ -58,7 +58,7 @@ pub(crate) enum Agreement {
     TooOld(Errno),
 }
 
-/// `ring_max_write`: requests come by io_uring, with at most so many bytes.
+/// `ring_max_write`: the most bytes of a read or write, if requests come by io_uring.
 pub(crate) fn agree(asked: &InitIn, wanted: Wanted, ring_max_write: Option<u32>) -> Agreement {
     let version = InitOut {
         major: MAJOR,

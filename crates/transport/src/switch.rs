@@ -40,6 +40,14 @@ impl Switch {
     pub fn turn_on() -> io::Result<()> {
         fs::write(PATH, "1")
     }
+
+    /// Turns it off.
+    ///
+    /// # Errors
+    /// As [`Switch::turn_on`].
+    pub fn turn_off() -> io::Result<()> {
+        fs::write(PATH, "0")
+    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Doors {
 impl Drop for Doors {
     fn drop(&mut self) {
         if self.was_turned_on
-            && let Err(error) = std::fs::write(SWITCH, "0")
+            && let Err(error) = Switch::turn_off()
         {
             crate::report::note(format_args!("{SWITCH} stays on: {error}"));
         }

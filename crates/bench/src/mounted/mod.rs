@@ -28,6 +28,7 @@ use vellum_transport::Door;
 pub use report::{Operation, Ratio, Report, Row, Scaling};
 
 use crate::Result;
+use crate::checks::{check_counts, check_only};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, load};
@@ -70,15 +71,10 @@ pub struct MountOptions {
 
 impl MountOptions {
     fn check(&self) -> Result<()> {
-        let refuse = |text: String| Err(Error::Option(text));
-        if self.rounds == 0 {
-            return refuse("--rounds must be at least 1".into());
-        }
-        if !(2..=99_999).contains(&self.files) {
-            return refuse("--files must be from 2 to 99999".into());
-        }
+        check_counts(self.rounds, self.files)?;
         if self.bytes < transfers::REQUEST as u64 {
-            return refuse(format!("--bytes must be at least {}", transfers::REQUEST));
+            let text = format!("--bytes must be at least {}", transfers::REQUEST);
+            return Err(Error::Option(text));
         }
         let known: Vec<&str> = [REQUESTS, PROGRAMS, TRANSFERS]
             .into_iter()
@@ -86,14 +82,7 @@ impl MountOptions {
             .chain(transfers::NAMES)
             .chain(requests::names())
             .collect();
-        match self
-            .only
-            .iter()
-            .find(|name| !known.contains(&name.as_str()))
-        {
-            Some(name) => refuse(format!("--only {name}: it is one of {}", known.join(", "))),
-            None => Ok(()),
-        }
+        check_only(&self.only, &known)
     }
 
     /// Whether a row of a part is wanted.

@@ -30,6 +30,7 @@ pub use instructions::Instructions;
 pub use report::{CacheReport, Report, Row};
 
 use crate::Result;
+use crate::checks::{check_counts, check_only};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::library::Library;
@@ -102,21 +103,13 @@ fn parse_door(name: &str) -> std::result::Result<Door, String> {
 
 impl OpsOptions {
     fn check(&self) -> Result<()> {
-        let refuse = |text: String| Err(Error::Option(text));
-        if self.rounds == 0 {
-            return refuse("--rounds must be at least 1".into());
-        }
-        if !(2..=99_999).contains(&self.files) {
-            return refuse("--files must be from 2 to 99999".into());
-        }
+        check_counts(self.rounds, self.files)?;
         if self.large_file_bytes < BLOCK as u64 {
-            return refuse(format!("--large-file-bytes must be at least {BLOCK}"));
+            let text = format!("--large-file-bytes must be at least {BLOCK}");
+            return Err(Error::Option(text));
         }
         let known: Vec<&str> = budget::BUDGETS.iter().map(|budget| budget.op).collect();
-        match self.only.iter().find(|op| !known.contains(&op.as_str())) {
-            Some(op) => refuse(format!("--only {op}: it is one of {}", known.join(", "))),
-            None => Ok(()),
-        }
+        check_only(&self.only, &known)
     }
 
     fn wants(&self, op: &str) -> bool {
