@@ -77,9 +77,9 @@ pub struct Inode {
     pub btime: i64,
     /// Directories: inode slot of the parent. Devices: the device number. Else 0.
     pub parent: u64,
-    /// Reserved for the root of extended attributes; 0.
+    /// Slot of the first piece of the extended attributes ([`crate::XattrHead`]), or 0.
     pub xattr_root: u64,
-    /// Reserved for the root of access control lists; 0.
+    /// Reserved; 0.
     pub acl_root: u64,
     /// Project id (reserved, 0).
     pub project: u32,
@@ -128,6 +128,8 @@ impl Inode {
         BTIME = btime;
         /// Offset of the parent.
         PARENT = parent;
+        /// Offset of the slot of the extended attributes.
+        XATTR_ROOT = xattr_root;
         /// Offset of the project id (low half) and the checksum (high half).
         CHECK = project;
         /// Offset of the size.
@@ -184,14 +186,23 @@ impl Inode {
     }
 }
 
-/// State (bits 0..8), kind (8..16), permission bits (16..32), generation (32..64).
+/// State (bits 0..8), kind (8..16), permission bits (16..28), which extended attributes there are
+/// (28..32), generation (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentityWord(pub u64);
 
 impl IdentityWord {
     const IMMUTABLE: u64 = 0xFFFF_FFFF_0000_FF00;
+    /// Flag: there is an access control list, which decides with the permission bits.
+    pub const ACCESS_LIST: u64 = 1 << 28;
+    /// Flag: there is an access control list for new files in this directory.
+    pub const DEFAULT_LIST: u64 = 1 << 29;
+    /// Flag: there are capabilities, which end with the next change of the content.
+    pub const CAPABILITY: u64 = 1 << 30;
+    /// The flags, all of which follow from the extended attributes.
+    pub const XATTR_FLAGS: u64 = Self::ACCESS_LIST | Self::DEFAULT_LIST | Self::CAPABILITY;
     /// Bits that are zero in this version.
-    pub const RESERVED: u64 = 0xF000_0000;
+    pub const RESERVED: u64 = 1 << 31;
 
     /// Packs the word; `mode` keeps its low 12 bits.
     pub fn new(state: InodeState, kind: FileKind, mode: u16, generation: u32) -> Self {
@@ -230,7 +241,17 @@ impl IdentityWord {
 
     /// The same inode with other permission bits.
     pub fn with_mode(self, mode: u16) -> Self {
-        Self(self.0 & !(0xFFFF << 16) | u64::from(mode & 0o7777) << 16)
+        Self(self.0 & !(0o7777 << 16) | u64::from(mode & 0o7777) << 16)
+    }
+
+    /// Whether all of these flags are set.
+    pub fn has(self, flags: u64) -> bool {
+        self.0 & flags == flags
+    }
+
+    /// The same inode with the flags of other extended attributes.
+    pub fn with_xattr_flags(self, flags: u64) -> Self {
+        Self(self.0 & !Self::XATTR_FLAGS | flags & Self::XATTR_FLAGS)
     }
 
     /// The same inode in another state.

@@ -43,6 +43,7 @@ mod text;
 mod tree;
 mod tree_log;
 mod undo;
+mod xattr;
 
 pub use added::{
     AddedSegment, AddedSegments, BLOCKS_MAX, SEGMENTS_MAX, TablePart, TablePiece, TablePlan,
@@ -116,6 +117,10 @@ pub use undo::{
     UndoRecord, undo_bytes_for,
 };
 pub use vellum_media::mix;
+pub use xattr::{
+    XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SET_MAX, XATTR_VALUE_MAX, Xattr, XattrHead, XattrRecord,
+    XattrSpace, read_xattrs, xattr_flags, xattr_home,
+};
 
 /// Bytes of a metadata slot, the unit in which inodes and entries are placed and numbered.
 pub const SLOT_BYTES: u64 = 128;

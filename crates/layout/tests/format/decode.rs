@@ -45,6 +45,11 @@ proptest! {
             }
             prop_assert!(MoveListHead::decode(slot, block).is_none());
         }
+        if let Some(xattrs) = read_xattrs(&bytes) {
+            let mut again = Vec::new();
+            xattrs.iter().for_each(|xattr| xattr.push_to(&mut again));
+            prop_assert_eq!(&again, &bytes);
+        }
         if let Ok((head, _)) = LogExtentHead::read_from_prefix(&bytes) {
             let _ = head.is_sound_of_records(slot, owner_of_records);
             let _ = (
@@ -211,11 +216,15 @@ proptest! {
     #[test]
     fn packed_words(
         ino in 0u64..1 << 48, mode: u16, generation: u32, kind in kind(), id: u32, logical: u32,
+        word_flags: u64,
     ) {
         let identity = IdentityWord::new(InodeState::Live, kind, mode, generation);
         prop_assert_eq!(identity.kind(), Some(kind));
         prop_assert_eq!((identity.mode(), identity.generation()), (mode & 0o7777, generation));
         prop_assert_eq!(identity.with_mode(0).with_mode(mode), identity);
+        let flagged = identity.with_xattr_flags(word_flags);
+        prop_assert_eq!(flagged.with_mode(0).with_mode(mode), flagged);
+        prop_assert_eq!(flagged.with_xattr_flags(0), identity);
         let target = TargetWord::new(ino, kind);
         prop_assert_eq!((target.ino(), target.kind()), (ino, Some(kind)));
         let word = MapWord::new(MapState::Unwritten, id, logical);

@@ -120,6 +120,7 @@ fn structs() {
     assert_struct!(LogExtentHead: owner next base_cookie flags checksum);
     assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation
         name_hash);
+    assert_struct!(XattrHead: next checksum len reserved);
     assert_struct!(AreaTableHead: next taken number checksum moving reserved);
     assert_struct!(MoveListHead: next count checksum);
     assert_struct!(MovedEntry: word_at from to);
@@ -284,7 +285,8 @@ fn constants() {
         DIR_PATH_MAX PATH_MAX PATH_ENTRY_MAX_SLOTS MOVE_LIST_ENTRIES AREA_TABLE_LINES ROOT_AREA
         AREA_LIMIT
         TABLE_BLOCK_LINES TABLE_LINE_WORDS TABLE_LEVEL_MAX JOURNAL_MAX_PAIRS LINE_ENTRIES RUN_BLOCKS
-        SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX DATASET_ALIGN FS_NAME_MAX);
+        SPAN_LINES SPAN_LINES_MAX TEXT_SLOT_MAX TEXT_MAX XATTR_NAME_MAX
+        XATTR_VALUE_MAX XATTR_LIST_MAX XATTR_SET_MAX DATASET_ALIGN FS_NAME_MAX);
     let documented: Vec<_> = rows
         .iter()
         .map(|row| (row[0].clone(), number(&row[1])))
@@ -504,6 +506,12 @@ fn enums() {
     assert_enum("MergeReason", |n| MergeReason::from_u8(n).map(debug));
     assert_enum("EntryState", |n| EntryState::from_u8(n).map(debug));
     assert_enum("RecordKind", |n| RecordKind::from_u8(n).map(debug));
+    assert_enum("XattrSpace", |n| XattrSpace::from_u8(n).map(debug));
+    for row in table("enum XattrSpace") {
+        let space = XattrSpace::from_u8(number(&row[0]) as u8).unwrap();
+        assert!(row[2].contains(&format!("`{}`", space.prefix())), "{row:?}");
+        assert_eq!(row[2].contains("whole"), space.is_whole(), "{row:?}");
+    }
     assert_enum("NamespaceKind", |n| {
         NamespaceKind::from_number(n.into()).map(debug)
     });

@@ -89,7 +89,21 @@ fn words() {
             ("state", byte(0)),
             ("kind", byte(8)),
             ("mode", full.0 ^ identity.0),
+            ("access list", IdentityWord::ACCESS_LIST),
+            ("default list", IdentityWord::DEFAULT_LIST),
+            ("capability", IdentityWord::CAPABILITY),
             ("generation", aged.0 ^ identity.0),
+        ],
+    );
+    let record = |name_len, value_len| {
+        u64::from(XattrRecord::new(XattrSpace::Access, name_len, value_len).0 ^ 1)
+    };
+    assert_word(
+        "XattrRecord",
+        &[
+            ("space", 0xF),
+            ("name_len", record(0xFF, 0)),
+            ("value_len", record(0, (1 << 20) - 1)),
         ],
     );
     assert_word(
