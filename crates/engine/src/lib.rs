@@ -99,7 +99,7 @@ pub use durability::commit::Durability;
 pub use error::{DatasetError, Error, Location, MediumError, Result, SegmentError};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, Fs, Handle, ListPosition, Node, OpenOptions,
-    RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource,
+    RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource, XattrMode,
 };
 pub use logs::redo::{FoundImage, ImageLocation, LogCounts};
 pub use logs::undo::UndoCounts;

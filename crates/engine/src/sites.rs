@@ -110,6 +110,10 @@ vellum_media::sites! {
     JOURNAL_RETIRE_DURABLE = "journal/retire-durable",
     /// The text of a symlink.
     CREATE_TEXT = "create/text",
+    /// A new set of extended attributes.
+    XATTR_SET = "xattr/set",
+    /// The set, before a record leads to it.
+    XATTR_SET_DURABLE = "xattr/set-durable",
     /// The new inode.
     CREATE_INODE = "create/inode",
     /// The new entry.

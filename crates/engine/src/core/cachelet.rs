@@ -555,15 +555,17 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
         _ => inode.detail,
     };
     let reserved = [
-        inode.xattr_root,
         inode.acl_root,
         inode.project.into(),
         detail,
         LinksWord(inode.links).flags().into(),
         inode.identity & IdentityWord::RESERVED,
     ];
-    if reserved != [0; 6] {
+    if reserved != [0; 5] {
         return damaged("inode with a field of a later release");
+    }
+    if inode.xattr_root == 0 && inode.identity & IdentityWord::XATTR_FLAGS != 0 {
+        return damaged("flags of extended attributes that the inode does not have");
     }
     if !inode.has_sound_pattern(
         identity.kind().unwrap_or(FileKind::File),

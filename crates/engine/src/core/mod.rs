@@ -14,6 +14,7 @@ pub(crate) mod setters;
 pub(crate) mod slots;
 mod state;
 pub(crate) mod times;
+pub(crate) mod xattrs;
 
 pub use state::Clock;
 pub(crate) use state::*;

@@ -84,6 +84,14 @@ impl<M: Memories> Change<'_, M> {
         self.core.clock.now().max(self.before.ctime)
     }
 
+    /// The times of a change that leaves the content as it is.
+    pub(crate) fn times_now(&self) -> Times {
+        Times {
+            ctime: self.now(),
+            ..self.before
+        }
+    }
+
     /// Shows the new times. The modification time stays if none is given, and the change time if it
     /// was later.
     pub(crate) fn show(self, mtime: Option<i64>, ctime: i64) {

@@ -92,6 +92,15 @@ pub enum Error {
     /// A seek for data or a hole found none before the end of the file.
     #[error("no data or hole at or after that offset")]
     NoData,
+    /// The file has no such extended attribute.
+    #[error("no such extended attribute")]
+    NoAttribute,
+    /// The name of an extended attribute is empty, or longer than 255 bytes.
+    #[error("an extended attribute's name has 1 to 255 bytes")]
+    AttributeName,
+    /// The value of an extended attribute is longer than 64 KiB.
+    #[error("an extended attribute's value has at most 65536 bytes")]
+    AttributeTooLong,
     /// The content of a file is not text.
     #[error("the file's content is not UTF-8")]
     NotUtf8,
@@ -305,6 +314,9 @@ impl Error {
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoData => libc::ENXIO,
+            Self::NoAttribute => libc::ENODATA,
+            Self::AttributeName => libc::ERANGE,
+            Self::AttributeTooLong => libc::E2BIG,
             Self::NotUtf8 => libc::EILSEQ,
             Self::Stale => libc::ESTALE,
             Self::BadHandle => libc::EBADF,

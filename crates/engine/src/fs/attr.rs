@@ -1,7 +1,7 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES};
-use vellum_media::{Memories, Persistent, Site};
+use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
+use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
@@ -9,17 +9,14 @@ use crate::core::setters::setters;
 use crate::core::slots::{Op, Tally, pause};
 use crate::core::times::Times;
 use crate::durability::commit::Durability;
-use crate::durability::journal::Record;
 use crate::error::{Error, Result};
+use crate::fs::change::{NewWords, SET_GID, SET_UID, droppable};
 use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 
 /// Stands for a block count that is not known yet. No file has so many blocks.
 const UNCOUNTED: u64 = 1 << 50;
-const SET_UID: u16 = 0o4000;
-const SET_GID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o010;
 
 /// What `stat` returns.
 ///
@@ -375,7 +372,7 @@ impl<M: Memories> Fs<M> {
             self.resize(cred, file, size)?;
         }
         let attr = self.with_room(|op| {
-            self.apply_set(op, cred, file, set);
+            self.apply_set(op, cred, file, set)?;
             Ok(self.attr_of(op, file))
         });
         let attr = self.commit_from(Durability::Sync, attr)?;
@@ -421,7 +418,7 @@ impl<M: Memories> Fs<M> {
     }
 
     /// Changes everything but the size, through one journal record under the file's lock.
-    fn apply_set(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, set: &SetAttr) {
+    fn apply_set(&self, op: &Op<'_, M>, cred: &Cred, file: Cachelet, set: &SetAttr) -> Result<()> {
         let core = op.core;
         let SetAttr {
             mode,
@@ -432,7 +429,7 @@ impl<M: Memories> Fs<M> {
             size: _,
         } = *set;
         if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
-            return;
+            return Ok(());
         }
         // Lookups by whole paths rely on everybody's permission, so a change of mode invalidates
         // them.
@@ -447,30 +444,25 @@ impl<M: Memories> Fs<M> {
         let owner = OwnerWord::new(uid.unwrap_or(old.uid()), gid.unwrap_or(old.gid()));
         let identity = core.identity(file);
         let new_mode = self.mode_after(core, cred, file, set, owner);
-        let words = [
-            (
-                Inode::IDENTITY,
-                field::IDENTITY,
-                new_mode.map(|mode| identity.with_mode(mode).0),
-            ),
-            (
-                Inode::OWNER,
-                field::OWNER,
-                (owner != old).then_some(owner.0),
-            ),
-            (
-                Inode::ATIME,
-                field::ATIME,
-                atime.map(|time| at(time) as u64),
-            ),
-        ];
+        let is_dir = identity.kind() == Some(FileKind::Directory);
+        let loses_capability = (uid.is_some() || gid.is_some()) && !is_dir;
+        let words = NewWords {
+            identity: new_mode.map(|mode| identity.with_mode(mode)),
+            owner: (owner != old).then_some(owner),
+            atime: atime.map(at),
+            xattrs: match loses_capability {
+                true => op.without_capability(file)?,
+                false => None,
+            },
+        };
         let mtime = mtime.map(at);
         let times = Times {
             mtime: mtime.unwrap_or(change.before.mtime),
             ctime: now,
         };
-        op.set_words(file, &words, times);
+        op.set_words(file, words, times);
         change.show(mtime, now);
+        Ok(())
     }
 
     /// The permission bits after `set`, if they change. Setting an owner or a group drops the
@@ -531,18 +523,6 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// The set-id bits that a change by `cred` drops. Set-gid without group execution marks mandatory
-/// locking, which a change by a member of the group does not drop.
-fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
-    let stranger = !cred.privileged && !cred.in_group(core.owner(file).gid());
-    let executable = core.identity(file).mode() & GROUP_EXECUTE != 0;
-    if executable || stranger {
-        SET_UID | SET_GID
-    } else {
-        SET_UID
-    }
-}
-
 impl<M: Memories> Core<M> {
     /// The link count of a file, after every name that is being added to it is durable. While such
     /// a name may still be lost, it is undecided whether it comes before or after this answer. For
@@ -565,91 +545,5 @@ impl<M: Memories> Core<M> {
     /// The identity word of an inode, as it is on the pool.
     pub(crate) fn identity_on_pool(&self, ino: u64) -> IdentityWord {
         IdentityWord(self.word(self.geometry.slot_at(ino)))
-    }
-}
-
-/// A word of an inode: its offset in the inode, the field of the cachelet that holds the same
-/// value, and the new value of both, if it changes.
-type NewWord = (u64, u64, Option<u64>);
-
-impl<M: Memories> Op<'_, M> {
-    /// Changes words of an inode, and its times, by one journal record. Then updates the cachelet,
-    /// except for the times. The caller holds the file's lock.
-    fn set_words(&self, file: Cachelet, words: &[NewWord], times: Times) {
-        let core = self.core;
-        let inode_at = core.inode_at(file);
-        let mut record = Record::new();
-        for &(offset, _, value) in words {
-            if let Some(value) = value {
-                record.store(inode_at + offset, value);
-            }
-        }
-        record.store(inode_at + Inode::MTIME, times.mtime as u64);
-        record.store(inode_at + Inode::CTIME, times.ctime as u64);
-        self.journal_commit(&record);
-        self.journal_apply(&record);
-        self.journal_retire();
-        let had = core.identity(file).mode();
-        for &(_, field, value) in words {
-            if let Some(value) = value {
-                core.set(file, field, value);
-            }
-        }
-        if had & !core.identity(file).mode() & (SET_UID | SET_GID) != 0 {
-            core.note_set_ids_taken();
-        }
-    }
-
-    /// Drops the set-id bits before an ordinary user changes content, so that no crash leaves these
-    /// bits on content that the owner did not write. The caller holds the file's lock from before
-    /// this call until the content has changed.
-    ///
-    /// Returns whether there were any.
-    pub(crate) fn drop_set_ids(&self, cred: &Cred, file: Cachelet) -> bool {
-        let core = self.core;
-        let identity = core.identity(file);
-        let dropped = identity.mode() & !droppable(core, cred, file);
-        if cred.privileged || dropped == identity.mode() {
-            return false;
-        }
-        let before = core.times(file);
-        let times = Times {
-            ctime: core.clock.now().max(before.ctime),
-            ..before
-        };
-        let word = identity.with_mode(dropped).0;
-        self.set_words(
-            file,
-            &[(Inode::IDENTITY, field::IDENTITY, Some(word))],
-            times,
-        );
-        core.set(file, field::CTIME, times.ctime as u64);
-        true
-    }
-
-    /// Writes a directory's times and link count from its cachelet to its inode. (Those of other
-    /// files are in the inode already.) Flushed, not fenced. The change time goes last, because
-    /// recovery takes the modification time to be valid as of the change time.
-    ///
-    /// Holds the directory's lock. Without it, two write-backs, or a write-back and a change of
-    /// attributes, could store in the opposite order of their reads. The inode would then keep the
-    /// older values, although the directory is no longer marked dirty.
-    pub(crate) fn write_back(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
-        let core = self.core;
-        let _lock = core.lock(self, file);
-        let at = core.inode_at(file);
-        // Later changes set the flag again.
-        core.clear_flag(file, flag::DIRTY);
-        if core.kind(file) != FileKind::Directory {
-            core.pool.flush(links_site, at, SLOT_BYTES);
-            return;
-        }
-        let links = LinksWord::new(core.get(file, field::LINKS) as u32, 0);
-        core.set_word(at + Inode::LINKS, links.0);
-        core.pool.flush(links_site, at + Inode::LINKS, 8);
-        let times = core.times(file);
-        core.set_word(at + Inode::MTIME, times.mtime as u64);
-        core.set_word(at + Inode::CTIME, times.ctime as u64);
-        core.pool.flush(times_site, at + Inode::MTIME, 16);
     }
 }

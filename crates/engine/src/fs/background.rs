@@ -230,6 +230,7 @@ impl<M: Memories> Fs<M> {
     /// Frees the metadata slots that a dead inode still holds.
     fn free_contents(&self, cachelet: Cachelet) -> Result<()> {
         let core = &self.core;
+        core.free_xattrs(&core.xattrs_locked(cachelet)?);
         match core.kind(cachelet) {
             FileKind::Directory => self.namespace.dissolve(core, cachelet)?,
             FileKind::Symlink => {

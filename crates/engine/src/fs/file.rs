@@ -112,19 +112,10 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Locks a file for a change by its user that shows no bytes before a commit.
-    fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> LockGuard<'a, M> {
+    fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> Result<LockGuard<'a, M>> {
         let lock = self.core.lock(op, file);
-        let _ = self.drop_set_ids(op, file);
-        lock
-    }
-
-    /// Drops the set-id bits that a change by this user drops: before the change, durably and under
-    /// the same lock. So bytes that were written after the drop are never found with these bits,
-    /// and setting the bits again meanwhile counts as earlier than everything written from then on.
-    ///
-    /// Returns whether there were any.
-    fn drop_set_ids(&self, op: &Op<'a, M>, file: Cachelet) -> bool {
-        self.user.is_some_and(|user| op.drop_set_ids(user, file))
+        op.drop_privileges(self.user, file)?;
+        Ok(lock)
     }
 }
 
@@ -194,8 +185,9 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Begins a change of `bytes` of a file. Returns the operation and the file's lock. No view of
-    /// these bytes is left, and the set-id bits that must not be found with the change are dropped.
-    /// The caller drops the lock before the operation.
+    /// these bytes is left. The set-id bits and the capability that must not be found with the change
+    /// are dropped, durably and under the same lock: setting them again meanwhile counts as earlier
+    /// than everything written from then on. The caller drops the lock before the operation.
     fn change(
         &self,
         cachelet: Cachelet,
@@ -210,7 +202,8 @@ impl<'a, M: Memories> Files<'a, M> {
                 continue;
             }
             // On pools with commits, their removal may not be durable yet.
-            if !(self.drop_set_ids(&op, cachelet) && self.core.commits.is_some()) {
+            let dropped = op.drop_privileges(self.user, cachelet)?;
+            if !(dropped && self.core.commits.is_some()) {
                 return Ok((op, lock));
             }
         }

@@ -8,6 +8,7 @@
 
 mod attr;
 mod background;
+mod change;
 mod cred;
 mod dir;
 mod evolve;
@@ -16,6 +17,7 @@ mod list;
 mod node;
 mod open;
 mod path;
+mod xattr;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,6 +33,7 @@ pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle
 pub use list::ListPosition;
 pub use node::Node;
 pub use open::{Handle, OpenOptions, RenameFlags};
+pub use xattr::XattrMode;
 
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::{Op, Tally, pause};

@@ -21,3 +21,4 @@ mod room;
 mod scale;
 mod split_failing;
 mod tables;
+mod xattrs;

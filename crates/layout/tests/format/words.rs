@@ -98,8 +98,9 @@ fn words() {
     let record = |name_len, value_len| {
         u64::from(XattrRecord::new(XattrSpace::Access, name_len, value_len).0 ^ 1)
     };
-    assert_word(
+    assert_bits(
         "XattrRecord",
+        32,
         &[
             ("space", 0xF),
             ("name_len", record(0xFF, 0)),

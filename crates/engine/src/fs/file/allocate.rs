@@ -75,14 +75,14 @@ impl<M: Memories> Files<'_, M> {
         if last - first > piece {
             // As for shorter ranges, set-id bits are dropped before it is known whether there is
             // space.
-            drop(self.lock_to_change(&self.core.op_to_change()?, cachelet));
+            drop(self.lock_to_change(&self.core.op_to_change()?, cachelet)?);
             self.check_room(cachelet, first, last)?;
         }
         for start in (first..last).step_by(PIECE_BLOCKS) {
             self.with_room(|| self.allocate_piece(cachelet, start, (start + piece).min(last)))?;
         }
         let op = self.core.op_to_change()?;
-        let _lock = self.lock_to_change(&op, cachelet);
+        let _lock = self.lock_to_change(&op, cachelet)?;
         let size = self.size(cachelet);
         if mode == Allocate::Grow && end > size {
             let root = self.root(cachelet);
@@ -134,7 +134,7 @@ impl<M: Memories> Files<'_, M> {
     ) -> std::result::Result<(), Stop> {
         let core = self.core;
         let op = core.op_to_change()?;
-        let _lock = self.lock_to_change(&op, cachelet);
+        let _lock = self.lock_to_change(&op, cachelet)?;
         let mut found = [Found::Hole; PIECE_BLOCKS];
         let found = &mut found[..(last - first) as usize];
         let root = self.root(cachelet);

@@ -157,7 +157,7 @@ impl<M: Memories> Files<'_, M> {
         for piece in data.chunks(PIECE_BYTES as usize) {
             let written = self.with_room(|| {
                 let op = self.core.op_to_change()?;
-                let _lock = self.lock_to_change(&op, cachelet);
+                let _lock = self.lock_to_change(&op, cachelet)?;
                 let at = self.size(cachelet);
                 if at != *start.get_or_insert(at) + done as u64 {
                     return Ok(0);

@@ -20,6 +20,7 @@ use crate::core::Core;
 use crate::core::cachelet::check_inode;
 use crate::core::inodes::{for_each_file, is_file};
 use crate::core::slots::Tally;
+use crate::core::xattrs::XattrSet;
 use crate::error::{Error, Location, Result};
 use crate::mapping::{MapId, Survey, Verdict};
 use crate::namespace::{Mender, Namespace, SurveyedName, SurveyedNames};
@@ -281,6 +282,9 @@ impl<M: Memories> Recovery<'_, M> {
             Some(_) if check_inode(ino, inode, &self.core.geometry).is_err() => return Ok(()),
             _ => {}
         }
+        if names > 0 {
+            self.check_xattrs(ino, inode)?;
+        }
         match kind_of(inode) {
             FileKind::Directory => {}
             FileKind::Symlink if names > 0 => {
@@ -298,6 +302,22 @@ impl<M: Memories> Recovery<'_, M> {
                 Location::Inode(ino),
             )),
         }
+    }
+
+    /// Reads the extended attributes of an inode with a name.
+    fn xattrs(&self, ino: u64, inode: &Inode) -> Result<XattrSet> {
+        let generation = IdentityWord(inode.identity).generation();
+        self.core.xattrs_at(ino, generation, inode.xattr_root)
+    }
+
+    /// Checks the extended attributes of an inode with a name, and the flags that say which it has.
+    fn check_xattrs(&self, ino: u64, inode: &Inode) -> Result<()> {
+        let flags = self.xattrs(ino, inode)?.flags();
+        if IdentityWord(inode.identity).with_xattr_flags(flags).0 != inode.identity {
+            let place = Location::Inode(ino);
+            return Err(Error::damaged("flags of extended attributes", place));
+        }
+        Ok(())
     }
 
     /// Checks that a directory without a name has no entries, as far as its log can be read: a
@@ -359,6 +379,9 @@ impl<M: Memories> Recovery<'_, M> {
         }
         self.inodes.fetch_add(1, Ordering::Relaxed);
         self.claim(ino, 1)?;
+        for &(slot, count) in &self.xattrs(ino, inode)?.pieces {
+            self.claim(slot, count)?;
+        }
         let links = match kind_of(inode) {
             FileKind::Directory => {
                 self.settle_directory(ino, inode)?;

@@ -6,6 +6,7 @@ mod dir;
 mod file;
 mod metadata;
 mod remove;
+mod xattr;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,0 +1,189 @@
+//! Changing words of an inode: each change is one journal record, so all of its words change or
+//! none.
+
+use vellum_layout::{
+    FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES, XattrSpace, read_xattrs,
+};
+use vellum_media::{Memories, Persistent, Site};
+
+use crate::core::Core;
+use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::slots::Op;
+use crate::core::times::Times;
+use crate::core::xattrs::XattrSet;
+use crate::durability::journal::Record;
+use crate::error::Result;
+use crate::fs::Cred;
+use crate::sites;
+
+pub(super) const SET_UID: u16 = 0o4000;
+pub(super) const SET_GID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o010;
+
+/// New values of words of an inode. Those that are `None` stay.
+#[derive(Default)]
+pub(crate) struct NewWords {
+    pub(crate) identity: Option<IdentityWord>,
+    pub(crate) owner: Option<OwnerWord>,
+    pub(crate) atime: Option<i64>,
+    pub(crate) xattrs: Option<NewXattrs>,
+}
+
+/// A set of extended attributes that is durable, and the one that it replaces.
+pub(crate) struct NewXattrs {
+    old: XattrSet,
+    new: XattrSet,
+}
+
+/// The set-id bits that a change by `cred` drops. Set-gid without group execution marks mandatory
+/// locking, which a change by a member of the group does not drop.
+pub(super) fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet) -> u16 {
+    let stranger = !cred.privileged && !cred.in_group(core.owner(file).gid());
+    let executable = core.identity(file).mode() & GROUP_EXECUTE != 0;
+    if executable || stranger {
+        SET_UID | SET_GID
+    } else {
+        SET_UID
+    }
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// Changes words of an inode, and its times, by one journal record. Then updates the cachelet,
+    /// except for the times, and frees the extended attributes that were replaced. The caller holds
+    /// the file's lock.
+    pub(crate) fn set_words(&self, file: Cachelet, words: NewWords, times: Times) {
+        let core = self.core;
+        let inode_at = core.inode_at(file);
+        let had = core.identity(file);
+        let flags = words.xattrs.as_ref().map(|xattrs| xattrs.new.flags());
+        let identity = words.identity.unwrap_or(had);
+        let identity = flags.map_or(identity, |flags| identity.with_xattr_flags(flags));
+        let stores = [
+            (Inode::IDENTITY, (identity != had).then_some(identity.0)),
+            (Inode::OWNER, words.owner.map(|owner| owner.0)),
+            (
+                Inode::XATTR_ROOT,
+                words.xattrs.as_ref().map(|xattrs| xattrs.new.root()),
+            ),
+            (Inode::MTIME, Some(times.mtime as u64)),
+            (Inode::CTIME, Some(times.ctime as u64)),
+            (Inode::ATIME, words.atime.map(|ns| ns as u64)),
+        ];
+        let mut record = Record::new();
+        for (offset, value) in stores {
+            if let Some(value) = value {
+                record.store(inode_at + offset, value);
+            }
+        }
+        self.journal_commit(&record);
+        self.journal_apply(&record);
+        self.journal_retire();
+        if identity != had {
+            core.set(file, field::IDENTITY, identity.0);
+        }
+        if let Some(owner) = words.owner {
+            core.set(file, field::OWNER, owner.0);
+        }
+        if let Some(ns) = words.atime {
+            core.set(file, field::ATIME, ns as u64);
+        }
+        if let Some(xattrs) = words.xattrs {
+            core.free_xattrs(&xattrs.old);
+        }
+        let dropped = had.mode() & !identity.mode() & (SET_UID | SET_GID) != 0;
+        if dropped || had.has(IdentityWord::CAPABILITY) && !identity.has(IdentityWord::CAPABILITY) {
+            core.note_set_ids_taken();
+        }
+    }
+
+    /// Writes the records of a new set of extended attributes, durably. The caller holds the file's
+    /// lock, and passes the set to [`Self::set_words`].
+    pub(crate) fn new_xattrs(
+        &self,
+        file: Cachelet,
+        old: XattrSet,
+        bytes: Vec<u8>,
+    ) -> Result<NewXattrs> {
+        let core = self.core;
+        let mut new = XattrSet::default();
+        if !bytes.is_empty() {
+            let owner = (core.ino(file), core.identity(file).generation());
+            new = self.write_xattrs(sites::XATTR_SET, owner, bytes)?;
+            core.pool.fence(sites::XATTR_SET_DURABLE);
+        }
+        Ok(NewXattrs { old, new })
+    }
+
+    /// The extended attributes without `security.capability`, if the file has that one. The caller
+    /// holds the file's lock.
+    pub(crate) fn without_capability(&self, file: Cachelet) -> Result<Option<NewXattrs>> {
+        let core = self.core;
+        if !core.identity(file).has(IdentityWord::CAPABILITY) {
+            return Ok(None);
+        }
+        let old = core.xattrs_locked(file)?;
+        let mut bytes = Vec::new();
+        for xattr in read_xattrs(&old.bytes).unwrap_or_default() {
+            if xattr.key() != (XattrSpace::Security, b"capability") {
+                xattr.push_to(&mut bytes);
+            }
+        }
+        self.new_xattrs(file, old, bytes).map(Some)
+    }
+
+    /// Drops the set-id bits before an ordinary user changes content, and the capability before
+    /// anybody does. So no crash leaves these on content that the owner did not write. The caller
+    /// holds the file's lock from before this call until the content has changed.
+    ///
+    /// Returns whether there were any.
+    pub(crate) fn drop_privileges(&self, user: Option<&Cred>, file: Cachelet) -> Result<bool> {
+        let core = self.core;
+        let identity = core.identity(file);
+        let kept = match user.filter(|user| !user.privileged) {
+            Some(user) => identity.with_mode(identity.mode() & !droppable(core, user, file)),
+            None => identity,
+        };
+        if kept == identity && !identity.has(IdentityWord::CAPABILITY) {
+            return Ok(false);
+        }
+        let before = core.times(file);
+        let times = Times {
+            ctime: core.clock.now().max(before.ctime),
+            ..before
+        };
+        let words = NewWords {
+            identity: Some(kept),
+            xattrs: self.without_capability(file)?,
+            ..NewWords::default()
+        };
+        self.set_words(file, words, times);
+        core.set(file, field::CTIME, times.ctime as u64);
+        Ok(true)
+    }
+
+    /// Writes a directory's times and link count from its cachelet to its inode. (Those of other
+    /// files are in the inode already.) Flushed, not fenced. The change time goes last, because
+    /// recovery takes the modification time to be valid as of the change time.
+    ///
+    /// Holds the directory's lock. Without it, two write-backs, or a write-back and a change of
+    /// attributes, could store in the opposite order of their reads. The inode would then keep the
+    /// older values, although the directory is no longer marked dirty.
+    pub(crate) fn write_back(&self, [links_site, times_site]: [Site; 2], file: Cachelet) {
+        let core = self.core;
+        let _lock = core.lock(self, file);
+        let at = core.inode_at(file);
+        // Later changes set the flag again.
+        core.clear_flag(file, flag::DIRTY);
+        if core.kind(file) != FileKind::Directory {
+            core.pool.flush(links_site, at, SLOT_BYTES);
+            return;
+        }
+        let links = LinksWord::new(core.get(file, field::LINKS) as u32, 0);
+        core.set_word(at + Inode::LINKS, links.0);
+        core.pool.flush(links_site, at + Inode::LINKS, 8);
+        let times = core.times(file);
+        core.set_word(at + Inode::MTIME, times.mtime as u64);
+        core.set_word(at + Inode::CTIME, times.ctime as u64);
+        core.pool.flush(times_site, at + Inode::MTIME, 16);
+    }
+}

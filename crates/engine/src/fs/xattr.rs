@@ -1,0 +1,287 @@
+//! Extended attributes: `getxattr`, `listxattr`, `setxattr`, `removexattr`.
+
+use vellum_layout::{FileKind, XATTR_NAME_MAX, XATTR_VALUE_MAX, Xattr, XattrSpace, read_xattrs};
+use vellum_media::Memories;
+
+use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
+use crate::durability::commit::Durability;
+use crate::error::{Error, Result};
+use crate::fs::change::NewWords;
+use crate::fs::{Access, Cred, Fs, Node};
+
+/// Whether an extended attribute that is set may exist, as `XATTR_CREATE` and `XATTR_REPLACE` say.
+///
+/// ```
+/// # let pool = vellum::Pool::memory(16 << 20)?;
+/// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+/// use vellum::{Error, XattrMode};
+///
+/// fs.set_xattr(&cred, &root, b"user.note", b"1", XattrMode::Create)?;
+/// let again = fs.set_xattr(&cred, &root, b"user.note", b"2", XattrMode::Create);
+/// assert!(matches!(again, Err(Error::Exists)));
+/// # Ok::<(), vellum::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum XattrMode {
+    /// It may exist or not.
+    #[default]
+    Any,
+    /// It must not exist.
+    Create,
+    /// It must exist.
+    Replace,
+}
+
+/// A name of an extended attribute, taken apart.
+#[derive(Clone, Copy)]
+struct Key<'a> {
+    /// `None`: no space has such names.
+    space: Option<XattrSpace>,
+    /// The name behind the prefix.
+    name: &'a [u8],
+}
+
+impl<'a> Key<'a> {
+    fn of(name: &'a [u8]) -> Result<Self> {
+        if name.is_empty() || name.len() > XATTR_NAME_MAX {
+            return Err(Error::AttributeName);
+        }
+        if name.contains(&0) {
+            return Err(Error::Invalid(
+                "an attribute's name cannot contain a zero byte",
+            ));
+        }
+        let behind = |space: &XattrSpace| {
+            let name = name.strip_prefix(space.prefix().as_bytes())?;
+            (name.is_empty() || !space.is_whole()).then_some((*space, name))
+        };
+        Ok(match XattrSpace::ALL.iter().find_map(behind) {
+            Some((space, name)) => Self {
+                space: Some(space),
+                name,
+            },
+            None => Self { space: None, name },
+        })
+    }
+
+    /// The space, which attributes of this name can be in.
+    fn space(&self) -> Result<XattrSpace> {
+        match self.space {
+            Some(XattrSpace::Access | XattrSpace::Default) | None => {
+                Err(Error::Unsupported("extended attributes of that name"))
+            }
+            Some(_) if self.name.is_empty() => Err(Error::Invalid(
+                "an attribute's name is more than its prefix",
+            )),
+            Some(space) => Ok(space),
+        }
+    }
+
+    fn is_in(&self, space: XattrSpace) -> bool {
+        self.space == Some(space)
+    }
+}
+
+impl<M: Memories> Fs<M> {
+    /// The value of an extended attribute. `name` has its prefix, as `user.`.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.set_xattr(&cred, &root, b"user.note", b"mine", vellum::XattrMode::Any)?;
+    /// assert_eq!(fs.xattr(&cred, &root, b"user.note")?, b"mine");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as `getxattr(2)` does; [`Error::NoAttribute`] if the file has no such attribute.
+    pub fn xattr(&self, cred: &Cred, node: &Node<M>, name: &[u8]) -> Result<Vec<u8>> {
+        let key = Key::of(name)?;
+        self.with_op(|op| {
+            check_xattr(op, cred, node.cachelet, &key, Access::READ)?;
+            let space = key.space()?;
+            let set = op.core.xattrs(op, node.cachelet)?;
+            let xattrs = read_xattrs(&set.bytes).unwrap_or_default();
+            let found = xattrs.iter().find(|xattr| xattr.key() == (space, key.name));
+            found
+                .map(|xattr| xattr.value.to_vec())
+                .ok_or(Error::NoAttribute)
+        })
+    }
+
+    /// The names of all extended attributes, a zero byte behind each, as `listxattr(2)` returns
+    /// them. Those of `trusted.` are shown to the privileged only.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.set_xattr(&cred, &root, b"user.b", b"", vellum::XattrMode::Any)?;
+    /// fs.set_xattr(&cred, &root, b"user.a", b"", vellum::XattrMode::Any)?;
+    /// assert_eq!(fs.xattrs(&cred, &root)?, b"user.a\0user.b\0");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn xattrs(&self, cred: &Cred, node: &Node<M>) -> Result<Vec<u8>> {
+        self.with_op(|op| {
+            let set = op.core.xattrs(op, node.cachelet)?;
+            let mut list = Vec::new();
+            for xattr in read_xattrs(&set.bytes).unwrap_or_default() {
+                if cred.privileged || xattr.space != XattrSpace::Trusted {
+                    list.extend_from_slice(xattr.space.prefix().as_bytes());
+                    list.extend_from_slice(xattr.name);
+                    list.push(0);
+                }
+            }
+            Ok(list)
+        })
+    }
+
+    /// Sets an extended attribute. `name` has its prefix, as `user.`. After a crash the file has
+    /// the old value or the new one.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::{Error, XattrMode};
+    ///
+    /// let missing = fs.set_xattr(&cred, &root, b"user.note", b"1", XattrMode::Replace);
+    /// assert!(matches!(missing, Err(Error::NoAttribute)));
+    /// fs.set_xattr(&cred, &root, b"user.note", b"1", XattrMode::Any)?;
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as `setxattr(2)` does; [`Error::NoSpace`] if all attributes of the file would take
+    /// more than 1 MiB, or their names more than 64 KiB.
+    pub fn set_xattr(
+        &self,
+        cred: &Cred,
+        node: &Node<M>,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<()> {
+        let key = Key::of(name)?;
+        if value.len() > XATTR_VALUE_MAX {
+            return Err(Error::AttributeTooLong);
+        }
+        self.change_xattr(cred, node.cachelet, &key, |exists| match (mode, exists) {
+            (XattrMode::Create, true) => Err(Error::Exists),
+            (XattrMode::Replace, false) => Err(Error::NoAttribute),
+            _ => Ok(Some(value)),
+        })
+    }
+
+    /// Removes an extended attribute. `name` has its prefix, as `user.`.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// fs.set_xattr(&cred, &root, b"user.note", b"1", vellum::XattrMode::Any)?;
+    /// fs.remove_xattr(&cred, &root, b"user.note")?;
+    /// assert!(fs.xattrs(&cred, &root)?.is_empty());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as `removexattr(2)` does; [`Error::NoAttribute`] if the file has no such attribute.
+    pub fn remove_xattr(&self, cred: &Cred, node: &Node<M>, name: &[u8]) -> Result<()> {
+        self.change_xattr(
+            cred,
+            node.cachelet,
+            &Key::of(name)?,
+            |exists| match exists {
+                true => Ok(None),
+                false => Err(Error::NoAttribute),
+            },
+        )
+    }
+
+    /// Gives an attribute the value that `decide` returns for whether it exists; `None` removes it.
+    fn change_xattr<'v>(
+        &self,
+        cred: &Cred,
+        file: Cachelet,
+        key: &Key<'_>,
+        decide: impl Fn(bool) -> Result<Option<&'v [u8]>>,
+    ) -> Result<()> {
+        self.core.check_writable()?;
+        let done = self.with_room(|op| {
+            check_xattr(op, cred, file, key, Access::WRITE)?;
+            let space = key.space()?;
+            let change = op.begin_change(file);
+            let old = op.core.xattrs_locked(file)?;
+            let mut xattrs = read_xattrs(&old.bytes).unwrap_or_default();
+            let at = xattrs.binary_search_by(|xattr| xattr.key().cmp(&(space, key.name)));
+            if let Ok(at) = at {
+                xattrs.remove(at);
+            }
+            if let Some(value) = decide(at.is_ok())? {
+                let name = key.name;
+                xattrs.insert(at.unwrap_or_else(|at| at), Xattr { space, name, value });
+            }
+            let bytes = set_of(&xattrs)?;
+            let words = NewWords {
+                xattrs: Some(op.new_xattrs(file, old, bytes)?),
+                ..NewWords::default()
+            };
+            let times = change.times_now();
+            op.set_words(file, words, times);
+            change.show(None, times.ctime);
+            Ok(())
+        });
+        self.commit_from(Durability::Sync, done)
+    }
+}
+
+/// The records of these attributes.
+fn set_of(xattrs: &[Xattr<'_>]) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    xattrs.iter().for_each(|xattr| xattr.push_to(&mut bytes));
+    if !bytes.is_empty() && read_xattrs(&bytes).is_none() {
+        return Err(Error::NoSpace("extended attributes of one file"));
+    }
+    Ok(bytes)
+}
+
+/// Checks whether `cred` may read or write an attribute of this name, whether or not there is one.
+fn check_xattr<M: Memories>(
+    op: &Op<'_, M>,
+    cred: &Cred,
+    file: Cachelet,
+    key: &Key<'_>,
+    want: Access,
+) -> Result<()> {
+    const STICKY: u16 = 0o1000;
+    let core = op.core;
+    let kind = core.kind(file);
+    let refusal = match want == Access::WRITE {
+        true => Error::NotPermitted,
+        false => Error::NoAttribute,
+    };
+    let permitted = match key.space {
+        Some(XattrSpace::Security) => cred.privileged || want == Access::READ,
+        Some(XattrSpace::Trusted) => cred.privileged,
+        Some(XattrSpace::User) if kind == FileKind::Directory => {
+            let sticky = core.identity(file).mode() & STICKY != 0;
+            !sticky || want == Access::READ || core.owns(cred, file)
+        }
+        Some(XattrSpace::User) => kind == FileKind::File,
+        _ => true,
+    };
+    if !permitted {
+        return Err(refusal);
+    }
+    let is_free = [
+        XattrSpace::Security,
+        XattrSpace::Access,
+        XattrSpace::Default,
+    ];
+    match is_free.into_iter().any(|space| key.is_in(space)) {
+        true => Ok(()),
+        false => core.check_access(cred, file, want),
+    }
+}
