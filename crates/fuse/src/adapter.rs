@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use vellum::{Attr, Cred, Durability, FileKind, MediaKind, RealFs, SetAttr};
+use vellum::{Attr, Cred, Durability, FileKind, MediaKind, RealFs, SetAttr, XattrMode};
 use vellum_transport::{
     Entry, FileSystem, FileSystemSize, Notifier, OpenFlags, Operation, ROOT, Reply, Request,
     Through,
@@ -159,6 +159,10 @@ impl FileSystem for Adapter {
             Operation::Sync => reply_empty(reply, server.sync()),
             Operation::ReadDir { after, size } => self.list(node, after, size, reply),
             Operation::ReadDirPlus { after, size } => self.list_plus(node, after, size, reply),
+            Operation::SetXattr { .. }
+            | Operation::GetXattr { .. }
+            | Operation::ListXattr { .. }
+            | Operation::RemoveXattr { .. } => self.of_xattrs(&request, reply),
             Operation::StatFs => self.stat_fs(reply),
             Operation::Ioctl { number, sent } => {
                 if node != ROOT {
@@ -185,9 +189,8 @@ impl FileSystem for Adapter {
                 reply_with(reply, copied, Reply::written);
             }
             // The kernel need not send these again. A close has no effect (FLUSH), files are always
-            // ready (POLL), the kernel checks permissions itself (ACCESS), what is interrupted
-            // (INTERRUPT) is finished all the same, and there are no extended attributes, which the
-            // kernel would otherwise request before every write.
+            // ready (POLL), the kernel checks permissions itself (ACCESS), and what is interrupted
+            // (INTERRUPT) is finished all the same.
             Operation::Other { .. } => reply.error(Errno::NOSYS),
         }
     }
@@ -213,10 +216,14 @@ impl FileSystem for Adapter {
             | Operation::OpenDir
             | Operation::ReadDir { .. }
             | Operation::ReadDirPlus { .. }
+            | Operation::GetXattr { .. }
+            | Operation::ListXattr { .. }
             | Operation::StatFs
             | Operation::Seek { .. }
             | Operation::Other { .. } => false,
             Operation::SetAttr(_)
+            | Operation::SetXattr { .. }
+            | Operation::RemoveXattr { .. }
             | Operation::Symlink { .. }
             | Operation::MkNod { .. }
             | Operation::MkDir { .. }
@@ -319,6 +326,36 @@ impl Adapter {
             self.stale.drop_then_reply(written);
         } else {
             written.reply();
+        }
+    }
+
+    /// Answers the requests on extended attributes. The kernel has checked permissions, except that
+    /// it does not hide names from a list.
+    fn of_xattrs(&self, request: &Request<'_>, reply: Reply) {
+        let (server, node) = (&self.server, request.node);
+        let give = |size| move |reply: Reply, bytes: Vec<u8>| reply.xattr(size, &bytes);
+        match request.operation {
+            Operation::GetXattr { name, size } => {
+                reply_with(reply, server.xattr(node, name), give(size));
+            }
+            Operation::ListXattr { size } => {
+                let cred = Cred::user(request.uid, request.gid);
+                reply_with(reply, server.xattrs(&cred, node), give(size));
+            }
+            Operation::SetXattr { name, value, flags } => {
+                let mode = match flags as i32 {
+                    0 => Ok(XattrMode::Any),
+                    libc::XATTR_CREATE => Ok(XattrMode::Create),
+                    libc::XATTR_REPLACE => Ok(XattrMode::Replace),
+                    _ => Err(Errno::INVAL),
+                };
+                let set = mode.and_then(|mode| server.set_xattr(node, name, value, mode));
+                reply_empty(reply, set);
+            }
+            Operation::RemoveXattr { name } => {
+                reply_empty(reply, server.remove_xattr(node, name));
+            }
+            _ => reply.error(Errno::NOSYS),
         }
     }
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{
     Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, RealFs, RenameFlags, SetAttr,
-    SetTime, StatFs,
+    SetTime, StatFs, XattrMode,
 };
 use vellum_transport::Through;
 
@@ -380,6 +380,41 @@ impl Server {
         let known = self.known(ino)?;
         let handle = self.handle_to_change(&known)?;
         handle.allocate(mode, offset, len).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn xattr(&self, ino: u64, name: &[u8]) -> Answer<Vec<u8>> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let found = self.fs.xattr(&Cred::root(), &known.node, name);
+        found.map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn xattrs(&self, cred: &Cred, ino: u64) -> Answer<Vec<u8>> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        self.fs.xattrs(cred, &known.node).map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        ino: u64,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Answer<()> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let set = self
+            .fs
+            .set_xattr(&Cred::root(), &known.node, name, value, mode);
+        set.map_err(|e| errno(&e))
+    }
+
+    pub(crate) fn remove_xattr(&self, ino: u64, name: &[u8]) -> Answer<()> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let removed = self.fs.remove_xattr(&Cred::root(), &known.node, name);
+        removed.map_err(|e| errno(&e))
     }
 
     pub(crate) fn seek(&self, ino: u64, offset: u64, seek: Seek) -> Answer<u64> {

@@ -30,6 +30,10 @@ pub(crate) mod opcode {
     pub(crate) const STATFS: u32 = 17;
     pub(crate) const RELEASE: u32 = 18;
     pub(crate) const FSYNC: u32 = 20;
+    pub(crate) const SETXATTR: u32 = 21;
+    pub(crate) const GETXATTR: u32 = 22;
+    pub(crate) const LISTXATTR: u32 = 23;
+    pub(crate) const REMOVEXATTR: u32 = 24;
     pub(crate) const INIT: u32 = 26;
     pub(crate) const OPENDIR: u32 = 27;
     pub(crate) const READDIR: u32 = 28;
@@ -317,6 +321,23 @@ structures! {
     pub(crate) struct FSyncIn: 16 {
         handle: u64,
         flags: u32,
+        padding: u32,
+    }
+
+    /// The name and the value follow.
+    pub(crate) struct SetXattrIn: 8 {
+        size: u32,
+        flags: u32,
+    }
+
+    /// Of a list, or of a value, whose name follows.
+    pub(crate) struct GetXattrIn: 8 {
+        size: u32,
+        padding: u32,
+    }
+
+    pub(crate) struct GetXattrOut: 8 {
+        size: u32,
         padding: u32,
     }
 

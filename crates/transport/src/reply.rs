@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use zerocopy::{IntoBytes, transmute};
 
 use crate::abi::{
-    Attr, AttrOut, DIRENT_ALIGN, Dirent, EntryOut, IoctlOut, OpenOut, OutHeader, SeekOut,
-    StatFsOut, WriteOut,
+    Attr, AttrOut, DIRENT_ALIGN, Dirent, EntryOut, GetXattrOut, IoctlOut, OpenOut, OutHeader,
+    SeekOut, StatFsOut, WriteOut,
 };
 use crate::init::REQUEST_MAX_BYTES;
 
@@ -241,6 +241,23 @@ impl Reply {
         self.send(0, [IoctlOut::default().as_bytes(), bytes]);
     }
 
+    /// Returns a value or a list of extended attributes to a caller with room for `size` bytes, or
+    /// with 0 its length.
+    pub fn xattr(self, size: u32, bytes: &[u8]) {
+        let len = bytes.len() as u32;
+        match size {
+            0 => self.data(
+                GetXattrOut {
+                    size: len,
+                    padding: 0,
+                }
+                .as_bytes(),
+            ),
+            _ if len > size => self.error(Errno::RANGE),
+            _ => self.data(bytes),
+        }
+    }
+
     /// Returns the size of the file system.
     pub fn stat_fs(self, size: &FileSystemSize) {
         let out = StatFsOut {
@@ -370,6 +387,14 @@ pub(crate) mod tests {
             });
         };
         assert_eq!(answer(fill).1, b"xxx");
+    }
+
+    #[test]
+    fn an_extended_attribute_is_returned_to_who_has_room() {
+        let of = |size| answer(|reply| reply.xattr(size, b"value"));
+        assert_eq!(of(0).1, [5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(5).1, b"value");
+        assert_eq!(of(4).0.error, -Errno::RANGE.raw_os_error());
     }
 
     #[test]

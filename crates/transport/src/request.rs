@@ -8,8 +8,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
     self, BatchForgetIn, CopyFileRangeIn, CreateIn, FAllocateIn, FSyncIn, ForgetIn, ForgetOne,
-    GetAttrIn, InHeader, InitIn, IoctlIn, LinkIn, MkDirIn, MkNodIn, OpenIn, ReadIn, ReleaseIn,
-    Rename2In, RenameIn, SeekIn, SetAttrIn, WriteIn, feature, opcode, set,
+    GetAttrIn, GetXattrIn, InHeader, InitIn, IoctlIn, LinkIn, MkDirIn, MkNodIn, OpenIn, ReadIn,
+    ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, WriteIn, feature, opcode, set,
 };
 
 /// A request that is to be answered.
@@ -95,6 +95,18 @@ pub enum Operation<'r> {
     ReadDir { after: u64, size: u32 },
     /// The same with attributes.
     ReadDirPlus { after: u64, size: u32 },
+    /// Sets an extended attribute; the flags are those of `setxattr`.
+    SetXattr {
+        name: &'r [u8],
+        value: &'r [u8],
+        flags: u32,
+    },
+    /// Returns the value of an extended attribute, of at most `size` bytes; with 0 its length.
+    GetXattr { name: &'r [u8], size: u32 },
+    /// Returns the names of extended attributes, a zero byte behind each; `size` as for a value.
+    ListXattr { size: u32 },
+    /// Removes an extended attribute.
+    RemoveXattr { name: &'r [u8] },
     /// Returns the size of the file system.
     StatFs,
     /// Sends bytes to a file, and expects as many as the number says.
@@ -252,6 +264,8 @@ pub(crate) fn fixed_len(opcode: u32) -> usize {
         opcode::WRITE => size_of::<WriteIn>(),
         opcode::RELEASE | opcode::RELEASEDIR => size_of::<ReleaseIn>(),
         opcode::FSYNC | opcode::FSYNCDIR => size_of::<FSyncIn>(),
+        opcode::SETXATTR => size_of::<SetXattrIn>(),
+        opcode::GETXATTR | opcode::LISTXATTR => size_of::<GetXattrIn>(),
         opcode::INIT => size_of::<InitIn>(),
         opcode::CREATE => size_of::<CreateIn>(),
         opcode::IOCTL => size_of::<IoctlIn>(),
@@ -321,6 +335,9 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
         opcode::OPENDIR => Operation::OpenDir,
         opcode::RELEASE | opcode::RELEASEDIR => Operation::Release,
         opcode::FSYNC | opcode::FSYNCDIR => Operation::Sync,
+        opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::REMOVEXATTR => {
+            of_xattrs(opcode, argument, rest)?
+        }
         opcode::STATFS => Operation::StatFs,
         opcode::READ => {
             let read: ReadIn = fixed(argument)?;
@@ -434,6 +451,25 @@ fn change_of_names<'r>(
     })
 }
 
+fn of_xattrs<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operation<'r>, Errno> {
+    Ok(match opcode {
+        opcode::SETXATTR => {
+            let SetXattrIn { size, flags } = fixed(argument)?;
+            let (name, value) = text(rest)?;
+            let value = prefix(value, size)?;
+            Operation::SetXattr { name, value, flags }
+        }
+        opcode::GETXATTR => Operation::GetXattr {
+            name: name(rest)?,
+            size: fixed::<GetXattrIn>(argument)?.size,
+        },
+        opcode::LISTXATTR => Operation::ListXattr {
+            size: fixed::<GetXattrIn>(argument)?.size,
+        },
+        _ => Operation::RemoveXattr { name: name(rest)? },
+    })
+}
+
 fn set_attr(sent: &SetAttrIn) -> SetAttr {
     let has = |flag| sent.valid & flag != 0;
     let time = |flag, now, seconds, ns| {
@@ -503,6 +539,7 @@ mod tests {
             len: 4,
             ..CopyFileRangeIn::default()
         };
+        let xattr = SetXattrIn { size: 3, flags: 1 };
         let sample = |opcode, argument: &[u8], rest: &[u8], operation| {
             (bytes(opcode, argument, rest), operation)
         };
@@ -552,6 +589,16 @@ mod tests {
                 Operation::Symlink {
                     name: b"a",
                     target: b"to/b",
+                },
+            ),
+            sample(
+                opcode::SETXATTR,
+                xattr.as_bytes(),
+                b"user.a\0abc",
+                Operation::SetXattr {
+                    name: b"user.a",
+                    value: b"abc",
+                    flags: 1,
                 },
             ),
             sample(
