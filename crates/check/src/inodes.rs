@@ -34,6 +34,8 @@ pub struct Node {
     /// Symlinks: the check of the target. Directories: the log's tail in the namespace *tree*, the
     /// location of the names in *adaptive*.
     pub detail: u64,
+    /// Slot of the first piece of its extended attributes, or 0.
+    pub xattr_root: u64,
     /// A reserved field that is set.
     pub reserved: Option<&'static str>,
     /// Valid entries that name it.
@@ -215,6 +217,7 @@ impl Node {
             ctime: inode.ctime,
             root: inode.root,
             detail: inode.detail,
+            xattr_root: inode.xattr_root,
             reserved: reserved(inode, kind, geometry),
             names: 0,
             named_by: 0,
@@ -238,7 +241,6 @@ fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'stat
             inode.identity & IdentityWord::RESERVED != 0,
             "bits of the mode",
         ),
-        (inode.xattr_root != 0, "the root of extended attributes"),
         (inode.acl_root != 0, "the root of access control lists"),
         (inode.project != 0, "the project"),
         (

@@ -9,7 +9,7 @@ use vellum_layout::{
     BLOCK_BYTES, ChunkKind, Entry, EntryHead, FileKind, Geometry, IdentityWord, Inode, InodeState,
     LifeWord, LinksWord, LogExtentHead, LogExtentKind, LogOwner, LogPosition, LogWord, MapRoot,
     MapState, NamespaceKind, OwnerWord, PoolPhase, PoolState, Records, SLOT_BYTES, StateWord,
-    Superblock, TargetWord,
+    Superblock, TargetWord, read_xattrs,
 };
 use zerocopy::FromBytes;
 
@@ -20,6 +20,7 @@ use crate::journal::{self, Record};
 use crate::report::{Class, Sink, Summary};
 use crate::slots::read_text;
 use crate::trees::word_of;
+use crate::xattrs::{flags_text, read_set};
 
 /// Why something cannot be shown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -257,7 +258,36 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
             out.add("mapping", format_args!("unsound: {:#x}", inode.root));
         }
     }
+    xattrs(&pool, number, &inode, &mut out);
     Ok(out.0)
+}
+
+/// The extended attributes of an inode: the flags, the pieces, each name with the length of its
+/// value. Nothing if there are none.
+fn xattrs(pool: &Pool, number: u64, inode: &Inode, out: &mut Lines) {
+    let flags = inode.identity & IdentityWord::XATTR_FLAGS;
+    if inode.xattr_root == 0 && flags == 0 {
+        return;
+    }
+    out.add("attribute flags", flags_text(flags));
+    let Ok(node) = Node::new(number, inode, &pool.geometry) else {
+        let why = "unknown, because the inode is unsound";
+        out.add("attributes", why);
+        return;
+    };
+    let set = read_set(&mut pool.window(), &pool.geometry, &pool.chunks, &node);
+    for (slot, slots) in set.pieces {
+        let last = slot + slots - 1;
+        out.add("attributes", format_args!("slots {slot} to {last}"));
+    }
+    if let Some((slot, why)) = set.fault {
+        out.add("attributes", format_args!("what lies at slot {slot} {why}"));
+    }
+    for xattr in read_xattrs(&set.bytes).unwrap_or_default() {
+        let (prefix, name) = (xattr.space.prefix(), xattr.name.escape_ascii());
+        let bytes = xattr.value.len();
+        out.add("attribute", format_args!("{prefix}{name}, {bytes} bytes"));
+    }
 }
 
 /// The log of directory `number`: its extents, and every word with its entry.

@@ -32,6 +32,7 @@ pub mod survey;
 mod tree;
 mod trees;
 mod undo;
+mod xattrs;
 
 use std::fmt;
 

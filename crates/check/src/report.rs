@@ -122,6 +122,10 @@ classes! {
     DirectoryTimes = "stale directory times",
     /// A symlink's text is unsound, or lies outside every valid range.
     TextUnsound = "unsound symlink text",
+    /// A set of extended attributes is unsound, or a piece of it lies outside every valid range.
+    XattrUnsound = "unsound extended attributes",
+    /// An inode whose flags do not fit its extended attributes.
+    XattrFlags = "wrong attribute flags",
     /// A mapping root that names a segment that does not exist.
     MapSegment = "mapping root out of range",
     /// Two inodes with one mapping id.

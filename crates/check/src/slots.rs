@@ -1,7 +1,9 @@
-//! The holder of each metadata slot; the texts of symlinks; the live map saved at clean close.
+//! The holder of each metadata slot; the texts of symlinks; the extended attributes; the live map
+//! saved at clean close.
 
 use vellum_layout::{
-    FileKind, Geometry, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check, text_home,
+    FileKind, Geometry, IdentityWord, PoolState, SLOTS_PER_BLOCK, TEXT_MAX, checksum, text_check,
+    text_home,
 };
 
 use crate::header::Chunks;
@@ -10,6 +12,7 @@ use crate::inodes::{Node, Nodes};
 use crate::logs::Logs;
 use crate::report::{Class, Location, Sink};
 use crate::trees::{TreeNode, Trees};
+use crate::xattrs::{flags_text, read_set};
 
 /// A structure that holds metadata slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,9 @@ pub enum Holder {
     Text(usize),
     /// A node of a file's tree: its number in [`Trees::nodes`].
     Tree(usize),
+    /// A piece of an inode's extended attributes: the inode's number in [`Nodes::list`], and the
+    /// first slot of the piece.
+    Xattrs(usize, u64),
     /// A block of the area table, with this slot.
     AreaTable(u64),
     /// Another structure of areas, with this first slot: a head and a map, an invalid entry, or a
@@ -38,10 +44,15 @@ pub(crate) struct Slots {
     pub(crate) shared: Vec<Holder>,
     /// Symlinks (by number) whose text cannot be read, and why.
     pub(crate) unsound_texts: Vec<(usize, &'static str)>,
+    /// Inodes (by number) whose extended attributes are unsound, and why: a slot, and what is wrong
+    /// with what lies there.
+    pub(crate) unsound_xattrs: Vec<(usize, (u64, &'static str))>,
+    /// Inodes (by number) whose flags do not fit their extended attributes, and the flags that do.
+    pub(crate) wrong_flags: Vec<(usize, u64)>,
 }
 
 impl Slots {
-    /// Claims every slot that an inode, an extent, an entry or a text holds.
+    /// Claims every slot that something holds.
     pub(crate) fn claim(
         view: &View,
         geometry: &Geometry,
@@ -55,6 +66,8 @@ impl Slots {
             used: 0,
             shared: Vec::new(),
             unsound_texts: Vec::new(),
+            unsound_xattrs: Vec::new(),
+            wrong_flags: Vec::new(),
         };
         for node in &nodes.list {
             slots.take(node.slot, 1);
@@ -83,6 +96,7 @@ impl Slots {
         for (number, node) in trees.nodes.iter().enumerate() {
             slots.hold(Holder::Tree(number), node.slot, SLOTS_PER_BLOCK);
         }
+        slots.claim_xattrs(view, geometry, chunks, nodes);
         slots
     }
 
@@ -103,7 +117,33 @@ impl Slots {
         }
     }
 
-    /// Reports slots held twice, and unreadable texts.
+    /// Claims the sound pieces of extended attributes. They are under a checksum with their inode,
+    /// so they come last: what else holds their slots is more likely to be where it belongs.
+    fn claim_xattrs(&mut self, view: &View, geometry: &Geometry, chunks: &Chunks, nodes: &Nodes) {
+        let has_any =
+            |node: &Node| node.xattr_root != 0 || node.identity.0 & IdentityWord::XATTR_FLAGS != 0;
+        let numbered = nodes.list.iter().enumerate();
+        let mut owners: Vec<_> = numbered
+            .filter(|(_, node)| node.kept && has_any(node))
+            .collect();
+        owners.sort_unstable_by_key(|(number, node)| (node.xattr_root, *number));
+        let mut window = Window::new(view, geometry.meta_at, geometry.table_at);
+        for (number, node) in owners {
+            let set = read_set(&mut window, geometry, chunks, node);
+            for &(slot, count) in &set.pieces {
+                self.hold(Holder::Xattrs(number, slot), slot, count);
+            }
+            match (set.fault, set.flags()) {
+                (Some(fault), _) => self.unsound_xattrs.push((number, fault)),
+                (_, Some(flags)) if node.identity.0 & IdentityWord::XATTR_FLAGS != flags => {
+                    self.wrong_flags.push((number, flags));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reports slots held twice, unreadable texts, and what is wrong with extended attributes.
     pub(crate) fn judge(&self, nodes: &Nodes, logs: &Logs, trees: &Trees, sink: &mut Sink) {
         let owner = |directory: u32| nodes.list[directory as usize].slot;
         for holder in &self.shared {
@@ -124,6 +164,11 @@ impl Slots {
                     let detail = format!("the text of inode {}, and something else", node.slot);
                     (node.root, detail)
                 }
+                Holder::Xattrs(number, slot) => {
+                    let owner = nodes.list[number].slot;
+                    let detail = format!("attributes of inode {owner}, and something else");
+                    (slot, detail)
+                }
                 Holder::AreaTable(slot) => (slot, "the area table, and something else".into()),
                 Holder::OfAreas(slot) => (slot, "something of areas, and something else".into()),
                 Holder::Tree(number) => {
@@ -137,6 +182,21 @@ impl Slots {
             let node = &nodes.list[number];
             let detail = format_args!("the text at slot {} {why}", node.root);
             sink.damage(Class::TextUnsound, Location::Inode(node.slot), detail);
+        }
+        self.judge_xattrs(nodes, sink);
+    }
+
+    fn judge_xattrs(&self, nodes: &Nodes, sink: &mut Sink) {
+        for &(number, (slot, why)) in &self.unsound_xattrs {
+            let place = Location::Inode(nodes.list[number].slot);
+            let detail = format_args!("what lies at slot {slot} {why}");
+            sink.damage(Class::XattrUnsound, place, detail);
+        }
+        for &(number, flags) in &self.wrong_flags {
+            let node = &nodes.list[number];
+            let (told, right) = (flags_text(node.identity.0), flags_text(flags));
+            let detail = format_args!("{told}, but by its attributes: {right}");
+            sink.damage(Class::XattrFlags, Location::Inode(node.slot), detail);
         }
     }
 

@@ -6,7 +6,7 @@ use vellum_layout::{Geometry, JournalPair, Superblock};
 use crate::header;
 use crate::image::{View, Window};
 use crate::report::Sink;
-use crate::{Image, journal, logs, moves, slots, tree};
+use crate::{Image, journal, logs, moves, slots, tree, xattrs};
 
 pub use crate::header::Chunks;
 pub use crate::inodes::{Broken, Found, Node, Nodes};
@@ -16,6 +16,7 @@ pub use crate::logs::{Extent, Issue, Logs, Name};
 pub use crate::slots::Holder;
 pub use crate::trees::{TreeBlock, TreeNode, Trees};
 pub use crate::undo::UndoLog;
+pub use crate::xattrs::XattrSet;
 
 /// The current superblock, if the image has a usable one.
 pub fn superblock(image: &dyn Image) -> Option<Superblock> {
@@ -134,6 +135,17 @@ impl<'a> Survey<'a> {
         &self.slots.unsound_texts
     }
 
+    /// Inodes (by number) with an unsound set of extended attributes.
+    pub fn unsound_xattrs(&self) -> impl Iterator<Item = usize> {
+        self.slots.unsound_xattrs.iter().map(|found| found.0)
+    }
+
+    /// Inodes (by number) whose flags do not fit their sound set of extended attributes, and the
+    /// flags that do.
+    pub fn wrong_flags(&self) -> &[(usize, u64)] {
+        &self.slots.wrong_flags
+    }
+
     /// Whether metadata slot `slot` is in use.
     pub fn is_used(&self, slot: u64) -> bool {
         self.slots.is_used(slot)
@@ -144,8 +156,16 @@ impl<'a> Survey<'a> {
     /// # Errors
     /// Returns what is wrong with it.
     pub fn link_text(&self, link: &Node) -> Result<Vec<u8>, &'static str> {
-        let mut window = Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at);
-        slots::read_text(&mut window, &self.geometry, &self.chunks, link)
+        slots::read_text(&mut self.window(), &self.geometry, &self.chunks, link)
+    }
+
+    /// The extended attributes of an inode.
+    pub fn xattrs(&self, node: &Node) -> XattrSet {
+        xattrs::read_set(&mut self.window(), &self.geometry, &self.chunks, node)
+    }
+
+    fn window(&self) -> Window<'_, 'a> {
+        Window::new(&self.view, self.geometry.meta_at, self.geometry.table_at)
     }
 }
 

@@ -5,8 +5,8 @@ use crate::testimage::found::{assert_found, checked};
 use crate::testimage::{GENERATION, NOW, Sample, TestImage, closed, keyed_sample, sample};
 use vellum_check::{Class, Finding, Image, Options, Severity, check};
 use vellum_layout::{
-    ChunkKind, Entry, FileKind, Inode, JournalPair, KeyedWord, LinksWord, LogExtentHead,
-    LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
+    ChunkKind, Entry, FileKind, IdentityWord, Inode, JournalPair, KeyedWord, LinksWord,
+    LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord, MappingKind,
 };
 use zerocopy::IntoBytes;
 
@@ -536,6 +536,22 @@ fn unsound_symlink_text() {
         assert_eq!(s.short, 4);
         let at = s.image.at(s.image.get_inode(4).root);
         flip(s, at, 1);
+    });
+}
+
+#[test]
+fn unsound_extended_attributes() {
+    found(Class::XattrUnsound, "inode 3", |s| {
+        let at = s.image.at(s.labels);
+        flip(s, at + 16, 1);
+    });
+}
+
+#[test]
+fn wrong_attribute_flags() {
+    found(Class::XattrFlags, "inode 3", |s| {
+        s.image
+            .edit_inode(3, |inode| inode.identity ^= IdentityWord::CAPABILITY);
     });
 }
 

@@ -31,7 +31,7 @@ fn assert_found(report: &Report, class: Class, place: &str) {
 
 /// As [`damaged`]; the open pool has no other finding.
 #[track_caller]
-fn damaged_only(class: Class, place: &str, damage: impl Fn(&mut Sample)) {
+pub(crate) fn damaged_only(class: Class, place: &str, damage: impl Fn(&mut Sample)) {
     let mut sample = sample();
     damage(&mut sample);
     let report = check(&sample.image.bytes, Options::default());

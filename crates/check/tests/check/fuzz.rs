@@ -23,6 +23,8 @@ enum Change {
     LogWord(u8, u8, u64),
     /// An entry of the mapping table.
     Map(u64, u64),
+    /// A word of a piece of extended attributes, with a corrected checksum.
+    Xattrs(u8, u16, u64),
     /// A word of the superblock, with a corrected checksum, in every copy.
     Superblock(u8, u64),
 }
@@ -54,6 +56,8 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(which, at, word)| Change::LogWord(which, at, word)),
         (0u64..184, number()).prop_map(|(block, word)| Change::Map(block, word)),
         (any::<u8>(), number()).prop_map(|(at, word)| Change::Superblock(at, word)),
+        (any::<u8>(), 0u16..510, number())
+            .prop_map(|(which, at, word)| Change::Xattrs(which, at, word)),
     ]
 }
 
@@ -125,6 +129,15 @@ fn apply(sample: &mut Sample, change: &Change) {
             }
         }
         Change::Map(block, word) => image.set_map(block, MapWord(word)),
+        Change::Xattrs(which, at, word) => {
+            let (ino, slot) = match usize::from(which % 4) {
+                0 => (sample.file, sample.labels),
+                piece => (sample.dir, sample.large[piece - 1]),
+            };
+            let image = &mut sample.image;
+            image.set_word(image.at(slot) + u64::from(at) * 8, word);
+            image.edit_piece(ino, slot, |_| {});
+        }
         Change::Superblock(at, word) => {
             let mut bytes = image.superblock.as_bytes().to_vec();
             let at = usize::from(at) * 8;

@@ -28,6 +28,17 @@ fn structures_are_shown() {
         &["Symlink", "dir/file 3"],
     );
     assert_shows(
+        &inspect::inode(bytes, s.file).unwrap(),
+        &[
+            "access list, capability\n",
+            &format!("slots {} to {}\n", s.labels, s.labels + 2),
+            "system.posix_acl_access, 44 bytes\n",
+            "user.note, 250 bytes\n",
+        ],
+    );
+    let text = inspect::inode(bytes, s.dir).unwrap();
+    assert_eq!(text.matches("\nattributes ").count(), 3, "{text}");
+    assert_shows(
         &inspect::directory(bytes, s.dir).unwrap(),
         &["Small", "Large", "\"file 19\"", "\"hard link\""],
     );
@@ -48,6 +59,17 @@ fn structures_are_shown() {
         inspect::journals(bytes).unwrap(),
         "every journal is retired\n"
     );
+}
+
+#[test]
+fn unsound_attributes_are_shown_as_far_as_they_are_sound() {
+    let mut s = sample();
+    let at = s.image.at(s.large[1]) as usize;
+    s.image.bytes[at + 20] ^= 1;
+    let what = format!("what lies at slot {} does not fit", s.large[1]);
+    let text = inspect::inode(&s.image.bytes, s.dir).unwrap();
+    assert_shows(&text, &["default list\n", &what]);
+    assert!(!text.contains("user.large"), "{text}");
 }
 
 #[test]

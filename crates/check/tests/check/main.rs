@@ -14,3 +14,4 @@ mod sound;
 #[path = "../testimage/mod.rs"]
 mod testimage;
 mod trees;
+mod xattrs;

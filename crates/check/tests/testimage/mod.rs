@@ -4,6 +4,7 @@
 pub(crate) mod areas;
 pub(crate) mod found;
 pub(crate) mod trees;
+pub(crate) mod xattrs;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ use vellum_layout::{
     text_check, text_home,
 };
 use zerocopy::{FromBytes, IntoBytes};
+
+use xattrs::{LABELS, large};
 
 /// Seed of the pools' hashes.
 pub(crate) const SEED: u64 = 0x5EED;
@@ -663,6 +666,10 @@ pub(crate) struct Sample {
     pub(crate) dead: u64,
     /// Entries of `dir`, in order of cookie.
     pub(crate) entries: Vec<u64>,
+    /// The slot of the attributes of `file`, which has [`LABELS`].
+    pub(crate) labels: u64,
+    /// The slots of the attributes of `dir`, which has [`large`] ones.
+    pub(crate) large: Vec<u64>,
 }
 
 /// A pool with every kind of structure, not closed.
@@ -702,8 +709,12 @@ fn sample_in(mut image: TestImage) -> Sample {
         let ino = image.inode(FileKind::File, 0o644);
         entries.push(image.link(dir, format!("file {i}").as_bytes(), ino));
     }
+    let labels = image.set_xattrs(file, &LABELS)[0];
+    let large = image.set_xattrs(dir, &large());
     Sample {
         image,
+        labels,
+        large,
         dir,
         dir_entry,
         sub,
