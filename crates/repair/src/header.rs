@@ -13,6 +13,7 @@ use vellum_media::LINE_BYTES;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::draft::Draft;
+use crate::xattrs;
 
 /// Writes the current superblock over every copy.
 pub(crate) fn superblocks(draft: &mut Draft) {
@@ -253,10 +254,11 @@ fn kind_by_contents(draft: &Draft, survey: &Survey, chunk: u64) -> ChunkKind {
             node.kind == FileKind::Symlink && slots_of(draft, chunk).contains(&node.root)
         })
         .find_map(|node| crate::inodes::text_by_check(draft, node));
-    match text {
-        Some(len) => vellum_layout::text_home(len).0,
-        None => ChunkKind::Free,
+    if let Some(len) = text {
+        return vellum_layout::text_home(len).0;
     }
+    let kind = xattrs::kind_by_pieces(draft, survey, slots_of(draft, chunk));
+    kind.unwrap_or(ChunkKind::Free)
 }
 
 /// Whether a sound entry of an existing directory lies at `slot`.

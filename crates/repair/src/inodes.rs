@@ -33,11 +33,13 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
     let (generation, first) = find_root_log(draft, old.root, identity.generation());
     let mode = if told { identity.mode() } else { 0o755 };
     let new = Inode {
-        identity: IdentityWord::new(InodeState::Live, FileKind::Directory, mode, generation).0,
+        identity: IdentityWord::new(InodeState::Live, FileKind::Directory, mode, generation)
+            .with_xattr_flags(if told { identity.0 } else { 0 })
+            .0,
         owner: if told { old.owner } else { 0 },
         links: LinksWord::new(2, 0).0,
         parent: ROOT_SLOT,
-        xattr_root: 0,
+        xattr_root: if told { old.xattr_root } else { 0 },
         acl_root: 0,
         project: 0,
         size: 0,
@@ -115,9 +117,9 @@ pub(crate) fn broken(draft: &mut Draft, survey: &Survey) {
 fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &Name) {
     let old = draft.inode(slot);
     let identity = IdentityWord(old.identity);
-    let told = |mode| IdentityWord::new(InodeState::Live, name.kind, mode, name.generation).0;
+    let told = |mode| IdentityWord::new(InodeState::Live, name.kind, mode, name.generation);
     let named = Inode {
-        identity: told(identity.mode()),
+        identity: told(identity.mode()).with_xattr_flags(identity.0).0,
         ..old
     };
     let agrees = identity.kind() == Some(name.kind) && identity.generation() == name.generation;
@@ -136,7 +138,7 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
         let mode = if is_directory { 0o700 } else { 0o600 };
         let parent = survey.nodes.list[name.directory as usize].slot;
         let new = Inode {
-            identity: told(mode),
+            identity: told(mode).0,
             owner: 0,
             links: LinksWord::new(1, 0).0,
             btime: name.ns,
@@ -147,7 +149,8 @@ fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &N
             cachelet: 0,
             ..old
         };
-        let what = "recreated from its entry: owner and mode are lost, and only root may use it";
+        let what = "recreated from its entry: owner, mode and attributes are lost, and only root \
+                    may use it";
         (new, what)
     };
     if draft.mend(class, format_args!("inode {slot}"), what) {
@@ -224,7 +227,6 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
             Inode {
                 identity: old.identity & !IdentityWord::RESERVED,
                 links: LinksWord::new(LinksWord(old.links).links(), 0).0,
-                xattr_root: 0,
                 acl_root: 0,
                 project: 0,
                 detail: if draft.geometry.has_detail(node.kind) {
@@ -297,7 +299,11 @@ fn forget(draft: &mut Draft, survey: &Survey, node: &Node) {
 pub(crate) fn shared(draft: &mut Draft, survey: &Survey) {
     for holder in survey.shared() {
         match *holder {
-            Holder::Extent(_) | Holder::Tree(_) | Holder::AreaTable(_) | Holder::OfAreas(_) => {}
+            Holder::Extent(_)
+            | Holder::Tree(_)
+            | Holder::Xattrs(..)
+            | Holder::AreaTable(_)
+            | Holder::OfAreas(_) => {}
             Holder::Name(number) => move_entry(draft, survey, number),
             Holder::Text(number) => move_text(draft, survey, &survey.nodes.list[number]),
         }

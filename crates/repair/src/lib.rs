@@ -32,6 +32,7 @@ mod room;
 mod tree;
 mod trees;
 pub mod undo;
+mod xattrs;
 
 pub use apply::{ApplyError, Written, apply, apply_watched};
 pub use convert::{

@@ -12,7 +12,7 @@ use vellum_layout::{
 
 use crate::draft::{Draft, Overlay, SlotSet};
 use crate::lost::{self, LostBytes};
-use crate::{areas, blocks, header, inodes, logs, redo, tree};
+use crate::{areas, blocks, header, inodes, logs, redo, tree, xattrs};
 
 /// A change of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,6 +154,9 @@ const STEPS: &[Step] = &[
     inodes::texts,
     inodes::shared,
     tree::unnamed,
+    xattrs::unsound,
+    xattrs::shared,
+    xattrs::flags,
     areas::paths,
     areas::lines,
     areas::places,

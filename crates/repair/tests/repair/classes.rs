@@ -1,6 +1,6 @@
 //! Every class of damage is mended, and everything readable survives.
 
-use crate::support::{self, assert_kept, fill_blocks, read_tree, repaired, repaired_of};
+use crate::support::{self, assert_kept, fill_blocks, read_sets, read_tree, repaired, repaired_of};
 use crate::testimage::{self, Sample, closed, sample};
 use vellum_check::{Class, Options, check};
 use vellum_layout::{
@@ -42,6 +42,16 @@ fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
         let geometry = sound.image.geometry;
         fill_blocks(&mut sound.image.bytes, &geometry);
         assert_eq!(read_tree(&after), read_tree(&sound.image.bytes), "{plan:?}");
+        // Attributes are lost with the owner and the mode only.
+        let are_lost = plan
+            .actions
+            .iter()
+            .any(|action| action.what.contains("are lost"));
+        let sets = read_sets(&after);
+        assert!(
+            are_lost || sets == read_sets(&sound.image.bytes),
+            "{plan:?}"
+        );
     }
 }
 
@@ -525,7 +535,7 @@ fn what_cannot_be_repaired_is_refused() {
 }
 
 /// A pool with full chunks of entries and without a free chunk.
-fn full() -> Sample {
+pub(crate) fn full() -> Sample {
     let mut sample = sample();
     let geometry = sample.image.geometry;
     let kind = |sample: &Sample, chunk: u64| {
@@ -665,6 +675,7 @@ fn every_class_has_a_test() {
         include_str!("logged.rs"),
         include_str!("level.rs"),
         include_str!("unreadable.rs"),
+        include_str!("xattrs.rs"),
         include_str!("../../../fuzz/tests/fuzz/damage/undo.rs"),
     ]
     .concat();

@@ -14,3 +14,4 @@ mod testimage;
 mod trees;
 mod unreadable;
 mod writing;
+mod xattrs;

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use crate::support::{self, assert_kept, fill_blocks, plan_of, read_tree, repaired, strictly};
+use crate::support::{
+    self, assert_kept, fill_blocks, mode, plan_of, read_sets, read_tree, repaired, strictly,
+};
 use crate::testimage::{Sample, closed, sample};
 use vellum_check::Class;
-use vellum_layout::{Inode, LogExtentHead, MapRoot, MapState, PoolState, StateWord};
+use vellum_layout::{IdentityWord, Inode, LogExtentHead, MapRoot, MapState, PoolState, StateWord};
 use vellum_media::{Caller, CrashPoints, Event, Op, SimPool};
 use vellum_repair::undo::{self, Undo, UndoError};
 use vellum_repair::{Plan, Written, apply, apply_watched};
@@ -25,6 +27,12 @@ fn damage(sample: &mut Sample) {
     image.set_word(image.at(sample.short) + Inode::BTIME, 99);
     image.link(1, b"file", sample.other);
     image.set_bytes(100, &[7]);
+    // Of the attributes of `dir` the first is left, of `file` none, which had an access list.
+    image.set_bytes(image.at(sample.large[1]) + 20, &[0]);
+    image.set_bytes(image.at(sample.labels) + 20, &[0]);
+    image.edit_inode(sample.file, |inode| {
+        inode.identity = IdentityWord(inode.identity).with_mode(0o664).0;
+    });
 }
 
 /// A closed and an open pool, damaged.
@@ -147,12 +155,16 @@ fn cut(before: &[u8], run: impl FnOnce(&SimPool), mut each: impl FnMut(Vec<u8>))
 fn an_interrupted_repair_is_finished_by_another() {
     for before in damaged() {
         let plan = plan_of(&before);
+        let sets = read_sets(&repaired(&before).1);
+        assert!(sets.len() == 1 && sets.contains_key(&2));
         let cuts = cut(
             &before,
             |pool| apply(pool, &plan).unwrap(),
             |image| {
                 let (again, after) = finished(&image);
                 assert_kept(&before, &after, &again);
+                assert!(read_sets(&after) == sets, "{again:?}");
+                assert_eq!(mode(&after, 3), 0o604, "{again:?}");
             },
         );
         assert!(cuts > 100, "{cuts}");

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum_check::survey::{Survey, superblock, trees};
 use vellum_check::{Class, Options as CheckOptions, Report, check};
 use vellum_layout::{
-    BLOCK_BYTES, FileKind, Geometry, KeyedPlan, KeyedWord, LINE_ENTRIES, MapRoot, MapState, MapWord,
+    BLOCK_BYTES, FileKind, Geometry, IdentityWord, KeyedPlan, KeyedWord, LINE_ENTRIES, MapRoot,
+    MapState, MapWord,
 };
 use vellum_repair::{Options, Plan, plan};
 
@@ -87,6 +88,29 @@ pub(crate) fn read_tree(image: &[u8]) -> BTreeMap<Vec<u8>, Content> {
         }
     }
     tree
+}
+
+/// The sound sets of extended attributes, by inode, and the flags of the inodes.
+pub(crate) fn read_sets(image: &[u8]) -> BTreeMap<u64, (Vec<u8>, u64)> {
+    let image = &image.to_vec();
+    let Some(superblock) = superblock(image) else {
+        return BTreeMap::new();
+    };
+    let survey = Survey::of(image, &superblock);
+    let nodes = survey.nodes.list.iter();
+    let sets = nodes.map(|node| {
+        let flags = node.identity.0 & IdentityWord::XATTR_FLAGS;
+        let set = survey.xattrs(node);
+        let bytes = set.fault.is_none().then_some(set.bytes);
+        (node.slot, (bytes.unwrap_or_default(), flags))
+    });
+    sets.filter(|(_, (bytes, _))| !bytes.is_empty()).collect()
+}
+
+/// The permission bits of an inode.
+pub(crate) fn mode(image: &[u8], ino: u64) -> u16 {
+    let geometry = superblock(&image.to_vec()).unwrap().geometry();
+    IdentityWord(word(image, geometry.slot_at(ino))).mode()
 }
 
 type Blocks = BTreeMap<(u32, u32), (usize, u64)>;
