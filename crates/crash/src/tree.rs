@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use vellum::{Cred, Error, FileKind, ListPosition, Node, OpenOptions};
-use vellum_driver::kind_of;
+use vellum_driver::{kind_of, xattrs_of};
 use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use crate::memories::Explored;
@@ -151,6 +151,7 @@ impl Reader<'_> {
             uid: attr.uid,
             gid: attr.gid,
             identity: Vec::new(),
+            xattrs: xattrs_of(self.fs, node)?,
             times: None,
         };
         self.tree.times.insert(path.clone(), (attr.ino, times));

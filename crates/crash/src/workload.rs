@@ -110,6 +110,8 @@ impl Step {
                 Op::Chmod { .. } => "chmod",
                 Op::Chown { .. } => "chown",
                 Op::Utimens { .. } => "utimens",
+                Op::SetXattr { .. } => "setxattr",
+                Op::RemoveXattr { .. } => "removexattr",
                 Op::Open { .. } => "open",
                 Op::CloseSlot { .. } => "close",
                 Op::Read { .. }
@@ -119,6 +121,8 @@ impl Step {
                 | Op::ReaddirSlot { .. }
                 | Op::SeekData { .. }
                 | Op::SeekHole { .. }
+                | Op::GetXattr { .. }
+                | Op::ListXattr { .. }
                 | Op::Stat { .. }
                 | Op::StatSlot { .. }
                 | Op::Times { .. }

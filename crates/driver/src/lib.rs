@@ -7,6 +7,7 @@
 
 mod convert;
 mod paths;
+mod xattr;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use vellum_model::{Kind, Op, Payload, pattern};
 
 use convert::{allocate_mode, file_kind, open_options, view};
 pub use convert::{cred_of, kind_of};
+pub use xattr::xattrs_of;
 
 /// A file system with numbered handles.
 pub struct Driver<M: Memories> {
@@ -83,6 +85,8 @@ impl<M: Memories> Driver<M> {
             Op::Truncate { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 return self.set([op], cred);
             }
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op, cred)?,
+            Op::GetXattr { .. } | Op::ListXattr { .. } => return self.read_xattr(op, cred),
             Op::Sync => self.fs.sync()?,
             Op::Open {
                 slot,

@@ -1,6 +1,7 @@
 //! Executes an [`Op`] on the model.
 
 use crate::attr::{SetAttr, TimeSet};
+use crate::xattr::{check_name, check_value};
 use crate::{Cred, Errno, Handle, Ino, Model, Op, Outcome, Payload, Result, pattern};
 
 const ROOT: Ino = Ino::ROOT;
@@ -63,6 +64,10 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
         Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
             set_attributes(model, op, cred, now)
         }
+        Op::SetXattr { .. }
+        | Op::RemoveXattr { .. }
+        | Op::GetXattr { .. }
+        | Op::ListXattr { .. } => extended_attributes(model, op, cred, now),
         Op::Stat { path, follow } => {
             let ino = model.resolve(ROOT, path, *follow, cred)?;
             Ok(Payload::Stat(model.getattr(ino)?.into()))
@@ -98,6 +103,40 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
         }
         _ => unreachable!("operations with a path to open or a handle are handled above"),
     }
+}
+
+/// Names and values are checked before the path.
+fn extended_attributes(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
+    match op {
+        Op::SetXattr {
+            path,
+            name,
+            value,
+            mode,
+            follow,
+        } => {
+            let value = &value.bytes()[..];
+            check_name(name).and(check_value(value))?;
+            let ino = model.resolve(ROOT, path, *follow, cred)?;
+            model.set_xattr(ino, (name, value, *mode), cred, now)?;
+        }
+        Op::RemoveXattr { path, name, follow } => {
+            check_name(name)?;
+            let ino = model.resolve(ROOT, path, *follow, cred)?;
+            model.remove_xattr(ino, name, cred, now)?;
+        }
+        Op::GetXattr { path, name, follow } => {
+            check_name(name)?;
+            let ino = model.resolve(ROOT, path, *follow, cred)?;
+            return model.xattr(ino, name, cred).map(Payload::Bytes);
+        }
+        Op::ListXattr { path, follow } => {
+            let ino = model.resolve(ROOT, path, *follow, cred)?;
+            return model.xattr_names(ino, cred).map(Payload::Xattrs);
+        }
+        _ => unreachable!("the caller sends only operations on extended attributes"),
+    }
+    Ok(Payload::Done)
 }
 
 fn set_attributes(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {

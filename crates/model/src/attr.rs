@@ -1,6 +1,7 @@
 //! Changes of attributes.
 
 use crate::tree::{Body, GROUP_EXEC, Node, SET_GID, SET_UID, WRITE};
+use crate::xattr::CAPABILITY;
 use crate::{Cred, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
 
 /// A new time.
@@ -101,6 +102,12 @@ impl Model {
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
         node.mode = mode;
+        if let Some(list) = &mut node.acl {
+            list.set_permission_bits(mode);
+        }
+        if !node.is_dir() && (via == Via::Chown || set.size.is_some()) {
+            node.xattrs.remove(CAPABILITY);
+        }
         node.atime = set.atime.map_or(node.atime, |time| time.value(now));
         node.mtime = set.mtime.map_or(node.mtime, |time| time.value(now));
         node.ctime = now;
@@ -161,10 +168,11 @@ impl Model {
         Ok(mode)
     }
 
-    /// A change of content by an ordinary user drops set-user-id, and set-group-id if it has a
-    /// meaning.
+    /// A change of content removes capabilities. One by an ordinary user drops set-user-id, and
+    /// set-group-id if it has a meaning.
     pub(crate) fn drop_privileges(&mut self, ino: Ino, cred: &Cred) -> Result<()> {
         let node = self.node_mut(ino)?;
+        node.xattrs.remove(CAPABILITY);
         if !cred.is_superuser() {
             node.mode &= !(dropped_by_change(node, cred) | SET_UID);
         }

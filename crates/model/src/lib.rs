@@ -23,7 +23,12 @@
 //! * a directory's size is always [`DIRECTORY_SIZE`] and a symbolic link has no blocks;
 //! * a file may be [`FILE_SIZE_MAX`] bytes (ext4: one block less), and a directory has at most
 //!   [`LINK_MAX`] links;
-//! * space never runs out.
+//! * space never runs out, also for extended attributes (ext4 has about a block for those of a
+//!   file);
+//! * an empty value is no set of capabilities (the kernel lets anyone set one);
+//! * names of extended attributes that begin with `gnu.` are unknown;
+//! * a mode is what a umask has left of it. A directory with a default access control list takes it
+//!   as it is, so for that case callers leave the umask out.
 //!
 //! ```
 //! use vellum_model::{Cred, Model, Op, Outcome, Payload, apply};
@@ -40,6 +45,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod apply;
 mod at;
 mod attr;
@@ -57,17 +63,20 @@ mod snapshot;
 pub mod strategy;
 mod text;
 mod tree;
+mod xattr;
 
+pub use acl::{Acl, AclEntry, AclTag};
 pub use apply::apply;
 pub use attr::{SetAttr, TimeSet};
 pub use content::{Block, Content};
 pub use errno::{Errno, Result};
 pub use file::{Handle, Range};
-pub use ops::{Op, Outcome, Payload, StatView, Step, pattern};
+pub use ops::{Op, Outcome, Payload, StatView, Step, XattrValue, pattern};
 pub use rename::{RENAME_EXCHANGE, RENAME_NOREPLACE};
 pub use snapshot::{NodeSnapshot, Snapshot, SnapshotBody, Times, diff};
 pub use text::ParseError;
 pub use tree::{AtimePolicy, Attr, Cred, DirEntry, Hardening, Ino, Kind, Model};
+pub use xattr::{ACL_ACCESS, ACL_DEFAULT, CAPABILITY, XattrMode};
 
 /// Bytes in a block: the unit of allocation, and of `SEEK_DATA` and `SEEK_HOLE`.
 pub const BLOCK_SIZE: usize = 4096;
@@ -75,6 +84,10 @@ pub const BLOCK_SIZE: usize = 4096;
 pub const NAME_MAX: usize = 255;
 /// A path, and the target of a symbolic link, must be shorter than this many bytes.
 pub const PATH_MAX: usize = 4096;
+/// Longest name of an extended attribute, in bytes.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Longest value of an extended attribute, in bytes.
+pub const XATTR_VALUE_MAX: usize = 1 << 16;
 /// Symbolic links followed in one resolution before `ELOOP`.
 pub const SYMLINK_FOLLOW_MAX: u32 = 40;
 /// Most links of one inode: names of a file, or sub-directories of a directory plus two.

@@ -1,7 +1,9 @@
 //! Creation and removal of names, by inode number.
 
+use crate::acl::Acl;
 use crate::content::Content;
-use crate::tree::{Body, GROUP_EXEC, Node, READ, SET_GID, SET_UID, STICKY, WRITE};
+use crate::tree::{Body, EXEC, GROUP_EXEC, Node, READ, SET_GID, SET_UID, STICKY, WRITE};
+use crate::xattr::Xattrs;
 use crate::{Cred, Errno, Ino, Kind, LINK_MAX, Model, PATH_MAX, Result};
 use std::collections::BTreeMap;
 
@@ -276,12 +278,13 @@ impl Model {
         self.may_create(entry.dir, cred)
     }
 
-    /// Checks that the caller may add names to a directory.
+    /// Checks that the caller may add names to a directory. One entry of an access control list has
+    /// to grant both permissions.
     pub(crate) fn may_create(&self, dir: Ino, cred: &Cred) -> Result<()> {
         if self.node(dir)?.nlink == 0 {
             return Err(Errno::ENOENT);
         }
-        self.access(dir, WRITE, cred)
+        self.access(dir, WRITE | EXEC, cred)
     }
 
     /// Checks that the caller may remove `victim`'s name from `dir`, and that its kind (directory
@@ -293,7 +296,7 @@ impl Model {
         expect_dir: Option<bool>,
         cred: &Cred,
     ) -> Result<()> {
-        self.access(dir, WRITE, cred)?;
+        self.access(dir, WRITE | EXEC, cred)?;
         let (parent, node) = (self.node(dir)?, self.node(victim)?);
         if parent.mode & STICKY != 0 && !cred.owns(node) && !cred.owns(parent) {
             return Err(Errno::EPERM);
@@ -305,7 +308,8 @@ impl Model {
         }
     }
 
-    /// Creates a node and names it. A set-group-id directory determines group and set-group-id.
+    /// Creates a node and names it. A set-group-id directory determines group and set-group-id, and
+    /// a default access control list the permissions.
     fn add_new(&mut self, entry: Entry, body: Body, mode: u32, cred: &Cred, now: i64) -> Ino {
         let parent = &self.nodes[&entry.dir];
         let is_dir = matches!(body, Body::Dir { .. });
@@ -319,8 +323,14 @@ impl Model {
                 mode &= !SET_GID;
             }
         }
+        let default = parent.default_acl.clone();
+        let default = default.filter(|_| !matches!(body, Body::Symlink(_)));
+        let acl = default.as_ref().map(|default| default.inherited(mode));
+        if let Some(list) = &acl {
+            mode = mode & !0o777 | list.permission_bits();
+        }
         let nlink = if is_dir { 2 } else { 1 };
-        let times = Node {
+        let ino = self.insert(Node {
             body,
             mode,
             nlink,
@@ -329,9 +339,11 @@ impl Model {
             atime: now,
             mtime: now,
             ctime: now,
+            acl: acl.filter(Acl::is_extended),
+            default_acl: default.filter(|_| is_dir),
+            xattrs: Xattrs::new(),
             opens: 0,
-        };
-        let ino = self.insert(times);
+        });
         self.add_entry(entry.dir, entry.name, ino, now);
         ino
     }

@@ -1,7 +1,7 @@
 //! Operations as data, and their outcomes.
 
-use crate::{Attr, Cred, Errno, Kind, Range, TimeSet};
-use std::collections::BTreeMap;
+use crate::{Acl, Attr, Cred, Errno, Kind, Range, TimeSet, XattrMode};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation on paths relative to the root directory, or on a numbered slot that holds an open
 /// handle.
@@ -88,6 +88,28 @@ pub enum Op {
         mtime: Option<TimeSet>,
         follow: bool,
     },
+    /// `setxattr`, or `lsetxattr` without `follow`.
+    SetXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+        value: XattrValue,
+        mode: XattrMode,
+        follow: bool,
+    },
+    /// `removexattr`, or `lremovexattr` without `follow`.
+    RemoveXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+        follow: bool,
+    },
+    /// `getxattr`, or `lgetxattr` without `follow`.
+    GetXattr {
+        path: Vec<u8>,
+        name: Vec<u8>,
+        follow: bool,
+    },
+    /// `listxattr`, or `llistxattr` without `follow`.
+    ListXattr { path: Vec<u8>, follow: bool },
     /// `stat`, or `lstat` without `follow`; everything but times and inode number.
     Stat { path: Vec<u8>, follow: bool },
     /// `lstat`: the three times, to compare implementations with the same clock.
@@ -158,6 +180,33 @@ impl Op {
     }
 }
 
+/// The value of an extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum XattrValue {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// The bytes of [`pattern`].
+    Pattern {
+        /// The seed.
+        seed: u64,
+        /// Their number.
+        len: u64,
+    },
+    /// An access control list, which may be invalid.
+    Acl(Acl),
+}
+
+impl XattrValue {
+    /// The bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self {
+            XattrValue::Bytes(bytes) => bytes.clone(),
+            XattrValue::Pattern { seed, len } => pattern(*seed, *len),
+            XattrValue::Acl(list) => list.to_bytes(),
+        }
+    }
+}
+
 /// An operation and its caller: a line of a test case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
@@ -183,7 +232,7 @@ pub enum Payload {
     Done,
     /// Bytes written.
     Count(u64),
-    /// Bytes read, or the target of a symbolic link.
+    /// Bytes read, the target of a symbolic link, or the value of an extended attribute.
     Bytes(Vec<u8>),
     /// A file offset.
     Offset(u64),
@@ -191,6 +240,8 @@ pub enum Payload {
     Stat(StatView),
     /// Access, modification and change time; after `Utimens`, only those that were set explicitly.
     Times([Option<i64>; 3]),
+    /// The names of extended attributes.
+    Xattrs(BTreeSet<Vec<u8>>),
     /// The names in a directory, with `.` and `..`.
     Names(BTreeMap<Vec<u8>, Kind>),
 }

@@ -53,6 +53,12 @@ impl Display for Outcome {
                     Maybe(*ctime)
                 )
             }
+            Outcome::Ok(Payload::Xattrs(names)) => {
+                f.write_str("xattrs")?;
+                names
+                    .iter()
+                    .try_for_each(|name| write!(f, " {}", Path(name)))
+            }
             Outcome::Ok(Payload::Names(names)) => {
                 f.write_str("names")?;
                 names

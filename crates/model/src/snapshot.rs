@@ -2,7 +2,7 @@
 
 use crate::tree::Body;
 use crate::{BLOCK_SIZE, Block, Content, Ino, Kind, Model};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A tree by absolute path; the root is `/`. It lacks files that only exist in open handles.
 pub type Snapshot = BTreeMap<Vec<u8>, NodeSnapshot>;
@@ -34,6 +34,8 @@ pub struct NodeSnapshot {
     /// The first path, in byte order, of the same inode: equal for paths that are hard links of
     /// each other.
     pub identity: Vec<u8>,
+    /// Extended attributes by name, with the access control lists.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Times, if they were requested.
     pub times: Option<Times>,
 }
@@ -176,6 +178,7 @@ impl Model {
             uid: node.uid,
             gid: node.gid,
             identity: identity.to_vec(),
+            xattrs: node.all_xattrs(),
             times: with_times.then_some(Times {
                 atime: node.atime,
                 mtime: node.mtime,
@@ -229,6 +232,14 @@ fn diff_nodes(name: &str, left: &NodeSnapshot, right: &NodeSnapshot, lines: &mut
         format!("{}:{}", right.uid, right.gid),
     );
     differ("identity", ascii(&left.identity), ascii(&right.identity));
+    let names = left.xattrs.keys().chain(right.xattrs.keys());
+    for name in names.collect::<BTreeSet<_>>() {
+        let value = |node: &NodeSnapshot| {
+            let value = node.xattrs.get(name);
+            value.map_or("none".to_owned(), |value| value_text(value))
+        };
+        differ(&ascii(name), value(left), value(right));
+    }
     differ(
         "times",
         format!("{:?}", left.times),
@@ -259,6 +270,17 @@ fn diff_nodes(name: &str, left: &NodeSnapshot, right: &NodeSnapshot, lines: &mut
         }
         _ => {}
     }
+}
+
+/// A short value, or the length of a long one and a sum of its bytes.
+fn value_text(value: &[u8]) -> String {
+    const SHORT: usize = 64;
+    if value.len() <= SHORT {
+        return format!("\"{}\"", value.escape_ascii());
+    }
+    let add = |sum: u32, &byte: &u8| sum.rotate_left(5).wrapping_add(byte.into());
+    let sum = value.iter().fold(0, add);
+    format!("{} bytes with the sum {sum:08x}", value.len())
 }
 
 /// The first offset at which contents differ, and the bytes there.

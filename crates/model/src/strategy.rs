@@ -1,6 +1,9 @@
 //! Random operations over a small namespace, for `proptest`.
 
-use crate::{BLOCK_SIZE, Cred, FILE_SIZE_MAX, NAME_MAX, Op, Range, Step, TimeSet};
+use crate::{
+    ACL_ACCESS, ACL_DEFAULT, Acl, AclEntry, AclTag, BLOCK_SIZE, CAPABILITY, Cred, FILE_SIZE_MAX,
+    NAME_MAX, Op, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrMode, XattrValue,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -186,17 +189,154 @@ fn open_flags() -> impl Strategy<Value = i32> {
         )
 }
 
+/// Which extended attributes operations may be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xattrs {
+    /// None.
+    None,
+    /// All but access control lists.
+    Plain,
+    /// All.
+    WithLists,
+}
+
+fn xattr_name() -> impl Strategy<Value = Vec<u8>> {
+    let of_length = |len: usize| [b"user.", &vec![b'n'; len - 5][..]].concat();
+    let usual = ["user.a", "user.b", "user.c", "trusted.a", "security.a"];
+    let rare = ["user.", "trusted.", "security.", "system.a", "a", "a.a", ""];
+    prop_oneof![
+        30 => prop::sample::select(usual.map(Vec::from).to_vec()),
+        3 => prop::sample::select(rare.map(Vec::from).to_vec()),
+        3 => Just(of_length(XATTR_NAME_MAX)),
+        1 => Just(of_length(XATTR_NAME_MAX + 1)),
+    ]
+}
+
+fn xattr_value() -> impl Strategy<Value = XattrValue> {
+    let block = BLOCK_SIZE as u64;
+    let most = XATTR_VALUE_MAX as u64;
+    let len = prop_oneof![
+        8 => 4..100u64,
+        8 => 100..900u64,
+        3 => near(block, 3),
+        1 => most - 100..=most,
+        1 => most + 1..most + 5,
+    ];
+    let pattern = (0..1000u64, len).prop_map(|(seed, len)| XattrValue::Pattern { seed, len });
+    prop_oneof![
+        8 => vec(b'a'..=b'c', 0..4).prop_map(XattrValue::Bytes),
+        10 => pattern,
+    ]
+}
+
+fn xattr_mode() -> impl Strategy<Value = XattrMode> {
+    prop_oneof![
+        4 => Just(XattrMode::Any),
+        1 => Just(XattrMode::Create),
+        1 => Just(XattrMode::Replace),
+    ]
+}
+
+/// Capabilities, rarely damaged.
+fn capability() -> impl Strategy<Value = XattrValue> {
+    let valid = (any::<u8>(), any::<bool>()).prop_map(|(byte, effective)| {
+        let head = [u8::from(effective), 0, 0, 2];
+        XattrValue::Bytes([&head[..], &[byte; 16]].concat())
+    });
+    prop_oneof![6 => valid, 1 => Just(XattrValue::Bytes(b"damaged".to_vec()))]
+}
+
+/// The entries of a valid list with these users, groups, and permissions, which are octal digits.
+fn entries(users: Vec<u32>, groups: Vec<u32>, masked: bool, mut permissions: u64) -> Vec<AclEntry> {
+    let is_masked = masked || !users.is_empty() || !groups.is_empty();
+    let users = users.into_iter().map(AclTag::User);
+    let groups = groups.into_iter().map(AclTag::NamedGroup);
+    let tags = std::iter::once(AclTag::Owner).chain(users);
+    let tags = tags.chain([AclTag::Group]).chain(groups);
+    let tags = tags.chain(is_masked.then_some(AclTag::Mask));
+    let tags = tags.chain([AclTag::Other]);
+    let next = |tag| {
+        let entry = AclEntry {
+            tag,
+            permissions: (permissions & 7) as u16,
+        };
+        permissions >>= 3;
+        entry
+    };
+    tags.map(next).collect()
+}
+
+/// An access control list, rarely invalid.
+fn list() -> impl Strategy<Value = XattrValue> {
+    let users = vec(prop::sample::select(vec![0, 1001, 1002, 1003]), 0..3);
+    let groups = vec(prop::sample::select(vec![0, 10, 20, 30, 40]), 0..3);
+    let valid = (users, groups, prop::bool::weighted(0.2), any::<u64>());
+    let valid = valid
+        .prop_map(|(users, groups, masked, digits)| entries(users, groups, masked, digits))
+        .boxed();
+    let changed = (valid.clone(), any::<prop::sample::Index>(), 0..4).prop_map(
+        |(mut entries, at, change)| {
+            let at = at.index(entries.len());
+            match change {
+                0 => drop(entries.remove(at)),
+                1 => entries.insert(at, entries[at]),
+                2 => entries[at].permissions |= 8,
+                _ => entries.rotate_left(at),
+            }
+            entries
+        },
+    );
+    let lists = prop_oneof![8 => valid, 1 => changed];
+    let lists = lists.prop_map(|entries| XattrValue::Acl(Acl(entries)));
+    let bytes = prop::sample::select(vec![&b""[..], b"\x02\0\0\0", b"\x01\0\0\0", b"\x02\0"]);
+    let bytes = bytes.prop_map(|bytes| XattrValue::Bytes(bytes.to_vec()));
+    prop_oneof![12 => lists, 1 => bytes]
+}
+
+/// A name and a value that belong together.
+fn xattr(xattrs: Xattrs) -> BoxedStrategy<(Vec<u8>, XattrValue)> {
+    let plain = prop_oneof![
+        6 => (xattr_name(), xattr_value()),
+        1 => (Just(CAPABILITY.to_vec()), capability()),
+    ];
+    if xattrs == Xattrs::Plain {
+        return plain.boxed();
+    }
+    let lists = prop::sample::select(vec![ACL_ACCESS.to_vec(), ACL_DEFAULT.to_vec()]);
+    prop_oneof![3 => plain, 2 => (lists, list())].boxed()
+}
+
+/// An operation on extended attributes, by path; none of these if `xattrs` says so, but other
+/// attributes.
+pub fn xattr_op(paths: &Paths, xattrs: Xattrs) -> BoxedStrategy<Op> {
+    if xattrs == Xattrs::None {
+        return attribute_op(paths).boxed();
+    }
+    let of = || (paths.clone(), xattr(xattrs), any::<bool>());
+    prop_oneof![
+        10 => (of(), xattr_mode()).prop_map(|((path, (name, value), follow), mode)| {
+            Op::SetXattr { path, name, value, mode, follow }
+        }),
+        3 => of().prop_map(|(path, (name, _), follow)| Op::RemoveXattr { path, name, follow }),
+        4 => of().prop_map(|(path, (name, _), follow)| Op::GetXattr { path, name, follow }),
+        3 => (paths.clone(), any::<bool>())
+            .prop_map(|(path, follow)| Op::ListXattr { path, follow }),
+    ]
+    .boxed()
+}
+
 /// Any operation, on any path, except `Times`, whose outcome depends on the implementation's clock.
 pub fn op() -> impl Strategy<Value = Op> {
-    op_over(&path())
+    op_over(&path(), Xattrs::WithLists)
 }
 
 /// Any operation but `Times` on these paths.
-pub fn op_over(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+pub fn op_over(paths: &Paths, xattrs: Xattrs) -> impl Strategy<Value = Op> + use<> {
     prop_oneof![
         30 => namespace_op(paths),
         22 => content_op(paths),
         12 => attribute_op(paths),
+        10 => xattr_op(paths, xattrs),
         14 => slot_op(paths),
     ]
 }
@@ -206,9 +346,9 @@ pub fn step(ops: impl Strategy<Value = Op>) -> impl Strategy<Value = Step> {
     (cred(), ops).prop_map(|(cred, op)| Step { cred, op })
 }
 
-/// Related steps: of all kinds over many or few paths, or only on names, or only on the content of
-/// two files.
-pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
+/// Related steps: of all kinds over many or few paths, or mostly on names, on the content of two
+/// files, or on attributes.
+pub fn steps(longest: usize, xattrs: Xattrs) -> impl Strategy<Value = Vec<Step>> {
     let (many, few) = (path(), few_paths());
     let two = prop::sample::select(vec![b"a".to_vec(), b"b".to_vec()]).boxed();
     let create = (two.clone(), mode()).prop_map(|(path, mode)| Op::Create {
@@ -220,14 +360,26 @@ pub fn steps(longest: usize) -> impl Strategy<Value = Vec<Step>> {
         6 => content_op(&two),
         4 => slot_op(&two),
         1 => attribute_op(&two),
+        1 => xattr_op(&two, xattrs),
         1 => create
     ];
-    let names = prop_oneof![12 => namespace_op(&few), 1 => attribute_op(&few)];
+    let names = prop_oneof![
+        12 => namespace_op(&few),
+        1 => attribute_op(&few),
+        1 => xattr_op(&few, xattrs),
+    ];
+    let attributes = prop_oneof![
+        4 => namespace_op(&few),
+        1 => content_op(&few),
+        3 => attribute_op(&few),
+        8 => xattr_op(&few, xattrs),
+    ];
     prop_oneof![
-        vec(step(op_over(&many)), 1..longest),
-        vec(step(op_over(&few)), 1..longest),
+        vec(step(op_over(&many, xattrs)), 1..longest),
+        vec(step(op_over(&few, xattrs)), 1..longest),
         vec(step(names), 1..longest),
         vec(step(content), 1..longest),
+        vec(step(attributes), 1..longest),
     ]
 }
 

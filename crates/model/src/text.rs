@@ -5,9 +5,11 @@
 //! "not". Paths are written literally, except that bytes other than letters, digits and `._/-`
 //! become `%` and two hexadecimal digits, a run of at least eight equal bytes becomes `%(` the byte
 //! in hexadecimal `x` its length `)`, and an empty path, or one that would read as `-`, is marked
-//! by a single `%` at the end.
+//! by a single `%` at the end. So are names and values of extended attributes; but `@` and two
+//! numbers stand for a value of the bytes of a seed and a length, and `=` begins an access control
+//! list.
 
-use crate::{Cred, Kind, Op, Range, Step, TimeSet};
+use crate::{Cred, Kind, Op, Range, Step, TimeSet, XattrMode, XattrValue};
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
@@ -56,7 +58,7 @@ fn parse_path(word: &str) -> Option<Vec<u8>> {
         rest = if let Some(run) = rest.strip_prefix("%(") {
             let (run, rest) = run.split_once(')')?;
             let (byte, count) = run.split_once('x')?;
-            let longer = path.len() + count.parse::<u16>().ok()? as usize;
+            let longer = path.len() + count.parse::<u32>().ok()? as usize;
             path.resize(longer, u8::from_str_radix(byte, 16).ok()?);
             rest
         } else if first == b'%' {
@@ -133,6 +135,38 @@ fn parse_flags(word: &str) -> Option<i32> {
     rest.is_empty().then_some(flags)
 }
 
+const XATTR_MODES: [(&str, XattrMode); 3] = [
+    ("any", XattrMode::Any),
+    ("create", XattrMode::Create),
+    ("replace", XattrMode::Replace),
+];
+
+struct Value<'a>(&'a XattrValue);
+
+impl Display for Value<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            XattrValue::Bytes(bytes) => Path(bytes).fmt(f),
+            XattrValue::Pattern { seed, len } => write!(f, "@{seed}:{len}"),
+            XattrValue::Acl(list) => write!(f, "={list}"),
+        }
+    }
+}
+
+fn parse_value(word: &str) -> Option<XattrValue> {
+    if let Some(list) = word.strip_prefix('=') {
+        return list.parse().ok().map(XattrValue::Acl);
+    }
+    let Some(pattern) = word.strip_prefix('@') else {
+        return parse_path(word).map(XattrValue::Bytes);
+    };
+    let (seed, len) = pattern.split_once(':')?;
+    Some(XattrValue::Pattern {
+        seed: seed.parse().ok()?,
+        len: len.parse().ok()?,
+    })
+}
+
 impl Display for Range {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.offset, self.len)
@@ -179,6 +213,19 @@ impl Writer<'_, '_> {
 
     fn follow(&mut self, is_set: &bool) -> fmt::Result {
         self.word(Maybe(is_set.then_some(FOLLOW)))
+    }
+
+    fn name(&mut self, name: &[u8]) -> fmt::Result {
+        self.path(name)
+    }
+
+    fn value(&mut self, value: &XattrValue) -> fmt::Result {
+        self.word(Value(value))
+    }
+
+    fn xattr_mode(&mut self, mode: &XattrMode) -> fmt::Result {
+        let word = XATTR_MODES.iter().find(|(_, of)| of == mode);
+        self.word(word.map_or("", |(word, _)| word))
     }
 
     fn range(&mut self, range: &Range) -> fmt::Result {
@@ -266,6 +313,21 @@ impl<'a> Words<'a> {
 
     fn follow(&mut self) -> Result<bool, ParseError> {
         self.flag(FOLLOW)
+    }
+
+    fn name(&mut self) -> Result<Vec<u8>, ParseError> {
+        self.read("a name", parse_path)
+    }
+
+    fn value(&mut self) -> Result<XattrValue, ParseError> {
+        self.read("a value", parse_value)
+    }
+
+    fn xattr_mode(&mut self) -> Result<XattrMode, ParseError> {
+        self.read("any, create or replace", |word| {
+            let found = XATTR_MODES.iter().find(|(text, _)| *text == word);
+            found.map(|&(_, mode)| mode)
+        })
     }
 
     fn range(&mut self) -> Result<Range, ParseError> {
@@ -366,6 +428,10 @@ lines! {
     "chmod" Chmod { path: path, mode: mode }
     "chown" Chown { path: path, uid: maybe, gid: maybe, follow: follow }
     "utimens" Utimens { path: path, atime: time, mtime: time, follow: follow }
+    "setxattr" SetXattr { path: path, name: name, value: value, mode: xattr_mode, follow: follow }
+    "removexattr" RemoveXattr { path: path, name: name, follow: follow }
+    "getxattr" GetXattr { path: path, name: name, follow: follow }
+    "listxattr" ListXattr { path: path, follow: follow }
     "stat" Stat { path: path, follow: follow }
     "times" Times { path: path }
     "access" Access { path: path, mask: number }
@@ -453,10 +519,19 @@ mod tests {
             "open 0 a 0",
             "write-slot 1 2 3 4",
             "readdir-slot 9",
+            "setxattr a user.b %00x%(61x70000) any follow",
+            "setxattr a % @7:65536 create -",
+            "setxattr a system.posix_acl_access =u::6,u:7:4,g::4,m::4,o::10 replace follow",
+            "setxattr a user.b = any -",
+            "removexattr a user.b -",
+            "getxattr a trusted.%20 follow",
+            "listxattr a follow",
             "sync",
         ] {
             let again = line.parse::<Op>().map(|op| op.to_string());
-            let expected = line.replace("create -", "create -%").replace("%20%", "%20");
+            let expected = line
+                .replace("create - ", "create -% ")
+                .replace("%20%", "%20");
             assert_eq!(again, Ok(expected), "{line}");
         }
         let step = "1000:100+4+24! stat a -";
@@ -474,6 +549,9 @@ mod tests {
             "open+fast 1 a 0",
             "stat a maybe",
             "unlink %zz",
+            "setxattr a user.b x maybe follow",
+            "setxattr a user.b @7 any follow",
+            "setxattr a user.b =u:6 any follow",
             "é",
         ] {
             assert!(line.parse::<Op>().is_err(), "{line}");

@@ -1,7 +1,9 @@
 //! Nodes, credentials and permissions.
 
+use crate::acl::Acl;
 use crate::content::Content;
 use crate::file::OpenFile;
+use crate::xattr::Xattrs;
 use crate::{BLOCK_SIZE, DIRECTORY_SIZE, Errno, Handle, NAME_MAX, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,7 +70,7 @@ pub struct Cred {
     /// Supplementary groups.
     pub groups: Vec<u32>,
     /// Whether the caller has the file-system capabilities (CAP_DAC_OVERRIDE, CAP_FOWNER,
-    /// CAP_CHOWN, CAP_FSETID).
+    /// CAP_CHOWN, CAP_FSETID), and those for extended attributes (CAP_SYS_ADMIN, CAP_SETFCAP).
     pub privileged: bool,
 }
 
@@ -196,6 +198,11 @@ pub(crate) struct Node {
     pub(crate) atime: i64,
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
+    /// The access control list, if it says more than the mode.
+    pub(crate) acl: Option<Acl>,
+    /// The list that a directory gives to new files.
+    pub(crate) default_acl: Option<Acl>,
+    pub(crate) xattrs: Xattrs,
     /// Number of open handles; a node without links or handles is removed.
     pub(crate) opens: u32,
 }
@@ -212,6 +219,20 @@ impl Node {
 
     pub(crate) fn is_dir(&self) -> bool {
         self.kind() == Kind::Dir
+    }
+
+    /// Whether mode and access control list grant all of `mask` to an ordinary user.
+    fn grants(&self, mask: u32, cred: &Cred) -> bool {
+        let shift = match &self.acl {
+            _ if cred.uid == self.uid => 6,
+            // The kernel looks at the list only if the mode's group bits, the mask, are not empty.
+            Some(list) if self.mode & GROUP_ALL != 0 => {
+                return list.grants(mask, cred, self.gid);
+            }
+            _ if cred.in_group(self.gid) => 3,
+            _ => 0,
+        };
+        mask & !(self.mode >> shift & 7) == 0
     }
 
     /// Records a change of content: mtime and ctime are now.
@@ -232,6 +253,7 @@ pub(crate) const SET_UID: u32 = 0o4000;
 pub(crate) const SET_GID: u32 = 0o2000;
 pub(crate) const STICKY: u32 = 0o1000;
 pub(crate) const GROUP_EXEC: u32 = 0o010;
+const GROUP_ALL: u32 = 0o070;
 const GROUP_WRITE: u32 = 0o020;
 const OTHER_WRITE: u32 = 0o002;
 
@@ -278,6 +300,9 @@ impl Model {
             atime: now,
             mtime: now,
             ctime: now,
+            acl: None,
+            default_acl: None,
+            xattrs: Xattrs::new(),
             opens: 0,
         });
         model
@@ -338,22 +363,12 @@ impl Model {
     /// Checks that the caller has all permissions in `mask` (read 4, write 2, search or execute 1).
     pub fn access(&self, ino: Ino, mask: u32, cred: &Cred) -> Result<()> {
         let node = self.node(ino)?;
-        let shift = match () {
-            () if cred.uid == node.uid => 6,
-            () if cred.in_group(node.gid) => 3,
-            () => 0,
+        let is_executable = node.is_dir() || node.mode & 0o111 != 0;
+        let granted = match () {
+            () if cred.is_superuser() => is_executable || mask & EXEC == 0,
+            () => node.grants(mask, cred),
         };
-        let granted = (node.mode >> shift) & 7;
-        let overridden = match node.is_dir() || node.mode & 0o111 != 0 {
-            _ if !cred.is_superuser() => 0,
-            true => READ | WRITE | EXEC,
-            false => READ | WRITE,
-        };
-        if mask & !(granted | overridden) == 0 {
-            Ok(())
-        } else {
-            Err(Errno::EACCES)
-        }
+        if granted { Ok(()) } else { Err(Errno::EACCES) }
     }
 
     /// Checks that `dir` is a directory that the caller may search.

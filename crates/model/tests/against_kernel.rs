@@ -9,14 +9,15 @@
 mod kernel;
 
 use kernel::Kernel;
-use kernel::agreement::{self, ON_EXT4, agree, drops_set_ids_first, told_mode};
+use kernel::agreement::{self, ON_EXT4, agree, drops_set_ids_first, is_possible, told_mode};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use vellum_model::{Block, Cred, Ino, Kind, Model, Op, Step, Times, apply, diff, strategy};
+use vellum_model::strategy::{self, Xattrs};
+use vellum_model::{Block, Cred, Ino, Kind, Model, Op, Step, Times, apply, diff};
 
 const EXT4_MAGIC: u64 = 0xEF53;
 const FUSE_MAGIC: u64 = 0x6573_5546;
@@ -67,6 +68,9 @@ impl Pair {
 
     /// Applies a step to both and reports differences.
     fn step(&mut self, step: &Step) -> Result<(), String> {
+        if !is_possible(&self.model, step) {
+            return Ok(());
+        }
         self.now += 1;
         let preallocated = self.is_preallocated(&step.op);
         let expected = apply(&mut self.model, &step.op, &step.cred, self.now);
@@ -150,7 +154,11 @@ fn opening() -> impl Strategy<Value = Step> {
 }
 
 fn sequence(longest: usize) -> impl Strategy<Value = Vec<Step>> {
-    (opening(), strategy::steps(longest)).prop_map(|(first, mut steps)| {
+    let xattrs = match ON_EXT4.load(Ordering::Relaxed) {
+        true => Xattrs::WithLists,
+        false => Xattrs::Plain,
+    };
+    (opening(), strategy::steps(longest, xattrs)).prop_map(|(first, mut steps)| {
         steps.insert(0, first);
         steps
     })

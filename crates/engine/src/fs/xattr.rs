@@ -168,6 +168,9 @@ impl<M: Memories> Fs<M> {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::AttributeTooLong);
         }
+        if key.is_in(XattrSpace::Security) && key.name == b"capability" && !is_capability(value) {
+            return Err(Error::Invalid("the value is not a set of capabilities"));
+        }
         self.change_xattr(cred, node.cachelet, &key, |exists| match (mode, exists) {
             (XattrMode::Create, true) => Err(Error::Exists),
             (XattrMode::Replace, false) => Err(Error::NoAttribute),
@@ -216,10 +219,13 @@ impl<M: Memories> Fs<M> {
             let old = op.core.xattrs_locked(file)?;
             let mut xattrs = read_xattrs(&old.bytes).unwrap_or_default();
             let at = xattrs.binary_search_by(|xattr| xattr.key().cmp(&(space, key.name)));
-            if let Ok(at) = at {
-                xattrs.remove(at);
+            let value = decide(at.is_ok())?;
+            let before = at.ok().map(|at| xattrs.remove(at).value);
+            // As on ext4, not even the change time moves.
+            if value == before {
+                return Ok(());
             }
-            if let Some(value) = decide(at.is_ok())? {
+            if let Some(value) = value {
                 let name = key.name;
                 xattrs.insert(at.unwrap_or_else(|at| at), Xattr { space, name, value });
             }
@@ -235,6 +241,17 @@ impl<M: Memories> Fs<M> {
         });
         self.commit_from(Durability::Sync, done)
     }
+}
+
+/// Whether a value has a version of capability sets that Linux takes, and its length.
+fn is_capability(value: &[u8]) -> bool {
+    const IS_EFFECTIVE: u32 = 1;
+    let head = value.first_chunk().map(|head| u32::from_le_bytes(*head));
+    let version = head.map(|head| head & !IS_EFFECTIVE);
+    matches!(
+        (version, value.len()),
+        (Some(0x0200_0000), 20) | (Some(0x0300_0000), 24)
+    )
 }
 
 /// The records of these attributes.
@@ -280,7 +297,8 @@ fn check_xattr<M: Memories>(
         XattrSpace::Access,
         XattrSpace::Default,
     ];
-    match is_free.into_iter().any(|space| key.is_in(space)) {
+    let is_of_system = key.space.is_none() && key.name.starts_with(b"system.");
+    match is_of_system || is_free.into_iter().any(|space| key.is_in(space)) {
         true => Ok(()),
         false => core.check_access(cred, file, want),
     }

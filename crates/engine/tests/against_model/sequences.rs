@@ -12,7 +12,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Error, Fs, MappingKind, NamespaceKind};
 use vellum_driver::{Driver, cred_of};
-use vellum_model::{Cred, Errno, Model, Op, Outcome, Step, apply, strategy};
+use vellum_model::strategy::{self, Xattrs};
+use vellum_model::{CAPABILITY, Cred, Errno, Model, NodeSnapshot, Op, Outcome, Step, apply};
 
 use super::areas;
 use super::fixture::{
@@ -79,7 +80,7 @@ fn cases(longest: usize) -> impl Strategy<Value = Case> {
             .parse::<Step>()
             .expect("a step")
     });
-    let steps = strategy::steps(longest);
+    let steps = strategy::steps(longest, Xattrs::None);
     (shapes(), opening, steps, vec(between(), longest + 1)).prop_map(
         |(shape, opening, steps, between)| {
             let steps = std::iter::once(opening).chain(steps).zip(between).collect();
@@ -140,27 +141,37 @@ impl<M: Backend> Pair<M> {
     }
 
     /// Handles a full pool: the engine's tree is unchanged, except that a write first drops set-id
-    /// bits.
+    /// bits and capabilities.
     fn nothing_changed(&mut self, step: &Step) -> Verdict {
         if is_change_of_content(&step.op) {
-            self.take_over_modes();
+            self.take_over_privileges();
         }
         tree::compare(&self.model, self.fs())
             .map_err(|text| format!("{step}: no space, but {text}"))
     }
 
-    /// Copies the modes of the engine's files to the model.
-    fn take_over_modes(&mut self) {
+    /// Copies the modes of the engine's files to the model, and removes capabilities that they do
+    /// not have.
+    fn take_over_privileges(&mut self) {
         let root = Cred::superuser();
         let model = self.model.snapshot(false);
         for (path, node) in tree::snapshot(self.fs()).expect("the tree can be listed") {
-            let there = model.get(&path).map(|node| node.mode);
-            if there.is_some_and(|mode| mode != node.mode && mode & !0o6000 == node.mode & !0o6000)
-            {
-                let op = Op::Chmod {
-                    path,
-                    mode: node.mode,
-                };
+            let Some(there) = model.get(&path) else {
+                continue;
+            };
+            let is_capable = |node: &NodeSnapshot| node.xattrs.contains_key(CAPABILITY);
+            let remove = (is_capable(there) && !is_capable(&node)).then(|| Op::RemoveXattr {
+                path: path.clone(),
+                name: CAPABILITY.to_vec(),
+                follow: false,
+            });
+            let has_other_ids =
+                there.mode != node.mode && there.mode & !0o6000 == node.mode & !0o6000;
+            let chmod = has_other_ids.then_some(Op::Chmod {
+                path,
+                mode: node.mode,
+            });
+            for op in remove.into_iter().chain(chmod) {
                 let outcome = apply(&mut self.model, &op, &root, self.now);
                 assert!(matches!(outcome, Outcome::Ok(_)), "{op}: {outcome}");
             }

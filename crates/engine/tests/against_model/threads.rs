@@ -9,7 +9,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use vellum::media::{Real, Simulated, SimulatedLogged};
 use vellum::{Cred, Fs};
 use vellum_driver::Driver;
-use vellum_model::{Model, Step, apply, strategy};
+use vellum_model::strategy::{self, Xattrs};
+use vellum_model::{Model, Step, apply};
 
 use super::areas;
 use super::fixture::{
@@ -35,7 +36,7 @@ fn steps_of(thread: u64, round: u64) -> Vec<Step> {
     bytes[..8].copy_from_slice(&(round << 8 | thread).to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let tree = strategy::steps(700)
+    let tree = strategy::steps(700, Xattrs::None)
         .new_tree(&mut runner)
         .expect("the strategy never rejects");
     tree.current().into_iter().filter(stays_below).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{Attr, Cred, Error, FileKind, Fs, ListPosition, Node, OpenOptions, Result};
-use vellum_driver::kind_of;
+use vellum_driver::{kind_of, xattrs_of};
 use vellum_model::{Model, NodeSnapshot, Snapshot, SnapshotBody, Times};
 
 use super::fixture::{CLOCK_END, CLOCK_START};
@@ -106,6 +106,7 @@ fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<
         uid: attr.uid,
         gid: attr.gid,
         identity: Vec::new(),
+        xattrs: xattrs_of(fs, node)?,
         times: Some(Times {
             atime: attr.atime_ns,
             mtime: attr.mtime_ns,

@@ -1,7 +1,10 @@
 //! Compares the kernel's results with the model's.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_model::{Errno, Hardening, Kind, Op, Outcome, Payload, StatView, Step};
+use vellum_model::{
+    ACL_ACCESS, ACL_DEFAULT, Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload,
+    StatView, Step, XATTR_VALUE_MAX,
+};
 
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
 const EXTENT_TREE_SLACK: u64 = 24;
@@ -87,6 +90,42 @@ pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     );
     let too_large = *model == Outcome::Err(Errno::EFBIG);
     !ON_EXT4.load(Ordering::Relaxed) && changes && too_large && !step.cred.is_superuser()
+}
+
+/// Whether the step can be done: a mount has no access control lists, and ext4 has a block for the
+/// extended attributes of a file, and a little room in the inode.
+pub fn is_possible(model: &Model, step: &Step) -> bool {
+    const ROOM: usize = 3000;
+    const OF_RECORD: usize = 20;
+    if !ON_EXT4.load(Ordering::Relaxed) {
+        return !matches!(
+            &step.op,
+            Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. } | Op::GetXattr { name, .. }
+                if [ACL_ACCESS, ACL_DEFAULT].contains(&&name[..])
+        );
+    }
+    let Op::SetXattr {
+        path,
+        name,
+        value,
+        follow,
+        ..
+    } = &step.op
+    else {
+        return true;
+    };
+    let root = &Cred::superuser();
+    let len = value.bytes().len();
+    let Ok(ino) = model.resolve(Ino::ROOT, path, *follow, root) else {
+        return true;
+    };
+    let names = model.xattr_names(ino, root).unwrap_or_default();
+    let others = names.iter().filter(|other| *other != name);
+    let of_others = others.map(|name| {
+        let value = model.xattr(ino, name, root).unwrap_or_default();
+        OF_RECORD + name.len() + value.len()
+    });
+    len > XATTR_VALUE_MAX || of_others.sum::<usize>() + OF_RECORD + name.len() + len <= ROOM
 }
 
 /// The settings by which this kernel refuses to follow or open files of others.

@@ -7,15 +7,15 @@ pub mod agreement;
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat};
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::{io, thread};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use vellum_model::{
     Cred, Errno, Kind, NodeSnapshot, Op, Outcome, Payload, Range, Snapshot, SnapshotBody, StatView,
-    TimeSet, Times, pattern,
+    TimeSet, Times, XATTR_VALUE_MAX, XattrMode, pattern,
 };
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -195,6 +195,11 @@ impl Kernel {
                 mtime,
                 follow,
             } => set_times(path, *atime, *mtime, *follow),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } => change_xattr(op).map(done),
+            Op::GetXattr { path, name, follow } => {
+                get_xattr(path, name, *follow).map(Payload::Bytes)
+            }
+            Op::ListXattr { path, follow } => list_xattr(path, *follow).map(Payload::Xattrs),
             Op::Stat { path, follow } => {
                 fs::statat(CWD, &path[..], nofollow(*follow)).map(|stat| view(&stat))
             }
@@ -249,6 +254,7 @@ impl Kernel {
             uid: stat.st_uid,
             gid: stat.st_gid,
             identity: identities[&stat.st_ino].clone(),
+            xattrs: xattrs(path).expect("the superuser reads everything"),
             times: None,
         };
         found
@@ -298,11 +304,20 @@ fn set_times(path: &[u8], atime: Option<TimeSet>, mtime: Option<TimeSet>, follow
         last_access: timespec(atime),
         last_modification: timespec(mtime),
     };
+    // To look the file up after the change would read links on the way, perhaps the file itself.
+    let nofollow_last = match follow {
+        true => OFlags::empty(),
+        false => OFlags::NOFOLLOW,
+    };
+    let file = match (atime, mtime) {
+        (None, None) => None,
+        _ => Some(open(path, OFlags::PATH | nofollow_last, 0)?),
+    };
     fs::utimensat(CWD, path, &both, nofollow(follow))?;
-    if atime.is_none() && mtime.is_none() {
+    let Some(file) = file else {
         return Ok(Payload::Done);
-    }
-    let after = times(&fs::statat(CWD, path, nofollow(follow))?);
+    };
+    let after = times(&fs::fstat(&file)?);
     let explicit =
         |set: Option<TimeSet>, value| matches!(set, Some(TimeSet::At(_))).then_some(value);
     Ok(Payload::Times([
@@ -310,6 +325,66 @@ fn set_times(path: &[u8], atime: Option<TimeSet>, mtime: Option<TimeSet>, follow
         explicit(mtime, after.mtime),
         None,
     ]))
+}
+
+fn change_xattr(op: &Op) -> io::Result<()> {
+    match op {
+        Op::SetXattr {
+            path,
+            name,
+            value,
+            mode,
+            follow,
+        } => {
+            let flags = match mode {
+                XattrMode::Any => XattrFlags::empty(),
+                XattrMode::Create => XattrFlags::CREATE,
+                XattrMode::Replace => XattrFlags::REPLACE,
+            };
+            let (path, name, value) = (&path[..], &name[..], &value.bytes()[..]);
+            match follow {
+                true => fs::setxattr(path, name, value, flags),
+                false => fs::lsetxattr(path, name, value, flags),
+            }
+        }
+        Op::RemoveXattr { path, name, follow } => match follow {
+            true => fs::removexattr(&path[..], &name[..]),
+            false => fs::lremovexattr(&path[..], &name[..]),
+        },
+        _ => unreachable!("the caller sends only changes of extended attributes"),
+    }
+}
+
+fn get_xattr(path: &[u8], name: &[u8], follow: bool) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; XATTR_VALUE_MAX];
+    let len = match follow {
+        true => fs::getxattr(path, name, &mut value[..])?,
+        false => fs::lgetxattr(path, name, &mut value[..])?,
+    };
+    value.truncate(len);
+    Ok(value)
+}
+
+fn list_xattr(path: &[u8], follow: bool) -> io::Result<BTreeSet<Vec<u8>>> {
+    let mut list = vec![0; XATTR_VALUE_MAX];
+    let len = match follow {
+        true => fs::listxattr(path, &mut list[..])?,
+        false => fs::llistxattr(path, &mut list[..])?,
+    };
+    let names = list[..len].split(|&byte| byte == 0);
+    Ok(names
+        .filter(|name| !name.is_empty())
+        .map(Vec::from)
+        .collect())
+}
+
+fn xattrs(path: &[u8]) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+    let names = match list_xattr(path, false) {
+        Err(io::Errno::OPNOTSUPP) => BTreeSet::new(),
+        names => names?,
+    };
+    let value = |name: Vec<u8>| Ok((name.clone(), get_xattr(path, &name, false)?));
+    names.into_iter().map(value).collect()
 }
 
 fn with_fd(fd: &OwnedFd, op: &Op) -> Answer {
