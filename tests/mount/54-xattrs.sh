@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Extended attributes: the same answers as the file system below the pool gives; through tar and rsync; and after a remount.
+# Extended attributes and access control lists: the same answers as the file system below the pool gives; through tar and rsync; and after a remount.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
-need setfattr getfattr setpriv tar rsync
+need setfattr getfattr setfacl getfacl setpriv tar rsync
 
 LARGEST="$(head -c 65536 /dev/zero | tr '\0' 'y')"
 LONG_NAME="$(head -c 250 /dev/zero | tr '\0' 'n')"
@@ -61,6 +61,64 @@ outcomes() {
     cd "$MNT"
 }
 
+# Each by everybody in a directory of user 1000, whose group is 1000, and with a list for new files.
+readonly LIST_CHANGES=(
+    "setfacl -m u:500:rw file"
+    "setfacl -m u:500:rwx,g:600:r,m::r file"
+    "chmod 751 file"
+    "setfacl -b file"
+    "setfacl -m d:u:500:rwx,d:g::r-x,d:o::- dir"
+    "setfacl -m d:u:500:rwx file"
+    "touch dir/made"
+    "mkdir dir/below"
+    "mknod dir/pipe p"
+    "ln -s made dir/link"
+    "sh -c umask\04077;exec\040touch\040dir/masked"
+    "setfacl -k dir"
+    "setfacl -m u:500:- open"
+    "setfacl -m g:600:rx closed"
+    "chmod 2755 file"
+    "setfacl -m u:500:r file"
+    "cat open/file"
+    "cat closed/file"
+    "cp -a dir copy"
+)
+
+# permitted USER: which of these that user may read, write or search.
+permitted() {
+    local what
+    for what in file dir open closed open/file closed/file; do
+        # shellcheck disable=SC2016
+        setpriv --reuid="$1" --regid="$1" --groups="$1,600" -- \
+            sh -c 'for bit in r w x; do ! test -$bit "$1" || printf %s $bit; done; printf " "' - "$what"
+    done
+    printf '\n'
+}
+
+# lists DIR: what each change of lists by each user answers, and leaves.
+lists() {
+    local change user said
+    cd "$1"
+    for user in 0 1000 500; do
+        rm -rf ./*
+        mkdir -m 755 dir open && mkdir -m 700 closed
+        echo text | tee file open/file closed/file >/dev/null
+        chown -R 1000:1000 .
+        for change in "${LIST_CHANGES[@]}"; do
+            # A change and its words; \040 is a space in one.
+            read -r -a words <<<"$change"
+            words=("${words[@]//\\040/ }")
+            said="$(setpriv --reuid="$user" --regid="$user" --clear-groups -- "${words[@]}" 2>&1)" || said+=" failed"
+            printf '%s: %s: %.80s\n' "$user" "$change" "${said##*: }"
+            find . ! -type l | sort | getfacl -n -p - 2>/dev/null
+            find . -printf '%p %M %U %G\n' | sort
+            permitted 500
+            permitted 700
+        done
+    done
+    cd "$MNT"
+}
+
 readonly CAPABILITY=0sAQAAAgAgAAAAAAAAAAAAAAAAAAA=
 
 # A capability ends with the content for which it was given, whoever changes that.
@@ -106,6 +164,10 @@ outcomes "$WORK/dir" >"$WORK/expected"
 outcomes "$MNT/dir" | diff "$WORK/expected" - || die "answers differ"
 capabilities "$WORK" >"$WORK/expected"
 capabilities "$MNT" | diff "$WORK/expected" - || die "capabilities differ"
+chown 1000:1000 dir "$WORK/dir"
+lists "$WORK/dir" >"$WORK/expected"
+lists "$MNT/dir" | diff "$WORK/expected" - || die "access control lists differ"
+outcomes "$MNT/dir" >/dev/null
 say "$((${#CHANGES[@]} * ${#USERS[@]})) changes"
 
 

@@ -10,6 +10,7 @@ pub fn cred_of(cred: &vellum_model::Cred) -> Cred {
         gid: cred.gid,
         groups: cred.groups.clone(),
         privileged: cred.is_superuser(),
+        umask: 0,
     }
 }
 

@@ -114,6 +114,8 @@ vellum_media::sites! {
     XATTR_SET = "xattr/set",
     /// The set, before a record leads to it.
     XATTR_SET_DURABLE = "xattr/set-durable",
+    /// The extended attributes of a new inode.
+    CREATE_XATTRS = "create/xattrs",
     /// The new inode.
     CREATE_INODE = "create/inode",
     /// The new entry.

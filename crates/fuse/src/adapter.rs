@@ -61,6 +61,7 @@ fn caller(request: &Request<'_>) -> Cred {
         gid: request.gid,
         groups: Vec::new(),
         privileged: true,
+        umask: 0,
     }
 }
 
@@ -254,16 +255,28 @@ impl Adapter {
 
     /// Answers the requests that make names.
     fn make(&self, request: &Request<'_>, reply: Reply) {
-        let (server, cred, dir) = (&self.server, &caller(request), request.node);
+        let (server, dir) = (&self.server, request.node);
+        let umask = match request.operation {
+            Operation::MkNod { umask, .. }
+            | Operation::MkDir { umask, .. }
+            | Operation::Create { umask, .. } => umask as u16,
+            _ => 0,
+        };
+        let cred = &Cred {
+            umask,
+            ..caller(request)
+        };
         let made = match request.operation {
-            Operation::MkNod { name, mode, device } => {
+            Operation::MkNod {
+                name, mode, device, ..
+            } => {
                 let kind = kind_of_mode(mode).ok_or(Errno::INVAL);
                 kind.and_then(|kind| server.mknod(cred, dir, name, kind, mode, device))
             }
-            Operation::MkDir { name, mode } => server.mkdir(cred, dir, name, mode),
+            Operation::MkDir { name, mode, .. } => server.mkdir(cred, dir, name, mode),
             Operation::Symlink { name, target } => server.symlink(cred, dir, name, target),
             Operation::Link { node, new_name } => server.link(cred, node, dir, new_name),
-            Operation::Create { name, mode } if self.open_requests => {
+            Operation::Create { name, mode, .. } if self.open_requests => {
                 match server.mknod(cred, dir, name, FileKind::File, mode, 0) {
                     Ok(made) => return reply.created(&entry_of(&made), OpenFlags::KeepCache),
                     Err(errno) => Err(errno),
@@ -342,14 +355,20 @@ impl Adapter {
                 let cred = Cred::user(request.uid, request.gid);
                 reply_with(reply, server.xattrs(&cred, node), give(size));
             }
-            Operation::SetXattr { name, value, flags } => {
+            Operation::SetXattr {
+                name,
+                value,
+                flags,
+                drops_set_gid,
+            } => {
                 let mode = match flags as i32 {
                     0 => Ok(XattrMode::Any),
                     libc::XATTR_CREATE => Ok(XattrMode::Create),
                     libc::XATTR_REPLACE => Ok(XattrMode::Replace),
                     _ => Err(Errno::INVAL),
                 };
-                let set = mode.and_then(|mode| server.set_xattr(node, name, value, mode));
+                let set = mode
+                    .and_then(|mode| server.set_xattr(node, (name, value), mode, drops_set_gid));
                 reply_empty(reply, set);
             }
             Operation::RemoveXattr { name } => {

@@ -398,16 +398,28 @@ impl Server {
     pub(crate) fn set_xattr(
         &self,
         ino: u64,
-        name: &[u8],
-        value: &[u8],
+        (name, value): (&[u8], &[u8]),
         mode: XattrMode,
+        drops_set_gid: bool,
     ) -> Answer<()> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
-        let set = self
-            .fs
-            .set_xattr(&Cred::root(), &known.node, name, value, mode);
+        let cred = match drops_set_gid {
+            true => self.owner_of(&known)?,
+            false => Cred::root(),
+        };
+        let set = self.fs.set_xattr(&cred, &known.node, name, value, mode);
         set.map_err(|e| errno(&e))
+    }
+
+    /// The owner of a file, as somebody who is in no group.
+    fn owner_of(&self, known: &Known) -> Answer<Cred> {
+        const NO_GROUP: u32 = u32::MAX;
+        let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
+        Ok(Cred {
+            privileged: false,
+            ..Cred::user(attr.uid, NO_GROUP)
+        })
     }
 
     pub(crate) fn remove_xattr(&self, ino: u64, name: &[u8]) -> Answer<()> {

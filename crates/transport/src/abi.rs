@@ -54,17 +54,21 @@ pub(crate) mod opcode {
 pub(crate) mod feature {
     pub(crate) const ASYNC_READ: u32 = 1 << 0;
     pub(crate) const BIG_WRITES: u32 = 1 << 5;
+    pub(crate) const DONT_MASK: u32 = 1 << 6;
     pub(crate) const DO_READDIRPLUS: u32 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u32 = 1 << 14;
     pub(crate) const ASYNC_DIO: u32 = 1 << 15;
     pub(crate) const WRITEBACK_CACHE: u32 = 1 << 16;
     pub(crate) const NO_OPEN_SUPPORT: u32 = 1 << 17;
     pub(crate) const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub(crate) const POSIX_ACL: u32 = 1 << 20;
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     pub(crate) const NO_OPENDIR_SUPPORT: u32 = 1 << 24;
     /// The file system drops set-id bits.
     pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    /// [`SetXattrIn`] has all its fields.
+    pub(crate) const SETXATTR_EXT: u32 = 1 << 29;
     /// There is a second word of features.
     pub(crate) const INIT_EXT: u32 = 1 << 30;
     /// In the second word.
@@ -88,6 +92,8 @@ pub(crate) mod set {
 pub(crate) const HAS_LOCK_OWNER: u32 = 1 << 1;
 /// In the flags of a write: it drops set-id bits.
 pub(crate) const WRITE_DROPS_SET_IDS: u32 = 1 << 2;
+/// In the further flags of setting an attribute: the access control list drops the set-gid bit.
+pub(crate) const SET_XATTR_DROPS_SET_GID: u32 = 1 << 0;
 /// In the flags of an ioctl: the file system itself names the memory to copy.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 /// The number of the notification that cached pages are stale. The header of a notification has it
@@ -325,9 +331,11 @@ structures! {
     }
 
     /// The name and the value follow.
-    pub(crate) struct SetXattrIn: 8 {
+    pub(crate) struct SetXattrIn: 16 {
         size: u32,
         flags: u32,
+        set_xattr_flags: u32,
+        padding: u32,
     }
 
     /// Of a list, or of a value, whose name follows.

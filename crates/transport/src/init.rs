@@ -20,19 +20,26 @@ const MINOR_MIN: u32 = 31;
 /// writes drop set-id bits too. The file system then drops them where a request says so, and where
 /// a change of attributes has none.
 ///
+/// With `POSIX_ACL` the kernel asks for access control lists, and decides by them. The file system
+/// keeps modes and lists in step. With `DONT_MASK` it applies the umask itself, since a directory's
+/// list for new files takes the place of that.
+///
 /// Not used: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so opening needs no request),
 /// `AUTO_INVAL_DATA` (only the mount writes, and the kernel does not drop those pages in time), and
 /// locks (the kernel keeps them itself).
 const WANTED: u32 = feature::ASYNC_READ
     | feature::BIG_WRITES
+    | feature::DONT_MASK
     | feature::DO_READDIRPLUS
     | feature::READDIRPLUS_AUTO
     | feature::ASYNC_DIO
     | feature::NO_OPEN_SUPPORT
     | feature::PARALLEL_DIROPS
+    | feature::POSIX_ACL
     | feature::MAX_PAGES
     | feature::CACHE_SYMLINKS
     | feature::HANDLE_KILLPRIV_V2
+    | feature::SETXATTR_EXT
     | feature::NO_OPENDIR_SUPPORT;
 
 /// What a mount asks for.

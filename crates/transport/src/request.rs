@@ -48,10 +48,15 @@ pub enum Operation<'r> {
     MkNod {
         name: &'r [u8],
         mode: u32,
+        umask: u32,
         device: u32,
     },
     /// Makes a directory.
-    MkDir { name: &'r [u8], mode: u32 },
+    MkDir {
+        name: &'r [u8],
+        mode: u32,
+        umask: u32,
+    },
     /// Removes a name of a file.
     Unlink { name: &'r [u8] },
     /// Removes a directory.
@@ -68,7 +73,11 @@ pub enum Operation<'r> {
     /// Opens a file.
     Open,
     /// Makes a file and opens it.
-    Create { name: &'r [u8], mode: u32 },
+    Create {
+        name: &'r [u8],
+        mode: u32,
+        umask: u32,
+    },
     /// Reads; `flags` are those of the open file.
     Read {
         offset: u64,
@@ -100,6 +109,8 @@ pub enum Operation<'r> {
         name: &'r [u8],
         value: &'r [u8],
         flags: u32,
+        /// The access control list drops the file's set-gid bit.
+        drops_set_gid: bool,
     },
     /// Returns the value of an extended attribute, of at most `size` bytes; with 0 its length.
     GetXattr { name: &'r [u8], size: u32 },
@@ -426,16 +437,21 @@ fn change_of_names<'r>(
             target: self::name(after)?,
         },
         opcode::MKNOD => {
-            let MkNodIn { mode, device, .. } = fixed(argument)?;
-            Operation::MkNod { name, mode, device }
+            let sent: MkNodIn = fixed(argument)?;
+            Operation::MkNod {
+                name,
+                mode: sent.mode,
+                umask: sent.umask,
+                device: sent.device,
+            }
         }
         opcode::MKDIR => {
-            let MkDirIn { mode, .. } = fixed(argument)?;
-            Operation::MkDir { name, mode }
+            let MkDirIn { mode, umask } = fixed(argument)?;
+            Operation::MkDir { name, mode, umask }
         }
         opcode::CREATE => {
-            let CreateIn { mode, .. } = fixed(argument)?;
-            Operation::Create { name, mode }
+            let CreateIn { mode, umask, .. } = fixed(argument)?;
+            Operation::Create { name, mode, umask }
         }
         opcode::UNLINK => Operation::Unlink { name },
         opcode::RMDIR => Operation::RmDir { name },
@@ -454,10 +470,14 @@ fn change_of_names<'r>(
 fn of_xattrs<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operation<'r>, Errno> {
     Ok(match opcode {
         opcode::SETXATTR => {
-            let SetXattrIn { size, flags } = fixed(argument)?;
+            let sent: SetXattrIn = fixed(argument)?;
             let (name, value) = text(rest)?;
-            let value = prefix(value, size)?;
-            Operation::SetXattr { name, value, flags }
+            Operation::SetXattr {
+                name,
+                value: prefix(value, sent.size)?,
+                flags: sent.flags,
+                drops_set_gid: sent.set_xattr_flags & abi::SET_XATTR_DROPS_SET_GID != 0,
+            }
         }
         opcode::GETXATTR => Operation::GetXattr {
             name: name(rest)?,
@@ -539,7 +559,12 @@ mod tests {
             len: 4,
             ..CopyFileRangeIn::default()
         };
-        let xattr = SetXattrIn { size: 3, flags: 1 };
+        let xattr = SetXattrIn {
+            size: 3,
+            flags: 1,
+            set_xattr_flags: abi::SET_XATTR_DROPS_SET_GID,
+            padding: 0,
+        };
         let sample = |opcode, argument: &[u8], rest: &[u8], operation| {
             (bytes(opcode, argument, rest), operation)
         };
@@ -599,6 +624,7 @@ mod tests {
                     name: b"user.a",
                     value: b"abc",
                     flags: 1,
+                    drops_set_gid: true,
                 },
             ),
             sample(

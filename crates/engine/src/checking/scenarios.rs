@@ -488,6 +488,7 @@ fn a_write_after_a_change_of_mode_drops_set_id_bits() {
             gid: 5,
             groups: Vec::new(),
             privileged: false,
+            umask: 0,
         };
         let (handle, set) = (world.open(&user, &file), file.clone());
         let was_first = together!(

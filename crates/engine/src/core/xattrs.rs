@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use vellum_layout::{
-    ChunkKind, Inode, SLOT_BYTES, SLOTS_PER_BLOCK, XATTR_SET_MAX, XattrHead, read_xattrs,
-    xattr_flags, xattr_home,
+    ChunkKind, Inode, SLOT_BYTES, SLOTS_PER_BLOCK, XATTR_SET_MAX, Xattr, XattrHead, XattrSpace,
+    read_xattrs, xattr_flags, xattr_home,
 };
 use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
@@ -29,6 +29,29 @@ impl XattrSet {
     /// The slot of the first piece, or 0.
     pub(crate) fn root(&self) -> u64 {
         self.pieces.first().map_or(0, |&(slot, _)| slot)
+    }
+
+    /// The records of the same attributes, but with this value of one of them; `None` removes it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if they are too many or too long for one file.
+    pub(crate) fn with(
+        &self,
+        (space, name): (XattrSpace, &[u8]),
+        value: Option<&[u8]>,
+    ) -> Result<Vec<u8>> {
+        let mut xattrs = read_xattrs(&self.bytes).unwrap_or_default();
+        xattrs.retain(|xattr| xattr.key() != (space, name));
+        if let Some(value) = value {
+            let at = xattrs.partition_point(|xattr| xattr.key() < (space, name));
+            xattrs.insert(at, Xattr { space, name, value });
+        }
+        let mut bytes = Vec::new();
+        xattrs.iter().for_each(|xattr| xattr.push_to(&mut bytes));
+        if !bytes.is_empty() && read_xattrs(&bytes).is_none() {
+            return Err(Error::NoSpace("extended attributes of one file"));
+        }
+        Ok(bytes)
     }
 
     /// The flags of the inode that has this set.

@@ -1,6 +1,6 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
+use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord, XattrSpace};
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -8,9 +8,11 @@ use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
 use crate::core::setters::setters;
 use crate::core::slots::{Op, Tally, pause};
 use crate::core::times::Times;
+use crate::core::xattrs::XattrSet;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
-use crate::fs::change::{NewWords, SET_GID, SET_UID, droppable};
+use crate::fs::acl;
+use crate::fs::change::{CAPABILITY, NewWords, NewXattrs, SET_GID, SET_UID, droppable};
 use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
@@ -348,7 +350,7 @@ impl<M: Memories> Fs<M> {
         if want.contains(Access::WRITE) {
             self.core.check_writable()?;
         }
-        self.with_op(|op| op.core.check_access(cred, node.cachelet, want))
+        self.with_op(|op| op.check_access(cred, node.cachelet, want))
     }
 
     /// Changes attributes.
@@ -367,7 +369,7 @@ impl<M: Memories> Fs<M> {
     pub fn set_attr(&self, cred: &Cred, node: &Node<M>, set: &SetAttr) -> Result<Attr> {
         self.core.check_writable()?;
         let file = node.cachelet;
-        self.with_op(|op| self.check_set(op.core, cred, file, set))?;
+        self.with_op(|op| check_set(op, cred, file, set))?;
         if let Some(size) = set.size {
             self.resize(cred, file, size)?;
         }
@@ -377,44 +379,6 @@ impl<M: Memories> Fs<M> {
         });
         let attr = self.commit_from(Durability::Sync, attr)?;
         self.counted(attr, file)
-    }
-
-    fn check_set(&self, core: &Core<M>, cred: &Cred, file: Cachelet, set: &SetAttr) -> Result<()> {
-        let owns = core.owns(cred, file);
-        let owner = core.owner(file);
-        if set.size.is_some() {
-            match core.kind(file) {
-                FileKind::File => core.check_access(cred, file, Access::WRITE)?,
-                FileKind::Directory => return Err(Error::IsDirectory),
-                _ => return Err(Error::WrongKind),
-            }
-        }
-        if set.mode.is_some() && core.kind(file) == FileKind::Symlink {
-            return Err(Error::Unsupported("permission bits of a symbolic link"));
-        }
-        if set.mode.is_some() && !owns {
-            return Err(Error::NotPermitted);
-        }
-        if !cred.privileged {
-            let keeps_user = set.uid.is_none_or(|uid| uid == owner.uid() && owns);
-            let own_group = set
-                .gid
-                .is_none_or(|gid| owns && (gid == owner.gid() || cred.in_group(gid)));
-            if !keeps_user || !own_group {
-                return Err(Error::NotPermitted);
-            }
-        }
-        match (set.atime, set.mtime) {
-            (None, None) => {}
-            // Everyone with write permission may set both times to now; only the owner may set
-            // others.
-            (Some(SetTime::Now), Some(SetTime::Now)) if !owns => {
-                core.check_access(cred, file, Access::WRITE)?;
-            }
-            _ if owns => {}
-            _ => return Err(Error::NotPermitted),
-        }
-        Ok(())
     }
 
     /// Changes everything but the size, through one journal record under the file's lock.
@@ -444,16 +408,11 @@ impl<M: Memories> Fs<M> {
         let owner = OwnerWord::new(uid.unwrap_or(old.uid()), gid.unwrap_or(old.gid()));
         let identity = core.identity(file);
         let new_mode = self.mode_after(core, cred, file, set, owner);
-        let is_dir = identity.kind() == Some(FileKind::Directory);
-        let loses_capability = (uid.is_some() || gid.is_some()) && !is_dir;
         let words = NewWords {
             identity: new_mode.map(|mode| identity.with_mode(mode)),
             owner: (owner != old).then_some(owner),
             atime: atime.map(at),
-            xattrs: match loses_capability {
-                true => op.without_capability(file)?,
-                false => None,
-            },
+            xattrs: op.xattrs_after(file, set)?,
         };
         let mtime = mtime.map(at);
         let times = Times {
@@ -520,6 +479,78 @@ impl<M: Memories> Fs<M> {
             files_free,
             fs_id: low ^ high,
         }
+    }
+}
+
+/// Checks whether `cred` may change these attributes.
+fn check_set<M: Memories>(
+    op: &Op<'_, M>,
+    cred: &Cred,
+    file: Cachelet,
+    set: &SetAttr,
+) -> Result<()> {
+    let core = op.core;
+    let owns = core.owns(cred, file);
+    let owner = core.owner(file);
+    if set.size.is_some() {
+        match core.kind(file) {
+            FileKind::File => op.check_access(cred, file, Access::WRITE)?,
+            FileKind::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::WrongKind),
+        }
+    }
+    if set.mode.is_some() && core.kind(file) == FileKind::Symlink {
+        return Err(Error::Unsupported("permission bits of a symbolic link"));
+    }
+    if set.mode.is_some() && !owns {
+        return Err(Error::NotPermitted);
+    }
+    if !cred.privileged {
+        let keeps_user = set.uid.is_none_or(|uid| uid == owner.uid() && owns);
+        let own_group = set
+            .gid
+            .is_none_or(|gid| owns && (gid == owner.gid() || cred.in_group(gid)));
+        if !keeps_user || !own_group {
+            return Err(Error::NotPermitted);
+        }
+    }
+    match (set.atime, set.mtime) {
+        (None, None) => {}
+        // Everyone with write permission may set both times to now; only the owner may set
+        // others.
+        (Some(SetTime::Now), Some(SetTime::Now)) if !owns => {
+            op.check_access(cred, file, Access::WRITE)?;
+        }
+        _ if owns => {}
+        _ => return Err(Error::NotPermitted),
+    }
+    Ok(())
+}
+
+impl<M: Memories> Op<'_, M> {
+    /// The extended attributes after `set`, if they change: a list of permissions follows the mode,
+    /// and a change of owner takes a capability away. The caller holds the file's lock.
+    fn xattrs_after(&self, file: Cachelet, set: &SetAttr) -> Result<Option<NewXattrs>> {
+        let core = self.core;
+        let identity = core.identity(file);
+        let is_dir = identity.kind() == Some(FileKind::Directory);
+        let changes_owner = set.uid.is_some() || set.gid.is_some();
+        let Some(mode) = set.mode.filter(|_| identity.has(IdentityWord::ACCESS_LIST)) else {
+            return match changes_owner && !is_dir {
+                true => self.without_capability(file),
+                false => Ok(None),
+            };
+        };
+        let old = core.xattrs_locked(file)?;
+        let mut new = XattrSet::default();
+        if let Some(mut list) = acl::list_in(core.ino(file), &old, XattrSpace::Access)? {
+            list.set_mode(mode);
+            new.bytes = old.with((XattrSpace::Access, b""), Some(&list.value()))?;
+        }
+        if changes_owner && !is_dir {
+            new.bytes = new.with(CAPABILITY, None)?;
+        }
+        self.new_xattrs(file, old, new.bytes).map(Some)
     }
 }
 

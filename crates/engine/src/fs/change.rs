@@ -1,9 +1,7 @@
 //! Changing words of an inode: each change is one journal record, so all of its words change or
 //! none.
 
-use vellum_layout::{
-    FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES, XattrSpace, read_xattrs,
-};
+use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BYTES, XattrSpace};
 use vellum_media::{Memories, Persistent, Site};
 
 use crate::core::Core;
@@ -19,6 +17,9 @@ use crate::sites;
 pub(super) const SET_UID: u16 = 0o4000;
 pub(super) const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
+
+/// The attribute with the capabilities of a program.
+pub(super) const CAPABILITY: (XattrSpace, &[u8]) = (XattrSpace::Security, b"capability");
 
 /// New values of words of an inode. Those that are `None` stay.
 #[derive(Default)]
@@ -122,12 +123,7 @@ impl<M: Memories> Op<'_, M> {
             return Ok(None);
         }
         let old = core.xattrs_locked(file)?;
-        let mut bytes = Vec::new();
-        for xattr in read_xattrs(&old.bytes).unwrap_or_default() {
-            if xattr.key() != (XattrSpace::Security, b"capability") {
-                xattr.push_to(&mut bytes);
-            }
-        }
+        let bytes = old.with(CAPABILITY, None)?;
         self.new_xattrs(file, old, bytes).map(Some)
     }
 

@@ -1,4 +1,4 @@
-//! Credentials, and what permission bits let them do.
+//! Credentials, and what permission bits and lists let them do.
 
 use bitflags::bitflags;
 use vellum_layout::FileKind;
@@ -6,6 +6,7 @@ use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::core::cachelet::Cachelet;
+use crate::core::slots::Op;
 use crate::error::{Error, Result};
 
 /// The sticky bit of a mode.
@@ -58,6 +59,9 @@ pub struct Cred {
     /// Exempt from permission bits and ownership: user 0, or a caller whose permissions are checked
     /// elsewhere, as the kernel does for a mount.
     pub privileged: bool,
+    /// Permission bits that new files do not get, except in directories whose access control list
+    /// for new files decides instead. 0: modes are taken as they are.
+    pub umask: u16,
 }
 
 impl Cred {
@@ -73,6 +77,7 @@ impl Cred {
             gid: 0,
             groups: Vec::new(),
             privileged: true,
+            umask: 0,
         }
     }
 
@@ -90,10 +95,11 @@ impl Cred {
             gid,
             groups: Vec::new(),
             privileged: uid == 0,
+            umask: 0,
         }
     }
 
-    /// The effective user and groups of this process.
+    /// The effective user and groups of this process, without its umask.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -114,6 +120,7 @@ impl Cred {
                 .map(rustix::process::Gid::as_raw)
                 .collect(),
             privileged: uid == 0,
+            umask: 0,
         }
     }
 
@@ -128,33 +135,40 @@ impl Cred {
     }
 }
 
-impl<M: Memories> Core<M> {
-    /// Checks permission bits.
+impl<M: Memories> Op<'_, M> {
+    /// Checks permission bits and the access control list.
     ///
     /// # Errors
-    /// [`Error::Access`].
+    /// [`Error::Access`]; damaged media.
     pub(crate) fn check_access(&self, cred: &Cred, file: Cachelet, want: Access) -> Result<()> {
-        let identity = self.identity(file);
+        let core = self.core;
+        let identity = core.identity(file);
         let mode = identity.mode();
         if cred.privileged {
             let executable = mode & 0o111 != 0 || identity.kind() == Some(FileKind::Directory);
             let fine = !want.contains(Access::EXECUTE) || executable;
             return if fine { Ok(()) } else { Err(Error::Access) };
         }
-        let owner = self.owner(file);
+        let owner = core.owner(file);
         let shift = match () {
             () if owner.uid() == cred.uid => 6,
             () if cred.in_group(owner.gid()) => 3,
             () => 0,
         };
-        let granted = Access::from_bits_truncate((mode >> shift) as u8 & 7);
-        if granted.contains(want) {
+        let bits = Access::from_bits_truncate((mode >> shift) as u8 & 7);
+        let listed = match shift {
+            6 => None,
+            _ => self.list_permits(cred, file, want)?,
+        };
+        if listed.unwrap_or(bits.contains(want)) {
             Ok(())
         } else {
             Err(Error::Access)
         }
     }
+}
 
+impl<M: Memories> Core<M> {
     /// Whether `cred` owns the file or is exempt from ownership.
     pub(crate) fn owns(&self, cred: &Cred, file: Cachelet) -> bool {
         cred.privileged || self.owner(file).uid() == cred.uid

@@ -10,6 +10,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::{Op, Tally};
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result, Retry};
+use crate::fs::acl::Inherited;
 use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
 use crate::namespace::{NewInode, Removal, Rename};
 
@@ -49,8 +50,7 @@ impl<M: Memories> Fs<M> {
         if op.core.get(dir, field::LINKS) == 0 {
             return Err(Error::NotFound);
         }
-        op.core
-            .check_access(cred, dir, Access::WRITE | Access::EXECUTE)
+        op.check_access(cred, dir, Access::WRITE | Access::EXECUTE)
     }
 
     /// Creates a file of any kind. The caller has checked that the name is not `.` or `..`.
@@ -99,6 +99,7 @@ impl<M: Memories> Fs<M> {
             }
             _ => mode & 0o7777,
         };
+        let Inherited { mode, xattrs } = op.inherit(cred, dir, kind, mode)?;
         let new = NewInode {
             kind,
             mode,
@@ -106,6 +107,7 @@ impl<M: Memories> Fs<M> {
             gid,
             device,
             target,
+            xattrs: &xattrs,
         };
         let made = self.namespace.create(op, dir, name, &new)?;
         op.count(Tally::Inodes, 1);
@@ -123,7 +125,7 @@ impl<M: Memories> Fs<M> {
         name: &[u8],
         denied: Error,
     ) -> Error {
-        if let Err(hidden) = op.core.check_access(cred, dir, Access::EXECUTE) {
+        if let Err(hidden) = op.check_access(cred, dir, Access::EXECUTE) {
             return hidden;
         }
         match self.namespace.lookup(op, dir, name) {
@@ -296,7 +298,7 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            op.core.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            op.check_access(cred, dir.cachelet, Access::EXECUTE)?;
             let mut allow = |victim| {
                 self.check_dir(op, cred, dir.cachelet)?;
                 op.core.check_sticky(cred, dir.cachelet, victim)
@@ -408,7 +410,7 @@ impl<M: Memories> Fs<M> {
                     if op.core.kind(dir) != FileKind::Directory {
                         return Err(Error::NotDirectory);
                     }
-                    op.core.check_access(cred, dir, Access::EXECUTE)?;
+                    op.check_access(cred, dir, Access::EXECUTE)?;
                 }
                 let mut allow = |source, target: Option<Cachelet>| {
                     self.allow_rename(op, cred, &rename, source, target)
@@ -538,7 +540,7 @@ impl<M: Memories> Fs<M> {
         let moved = [Some(source), target.filter(|_| rename.exchange)];
         for moved in moved.into_iter().flatten() {
             if across && core.kind(moved) == FileKind::Directory {
-                core.check_access(cred, moved, Access::WRITE)?;
+                op.check_access(cred, moved, Access::WRITE)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 //! `ENOSPC` means full. An operation that meets a move that keeps names from changing also waits
 //! outside its bracket, until the move ends.
 
+mod acl;
 mod attr;
 mod background;
 mod change;

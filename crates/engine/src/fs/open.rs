@@ -305,7 +305,7 @@ impl<M: Memories> Fs<M> {
         if kind == FileKind::Directory && wants.contains(Access::WRITE) {
             return Err(Error::IsDirectory);
         }
-        op.core.check_access(cred, file, wants)?;
+        op.check_access(cred, file, wants)?;
         if options.no_atime && !op.core.owns(cred, file) {
             return Err(Error::NotPermitted);
         }

@@ -69,7 +69,7 @@ impl<M: Memories> Fs<M> {
         let mut rest = path;
         loop {
             let walked = self.namespace.walk(op, at, rest, &mut |dir| {
-                op.core.check_access(cred, dir, Access::EXECUTE)
+                op.check_access(cred, dir, Access::EXECUTE)
             })?;
             at = walked.at;
             let after = &rest[walked.used..];
@@ -101,7 +101,7 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(at) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            op.core.check_access(cred, at, Access::EXECUTE)?;
+            op.check_access(cred, at, Access::EXECUTE)?;
             if dots == 2 {
                 at = self.parent_of(op, at)?;
             }
@@ -138,7 +138,7 @@ impl<M: Memories> Fs<M> {
             return Err(Error::NotDirectory);
         }
         if !name.is_empty() {
-            op.core.check_access(cred, dir, Access::EXECUTE)?;
+            op.check_access(cred, dir, Access::EXECUTE)?;
         }
         Ok(Parent {
             dir,
@@ -218,7 +218,7 @@ impl<M: Memories> Fs<M> {
             if op.core.kind(dir.cachelet) != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            op.core.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            op.check_access(cred, dir.cachelet, Access::EXECUTE)?;
             let found = match name {
                 b"." => dir.cachelet,
                 b".." => self.parent_of(op, dir.cachelet)?,

@@ -1,12 +1,13 @@
 //! Extended attributes: `getxattr`, `listxattr`, `setxattr`, `removexattr`.
 
-use vellum_layout::{FileKind, XATTR_NAME_MAX, XATTR_VALUE_MAX, Xattr, XattrSpace, read_xattrs};
+use vellum_layout::{FileKind, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrSpace, read_xattrs};
 use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
+use crate::fs::acl::Acl;
 use crate::fs::change::NewWords;
 use crate::fs::{Access, Cred, Fs, Node};
 
@@ -68,18 +69,17 @@ impl<'a> Key<'a> {
     /// The space, which attributes of this name can be in.
     fn space(&self) -> Result<XattrSpace> {
         match self.space {
-            Some(XattrSpace::Access | XattrSpace::Default) | None => {
-                Err(Error::Unsupported("extended attributes of that name"))
-            }
-            Some(_) if self.name.is_empty() => Err(Error::Invalid(
+            None => Err(Error::Unsupported("extended attributes of that name")),
+            Some(space) if self.name.is_empty() && !space.is_whole() => Err(Error::Invalid(
                 "an attribute's name is more than its prefix",
             )),
             Some(space) => Ok(space),
         }
     }
 
-    fn is_in(&self, space: XattrSpace) -> bool {
-        self.space == Some(space)
+    /// Which access control list it is, if it is one.
+    fn list(&self) -> Option<XattrSpace> {
+        self.space.filter(|space| space.is_whole())
     }
 }
 
@@ -168,8 +168,14 @@ impl<M: Memories> Fs<M> {
         if value.len() > XATTR_VALUE_MAX {
             return Err(Error::AttributeTooLong);
         }
-        if key.is_in(XattrSpace::Security) && key.name == b"capability" && !is_capability(value) {
+        if key.space == Some(XattrSpace::Security)
+            && key.name == b"capability"
+            && !is_capability(value)
+        {
             return Err(Error::Invalid("the value is not a set of capabilities"));
+        }
+        if let Some(space) = key.list() {
+            return self.set_list(cred, node.cachelet, space, Acl::parse(value)?.as_ref());
         }
         self.change_xattr(cred, node.cachelet, &key, |exists| match (mode, exists) {
             (XattrMode::Create, true) => Err(Error::Exists),
@@ -192,15 +198,14 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// Fails as `removexattr(2)` does; [`Error::NoAttribute`] if the file has no such attribute.
     pub fn remove_xattr(&self, cred: &Cred, node: &Node<M>, name: &[u8]) -> Result<()> {
-        self.change_xattr(
-            cred,
-            node.cachelet,
-            &Key::of(name)?,
-            |exists| match exists {
-                true => Ok(None),
-                false => Err(Error::NoAttribute),
-            },
-        )
+        let key = Key::of(name)?;
+        if let Some(space) = key.list() {
+            return self.set_list(cred, node.cachelet, space, None);
+        }
+        self.change_xattr(cred, node.cachelet, &key, |exists| match exists {
+            true => Ok(None),
+            false => Err(Error::NoAttribute),
+        })
     }
 
     /// Gives an attribute the value that `decide` returns for whether it exists; `None` removes it.
@@ -217,20 +222,56 @@ impl<M: Memories> Fs<M> {
             let space = key.space()?;
             let change = op.begin_change(file);
             let old = op.core.xattrs_locked(file)?;
-            let mut xattrs = read_xattrs(&old.bytes).unwrap_or_default();
-            let at = xattrs.binary_search_by(|xattr| xattr.key().cmp(&(space, key.name)));
-            let value = decide(at.is_ok())?;
-            let before = at.ok().map(|at| xattrs.remove(at).value);
+            let xattrs = read_xattrs(&old.bytes).unwrap_or_default();
+            let before = xattrs.iter().find(|xattr| xattr.key() == (space, key.name));
+            let value = decide(before.is_some())?;
             // As on ext4, not even the change time moves.
-            if value == before {
+            if value == before.map(|xattr| xattr.value) {
                 return Ok(());
             }
-            if let Some(value) = value {
-                let name = key.name;
-                xattrs.insert(at.unwrap_or_else(|at| at), Xattr { space, name, value });
-            }
-            let bytes = set_of(&xattrs)?;
+            let bytes = old.with((space, key.name), value)?;
             let words = NewWords {
+                xattrs: Some(op.new_xattrs(file, old, bytes)?),
+                ..NewWords::default()
+            };
+            let times = change.times_now();
+            op.set_words(file, words, times);
+            change.show(None, times.ctime);
+            Ok(())
+        });
+        self.commit_from(Durability::Sync, done)
+    }
+
+    /// Sets an access control list; `None` removes it. The permission bits follow one that decides.
+    fn set_list(
+        &self,
+        cred: &Cred,
+        file: Cachelet,
+        space: XattrSpace,
+        list: Option<&Acl>,
+    ) -> Result<()> {
+        self.core.check_writable()?;
+        let done = self.with_room(|op| {
+            let core = op.core;
+            let is_dir = core.kind(file) == FileKind::Directory;
+            match space {
+                _ if core.kind(file) == FileKind::Symlink => return Err(NO_LISTS),
+                XattrSpace::Default if !is_dir && list.is_some() => return Err(Error::Access),
+                XattrSpace::Default if !is_dir => return Ok(()),
+                _ if !core.owns(cred, file) => return Err(Error::NotPermitted),
+                _ => {}
+            }
+            let _changing = core.change_paths(is_dir && space == XattrSpace::Access);
+            let change = op.begin_change(file);
+            let identity = core.identity(file);
+            let (mode, value) = match list {
+                Some(list) if space == XattrSpace::Access => op.with_list(cred, file, list)?,
+                _ => (identity.mode(), list.map(Acl::value)),
+            };
+            let old = core.xattrs_locked(file)?;
+            let bytes = old.with((space, b""), value.as_deref())?;
+            let words = NewWords {
+                identity: Some(identity.with_mode(mode)),
                 xattrs: Some(op.new_xattrs(file, old, bytes)?),
                 ..NewWords::default()
             };
@@ -254,15 +295,7 @@ fn is_capability(value: &[u8]) -> bool {
     )
 }
 
-/// The records of these attributes.
-fn set_of(xattrs: &[Xattr<'_>]) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    xattrs.iter().for_each(|xattr| xattr.push_to(&mut bytes));
-    if !bytes.is_empty() && read_xattrs(&bytes).is_none() {
-        return Err(Error::NoSpace("extended attributes of one file"));
-    }
-    Ok(bytes)
-}
+const NO_LISTS: Error = Error::Unsupported("access control lists of symbolic links");
 
 /// Checks whether `cred` may read or write an attribute of this name, whether or not there is one.
 fn check_xattr<M: Memories>(
@@ -292,14 +325,11 @@ fn check_xattr<M: Memories>(
     if !permitted {
         return Err(refusal);
     }
-    let is_free = [
-        XattrSpace::Security,
-        XattrSpace::Access,
-        XattrSpace::Default,
-    ];
     let is_of_system = key.space.is_none() && key.name.starts_with(b"system.");
-    match is_of_system || is_free.into_iter().any(|space| key.is_in(space)) {
-        true => Ok(()),
-        false => core.check_access(cred, file, want),
+    match key.space {
+        Some(space) if space.is_whole() && kind == FileKind::Symlink => Err(NO_LISTS),
+        Some(XattrSpace::Security | XattrSpace::Access | XattrSpace::Default) => Ok(()),
+        _ if is_of_system => Ok(()),
+        _ => op.check_access(cred, file, want),
     }
 }

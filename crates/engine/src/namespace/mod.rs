@@ -55,6 +55,8 @@ pub(crate) struct NewInode<'a> {
     pub(crate) device: u64,
     /// Target of a symlink.
     pub(crate) target: &'a [u8],
+    /// Records of the extended attributes.
+    pub(crate) xattrs: &'a [u8],
 }
 
 /// The kind of file that a removal may remove.

@@ -82,6 +82,7 @@ fn a_removed_directory_is_reported_before_missing_permissions() {
             gid: 7,
             groups: Vec::new(),
             privileged: false,
+            umask: 0,
         };
         let made = fs.mknod(&stranger, &dir, b"f", FileKind::File, 0o644, 0);
         assert!(matches!(made, Err(Error::NotFound)), "{made:?}");

@@ -2,6 +2,7 @@
 //! closing, damage, failing memories and disks.
 
 mod access_times;
+mod acls;
 mod basics;
 mod closing;
 mod damage;

@@ -19,6 +19,7 @@ fn make(server: &Server, dir: u64, name: &str) -> u64 {
         gid: 8,
         groups: Vec::new(),
         privileged: true,
+        umask: 0,
     };
     let kind = vellum::FileKind::File;
     server

@@ -31,7 +31,7 @@
 
 use std::sync::atomic::Ordering;
 
-use vellum_layout::{FileKind, Geometry, PathEntryHead, ROOT_SLOT, long_name_hash};
+use vellum_layout::{FileKind, Geometry, IdentityWord, PathEntryHead, ROOT_SLOT, long_name_hash};
 use vellum_media::{LINE_BYTES, Memories, Memory, count};
 
 use super::prefixes_at;
@@ -48,8 +48,6 @@ pub(super) const ROW_BYTES: u64 = 256;
 const PREFIX_BYTES: u64 = 128;
 /// Metadata slots for each row of the table.
 const SLOTS_PER_ROW: u64 = 128;
-/// Search permission for everybody.
-const SEARCH: u16 = 0o111;
 
 /// Offset in a prefix of its turn: twice the number of its changes, odd during a change.
 const TURN: u64 = 0;
@@ -147,6 +145,13 @@ fn rows(geometry: &Geometry) -> u64 {
 /// Size of the table in bytes.
 pub(super) fn bytes(geometry: &Geometry) -> u64 {
     rows(geometry) * ROW_BYTES
+}
+
+/// Whether everybody may search the directory. A list may forbid it to some whom the permission
+/// bits permit it.
+fn is_searchable(identity: IdentityWord) -> bool {
+    const SEARCH: u16 = 0o111;
+    identity.mode() & SEARCH == SEARCH && !identity.has(IdentityWord::ACCESS_LIST)
 }
 
 /// Splits a path from the root into a prefix of at least two components and a plain name behind it.
@@ -316,7 +321,7 @@ pub(super) fn walk<M: Memories>(
     }
     let mut is_open = true;
     let mut enter = |dir| {
-        is_open &= core.identity(dir).mode() & SEARCH == SEARCH;
+        is_open &= is_searchable(core.identity(dir));
         enter(dir)
     };
     let walked = walk::walk(op, start, path, &mut enter, lookup)?;
@@ -328,7 +333,7 @@ pub(super) fn walk<M: Memories>(
     let identity = core.identity(dir);
     // A walk does not enter the directory at the end of a path with a trailing slash, so its mode
     // was not checked.
-    is_open &= identity.kind() == Some(FileKind::Directory) && identity.mode() & SEARCH == SEARCH;
+    is_open &= identity.kind() == Some(FileKind::Directory) && is_searchable(identity);
     let ino = core.ino(dir);
     if is_open
         && walked.used == path.len()

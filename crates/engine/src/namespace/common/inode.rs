@@ -7,11 +7,13 @@ use vellum_layout::{
 use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
+use crate::core::Core;
 use crate::core::alloc::SPARE_BLOCKS;
 use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::{Op, Tally};
 use crate::core::times::Times;
+use crate::core::xattrs::XattrSet;
 use crate::error::{Error, Location, Result};
 use crate::namespace::NewInode;
 use crate::sites;
@@ -23,6 +25,7 @@ pub(crate) struct Making<'o, 'a, M: Memories> {
     dir: Cachelet,
     inode: Option<u64>,
     text: Option<(u64, u64)>,
+    xattrs: XattrSet,
     /// Slot of the entry, and number of slots.
     pub(crate) entry: Option<(u64, u64)>,
     cachelet: Option<Cachelet>,
@@ -42,6 +45,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             dir,
             inode: None,
             text: None,
+            xattrs: XattrSet::default(),
             entry: None,
             cachelet: None,
             written: None,
@@ -65,9 +69,15 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         Ok(ino)
     }
 
-    /// Writes the text of a symlink. Flushed, not fenced.
-    pub(crate) fn write_text(&mut self, new: &NewInode<'_>) -> Result<()> {
+    /// Writes the text of a symlink, and extended attributes, of the allocated inode. Flushed, not
+    /// fenced.
+    pub(crate) fn write_contents(&mut self, new: &NewInode<'_>) -> Result<()> {
         self.text = self.op.write_text(new)?;
+        if let Some(ino) = self.inode.filter(|_| !new.xattrs.is_empty()) {
+            let owner = (ino, self.op.core.next_generation(ino));
+            let bytes = new.xattrs.to_vec();
+            self.xattrs = self.op.write_xattrs(sites::CREATE_XATTRS, owner, bytes)?;
+        }
         Ok(())
     }
 
@@ -84,9 +94,13 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             return Err(Error::Stale);
         };
         let (dir, text) = (self.dir, self.text.take());
+        let xattrs = std::mem::take(&mut self.xattrs);
         let place = self.op.place_of(new.kind, self.entry);
-        let taken = (ino, cachelet, text, state, place);
-        let generation = self.op.write_inode(taken, dir, new, now, self.name_refs);
+        let taken = (ino, cachelet, state);
+        let parts = (text, xattrs, place);
+        let generation = self
+            .op
+            .write_inode(taken, parts, dir, new, now, self.name_refs);
         self.written = Some(cachelet);
         Ok((cachelet, generation))
     }
@@ -104,6 +118,7 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
             // Nothing was written there, so the inode on the pool is still free.
             core.free_slots(ino, 1);
         }
+        core.free_xattrs(&self.xattrs);
         for (slot, count) in self.text.into_iter().chain(self.entry) {
             core.free_slots(slot, count);
         }
@@ -120,6 +135,13 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
             }
         }
         self.op.leave_children(self.dir, CHILD_ONE + MAKING_ONE);
+    }
+}
+
+impl<M: Memories> Core<M> {
+    /// The generation of the next file in the free inode `ino`.
+    fn next_generation(&self, ino: u64) -> u32 {
+        self.identity_on_pool(ino).generation().wrapping_add(1)
     }
 }
 
@@ -145,7 +167,8 @@ impl<M: Memories> Op<'_, M> {
     /// Writes the inode and fills its cachelet. Returns the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
-        (ino, cachelet, text, state, place): (u64, Cachelet, Option<(u64, u64)>, InodeState, u64),
+        (ino, cachelet, state): (u64, Cachelet, InodeState),
+        (text, xattrs, place): (Option<(u64, u64)>, XattrSet, u64),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
@@ -154,13 +177,15 @@ impl<M: Memories> Op<'_, M> {
         let core = self.core;
         let at = core.geometry.slot_at(ino);
         let is_dir = new.kind == FileKind::Directory;
-        let generation = IdentityWord(core.word(at)).generation().wrapping_add(1);
+        let generation = core.next_generation(ino);
+        let identity = IdentityWord::new(InodeState::Live, new.kind, new.mode, generation);
         let mut inode = Inode {
-            identity: IdentityWord::new(InodeState::Live, new.kind, new.mode, generation).0,
+            identity: identity.with_xattr_flags(xattrs.flags()).0,
             owner: OwnerWord::new(new.uid, new.gid).0,
             links: LinksWord::new(if is_dir { 2 } else { 1 }, 0).0,
             btime: now,
             parent: if is_dir { core.ino(dir) } else { new.device },
+            xattr_root: xattrs.root(),
             size: new.target.len() as u64,
             mtime: now,
             ctime: now,
@@ -255,6 +280,7 @@ mod tests {
         gid: 0,
         device: 0,
         target: b"",
+        xattrs: b"",
     };
 
     /// A half-written inode was once taken for a damaged one.
@@ -279,8 +305,9 @@ mod tests {
                     let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
                     assert_eq!(again, ino);
                     let cachelet = op.core.take_cachelet(&op).unwrap();
-                    let taken = (again, cachelet, None, InodeState::Live, 0);
-                    op.write_inode(taken, stage.fs().root, &FILE, 1000, NAME_ONE);
+                    let taken = (again, cachelet, InodeState::Live);
+                    let parts = (None, XattrSet::default(), 0);
+                    op.write_inode(taken, parts, stage.fs().root, &FILE, 1000, NAME_ONE);
                 }),
             ];
             stage.together(jobs);

@@ -84,7 +84,7 @@ impl<M: Memories> Op<'_, M> {
             StoredNext::default(),
         )?;
         making.entry = Some((place.entry, place.slots));
-        making.write_text(new)?;
+        making.write_contents(new)?;
         let now = self.change_time(dir);
         let (cachelet, generation) = making.write_inode(new, now, InodeState::Live)?;
         let target = TargetWord::new(ino, new.kind);

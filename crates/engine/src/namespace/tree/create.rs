@@ -75,7 +75,7 @@ impl Tree {
             NameRecord::bytes_for(name.bytes.len()),
             core.blocks_for_logs(),
         )?;
-        making.write_text(new)?;
+        making.write_contents(new)?;
         let insertion = names.prepare(op, name)?;
         let now = op.change_time(dir);
         // The inode is free on the pool until the record is committed.

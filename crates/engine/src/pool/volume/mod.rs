@@ -39,7 +39,6 @@ pub use metadata::{FileType, Metadata, Permissions};
 pub struct Volume {
     fs: Arc<RealFs>,
     cred: Cred,
-    umask: u16,
 }
 
 fn bytes_of(path: &Path) -> &[u8] {
@@ -50,12 +49,14 @@ impl Volume {
     pub(crate) fn new(fs: Arc<RealFs>, umask: u16) -> Self {
         Self {
             fs,
-            cred: Cred::current(),
-            umask,
+            cred: Cred {
+                umask,
+                ..Cred::current()
+            },
         }
     }
 
-    /// Returns the same file system, used as another user.
+    /// Returns the same file system, used as another user with the same umask.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -70,9 +71,10 @@ impl Volume {
     /// ```
     #[must_use]
     pub fn with_cred(&self, cred: Cred) -> Self {
+        let umask = self.cred.umask;
         Self {
-            cred,
-            ..self.clone()
+            fs: Arc::clone(&self.fs),
+            cred: Cred { umask, ..cred },
         }
     }
 
@@ -88,10 +90,9 @@ impl Volume {
     /// ```
     #[must_use]
     pub fn with_umask(&self, umask: u16) -> Self {
-        Self {
-            umask,
-            ..self.clone()
-        }
+        let mut masked = self.clone();
+        masked.cred.umask = umask;
+        masked
     }
 
     /// Returns the file system by inodes and names.
@@ -161,12 +162,8 @@ impl Volume {
     /// # Errors
     /// As `open(2)`.
     pub fn open_with(&self, path: impl AsRef<Path>, options: &OpenOptions) -> Result<File> {
-        let masked = OpenOptions {
-            mode: options.mode & !self.umask,
-            ..*options
-        };
         let path = bytes_of(path.as_ref());
-        let handle = self.fs.open(&self.cred, &self.fs.root(), path, &masked)?;
+        let handle = self.fs.open(&self.cred, &self.fs.root(), path, options)?;
         Ok(File::new(handle))
     }
 
@@ -443,8 +440,7 @@ impl Volume {
     /// As `mkdir(2)`.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let (dir, name) = self.parent_and_name(path.as_ref())?;
-        let mode = 0o777 & !self.umask;
-        self.fs.mkdir(&self.cred, &dir, name, mode).map(drop)
+        self.fs.mkdir(&self.cred, &dir, name, 0o777).map(drop)
     }
 
     /// Creates a directory and all missing directories above it.
