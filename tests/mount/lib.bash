@@ -20,6 +20,7 @@ declare -rA POOLS=(
     [gcc]="level direct uncached"
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
+    [calls]="extent tree logged"
     [xattrs]="extent adaptive logged"
     [direct-io]="extent tree logged"
     [quiet]="extent direct logged"

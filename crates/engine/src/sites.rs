@@ -118,6 +118,8 @@ vellum_media::sites! {
     CREATE_XATTRS = "create/xattrs",
     /// The new inode.
     CREATE_INODE = "create/inode",
+    /// An inode without a name, before it can get one.
+    CREATE_UNNAMED_DURABLE = "create/unnamed-durable",
     /// The new entry.
     CREATE_ENTRY = "create/entry",
     /// Inode and entry, before a log names them.

@@ -11,7 +11,7 @@ use vellum_transport::{
 };
 
 use crate::control::ControlChannel;
-use crate::convert::{attr, kind_bits, kind_of_mode, set_time};
+use crate::convert::{attr, kind_bits, kind_of_mode, set_time, time};
 use crate::server::{Answer, Seek, Server};
 use crate::set_ids::Changer;
 use crate::stale::{Stale, Written};
@@ -101,6 +101,11 @@ impl FileSystem for Adapter {
         match request.operation {
             Operation::Lookup { name } => self.lookup(node, name, reply),
             Operation::GetAttr => reply_attr(reply, server.attr(node)),
+            Operation::Statx => {
+                reply_with(reply, server.statx(node), |reply, (found, born)| {
+                    reply.statx(&attr(&found), time(born), TTL);
+                });
+            }
             Operation::SetAttr(sent) => {
                 let set = SetAttr::new()
                     .mode(sent.mode.map(|mode| (mode & 0o7777) as u16))
@@ -126,6 +131,7 @@ impl FileSystem for Adapter {
             | Operation::MkNod { .. }
             | Operation::MkDir { .. }
             | Operation::Create { .. }
+            | Operation::CreateUnnamed { .. }
             | Operation::Link { .. } => self.make(&request, reply),
             Operation::Unlink { name } => {
                 reply_empty(reply, server.unlink(&caller(&request), node, name));
@@ -211,6 +217,7 @@ impl FileSystem for Adapter {
             | Operation::CopyRange { .. } => true,
             Operation::Lookup { .. }
             | Operation::GetAttr
+            | Operation::Statx
             | Operation::ReadLink
             | Operation::Open
             | Operation::Release
@@ -232,7 +239,8 @@ impl FileSystem for Adapter {
             | Operation::RmDir { .. }
             | Operation::Rename { .. }
             | Operation::Link { .. }
-            | Operation::Create { .. } => changes,
+            | Operation::Create { .. }
+            | Operation::CreateUnnamed { .. } => changes,
         }
     }
 
@@ -259,7 +267,8 @@ impl Adapter {
         let umask = match request.operation {
             Operation::MkNod { umask, .. }
             | Operation::MkDir { umask, .. }
-            | Operation::Create { umask, .. } => umask as u16,
+            | Operation::Create { umask, .. }
+            | Operation::CreateUnnamed { umask, .. } => umask as u16,
             _ => 0,
         };
         let cred = &Cred {
@@ -276,6 +285,12 @@ impl Adapter {
             Operation::MkDir { name, mode, .. } => server.mkdir(cred, dir, name, mode),
             Operation::Symlink { name, target } => server.symlink(cred, dir, name, target),
             Operation::Link { node, new_name } => server.link(cred, node, dir, new_name),
+            Operation::CreateUnnamed { mode, .. } => {
+                let made = server.create_unnamed(cred, dir, mode);
+                return reply_with(reply, made, |reply, made| {
+                    reply.created(&entry_of(&made), OpenFlags::KeepCache);
+                });
+            }
             Operation::Create { name, mode, .. } if self.open_requests => {
                 match server.mknod(cred, dir, name, FileKind::File, mode, 0) {
                     Ok(made) => return reply.created(&entry_of(&made), OpenFlags::KeepCache),

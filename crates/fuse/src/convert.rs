@@ -58,7 +58,7 @@ pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
 }
 
 /// Seconds since 1970, and the nanoseconds after them.
-fn time(ns: i64) -> (i64, u32) {
+pub(crate) fn time(ns: i64) -> (i64, u32) {
     (ns.div_euclid(NANOS), ns.rem_euclid(NANOS) as u32)
 }
 

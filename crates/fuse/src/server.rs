@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{
-    Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, RealFs, RenameFlags, SetAttr,
-    SetTime, StatFs, XattrMode,
+    Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, OpenOptions, RealFs,
+    RenameFlags, SetAttr, SetTime, StatFs, XattrMode,
 };
 use vellum_transport::Through;
 
@@ -158,12 +158,29 @@ impl Server {
     /// `None`: there is no such name.
     pub(crate) fn lookup(&self, dir: u64, name: &[u8]) -> Answer<Option<Attr>> {
         let _open = self.enter()?;
+        if name == b"." || name == b".." {
+            return self.by_number(dir, name == b"..").map(Some);
+        }
         let dir = self.known(dir)?;
         match self.fs.lookup(&Cred::root(), &dir.node, name) {
             Ok(node) => self.entry(node).map(Some),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(errno(&error)),
         }
+    }
+
+    /// A file that the kernel has forgotten, or the directory above one that it knows. If the file
+    /// has no name any more, it is gone: the kernel does not ask for those that are open. It
+    /// compares the generation with that of its handle.
+    fn by_number(&self, ino: u64, above: bool) -> Answer<Attr> {
+        let node = self.fs.node_of(ino);
+        let found = match above {
+            true => node
+                .and_then(|node| self.fs.parent_ino(&node))
+                .and_then(|ino| self.fs.node_of(ino)),
+            false => node,
+        };
+        self.entry(found.map_err(|e| errno(&e))?)
     }
 
     pub(crate) fn forget(&self, ino: u64, lookups: u64) {
@@ -175,6 +192,15 @@ impl Server {
     pub(crate) fn attr(&self, ino: u64) -> Answer<Attr> {
         let _open = self.enter()?;
         self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
+    }
+
+    /// The attributes, and the time of birth in nanoseconds since 1970.
+    pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, i64)> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
+        let born = self.fs.birth_time_ns(&known.node).map_err(|e| errno(&e))?;
+        Ok((attr, born))
     }
 
     /// Changes attributes. `changer`: who does it, if that drops set-id bits.
@@ -241,6 +267,18 @@ impl Server {
             .fs
             .mknod(cred, &dir.node, name, kind, mode, u64::from(device));
         self.entry(node.map_err(|e| errno(&e))?)
+    }
+
+    /// The kernel decides whether the file may get a name.
+    pub(crate) fn create_unnamed(&self, cred: &Cred, dir: u64, mode: u32) -> Answer<Attr> {
+        let _open = self.enter()?;
+        let dir = self.known(dir)?;
+        let options = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .mode((mode & 0o7777) as u16);
+        let made = self.fs.create_unnamed(cred, &dir.node, &options);
+        self.entry(made.map_err(|e| errno(&e))?.node().clone())
     }
 
     pub(crate) fn mkdir(&self, cred: &Cred, dir: u64, name: &[u8], mode: u32) -> Answer<Attr> {

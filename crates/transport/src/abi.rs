@@ -48,11 +48,14 @@ pub(crate) mod opcode {
     pub(crate) const RENAME2: u32 = 45;
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const COPY_FILE_RANGE: u32 = 47;
+    pub(crate) const TMPFILE: u32 = 51;
+    pub(crate) const STATX: u32 = 52;
 }
 
 /// The features that INIT agrees on.
 pub(crate) mod feature {
     pub(crate) const ASYNC_READ: u32 = 1 << 0;
+    pub(crate) const EXPORT_SUPPORT: u32 = 1 << 4;
     pub(crate) const BIG_WRITES: u32 = 1 << 5;
     pub(crate) const DONT_MASK: u32 = 1 << 6;
     pub(crate) const DO_READDIRPLUS: u32 = 1 << 13;
@@ -328,6 +331,48 @@ structures! {
         handle: u64,
         flags: u32,
         padding: u32,
+    }
+
+    pub(crate) struct StatxIn: 24 {
+        get_attr_flags: u32,
+        reserved: u32,
+        handle: u64,
+        flags: u32,
+        mask: u32,
+    }
+
+    pub(crate) struct StatxTime: 16 {
+        seconds: i64,
+        ns: u32,
+        reserved: i32,
+    }
+
+    pub(crate) struct StatxOut: 288 {
+        valid: u64,
+        valid_ns: u32,
+        flags: u32,
+        spare: [u64; 2],
+        mask: u32,
+        block_size: u32,
+        attributes: u64,
+        nlink: u32,
+        uid: u32,
+        gid: u32,
+        mode: u16,
+        padding: [u16; 1],
+        ino: u64,
+        size: u64,
+        blocks: u64,
+        attributes_mask: u64,
+        atime: StatxTime,
+        btime: StatxTime,
+        ctime: StatxTime,
+        mtime: StatxTime,
+        device_major: u32,
+        device_minor: u32,
+        pool_major: u32,
+        pool_minor: u32,
+        more: [u64; 14],
     }
 
     /// The name and the value follow.

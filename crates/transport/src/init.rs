@@ -24,10 +24,14 @@ const MINOR_MIN: u32 = 31;
 /// keeps modes and lists in step. With `DONT_MASK` it applies the umask itself, since a directory's
 /// list for new files takes the place of that.
 ///
+/// With `EXPORT_SUPPORT` the kernel looks up `.` in a file that it has forgotten, for
+/// `open_by_handle_at` and NFS.
+///
 /// Not used: `ATOMIC_O_TRUNC` (truncation comes as a change of size, so opening needs no request),
 /// `AUTO_INVAL_DATA` (only the mount writes, and the kernel does not drop those pages in time), and
 /// locks (the kernel keeps them itself).
 const WANTED: u32 = feature::ASYNC_READ
+    | feature::EXPORT_SUPPORT
     | feature::BIG_WRITES
     | feature::DONT_MASK
     | feature::DO_READDIRPLUS

@@ -10,7 +10,7 @@ use zerocopy::{IntoBytes, transmute};
 
 use crate::abi::{
     Attr, AttrOut, DIRENT_ALIGN, Dirent, EntryOut, GetXattrOut, IoctlOut, OpenOut, OutHeader,
-    SeekOut, StatFsOut, WriteOut,
+    SeekOut, StatFsOut, StatxOut, StatxTime, WriteOut,
 };
 use crate::init::REQUEST_MAX_BYTES;
 
@@ -212,6 +212,39 @@ impl Reply {
             valid_ns: ttl.subsec_nanos(),
             padding: 0,
             attr,
+        };
+        self.data(out.as_bytes());
+    }
+
+    /// Returns attributes that the kernel may cache, and the time of birth: seconds since 1970, and
+    /// the nanoseconds after that.
+    pub fn statx(self, attr: &Attr, (seconds, ns): (i64, u32), ttl: Duration) {
+        const BASIC: u32 = 0x07FF;
+        const BTIME: u32 = 0x0800;
+        let time = |seconds, ns| StatxTime {
+            seconds,
+            ns,
+            reserved: 0,
+        };
+        let out = StatxOut {
+            valid: ttl.as_secs(),
+            valid_ns: ttl.subsec_nanos(),
+            mask: BASIC | BTIME,
+            block_size: attr.block_size,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: attr.mode as u16,
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(attr.atime, attr.atime_ns),
+            btime: time(seconds, ns),
+            ctime: time(attr.ctime, attr.ctime_ns),
+            mtime: time(attr.mtime, attr.mtime_ns),
+            device_major: attr.device >> 8 & 0xFFF,
+            device_minor: attr.device & 0xFF | attr.device >> 12 & 0xF_FF00,
+            ..StatxOut::default()
         };
         self.data(out.as_bytes());
     }

@@ -9,7 +9,8 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::abi::{
     self, BatchForgetIn, CopyFileRangeIn, CreateIn, FAllocateIn, FSyncIn, ForgetIn, ForgetOne,
     GetAttrIn, GetXattrIn, InHeader, InitIn, IoctlIn, LinkIn, MkDirIn, MkNodIn, OpenIn, ReadIn,
-    ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, WriteIn, feature, opcode, set,
+    ReleaseIn, Rename2In, RenameIn, SeekIn, SetAttrIn, SetXattrIn, StatxIn, WriteIn, feature,
+    opcode, set,
 };
 
 /// A request that is to be answered.
@@ -38,6 +39,8 @@ pub enum Operation<'r> {
     Lookup { name: &'r [u8] },
     /// Returns attributes.
     GetAttr,
+    /// Returns attributes and the time of birth.
+    Statx,
     /// Changes attributes.
     SetAttr(SetAttr),
     /// Returns the target of a symbolic link.
@@ -78,6 +81,8 @@ pub enum Operation<'r> {
         mode: u32,
         umask: u32,
     },
+    /// Makes a file without a name and opens it.
+    CreateUnnamed { mode: u32, umask: u32 },
     /// Reads; `flags` are those of the open file.
     Read {
         offset: u64,
@@ -264,6 +269,7 @@ pub(crate) fn fixed_len(opcode: u32) -> usize {
     match opcode {
         opcode::FORGET => size_of::<ForgetIn>(),
         opcode::GETATTR => size_of::<GetAttrIn>(),
+        opcode::STATX => size_of::<StatxIn>(),
         opcode::SETATTR => size_of::<SetAttrIn>(),
         opcode::MKNOD => size_of::<MkNodIn>(),
         opcode::MKDIR => size_of::<MkDirIn>(),
@@ -278,7 +284,7 @@ pub(crate) fn fixed_len(opcode: u32) -> usize {
         opcode::SETXATTR => size_of::<SetXattrIn>(),
         opcode::GETXATTR | opcode::LISTXATTR => size_of::<GetXattrIn>(),
         opcode::INIT => size_of::<InitIn>(),
-        opcode::CREATE => size_of::<CreateIn>(),
+        opcode::CREATE | opcode::TMPFILE => size_of::<CreateIn>(),
         opcode::IOCTL => size_of::<IoctlIn>(),
         opcode::BATCH_FORGET => size_of::<BatchForgetIn>(),
         opcode::FALLOCATE => size_of::<FAllocateIn>(),
@@ -331,6 +337,7 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
     Ok(match opcode {
         opcode::LOOKUP => Operation::Lookup { name: name(rest)? },
         opcode::GETATTR => Operation::GetAttr,
+        opcode::STATX => Operation::Statx,
         opcode::SETATTR => Operation::SetAttr(set_attr(&fixed(argument)?)),
         opcode::READLINK => Operation::ReadLink,
         opcode::SYMLINK
@@ -342,6 +349,10 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
         | opcode::RENAME2
         | opcode::LINK
         | opcode::CREATE => change_of_names(opcode, argument, rest)?,
+        opcode::TMPFILE => {
+            let CreateIn { mode, umask, .. } = fixed(argument)?;
+            Operation::CreateUnnamed { mode, umask }
+        }
         opcode::OPEN => Operation::Open,
         opcode::OPENDIR => Operation::OpenDir,
         opcode::RELEASE | opcode::RELEASEDIR => Operation::Release,

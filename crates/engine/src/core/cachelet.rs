@@ -120,6 +120,10 @@ pub(crate) mod flag {
     /// Directories: a rename has replaced or exchanged a name in it since it is known. Such a name
     /// exists throughout, but with another entry: listings look for it a second time.
     pub(crate) const REPLACED: u64 = 1 << 14;
+    /// Files: made without a name ([`UNLINKED`]), and may still get one.
+    pub(crate) const LINKABLE: u64 = 1 << 15;
+    /// Files: made without a name, and getting the first one now.
+    pub(crate) const NAMING: u64 = 1 << 16;
     /// The inode points to this cachelet: operations that come through the inode find this one and
     /// create no other, until it is evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;

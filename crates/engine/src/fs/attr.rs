@@ -267,6 +267,30 @@ impl<M: Memories> Fs<M> {
         self.counted(attr, node.cachelet)
     }
 
+    /// When the file was created, in nanoseconds since 1970. Not one of [`Attr`], because it lies
+    /// where only this asks for it.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// use vellum::{SetAttr, SetTime};
+    ///
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// let born = fs.birth_time_ns(&dir)?;
+    /// fs.set_attr(&cred, &dir, &SetAttr::new().mtime(Some(SetTime::At(0))))?;
+    /// assert_eq!(fs.birth_time_ns(&dir)?, born);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Damaged media.
+    pub fn birth_time_ns(&self, node: &Node<M>) -> Result<i64> {
+        self.with_op(|op| {
+            let at = op.core.inode_at(node.cachelet) + Inode::BTIME;
+            Ok(op.core.word(at) as i64)
+        })
+    }
+
     /// The attributes of the file that a path names. Takes no reference to it.
     ///
     /// ```

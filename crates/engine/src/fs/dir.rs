@@ -6,12 +6,13 @@ use vellum_layout::FileKind;
 use vellum_media::Memories;
 
 use crate::core::background::Lease;
-use crate::core::cachelet::{Cachelet, field};
+use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, Tally};
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result, Retry};
 use crate::fs::acl::Inherited;
-use crate::fs::{Access, Cred, Fs, Node, RenameFlags};
+use crate::fs::{Access, Cred, Fs, Handle, Node, OpenOptions, RenameFlags};
+use crate::namespace::common::links::FirstName;
 use crate::namespace::{NewInode, Removal, Rename};
 
 const SET_GID: u16 = 0o2000;
@@ -62,53 +63,14 @@ impl<M: Memories> Fs<M> {
         name: &[u8],
         new: NewFile<'_>,
     ) -> Result<Cachelet> {
-        let NewFile {
-            kind,
-            mode,
-            device,
-            target,
-        } = new;
         if op.core.kind(dir) != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
         if let Err(denied) = self.check_dir(op, cred, dir) {
             return Err(self.exists_or(op, cred, dir, name, denied));
         }
-        let above = op.core.identity(dir).mode();
-        let inherits = above & SET_GID != 0;
-        let gid = if inherits {
-            op.core.owner(dir).gid()
-        } else {
-            cred.gid
-        };
-        let mode = if inherits && kind == FileKind::Directory {
-            mode | SET_GID
-        } else {
-            mode
-        };
-        let mode = match kind {
-            FileKind::Symlink => 0o777,
-            // A user cannot create a file that is set-gid to a group that the user is not in.
-            FileKind::File
-                if inherits
-                    && mode & 0o2010 == 0o2010
-                    && !cred.privileged
-                    && !cred.in_group(gid) =>
-            {
-                mode & !SET_GID
-            }
-            _ => mode & 0o7777,
-        };
-        let Inherited { mode, xattrs } = op.inherit(cred, dir, kind, mode)?;
-        let new = NewInode {
-            kind,
-            mode,
-            uid: cred.uid,
-            gid,
-            device,
-            target,
-            xattrs: &xattrs,
-        };
+        let inherited = op.inherit(cred, dir, new.kind, new.mode)?;
+        let new = new_inode(op, cred, dir, new, &inherited);
         let made = self.namespace.create(op, dir, name, &new)?;
         op.count(Tally::Inodes, 1);
         Ok(made)
@@ -150,7 +112,7 @@ impl<M: Memories> Fs<M> {
         self.commit_from(Durability::Dirsync, made)
     }
 
-    /// Creates a directory. The caller has applied the umask to `mode`.
+    /// Creates a directory.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -259,6 +221,48 @@ impl<M: Memories> Fs<M> {
         )
     }
 
+    /// Creates a regular file without a name in the file system of a directory, whose rules for new
+    /// files it follows, and opens it (`O_TMPFILE`). [`Self::link`] gives it a name, unless the
+    /// options have `create_new` (`O_EXCL`); else it is gone with its last node.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let options = vellum::OpenOptions::new().write(true);
+    /// let file = fs.create_unnamed(&cred, &root, &options)?;
+    /// file.write_at(0, b"all at once")?;
+    /// fs.link(&cred, file.node(), &root, b"report")?;
+    /// assert_eq!(pool.volume().read("/report")?, b"all at once");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails as `open(2)` does.
+    pub fn create_unnamed(
+        self: &Arc<Self>,
+        cred: &Cred,
+        dir: &Node<M>,
+        options: &OpenOptions,
+    ) -> Result<Handle<M>> {
+        self.core.check_writable()?;
+        if !options.wants().contains(Access::WRITE) {
+            return Err(Error::Invalid("a file without a name that is not written"));
+        }
+        let node = self.with_room(|op| {
+            self.check_dir(op, cred, dir.cachelet)?;
+            let inherited = op.inherit(cred, dir.cachelet, FileKind::File, options.mode)?;
+            let new = NewFile::plain(FileKind::File, options.mode);
+            let new = new_inode(op, cred, dir.cachelet, new, &inherited);
+            let made = op.create_unnamed(dir.cachelet, &new)?;
+            op.count(Tally::Inodes, 1);
+            if !options.create_new {
+                op.core.raise_flag(made, flag::LINKABLE);
+            }
+            Ok(Node::hold(self, made))
+        })?;
+        Ok(Handle::new(cred, node, options))
+    }
+
     /// Adds a name to a file.
     ///
     /// ```
@@ -288,7 +292,10 @@ impl<M: Memories> Fs<M> {
             if let Some(denied) = denied {
                 return Err(self.exists_or(op, cred, dir.cachelet, name, denied));
             }
-            self.namespace.link(op, dir.cachelet, name, file.cachelet)
+            let first = op.claim_unnamed(file.cachelet);
+            self.namespace.link(op, dir.cachelet, name, file.cachelet)?;
+            first.into_iter().for_each(FirstName::keep);
+            Ok(())
         });
         self.commit_from(Durability::Dirsync, linked)
     }
@@ -578,6 +585,44 @@ impl<M: Memories> Fs<M> {
             self.namespace.settle(op, dir.cachelet)?;
             Ok(op.core.children(dir.cachelet))
         })
+    }
+}
+
+/// The inode of a new file in `dir`.
+fn new_inode<'a, M: Memories>(
+    op: &Op<'_, M>,
+    cred: &Cred,
+    dir: Cachelet,
+    new: NewFile<'a>,
+    inherited: &'a Inherited,
+) -> NewInode<'a> {
+    let NewFile { kind, .. } = new;
+    let inherits = op.core.identity(dir).mode() & SET_GID != 0;
+    let gid = if inherits {
+        op.core.owner(dir).gid()
+    } else {
+        cred.gid
+    };
+    let mode = inherited.mode;
+    let mode = match kind {
+        FileKind::Symlink => 0o777,
+        FileKind::Directory if inherits => mode | SET_GID,
+        // A user cannot create a file that is set-gid to a group that the user is not in.
+        FileKind::File
+            if inherits && mode & 0o2010 == 0o2010 && !cred.privileged && !cred.in_group(gid) =>
+        {
+            mode & !SET_GID
+        }
+        _ => mode,
+    };
+    NewInode {
+        kind,
+        mode: mode & 0o7777,
+        uid: cred.uid,
+        gid,
+        device: new.device,
+        target: new.target,
+        xattrs: &inherited.xattrs,
     }
 }
 

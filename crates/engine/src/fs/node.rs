@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{FileKind, InodeState};
+use vellum_layout::{FileKind, IdentityWord, InodeState};
 use vellum_media::Memories;
 
 use crate::core::cachelet::{Cachelet, REF_ONE, flag};
+use crate::error::{Error, Result};
 use crate::fs::Fs;
 
 /// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
@@ -134,8 +135,28 @@ impl<M: Memories> Fs<M> {
     /// ```
     ///
     /// # Errors
-    /// [`crate::error::Error::Stale`] if it is gone or another file has its number.
-    pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> crate::error::Result<Node<M>> {
+    /// [`Error::Stale`] if it is gone or another file has its number.
+    pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> Result<Node<M>> {
+        self.node_if(ino, |found| found == generation)
+    }
+
+    /// The file that has this inode number now, whatever its generation.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let (fs, root, cred) = (pool.fs(), pool.fs().root(), vellum::Cred::root());
+    /// let dir = fs.mkdir(&cred, &root, b"d", 0o755)?;
+    /// assert_eq!(fs.node_of(dir.ino())?.generation(), dir.generation());
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if there is none.
+    pub fn node_of(self: &Arc<Self>, ino: u64) -> Result<Node<M>> {
+        self.node_if(ino, |_| true)
+    }
+
+    fn node_if(self: &Arc<Self>, ino: u64, accepts: impl Fn(u32) -> bool) -> Result<Node<M>> {
         self.with_op(|op| {
             // Looks no closer at an inode that is being recreated under this number. A free one may
             // be recreated at any moment; one in use stays until this operation ends.
@@ -143,14 +164,15 @@ impl<M: Memories> Fs<M> {
                 .core
                 .is_inode_slot(ino)
                 .then(|| op.core.identity_on_pool(ino))
-                .filter(|found| found.state() != Some(InodeState::Free));
-            if found.is_none_or(|found| found.generation() != generation) {
-                return Err(crate::error::Error::Stale);
-            }
+                .filter(|found| found.state() != Some(InodeState::Free))
+                .map(IdentityWord::generation);
+            let Some(generation) = found.filter(|&found| accepts(found)) else {
+                return Err(Error::Stale);
+            };
             let cachelet = op.core.load_cachelet(op, ino)?;
             let identity = op.core.identity(cachelet);
             if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {
-                return Err(crate::error::Error::Stale);
+                return Err(Error::Stale);
             }
             Ok(Node::hold(self, cachelet))
         })

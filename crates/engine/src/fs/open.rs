@@ -82,8 +82,7 @@ pub struct OpenOptions {
     pub directory: bool,
     /// Leave the access time alone.
     pub no_atime: bool,
-    /// Permission bits of a new file. A [`Volume`](crate::Volume) clears the bits of its umask;
-    /// callers of [`Fs`] do so themselves.
+    /// Permission bits of a new file, without those of [`Cred::umask`].
     pub mode: u16,
 }
 
@@ -138,7 +137,7 @@ impl OpenOptions {
         }
     }
 
-    fn wants(&self) -> Access {
+    pub(super) fn wants(&self) -> Access {
         let read = if self.read {
             Access::READ
         } else {
@@ -369,7 +368,7 @@ impl<M: Memories> Fs<M> {
 }
 
 impl<M: Memories> Handle<M> {
-    fn new(cred: &Cred, node: Node<M>, options: &OpenOptions) -> Self {
+    pub(super) fn new(cred: &Cred, node: Node<M>, options: &OpenOptions) -> Self {
         let translation = Translation::new(options.no_atime);
         Self {
             node,

@@ -22,4 +22,5 @@ mod room;
 mod scale;
 mod split_failing;
 mod tables;
+mod unnamed;
 mod xattrs;

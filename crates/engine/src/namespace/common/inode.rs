@@ -35,6 +35,16 @@ pub(crate) struct Making<'o, 'a, M: Memories> {
     name_refs: u64,
 }
 
+/// What [`Op::write_inode`] needs of an inode that is taken.
+struct Taken {
+    ino: u64,
+    cachelet: Cachelet,
+    state: InodeState,
+    links: u64,
+    /// Number of references that the name holds.
+    name_refs: u64,
+}
+
 impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
     /// Counts a creation in `dir`. Allocates nothing yet. A name of the file will hold `name_refs`
     /// references.
@@ -96,11 +106,19 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         let (dir, text) = (self.dir, self.text.take());
         let xattrs = std::mem::take(&mut self.xattrs);
         let place = self.op.place_of(new.kind, self.entry);
-        let taken = (ino, cachelet, state);
+        let taken = Taken {
+            ino,
+            cachelet,
+            state,
+            links: if new.kind == FileKind::Directory {
+                2
+            } else {
+                1
+            },
+            name_refs: self.name_refs,
+        };
         let parts = (text, xattrs, place);
-        let generation = self
-            .op
-            .write_inode(taken, parts, dir, new, now, self.name_refs);
+        let generation = self.op.write_inode(&taken, parts, dir, new, now);
         self.written = Some(cachelet);
         Ok((cachelet, generation))
     }
@@ -167,14 +185,14 @@ impl<M: Memories> Op<'_, M> {
     /// Writes the inode and fills its cachelet. Returns the generation. Past the cache, not fenced.
     fn write_inode(
         &self,
-        (ino, cachelet, state): (u64, Cachelet, InodeState),
+        taken: &Taken,
         (text, xattrs, place): (Option<(u64, u64)>, XattrSet, u64),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
-        name_refs: u64,
     ) -> u32 {
         let core = self.core;
+        let &Taken { ino, cachelet, .. } = taken;
         let at = core.geometry.slot_at(ino);
         let is_dir = new.kind == FileKind::Directory;
         let generation = core.next_generation(ino);
@@ -182,7 +200,7 @@ impl<M: Memories> Op<'_, M> {
         let mut inode = Inode {
             identity: identity.with_xattr_flags(xattrs.flags()).0,
             owner: OwnerWord::new(new.uid, new.gid).0,
-            links: LinksWord::new(if is_dir { 2 } else { 1 }, 0).0,
+            links: LinksWord::new(taken.links as u32, 0).0,
             btime: now,
             parent: if is_dir { core.ino(dir) } else { new.device },
             xattr_root: xattrs.root(),
@@ -203,7 +221,7 @@ impl<M: Memories> Op<'_, M> {
         // number up finds this one and creates no other.
         core.set(cachelet, field::IDENTITY, inode.identity);
         core.set(cachelet, field::OWNER, inode.owner);
-        core.set(cachelet, field::LINKS, if is_dir { 2 } else { 1 });
+        core.set(cachelet, field::LINKS, taken.links);
         core.set(cachelet, field::SIZE, inode.size);
         core.set(cachelet, field::ATIME, now as u64);
         let times = Times {
@@ -212,14 +230,16 @@ impl<M: Memories> Op<'_, M> {
         };
         core.begin_times(cachelet, new.kind, times);
         core.set(cachelet, field::ROOT, inode.root);
-        core.set(cachelet, field::REFS, name_refs);
+        core.set(cachelet, field::REFS, taken.name_refs);
         let empty = if is_dir {
             flag::INDEXED | flag::COUNTED
         } else {
             0
         };
-        core.set(cachelet, field::FLAGS, flag::KNOWN | empty);
+        let unnamed = if taken.links == 0 { flag::UNLINKED } else { 0 };
+        core.set(cachelet, field::FLAGS, flag::KNOWN | empty | unnamed);
         core.set(cachelet, field::INO, ino);
+        let state = taken.state;
         if state != InodeState::Live {
             core.lock_made(self, cachelet);
             inode.identity = IdentityWord(inode.identity).with_state(state).0;
@@ -228,6 +248,32 @@ impl<M: Memories> Op<'_, M> {
         core.pool
             .write_fresh(sites::CREATE_INODE, at, inode.as_bytes());
         generation
+    }
+
+    /// Creates an inode without a name, which belongs where `dir` is. It lives as long as somebody
+    /// holds it: recovery frees it.
+    pub(crate) fn create_unnamed(&self, dir: Cachelet, new: &NewInode<'_>) -> Result<Cachelet> {
+        let mut making = Making::begin(self, dir, 0)?;
+        making.take_inode()?;
+        making.write_contents(new)?;
+        let (Some(ino), Some(cachelet)) = (making.inode.take(), making.cachelet.take()) else {
+            return Err(Error::Stale);
+        };
+        let taken = Taken {
+            ino,
+            cachelet,
+            state: InodeState::Live,
+            links: 0,
+            name_refs: 0,
+        };
+        let xattrs = std::mem::take(&mut making.xattrs);
+        let now = self.core.clock.now();
+        self.write_inode(&taken, (None, xattrs, 0), dir, new, now);
+        // Another thread may give it a name, and a fence completes only its own thread's stores.
+        self.core.pool.fence(sites::CREATE_UNNAMED_DURABLE);
+        // Ends the count of a creation in the directory, which has no new name.
+        drop(making);
+        Ok(cachelet)
     }
 
     /// The inode's word for the location of its name's entry.
@@ -305,9 +351,15 @@ mod tests {
                     let again = op.alloc(ChunkKind::Inodes, 1).unwrap();
                     assert_eq!(again, ino);
                     let cachelet = op.core.take_cachelet(&op).unwrap();
-                    let taken = (again, cachelet, InodeState::Live);
+                    let taken = Taken {
+                        ino: again,
+                        cachelet,
+                        state: InodeState::Live,
+                        links: 1,
+                        name_refs: NAME_ONE,
+                    };
                     let parts = (None, XattrSet::default(), 0);
-                    op.write_inode(taken, parts, stage.fs().root, &FILE, 1000, NAME_ONE);
+                    op.write_inode(&taken, parts, stage.fs().root, &FILE, 1000);
                 }),
             ];
             stage.together(jobs);

@@ -3,9 +3,10 @@
 use vellum_layout::{FileKind, IdentityWord, Inode, InodeState, LinksWord, SLOT_BYTES};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
+use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LINK_RESERVED, field, flag};
 use crate::core::limits::LINK_MAX;
-use crate::core::slots::Op;
+use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
 use crate::sites;
 
@@ -14,7 +15,52 @@ fn names_in(links: u64) -> u64 {
     links / LINK_RESERVED + links % LINK_RESERVED
 }
 
+/// A file without a name that is getting its first one. Without [`Self::keep`] it has none again.
+pub(crate) struct FirstName<'a, M: Memories> {
+    core: &'a Core<M>,
+    file: Cachelet,
+}
+
+impl<M: Memories> FirstName<'_, M> {
+    /// The name exists.
+    pub(crate) fn keep(self) {
+        self.core.clear_flag(self.file, flag::NAMING);
+        std::mem::forget(self);
+    }
+}
+
+impl<M: Memories> Drop for FirstName<'_, M> {
+    fn drop(&mut self) {
+        self.core
+            .raise_flag(self.file, flag::UNLINKED | flag::LINKABLE);
+        self.core.clear_flag(self.file, flag::NAMING);
+    }
+}
+
 impl<M: Memories> Op<'_, M> {
+    /// If the file was made without a name and has got none: claims it for its first one, which
+    /// [`FirstName::keep`] confirms. Waits while another thread gives it one.
+    pub(crate) fn claim_unnamed(&self, file: Cachelet) -> Option<FirstName<'_, M>> {
+        const WAITING: u64 = flag::UNLINKED | flag::LINKABLE;
+        let core = self.core;
+        let at = core.cachelet_at(file, field::FLAGS);
+        let mut tries = 0;
+        loop {
+            let flags = core.get(file, field::FLAGS);
+            if flags & flag::NAMING != 0 {
+                pause(&core.arena, &mut tries);
+                continue;
+            }
+            if flags & WAITING != WAITING {
+                return None;
+            }
+            let claimed = flags & !WAITING | flag::NAMING;
+            if core.arena.compare_exchange(at, flags, claimed).is_ok() {
+                return Some(FirstName { core, file });
+            }
+        }
+    }
+
     /// Reserves one more name. Fails if the file has no name left or too many.
     pub(crate) fn reserve_link(&self, target: Cachelet) -> Result<()> {
         let core = self.core;
@@ -22,7 +68,7 @@ impl<M: Memories> Op<'_, M> {
         let mut links = core.get(target, field::LINKS);
         loop {
             match names_in(links) {
-                0 => return Err(Error::NotFound),
+                0 if !core.has_flag(target, flag::NAMING) => return Err(Error::NotFound),
                 LINK_MAX.. => return Err(Error::TooManyLinks),
                 _ => {}
             }

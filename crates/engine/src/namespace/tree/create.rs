@@ -7,7 +7,7 @@ use vellum_media::{Memories, Persistent};
 use super::log::{Names, Told};
 use super::radix::{Insertion, Leaf};
 use super::{Name, Tree};
-use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field};
+use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::limits::LINK_MAX;
 use crate::core::slots::{Op, Tally};
 use crate::durability::journal::Record;
@@ -126,7 +126,7 @@ impl Tree {
         // Numbers of names change under this lock alone.
         let change = op.begin_change(target);
         let links = match core.get(target, field::LINKS) {
-            0 => return Err(Error::NotFound),
+            0 if !core.has_flag(target, flag::NAMING) => return Err(Error::NotFound),
             LINK_MAX.. => return Err(Error::TooManyLinks),
             links => links + 1,
         };

@@ -493,7 +493,7 @@ impl Metadata {
 }
 
 /// The time that is `ns` nanoseconds after 1970.
-fn time_of(ns: i64) -> SystemTime {
+pub(super) fn time_of(ns: i64) -> SystemTime {
     let distance = Duration::from_nanos(ns.unsigned_abs());
     match ns {
         0.. => SystemTime::UNIX_EPOCH + distance,

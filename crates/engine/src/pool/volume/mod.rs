@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use vellum_media::Real;
 
@@ -406,6 +407,24 @@ impl Volume {
         self.set_attr(path, &set).map(drop)
     }
 
+    /// When a file was created, following symbolic links.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// let before = std::time::SystemTime::now();
+    /// volume.write("/f", "text")?;
+    /// assert!(volume.created("/f")? >= before);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `statx(2)`.
+    pub fn created(&self, path: impl AsRef<Path>) -> Result<SystemTime> {
+        let node = self.node(path.as_ref(), true)?;
+        self.fs.birth_time_ns(&node).map(metadata::time_of)
+    }
+
     /// Changes attributes of a file, following symbolic links. Returns all its attributes.
     ///
     /// ```
@@ -568,6 +587,51 @@ impl Volume {
         let (to_dir, to_name) = self.parent_and_name(to.as_ref())?;
         self.fs
             .rename(&self.cred, &from_dir, from_name, &to_dir, to_name, flags)
+    }
+
+    /// Creates a file without a name in the file system of a directory, for reading and writing
+    /// (`O_TMPFILE`). It is gone with its last user, unless [`Self::link_file`] gives it a name.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use std::io::Write;
+    ///
+    /// let mut file = volume.create_unnamed("/")?;
+    /// file.write_all(b"scratch").unwrap();
+    /// assert_eq!(volume.read_dir("/")?.count(), 0);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn create_unnamed(&self, dir: impl AsRef<Path>) -> Result<File> {
+        let dir = self.node(dir.as_ref(), true)?;
+        let options = OpenOptions::new().read(true).write(true);
+        let handle = self.fs.create_unnamed(&self.cred, &dir, &options)?;
+        Ok(File::new(handle))
+    }
+
+    /// Makes `link` a name of an open file, which may have none so far. A file that appears this
+    /// way is complete from the first moment.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use std::io::Write;
+    ///
+    /// let mut file = volume.create_unnamed("/")?;
+    /// file.write_all(b"complete").unwrap();
+    /// volume.link_file(&file, "/report")?;
+    /// assert_eq!(volume.read("/report")?, b"complete");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `link(2)`; [`Error::NotFound`] if all names of the file were removed.
+    pub fn link_file(&self, file: &File, link: impl AsRef<Path>) -> Result<()> {
+        let (dir, name) = self.parent_and_name(link.as_ref())?;
+        self.fs.link(&self.cred, file.handle().node(), &dir, name)
     }
 
     /// Makes `link` another name of the file `original`.
