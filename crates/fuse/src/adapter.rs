@@ -48,6 +48,11 @@ impl Waits {
             changes: fs.durability() != Durability::Async && fs.commits(),
         }
     }
+
+    /// Whether a copy of so many bytes may wait.
+    fn copy(self, bytes: u64) -> bool {
+        self.reads || self.writes || self.changes || bytes > QUICK_BYTES as u64
+    }
 }
 
 /// More bytes than this take so long to copy that other requests should not wait.
@@ -211,10 +216,11 @@ impl FileSystem for Adapter {
         match request.operation {
             Operation::Read { size, .. } => reads || size as usize > QUICK_BYTES,
             Operation::Write { data, .. } => writes || changes || data.len() > QUICK_BYTES,
-            Operation::Sync
-            | Operation::Ioctl { .. }
-            | Operation::Allocate { .. }
-            | Operation::CopyRange { .. } => true,
+            Operation::CopyRange { offset, len, .. } => {
+                let left = self.server.bytes_from(request.node, offset);
+                self.waits.copy(left.min(len))
+            }
+            Operation::Sync | Operation::Ioctl { .. } | Operation::Allocate { .. } => true,
             Operation::Lookup { .. }
             | Operation::GetAttr
             | Operation::Statx
@@ -439,5 +445,26 @@ impl Adapter {
             return reply.error(Errno::NXIO);
         };
         reply_with(reply, self.server.seek(ino, offset, seek), Reply::offset);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_copy_inside_memory_does_not_wait() {
+        let memory = Waits {
+            reads: false,
+            writes: false,
+            changes: false,
+        };
+        let disk = Waits {
+            reads: true,
+            ..memory
+        };
+        assert!(!memory.copy(QUICK_BYTES as u64));
+        assert!(memory.copy(QUICK_BYTES as u64 + 1));
+        assert!(disk.copy(1));
     }
 }

@@ -478,6 +478,12 @@ impl Server {
         found.map_err(|e| errno(&e))
     }
 
+    /// The number of bytes of a file from `offset` on; 0 if that cannot be found out.
+    pub(crate) fn bytes_from(&self, ino: u64, offset: u64) -> u64 {
+        let size = self.attr(ino).map_or(0, |attr| attr.size);
+        size.saturating_sub(offset)
+    }
+
     /// Copies bytes inside the engine. Returns their number, which may be less than `len`.
     pub(crate) fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer<u32> {
         let _open = self.enter()?;

@@ -2,17 +2,21 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::{Scope, ScopedJoinHandle, available_parallelism};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{self, NotifyInvalInode, OutHeader, feature};
+use crate::abi::{self, InHeader, NotifyInvalInode, OutHeader, feature};
 use crate::count::RequestCounts;
 use crate::dispatch::{Dispatcher, FileSystem};
 use crate::init::{Agreement, REQUEST_MAX_BYTES, Wanted, agree, too_old};
+use crate::pace::Pace;
+use crate::readers::{Leave, Next, Readers};
 use crate::reply::{Reply, Sink};
 use crate::request::{Message, fixed_len, message, split};
 use crate::ring::{Beside, Ring};
@@ -30,18 +34,51 @@ const AT_ONCE: Timespec = Timespec {
 /// not wait for each other.
 struct Device(OwnedFd);
 
+/// What a descriptor returns.
+enum Read {
+    /// A request of so many bytes.
+    Request(usize),
+    /// The mount has ended.
+    Ended,
+}
+
 impl Device {
-    /// Reads a request, or returns `None` when the mount has ended.
+    /// Waits for a request, or returns `None` when the mount has ended.
     fn read<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         loop {
+            match self.look(buffer)? {
+                Some(Read::Request(len)) => return Ok(Some(&buffer[..len])),
+                Some(Read::Ended) => return Ok(None),
+                None => {}
+            }
+        }
+    }
+
+    /// Reads a request. `None`: there is none, and the descriptor does not wait.
+    fn look(&self, buffer: &mut [u8]) -> io::Result<Option<Read>> {
+        loop {
             match rustix::io::read(&self.0, &mut *buffer) {
-                Ok(len) => return Ok(Some(&buffer[..len])),
+                Ok(len) => return Ok(Some(Read::Request(len))),
+                Err(Errno::AGAIN) => return Ok(None),
                 // `ENOENT`: its process has withdrawn the request.
-                Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
-                Err(Errno::NODEV) => return Ok(None),
+                Err(Errno::NOENT | Errno::INTR) => {}
+                Err(Errno::NODEV) => return Ok(Some(Read::Ended)),
                 Err(errno) => return Err(errno.into()),
             }
         }
+    }
+
+    /// One more descriptor of the connection.
+    fn another(&self) -> io::Result<Arc<Self>> {
+        Ok(Arc::new(Self(vellum_media::clone_fuse(&self.0)?)))
+    }
+
+    /// The same; its reads return at once.
+    fn another_that_looks(&self) -> io::Result<Arc<Self>> {
+        let other = self.another()?;
+        let flags = rustix::fs::fcntl_getfl(&other.0)?;
+        rustix::fs::fcntl_setfl(&other.0, flags | OFlags::NONBLOCK)?;
+        Ok(other)
     }
 }
 
@@ -202,15 +239,67 @@ struct Served<'s> {
 
 impl Served<'_> {
     fn by_threads(&self, threads: usize) -> io::Result<()> {
+        let readers = Readers::new(available_parallelism().map_or(1, usize::from));
         std::thread::scope(|scope| {
-            let others = start_readers(scope, self.dispatcher, &self.device, threads);
-            let outcome = self.serve();
+            let others = self.start_readers(scope, &readers, threads);
+            let outcome = self.read(&self.device, &readers, Next::Read);
             others.into_iter().fold(outcome, |outcome, other| {
-                let ended = other
-                    .join()
-                    .unwrap_or_else(|_| Err(io::Error::other("a panic")));
-                outcome.and(ended)
+                let panicked = |_| Err(io::Error::other("a panic"));
+                outcome.and(other.join().unwrap_or_else(panicked))
             })
+        })
+    }
+
+    /// Starts `threads - 1` threads that read requests.
+    fn start_readers<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        readers: &'s Readers<Held>,
+        threads: usize,
+    ) -> Vec<ScopedJoinHandle<'s, io::Result<()>>> {
+        let start = |number: usize| {
+            let device = self.device.another()?;
+            std::thread::Builder::new()
+                .name(format!("vellum-fuse-{number}"))
+                .spawn_scoped(scope, move || self.read(&device, readers, readers.begin()))
+        };
+        let mut others = Vec::new();
+        for number in 1..threads {
+            match start(number) {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    tracing::warn!(%error, number, "the mount has fewer threads than wanted");
+                    break;
+                }
+            }
+        }
+        others
+    }
+
+    /// Serves requests, and `next` before. If it fails, it ends the connection: no other thread
+    /// may read.
+    fn read(
+        &self,
+        device: &Arc<Device>,
+        readers: &Readers<Held>,
+        next: Next<Held>,
+    ) -> io::Result<()> {
+        let run = || {
+            let mut reader = Reader {
+                dispatcher: self.dispatcher,
+                readers,
+                waits: Arc::clone(device),
+                looks: device.another_that_looks()?,
+                buffer: vec![0; BUFFER_BYTES],
+            };
+            reader.run(next)
+        };
+        let ended = catch_unwind(AssertUnwindSafe(run));
+        readers.end();
+        let ended = ended.unwrap_or_else(|_| Err(io::Error::other("a panic")));
+        ended.inspect_err(|error| {
+            tracing::error!(%error, "a thread that reads requests failed");
+            (self.abort)();
         })
     }
 }
@@ -231,43 +320,116 @@ impl Beside for Served<'_> {
     }
 }
 
-/// Starts `threads - 1` threads that read requests.
-fn start_readers<'s>(
-    scope: &'s Scope<'s, '_>,
-    dispatcher: Dispatcher<'s>,
-    device: &Device,
-    threads: usize,
-) -> Vec<ScopedJoinHandle<'s, io::Result<()>>> {
-    let start = |number: usize| {
-        let device = Device(vellum_media::clone_fuse(&device.0)?);
-        std::thread::Builder::new()
-            .name(format!("vellum-fuse-{number}"))
-            .spawn_scoped(scope, move || serve(dispatcher, &Arc::new(device)))
-    };
-    let mut others = Vec::new();
-    for number in 1..threads {
-        match start(number) {
-            Ok(other) => others.push(other),
-            Err(error) => {
-                tracing::warn!(%error, number, "the mount has fewer threads than wanted");
-                break;
-            }
-        }
-    }
-    others
-}
-
 /// Serves the requests of one descriptor.
 fn serve(dispatcher: Dispatcher<'_>, device: &Arc<Device>) -> io::Result<()> {
     let sink: Arc<dyn Sink> = Arc::clone(device) as Arc<dyn Sink>;
     let mut buffer = vec![0; BUFFER_BYTES];
     while let Some(bytes) = device.read(&mut buffer)? {
-        let (header, body) = split(bytes).ok_or_else(malformed)?;
-        let fixed = body.len().min(fixed_len(header.opcode));
-        let (argument, rest) = body.split_at(fixed);
+        let (header, argument, rest) = parts(bytes)?;
         dispatcher.dispatch(&sink, &header, argument, rest);
     }
     Ok(())
+}
+
+/// Header, argument and rest of a request.
+fn parts(bytes: &[u8]) -> io::Result<(InHeader, &[u8], &[u8])> {
+    let (header, body) = split(bytes).ok_or_else(malformed)?;
+    let fixed = body.len().min(fixed_len(header.opcode));
+    let (argument, rest) = body.split_at(fixed);
+    Ok((header, argument, rest))
+}
+
+/// A request that waits for a thread. Its answer goes to the descriptor that it came from.
+struct Held {
+    device: Arc<Device>,
+    bytes: Vec<u8>,
+}
+
+/// If so many requests one after the other are there already, one thread cannot keep up.
+const CROWD: u32 = 16;
+
+/// A thread that reads requests.
+struct Reader<'s> {
+    dispatcher: Dispatcher<'s>,
+    readers: &'s Readers<Held>,
+    /// Its descriptor that waits, and the one that does not.
+    waits: Arc<Device>,
+    looks: Arc<Device>,
+    buffer: Vec<u8>,
+}
+
+impl Reader<'_> {
+    fn run(&mut self, mut next: Next<Held>) -> io::Result<()> {
+        let mut pace = Pace::new();
+        let mut crowd = 0;
+        loop {
+            next = match next {
+                Next::Read => self.read(&mut pace, &mut crowd)?,
+                Next::Serve(held) => {
+                    let (header, argument, rest) = parts(&held.bytes)?;
+                    let sink = held.device as Arc<dyn Sink>;
+                    self.dispatcher.dispatch(&sink, &header, argument, rest);
+                    self.readers.come_back()
+                }
+                Next::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads a request and serves it. `crowd` counts requests that were there already.
+    fn read(&mut self, pace: &mut Pace, crowd: &mut u32) -> io::Result<Next<Held>> {
+        let mut looks = 0;
+        let found = pace.look(|| {
+            looks += 1;
+            self.looks.look(&mut self.buffer)
+        })?;
+        *crowd = if looks == 1 && found.is_some() {
+            *crowd + 1
+        } else {
+            0
+        };
+        if *crowd == CROWD {
+            *crowd = 0;
+            self.readers.call_another();
+        }
+        let (read, device) = match found {
+            Some(read) => (read, &self.looks),
+            None => match self.readers.pause(pace.is_taken()) {
+                Next::Read => match self.waits.look(&mut self.buffer)? {
+                    Some(read) => (read, &self.waits),
+                    None => return Ok(Next::Read),
+                },
+                instead => return Ok(instead),
+            },
+        };
+        pace.found();
+        match read {
+            Read::Request(len) => self.serve(device, &self.buffer[..len]),
+            Read::Ended => Ok(Next::End),
+        }
+    }
+
+    /// Serves a request of a descriptor, unless another thread has to.
+    fn serve(&self, device: &Arc<Device>, bytes: &[u8]) -> io::Result<Next<Held>> {
+        let (header, argument, rest) = parts(bytes)?;
+        let sink = Arc::clone(device) as Arc<dyn Sink>;
+        let dispatcher = self.dispatcher;
+        if dispatcher.dispatch_if_quick(&sink, &header, argument, rest) {
+            return Ok(Next::Read);
+        }
+        let hold = || Held {
+            device: Arc::clone(device),
+            bytes: bytes.to_vec(),
+        };
+        let leave = self.readers.leave(hold);
+        if leave != Leave::Held {
+            dispatcher.dispatch(&sink, &header, argument, rest);
+        }
+        Ok(match leave {
+            Leave::Away => self.readers.come_back(),
+            Leave::Alone | Leave::Held => Next::Read,
+        })
+    }
 }
 
 impl Notifier {

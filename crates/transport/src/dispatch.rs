@@ -38,11 +38,33 @@ impl Dispatcher<'_> {
         argument: &[u8],
         rest: &[u8],
     ) {
+        self.answer(sink, header, message(header, argument, rest));
+    }
+
+    /// The same unless the answer may wait. Returns whether the message is answered.
+    pub(crate) fn dispatch_if_quick(
+        &self,
+        sink: &Arc<dyn Sink>,
+        header: &InHeader,
+        argument: &[u8],
+        rest: &[u8],
+    ) -> bool {
+        let decoded = message(header, argument, rest);
+        if let Ok(Message::Request(request)) = &decoded
+            && self.file_system.may_wait(request)
+        {
+            return false;
+        }
+        self.answer(sink, header, decoded);
+        true
+    }
+
+    fn answer(&self, sink: &Arc<dyn Sink>, header: &InHeader, decoded: Result<Message<'_>, Errno>) {
         let InHeader { opcode, node, .. } = *header;
         tracing::debug!(opcode, node, "a request");
         self.counts.count(opcode);
         let reply = || Reply::new(header.unique, Arc::clone(sink));
-        match message(header, argument, rest) {
+        match decoded {
             Ok(Message::Request(request)) => guard(|| self.file_system.answer(request, reply())),
             Ok(Message::Forget(forgotten)) => {
                 let forget = |node, lookups| self.file_system.forget(node, lookups);
@@ -54,14 +76,6 @@ impl Dispatcher<'_> {
                 tracing::error!(opcode, "the kernel sent a malformed request");
                 reply().error(errno);
             }
-        }
-    }
-
-    /// Whether a message is a request whose answer may wait.
-    pub(crate) fn may_wait(&self, header: &InHeader, argument: &[u8], rest: &[u8]) -> bool {
-        match message(header, argument, rest) {
-            Ok(Message::Request(request)) => self.file_system.may_wait(&request),
-            _ => false,
         }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! * `abi` has the kernel's structures, byte by byte.
 //! * `request` decodes a request from any bytes ([`decode_any`]), [`Reply`] encodes its answer.
-//! * `device` is the door by `/dev/fuse`: threads that read requests and write answers.
+//! * `device` is the door by `/dev/fuse`: threads that read requests and write answers. `readers`
+//!   says which of them read.
 //! * `ring` is the door by io_uring: a queue for each processor.
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,8 @@ mod device;
 mod dispatch;
 mod init;
 mod mount;
+mod pace;
+mod readers;
 mod reply;
 mod request;
 mod ring;

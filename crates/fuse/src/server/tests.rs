@@ -187,6 +187,8 @@ fn copies_stay_inside() {
     server
         .write(from, 100, b"content", Through::Cache)
         .expect("written");
+    assert_eq!(server.bytes_from(from, 102), 5);
+    assert_eq!(server.bytes_from(from, 500), 0);
     assert_eq!(server.copy_range((from, 102), (to, 1), 1 << 30), Ok(5));
     assert_eq!(read(&server, to), Ok(b"\0ntent".to_vec()));
     assert_eq!(server.copy_range((from, 500), (to, 0), 10), Ok(0));

@@ -12,8 +12,7 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, yield_now};
-use std::time::{Duration, Instant};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::io::Errno;
@@ -23,6 +22,7 @@ use zerocopy::transmute;
 
 use crate::abi::OutHeader;
 use crate::dispatch::Dispatcher;
+use crate::pace::Pace;
 use plan::Plan;
 use slot::{Back, Body, Done, Slot};
 
@@ -151,44 +151,6 @@ impl Shared<'_> {
     }
 }
 
-/// How long a thread looks for the next request before it sleeps, if the last one came that soon.
-///
-/// Without it the kernel wakes a client, while its answer is being returned, on an idle processor.
-/// Its next request comes to the queue of that one, and so on in turn: each costs the awakening of
-/// an idle processor. (Measured, `fstatfs` by one client on two processors: 11 to 24 us, and 8 to
-/// 13 us with it; 8 us with or without it if the client is bound to its processor.)
-const LOOKS: Duration = Duration::from_micros(50);
-
-/// How quickly requests come to a queue.
-struct Pace {
-    /// Looking costs a processor, which only pays if there are others.
-    may_look: bool,
-    is_quick: bool,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self {
-            may_look: available_parallelism().is_ok_and(|processors| processors.get() > 1),
-            is_quick: false,
-        }
-    }
-
-    fn next(&mut self, queue: &mut FuseQueue) -> io::Result<FuseEvent> {
-        let began = Instant::now();
-        while self.may_look && self.is_quick && began.elapsed() < LOOKS {
-            if let Some(event) = queue.look()? {
-                return Ok(event);
-            }
-            // What else wants this processor has it first.
-            yield_now();
-        }
-        let event = queue.wait()?;
-        self.is_quick = began.elapsed() < LOOKS;
-        Ok(event)
-    }
-}
-
 /// Answers the requests of a queue until the connection has ended.
 fn serve(
     idle: IdleFuseQueue,
@@ -211,10 +173,16 @@ fn serve(
         for done in done.drain(..) {
             give(&mut queue, &slots, done)?;
         }
-        if let FuseEvent::Request(request) = pace.next(&mut queue)? {
+        let event = match pace.look(|| queue.look())? {
+            Some(event) => event,
+            None => queue.wait()?,
+        };
+        pace.found();
+        if let FuseEvent::Request(request) = event {
             let slot = &slots[request.slot()];
             slot.put(request);
-            if !slot.may_wait(shared.dispatcher) || jobs.send(Arc::clone(slot)).is_err() {
+            let is_answered = slot.answer_if_quick(shared.dispatcher);
+            if !is_answered && jobs.send(Arc::clone(slot)).is_err() {
                 slot.answer(shared.dispatcher);
             }
         }

@@ -87,27 +87,35 @@ impl Slot {
         locked(&self.request).take()
     }
 
-    /// Whether the answer may wait.
-    pub(super) fn may_wait(&self, dispatcher: Dispatcher<'_>) -> bool {
-        let request = locked(&self.request);
-        let found = request.as_ref().and_then(parts);
-        found.is_some_and(|(header, argument, rest)| dispatcher.may_wait(&header, &argument, rest))
-    }
-
     /// Has the request answered, on this thread.
     pub(super) fn answer(self: &Arc<Self>, dispatcher: Dispatcher<'_>) {
+        self.dispatch(|sink, header, argument, rest| {
+            dispatcher.dispatch(sink, header, argument, rest);
+        });
+    }
+
+    /// The same unless the answer may wait. Returns whether the request is answered.
+    pub(super) fn answer_if_quick(self: &Arc<Self>, dispatcher: Dispatcher<'_>) -> bool {
+        let answered = self.dispatch(|sink, header, argument, rest| {
+            dispatcher.dispatch_if_quick(sink, header, argument, rest)
+        });
+        answered.unwrap_or(true)
+    }
+
+    /// Passes the request to `run`, if there is one.
+    fn dispatch<T>(
+        self: &Arc<Self>,
+        run: impl FnOnce(&Arc<dyn Sink>, &InHeader, &[u8], &[u8]) -> T,
+    ) -> Option<T> {
         let sink: Arc<dyn Sink> = Arc::clone(self) as Arc<dyn Sink>;
         let request = locked(&self.request);
-        let Some((header, argument, rest)) = request.as_ref().and_then(parts) else {
-            return;
-        };
+        let (header, argument, rest) = request.as_ref().and_then(parts)?;
         if has_rest(header.opcode) {
-            dispatcher.dispatch(&sink, &header, &argument, rest);
-        } else {
-            // The answer may be written into the buffer.
-            drop(request);
-            dispatcher.dispatch(&sink, &header, &argument, &[]);
+            return Some(run(&sink, &header, &argument, rest));
         }
+        // The answer may be written into the buffer.
+        drop(request);
+        Some(run(&sink, &header, &argument, &[]))
     }
 
     /// Passes the buffer of the request to `fill` if the request is not in it.
