@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# System calls that few programs make: files without names, handles, the time of birth. The same answers as the file
+# System calls that few programs make: files without names, zeroed ranges, handles, the time of birth. The same answers as the file
 # system below the pool gives.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
@@ -61,6 +61,30 @@ static void files_without_names(void) {
     said("linkat", linkat(AT_FDCWD, path, AT_FDCWD, "third", AT_SYMLINK_FOLLOW));
     show("third", fd);
     close(fd);
+}
+
+// Zeroed ranges over data, holes and the end, and what is space afterwards.
+static void ranges(void) {
+    static const int modes[] = {FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE,
+                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_KEEP_SIZE, 0};
+    static const off_t places[][2] = {{5000, 10000}, {0, 4096}, {19000, 9000}, {40000, 30000}};
+    for (size_t mode = 0; mode < sizeof modes / sizeof *modes; mode++) {
+        for (size_t place = 0; place < sizeof places / sizeof *places; place++) {
+            int fd = open("ranges", O_CREAT | O_TRUNC | O_RDWR, 0644);
+            char bytes[20000], back[80000] = {0};
+            memset(bytes, 'x', sizeof bytes);
+            if (pwrite(fd, bytes, sizeof bytes, 0) != sizeof bytes) exit(3);
+            said("fallocate", fallocate(fd, modes[mode], places[place][0], places[place][1]));
+            struct stat st;
+            fstat(fd, &st);
+            ssize_t len = pread(fd, back, sizeof back, 0);
+            long sum = 0, last = -1;
+            for (ssize_t i = 0; i < len; i++) sum += back[i], last = back[i] ? i : last;
+            printf("  size %ld, sum %ld, last %ld, blocks %ld\n", (long)st.st_size, sum, last, (long)st.st_blocks);
+            close(fd);
+        }
+    }
+    unlink("ranges");
 }
 
 static void births(void) {
@@ -131,6 +155,7 @@ static void handles(void) {
 int main(void) {
     close(open("file", O_CREAT | O_WRONLY, 0644));
     files_without_names();
+    ranges();
     births();
     handles();
     return 0;

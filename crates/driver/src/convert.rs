@@ -79,10 +79,14 @@ pub(crate) fn open_options(flags: i32, mode: u32) -> OpenOptions {
 pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
     const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+    const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
+    const ZERO_KEEP: i32 = ZERO | KEEP;
     match mode {
         0 => Ok(Allocate::Grow),
         KEEP => Ok(Allocate::KeepSize),
         PUNCH => Ok(Allocate::PunchHole),
+        ZERO => Ok(Allocate::Zero),
+        ZERO_KEEP => Ok(Allocate::ZeroKeepSize),
         _ => Err(Error::Unsupported("this mode of fallocate")),
     }
 }

@@ -408,11 +408,14 @@ impl Server {
 
     pub(crate) fn allocate(&self, ino: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
         const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        const ZERO_KEEP_SIZE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         let _open = self.enter()?;
         let mode = match mode {
             0 => Allocate::Grow,
             libc::FALLOC_FL_KEEP_SIZE => Allocate::KeepSize,
             PUNCH_HOLE => Allocate::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => Allocate::Zero,
+            ZERO_KEEP_SIZE => Allocate::ZeroKeepSize,
             _ => return Err(Errno::OPNOTSUPP),
         };
         let known = self.known(ino)?;

@@ -215,14 +215,17 @@ impl Model {
         cred: &Cred,
         now: i64,
     ) -> Result<()> {
-        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
+        const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
+        const ZERO_KEEP: i32 = ZERO | KEEP;
         let Range { offset, len } = range;
         let file = self.opened(handle)?;
         check_offset(offset).and(check_offset(len))?;
         if len == 0 {
             return Err(Errno::EINVAL);
         }
-        if !matches!(mode, 0 | libc::FALLOC_FL_KEEP_SIZE | PUNCH) {
+        if !matches!(mode, 0 | KEEP | PUNCH | ZERO | ZERO_KEEP) {
             return Err(Errno::EOPNOTSUPP);
         }
         if !file.writes() {
@@ -235,8 +238,11 @@ impl Model {
         self.change_content(file.ino, cred, now, |content| match mode {
             PUNCH => content.punch(offset, len),
             _ => {
+                if mode & ZERO != 0 {
+                    content.punch(offset, len);
+                }
                 content.preallocate(offset, len);
-                if mode == 0 && end > content.size() {
+                if mode & KEEP == 0 && end > content.size() {
                     content.set_size(end);
                 }
             }

@@ -132,6 +132,7 @@ fn allocation() -> impl Strategy<Value = (i32, Range)> {
         6 => Just(0),
         6 => Just(libc::FALLOC_FL_KEEP_SIZE),
         10 => Just(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE),
+        4 => Just(libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE),
         1 => Just(libc::FALLOC_FL_PUNCH_HOLE),
     ];
     (mode, range())

@@ -249,3 +249,33 @@ fn a_failed_punch_zeroes_nothing() {
     let punched = [&bytes[..5000], &[0; 20_000], &bytes[25_000..]].concat();
     assert!(volume.read("/file").unwrap() == punched);
 }
+
+/// What was data or a hole is space that reads as zeros, and the bytes beside it stay.
+#[test]
+fn a_range_is_zeroed() {
+    for mapping in MappingKind::ALL {
+        let options = CreateOptions::new(8 << 20).mapping(mapping);
+        let pool = options.create_in_memory().unwrap();
+        let volume = pool.volume();
+        volume.write("/f", [7; 20_000]).unwrap();
+        let write = OpenOptions::new().write(true);
+        let file = volume.open_with("/f", &write).unwrap();
+        let zero = |mode, offset, len| file.handle().allocate(mode, offset, len).unwrap();
+        zero(Allocate::ZeroKeepSize, 5000, 10_000);
+        let mut expected = vec![7; 20_000];
+        expected[5000..15_000].fill(0);
+        assert_eq!(volume.read("/f").unwrap(), expected, "{mapping:?}");
+        assert_eq!(file.handle().seek_hole(4096).unwrap(), 8192);
+        zero(Allocate::ZeroKeepSize, 19_000, 10_000);
+        expected[19_000..].fill(0);
+        assert_eq!(volume.read("/f").unwrap(), expected, "{mapping:?}");
+        zero(Allocate::Zero, 30_000, 10_000);
+        expected.resize(40_000, 0);
+        assert_eq!(volume.read("/f").unwrap(), expected, "{mapping:?}");
+        let blocks = file.handle().attr().unwrap().blocks_512 / 8;
+        assert_eq!(blocks, 5 + 3 + 2, "{mapping:?}");
+        let large = file.handle().allocate(Allocate::Zero, 0, 1 << 30);
+        assert!(matches!(large, Err(Error::NoSpace(_))));
+        assert_eq!(volume.read("/f").unwrap(), expected, "{mapping:?}");
+    }
+}

@@ -216,9 +216,9 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     let whiteout = 4;
     let done = server.rename(&cred, (ROOT, b"file"), (ROOT, b"other"), whiteout);
     assert_eq!(done, Err(Errno::INVAL));
-    let zero_range = libc::FALLOC_FL_ZERO_RANGE;
+    let collapse = libc::FALLOC_FL_COLLAPSE_RANGE;
     assert_eq!(
-        server.allocate(ino, zero_range, 0, 4096),
+        server.allocate(ino, collapse, 0, 4096),
         Err(Errno::OPNOTSUPP)
     );
     assert_eq!(

@@ -40,6 +40,17 @@ pub enum Allocate {
     KeepSize,
     /// Frees whole blocks and zeroes the rest; the size stays (`FALLOC_FL_PUNCH_HOLE`).
     PunchHole,
+    /// Makes every byte zero and gives every block space; the size grows to cover the range
+    /// (`FALLOC_FL_ZERO_RANGE`).
+    Zero,
+    /// The same; the size stays.
+    ZeroKeepSize,
+}
+
+impl Allocate {
+    fn grows(self) -> bool {
+        matches!(self, Self::Grow | Self::Zero)
+    }
 }
 
 /// Checks that a range can be allocated or punched, and returns its end.
@@ -66,6 +77,12 @@ impl<M: Memories> Files<'_, M> {
         match mode {
             Allocate::PunchHole => self.punch(cachelet, offset, end),
             Allocate::Grow | Allocate::KeepSize => self.preallocate(cachelet, mode, offset, end),
+            Allocate::Zero | Allocate::ZeroKeepSize => {
+                // Holes need space. What the range has is punched, and free for it again.
+                self.check_room(cachelet, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES))?;
+                self.punch(cachelet, offset, end)?;
+                self.preallocate(cachelet, mode, offset, end)
+            }
         }
     }
 
@@ -84,7 +101,7 @@ impl<M: Memories> Files<'_, M> {
         let op = self.core.op_to_change()?;
         let _lock = self.lock_to_change(&op, cachelet)?;
         let size = self.size(cachelet);
-        if mode == Allocate::Grow && end > size {
+        if mode.grows() && end > size {
             let root = self.root(cachelet);
             let extended = self.extend(&op, cachelet, root, size, end);
             self.core.noting(extended)?;
