@@ -220,7 +220,9 @@ impl FileSystem for Adapter {
                 let left = self.server.bytes_from(request.node, offset);
                 self.waits.copy(left.min(len))
             }
-            Operation::Sync | Operation::Ioctl { .. } | Operation::Allocate { .. } => true,
+            // Others are refused at once, as when a program asks whether a file is a terminal.
+            Operation::Ioctl { .. } => request.node == ROOT,
+            Operation::Sync | Operation::Allocate { .. } => true,
             Operation::Lookup { .. }
             | Operation::GetAttr
             | Operation::Statx

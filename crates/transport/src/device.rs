@@ -395,14 +395,16 @@ impl Reader<'_> {
         let (read, device) = match found {
             Some(read) => (read, &self.looks),
             None => match self.readers.pause(pace.is_taken()) {
-                Next::Read => match self.waits.look(&mut self.buffer)? {
-                    Some(read) => (read, &self.waits),
-                    None => return Ok(Next::Read),
-                },
+                Next::Read => {
+                    let Some(read) = self.waits.look(&mut self.buffer)? else {
+                        return Ok(Next::Read);
+                    };
+                    pace.waited();
+                    (read, &self.waits)
+                }
                 instead => return Ok(instead),
             },
         };
-        pace.found();
         match read {
             Read::Request(len) => self.serve(device, &self.buffer[..len]),
             Read::Ended => Ok(Next::End),

@@ -51,14 +51,15 @@ impl Pace {
         if self.taken_at.is_some_and(|at| self.began - at > SLEEPS) {
             self.taken_at = None;
         }
-        while self.may_look && self.is_quick && !self.is_taken() && self.began.elapsed() < LOOKS {
+        let mut now = self.began;
+        while self.may_look && self.is_quick && !self.is_taken() && now - self.began < LOOKS {
             if let Some(found) = look()? {
                 return Ok(Some(found));
             }
             // What else wants this processor has it first.
-            let given_at = Instant::now();
             yield_now();
-            self.given(given_at.elapsed());
+            let before = std::mem::replace(&mut now, Instant::now());
+            self.given(now - before);
         }
         Ok(None)
     }
@@ -75,8 +76,8 @@ impl Pace {
         self.taken_at.is_some()
     }
 
-    /// The next request is there.
-    pub(crate) fn found(&mut self) {
+    /// The thread has waited for the next request, which is there.
+    pub(crate) fn waited(&mut self) {
         self.is_quick = self.began.elapsed() < LOOKS;
     }
 }
@@ -103,9 +104,9 @@ mod tests {
         let mut pace = pace();
         assert!(looks(&mut pace));
         std::thread::sleep(LOOKS);
-        pace.found();
+        pace.waited();
         assert!(!looks(&mut pace));
-        pace.found();
+        pace.waited();
         pace.is_quick = true;
         pace.may_look = false;
         assert!(!looks(&mut pace));

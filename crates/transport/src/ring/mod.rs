@@ -175,9 +175,12 @@ fn serve(
         }
         let event = match pace.look(|| queue.look())? {
             Some(event) => event,
-            None => queue.wait()?,
+            None => {
+                let event = queue.wait()?;
+                pace.waited();
+                event
+            }
         };
-        pace.found();
         if let FuseEvent::Request(request) = event {
             let slot = &slots[request.slot()];
             slot.put(request);
