@@ -173,6 +173,7 @@ impl Acl {
 }
 
 /// What a file inherits from the directory in which it is made.
+#[derive(Default)]
 pub(crate) struct Inherited {
     /// Its permission bits.
     pub(crate) mode: u16,

@@ -165,6 +165,8 @@ impl<M: Memories> Fs<M> {
     ) -> Result<Node<M>> {
         match kind {
             FileKind::Directory | FileKind::Symlink => return Err(Error::WrongKind),
+            // What overlay file systems put in the place of a name that they hide.
+            FileKind::CharDevice if device == 0 => {}
             FileKind::CharDevice | FileKind::BlockDevice if !cred.privileged => {
                 return Err(Error::NotPermitted);
             }
@@ -253,7 +255,7 @@ impl<M: Memories> Fs<M> {
             let inherited = op.inherit(cred, dir.cachelet, FileKind::File, options.mode)?;
             let new = NewFile::plain(FileKind::File, options.mode);
             let new = new_inode(op, cred, dir.cachelet, new, &inherited);
-            let made = op.create_unnamed(dir.cachelet, &new)?;
+            let made = op.create_unnamed(dir.cachelet, &new, 0)?;
             op.count(Tally::Inodes, 1);
             if !options.create_new {
                 op.core.raise_flag(made, flag::LINKABLE);
@@ -378,7 +380,7 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// Fails as `renameat2(2)` does.
     pub fn rename(
-        &self,
+        self: &Arc<Self>,
         cred: &Cred,
         from_dir: &Node<M>,
         from_name: &[u8],
@@ -386,8 +388,9 @@ impl<M: Memories> Fs<M> {
         to_name: &[u8],
         flags: RenameFlags,
     ) -> Result<()> {
-        if flags.contains(RenameFlags::NO_REPLACE | RenameFlags::EXCHANGE) {
-            return Err(Error::Invalid("both NO_REPLACE and EXCHANGE"));
+        let others = RenameFlags::NO_REPLACE | RenameFlags::WHITEOUT;
+        if flags.contains(RenameFlags::EXCHANGE) && flags.intersects(others) {
+            return Err(Error::Invalid("EXCHANGE beside another flag"));
         }
         let is_dots = |name: &[u8]| matches!(name, b"." | b"..");
         if is_dots(from_name) {
@@ -402,6 +405,10 @@ impl<M: Memories> Fs<M> {
             });
         }
         check_bytes(to_name)?;
+        let whiteout = match flags.contains(RenameFlags::WHITEOUT) {
+            true => Some(self.make_whiteout(cred, from_dir)?),
+            false => None,
+        };
         let rename = Rename {
             from_dir: from_dir.cachelet,
             from_name,
@@ -409,6 +416,7 @@ impl<M: Memories> Fs<M> {
             to_name,
             no_replace: flags.contains(RenameFlags::NO_REPLACE),
             exchange: flags.contains(RenameFlags::EXCHANGE),
+            whiteout: whiteout.as_ref().map(|node| node.cachelet),
             whole: None,
         };
         loop {
@@ -430,9 +438,28 @@ impl<M: Memories> Fs<M> {
             };
             // On a retry, names have changed meanwhile.
             if !matches!(renamed, Err(Error::Retry(_))) {
+                if let Some(unused) = whiteout.filter(|it| it.has_no_name()) {
+                    self.core.raise_flag(unused.cachelet, flag::UNLINKED);
+                }
                 return self.commit_from(Durability::Dirsync, renamed);
             }
         }
+    }
+
+    /// Makes what overlay file systems put in the place of a name that they hide: a character
+    /// device 0. It has no name yet.
+    fn make_whiteout(self: &Arc<Self>, cred: &Cred, dir: &Node<M>) -> Result<Node<M>> {
+        self.with_room(|op| {
+            if op.core.kind(dir.cachelet) != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            let inherited = Inherited::default();
+            let new = NewFile::plain(FileKind::CharDevice, 0);
+            let new = new_inode(op, cred, dir.cachelet, new, &inherited);
+            let made = op.create_unnamed(dir.cachelet, &new, 1)?;
+            op.count(Tally::Inodes, 1);
+            Ok(Node::hold(self, made))
+        })
     }
 
     /// Renames directories together with everything below them. If there is no space, frees some

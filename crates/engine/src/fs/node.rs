@@ -88,6 +88,13 @@ impl<M: Memories> Node<M> {
     }
 }
 
+impl<M: Memories> Node<M> {
+    /// Whether the file was to get its first name and has not got it.
+    pub(super) fn has_no_name(&self) -> bool {
+        self.fs.core.has_flag(self.cachelet, flag::NAMING)
+    }
+}
+
 impl<M: Memories> Clone for Node<M> {
     fn clone(&self) -> Self {
         Self::hold(&self.fs, self.cachelet)

@@ -40,6 +40,9 @@ bitflags! {
         const NO_REPLACE = 1;
         /// Swap the two names.
         const EXCHANGE = 2;
+        /// Leave a whiteout under the old name: a character device with number 0, by which overlay
+        /// file systems hide a name below.
+        const WHITEOUT = 4;
     }
 }
 

@@ -78,6 +78,9 @@ pub(crate) struct Rename<'a> {
     pub(crate) no_replace: bool,
     /// Swap the two names' targets.
     pub(crate) exchange: bool,
+    /// The file that gets the old name: durable, with one link and no name
+    /// ([`flag::NAMING`], which the rename clears).
+    pub(crate) whiteout: Option<Cachelet>,
     /// The preparation for directories that are moved with everything below them.
     pub(crate) whole: Option<&'a Whole>,
 }

@@ -1,9 +1,12 @@
-//! Files without names (`O_TMPFILE`): they vanish, or appear whole.
+//! Files without names (`O_TMPFILE`): they vanish, or appear whole. Whiteouts, which are made so.
 
 use std::sync::Arc;
 
 use vellum::media::Real;
-use vellum::{CreateOptions, Cred, Error, Fs, Handle, NamespaceKind, OpenOptions, Pool};
+use vellum::{
+    CreateOptions, Cred, Error, FileKind, Fs, Handle, NamespaceKind, OpenOptions, Pool,
+    RenameFlags, SetAttr,
+};
 
 const NAMESPACES: [NamespaceKind; 3] = [
     NamespaceKind::Direct,
@@ -129,4 +132,86 @@ fn a_crash_leaves_nothing_of_a_file_without_a_name() {
         let stats = cut.fs().stat_fs();
         assert_eq!(stats.files - stats.files_free, 2, "{namespace:?}");
     }
+}
+
+/// A rename that leaves a whiteout: onto a new name, onto an old one, across directories, of a
+/// directory with names, and one that changes nothing.
+#[test]
+fn a_rename_leaves_a_whiteout() {
+    for namespace in NAMESPACES {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pool");
+        let pool = options(namespace).create(&path).unwrap();
+        let (fs, volume, user) = (pool.fs(), pool.volume(), Cred::user(1000, 1000));
+        let (root, shared) = (fs.root(), SetAttr::new().mode(Some(0o777)));
+        fs.set_attr(&Cred::root(), &root, &shared).unwrap();
+        let below = fs.mkdir(&user, &root, b"below", 0o755).unwrap();
+        fs.mkdir(&user, &below, b"d", 0o755).unwrap();
+        for name in [&b"a"[..], b"b", b"c"] {
+            fs.mknod(&user, &root, name, FileKind::File, 0o600, 0)
+                .unwrap();
+        }
+        let hide = |from: &[u8], dir, to: &[u8]| {
+            fs.rename(&user, &root, from, dir, to, RenameFlags::WHITEOUT)
+        };
+        hide(b"a", &root, b"new").unwrap();
+        hide(b"b", &below, b"moved").unwrap();
+        hide(b"c", &root, b"new").unwrap();
+        fs.link(
+            &user,
+            &fs.lookup(&user, &root, b"new").unwrap(),
+            &root,
+            b"same",
+        )
+        .unwrap();
+        hide(b"new", &root, b"same").unwrap();
+        hide(b"below", &root, b"away").unwrap();
+        let absent = hide(b"absent", &root, b"x");
+        assert!(matches!(absent, Err(Error::NotFound)), "{namespace:?}");
+        let check = |fs: &Arc<Fs<Real>>| {
+            let root = fs.root();
+            let attr = |name: &[u8]| fs.stat_from_root(&Cred::root(), name, false).unwrap();
+            for name in [&b"/a"[..], b"/b", b"/c", b"/below"] {
+                let attr = attr(name);
+                let found = (attr.kind, attr.device, attr.nlink, attr.mode, attr.uid);
+                assert_eq!(
+                    found,
+                    (FileKind::CharDevice, 0, 1, 0, 1000),
+                    "{namespace:?}"
+                );
+            }
+            assert_eq!(attr(b"/new").nlink, 2);
+            assert_eq!(attr(b"/away/moved").kind, FileKind::File);
+            assert_eq!(attr(b"/away").nlink, 3);
+            assert_eq!(fs.children(&root).unwrap(), 7);
+            assert_eq!(attr(b"/").nlink, 3);
+            let stats = fs.stat_fs();
+            assert_eq!(stats.files - stats.files_free, 9, "{namespace:?}");
+        };
+        check(&fs);
+        let both = RenameFlags::WHITEOUT | RenameFlags::EXCHANGE;
+        let refused = fs.rename(&user, &root, b"a", &root, b"b", both);
+        assert_eq!(refused.unwrap_err().errno(), libc::EINVAL);
+        volume.sync().unwrap();
+        let copy = dir.path().join("copy");
+        std::fs::copy(&path, &copy).unwrap();
+        drop((volume, fs, root, below));
+        pool.close().unwrap();
+        for path in [path, copy] {
+            check(&Pool::open(path).unwrap().fs());
+        }
+    }
+}
+
+#[test]
+fn users_make_whiteouts_and_no_other_devices() {
+    let pool = options(NamespaceKind::Direct).create_in_memory().unwrap();
+    let (fs, user) = (pool.fs(), Cred::user(1000, 1000));
+    let root = fs.root();
+    let shared = SetAttr::new().mode(Some(0o777));
+    fs.set_attr(&Cred::root(), &root, &shared).unwrap();
+    let make = |name: &[u8], kind, device| fs.mknod(&user, &root, name, kind, 0, device);
+    make(b"w", FileKind::CharDevice, 0).unwrap();
+    assert!(make(b"x", FileKind::CharDevice, 1).is_err());
+    assert!(make(b"y", FileKind::BlockDevice, 0).is_err());
 }

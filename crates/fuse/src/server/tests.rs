@@ -213,8 +213,8 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     let server = Server::new(pool.fs());
     let ino = make(&server, ROOT, "file");
     let cred = Cred::root();
-    let whiteout = 4;
-    let done = server.rename(&cred, (ROOT, b"file"), (ROOT, b"other"), whiteout);
+    let unknown = 8;
+    let done = server.rename(&cred, (ROOT, b"file"), (ROOT, b"other"), unknown);
     assert_eq!(done, Err(Errno::INVAL));
     let collapse = libc::FALLOC_FL_COLLAPSE_RANGE;
     assert_eq!(

@@ -251,8 +251,13 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Creates an inode without a name, which belongs where `dir` is. It lives as long as somebody
-    /// holds it: recovery frees it.
-    pub(crate) fn create_unnamed(&self, dir: Cachelet, new: &NewInode<'_>) -> Result<Cachelet> {
+    /// holds it: recovery frees it. With 1 as `links` it is about to get a name.
+    pub(crate) fn create_unnamed(
+        &self,
+        dir: Cachelet,
+        new: &NewInode<'_>,
+        links: u64,
+    ) -> Result<Cachelet> {
         let mut making = Making::begin(self, dir, 0)?;
         making.take_inode()?;
         making.write_contents(new)?;
@@ -263,12 +268,15 @@ impl<M: Memories> Op<'_, M> {
             ino,
             cachelet,
             state: InodeState::Live,
-            links: 0,
+            links,
             name_refs: 0,
         };
         let xattrs = std::mem::take(&mut making.xattrs);
         let now = self.core.clock.now();
         self.write_inode(&taken, (None, xattrs, 0), dir, new, now);
+        if links > 0 {
+            self.core.raise_flag(cachelet, flag::NAMING);
+        }
         // Another thread may give it a name, and a fence completes only its own thread's stores.
         self.core.pool.fence(sites::CREATE_UNNAMED_DURABLE);
         // Ends the count of a creation in the directory, which has no new name.

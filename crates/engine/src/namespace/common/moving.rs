@@ -69,6 +69,9 @@ impl<M: Memories> Op<'_, M> {
             }
         }
         allow(source, target)?;
+        if rename.whiteout.is_some() {
+            self.note_replaced(rename.from_dir);
+        }
         if target.is_some() {
             self.note_replaced(rename.to_dir);
             if rename.exchange {

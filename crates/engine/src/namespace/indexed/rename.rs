@@ -8,7 +8,7 @@ use super::create::Draft;
 use super::index::{Index, Pair, ValueWord};
 use super::{Entries, Name};
 use crate::core::alloc::Take;
-use crate::core::cachelet::{CHILD_ONE, Cachelet, field};
+use crate::core::cachelet::{CHILD_ONE, Cachelet, field, flag};
 use crate::core::slots::{Op, pause};
 use crate::durability::journal::Record;
 use crate::error::{Error, Result, Retry};
@@ -101,8 +101,8 @@ impl<M: Memories> Op<'_, M> {
                 self.try_exchange::<S>(rename, from, to, (ends.from, ends.source), target)
             }
             None if rename.exchange => Err(Error::NotFound),
-            Some((pair, victim)) => self.try_replace::<S>(rename, to, &ends, pair, victim),
-            None => self.try_move::<S>(rename, to, &ends),
+            Some(target) => self.try_replace::<S>(rename, (from, to), &ends, target),
+            None => self.try_move::<S>(rename, (from, to), &ends),
         };
         let exchanged = target.filter(|_| rename.exchange);
         let moved = [Some(ends.source), exchanged].into_iter().flatten();
@@ -294,19 +294,68 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
+    /// Drafts an entry of the file that gets the old name, if one does.
+    fn draft_whiteout<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        from: Name<'_>,
+        dying: [Option<Pair>; 2],
+    ) -> Result<Option<(Draft, Cachelet)>> {
+        let Some(file) = rename.whiteout else {
+            return Ok(None);
+        };
+        let now = self.both_times(rename);
+        let draft = self.draft_for::<S>(rename, (rename.from_dir, from), file, now, dying)?;
+        Ok(Some((draft, file)))
+    }
+
+    /// The old name, which is durably gone, or durably that of another file.
+    fn leave_name<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        from: Pair,
+        whiteout: Option<(Draft, Cachelet)>,
+        (now, subdirectories): (i64, i64),
+    ) {
+        let core = self.core;
+        let Some((draft, file)) = whiteout else {
+            self.entry_died(rename.from_dir, now, subdirectories);
+            S::Index::remove(self, from);
+            return;
+        };
+        self.entry_changed(rename.from_dir, now, subdirectories);
+        core.add_refs(file, S::Index::NAME_REFS);
+        core.clear_flag(file, flag::NAMING);
+        let value = ValueWord::of_cachelet(file, core.kind(file)).with(ValueWord::READABLE);
+        S::Index::set(core, from, draft.entry, value.with(ValueWord::RENAMING));
+        S::Index::release(core, from, value);
+    }
+
     /// Moves to a name that does not exist.
     fn try_move<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
-        to: Name<'_>,
+        (from, to): (Name<'_>, Name<'_>),
         ends: &Ends,
     ) -> Result<bool> {
         let core = self.core;
         self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), None]);
-        let draft = match self.draft_for::<S>(rename, place, ends.source, now, dying) {
-            Ok(draft) => draft,
+        let drafts = self
+            .draft_whiteout::<S>(rename, from, dying)
+            .and_then(|whiteout| {
+                let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
+                match draft {
+                    Ok(draft) => Ok((draft, whiteout)),
+                    Err(error) => {
+                        whiteout.iter().for_each(|(draft, _)| self.discard(draft));
+                        Err(error)
+                    }
+                }
+            });
+        let (draft, whiteout) = match drafts {
+            Ok(drafts) => drafts,
             Err(error) => {
                 self.leave_children(rename.to_dir, CHILD_ONE);
                 return Err(error);
@@ -328,6 +377,7 @@ impl<M: Memories> Op<'_, M> {
         let (new, from, _still) = match flagged {
             Ok(pairs) => pairs,
             Err(outcome) => {
+                whiteout.iter().for_each(|(draft, _)| self.discard(draft));
                 self.discard_later::<S>(rename.to_dir, &draft);
                 self.leave_children(rename.to_dir, CHILD_ONE);
                 return outcome;
@@ -335,7 +385,13 @@ impl<M: Memories> Op<'_, M> {
         };
         let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        let held = S::record(self, &mut record, &[(&draft, ends.source)]);
+        let white = whiteout.as_ref().map(|(draft, file)| (draft, *file));
+        let drafts = [
+            (&draft, ends.source),
+            white.unwrap_or((&draft, ends.source)),
+        ];
+        let drafts = &drafts[..1 + usize::from(white.is_some())];
+        let held = S::record(self, &mut record, drafts);
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
         record_whole(&mut record, rename);
@@ -349,8 +405,7 @@ impl<M: Memories> Op<'_, M> {
         if rename.from_dir != rename.to_dir {
             self.note_change(rename.to_dir, now, moved);
         }
-        self.entry_died(rename.from_dir, now, -moved);
-        S::Index::remove(self, from);
+        self.leave_name::<S>(rename, from, whiteout, (now, -moved));
         S::Index::release(core, new, value.with(ValueWord::READABLE));
         Ok(true)
     }
@@ -359,10 +414,9 @@ impl<M: Memories> Op<'_, M> {
     fn try_replace<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
-        to: Name<'_>,
+        (from, to): (Name<'_>, Name<'_>),
         ends: &Ends,
-        to_pair: Pair,
-        victim: Cachelet,
+        (to_pair, victim): (Pair, Cachelet),
     ) -> Result<bool> {
         let core = self.core;
         let victim_is_dir = core.kind(victim) == FileKind::Directory;
@@ -371,9 +425,18 @@ impl<M: Memories> Op<'_, M> {
         }
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), Some(to_pair)]);
-        let draft = self.draft_for::<S>(rename, place, ends.source, now, dying)?;
+        let whiteout = self.draft_whiteout::<S>(rename, from, dying)?;
+        let discard = |draft: Option<&Draft>| {
+            let whiteout = whiteout.as_ref().map(|(draft, _)| draft);
+            draft
+                .into_iter()
+                .chain(whiteout)
+                .for_each(|it| self.discard(it));
+        };
+        let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
+        let draft = draft.inspect_err(|_| discard(None))?;
         let Some((from, old)) = self.flag_both::<S>(ends.from, to_pair) else {
-            self.discard(&draft);
+            discard(Some(&draft));
             return Ok(false);
         };
         let dying = if victim_is_dir {
@@ -392,11 +455,17 @@ impl<M: Memories> Op<'_, M> {
         let _still = still.inspect_err(|_| {
             self.unflag::<S>(from);
             self.unflag::<S>(old);
-            self.discard(&draft);
+            discard(Some(&draft));
         })?;
         let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        let held = S::record(self, &mut record, &[(&draft, ends.source)]);
+        let white = whiteout.as_ref().map(|(draft, file)| (draft, *file));
+        let drafts = [
+            (&draft, ends.source),
+            white.unwrap_or((&draft, ends.source)),
+        ];
+        let drafts = &drafts[..1 + usize::from(white.is_some())];
+        let held = S::record(self, &mut record, drafts);
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
@@ -407,9 +476,8 @@ impl<M: Memories> Op<'_, M> {
         S::moved(core, ends.source);
         let left = self.lower_links(victim);
         let moved = self.moved_directories(rename, ends.source);
-        self.entry_died(rename.from_dir, now, -moved);
         self.entry_changed(rename.to_dir, now, moved - i64::from(victim_is_dir));
-        S::Index::remove(self, from);
+        self.leave_name::<S>(rename, from, whiteout, (now, -moved));
         let value = from.value.without(ValueWord::RENAMING);
         S::Index::set(core, old, draft.entry, value.with(ValueWord::RENAMING));
         S::Index::release(core, old, value);

@@ -10,7 +10,7 @@ use super::remove::{Victim, Way};
 use super::{Name, Tree};
 use crate::core::Core;
 use crate::core::alloc::SPARE_BLOCKS;
-use crate::core::cachelet::Cachelet;
+use crate::core::cachelet::{Cachelet, flag};
 use crate::core::slots::Op;
 use crate::core::times::Change;
 use crate::durability::journal::Record;
@@ -154,7 +154,7 @@ impl Tree {
         ends: &Ends<'_>,
     ) -> Result<()> {
         let core = op.core;
-        let way = both.make_room(ends)?;
+        let way = both.make_room(rename, ends)?;
         let coming = match ends.target {
             None => Some(Coming::begin(op, rename.to_dir)?),
             Some(target) if core.kind(target.file) == FileKind::Directory => {
@@ -196,6 +196,10 @@ impl Tree {
             let way = (target.leaf, Way::Appended);
             both.to().bury(core, way, now, &mut record);
         }
+        let white = rename.whiteout.map(|file| {
+            let name = ends.from.name;
+            both.from.welcome(core, name, file, now, &mut record)
+        });
         both.from
             .bury(core, (ends.from.leaf, way), now, &mut record);
         both.each().for_each(|names| names.record_tail(&mut record));
@@ -210,7 +214,13 @@ impl Tree {
         let replaced = i64::from(target.is_some_and(|file| core.kind(file) == FileKind::Directory));
         op.note_change(rename.to_dir, now, came - replaced);
         op.note_change(rename.from_dir, now, -came);
-        op.name_left(rename.from_dir, if way == Way::Appended { 2 } else { 1 });
+        match rename.whiteout {
+            Some(file) => {
+                core.clear_flag(file, flag::NAMING);
+                op.records_died(rename.from_dir, 2);
+            }
+            None => op.name_left(rename.from_dir, if way == Way::Appended { 2 } else { 1 }),
+        }
         // The new name comes first, so that a lookup that misses the old one finds it.
         match insertion {
             Some(insertion) => {
@@ -222,7 +232,10 @@ impl Tree {
                 both.to().change(core, ends.to, new);
             }
         }
-        both.from.forget(core, ends.from.name);
+        match white {
+            Some(place) => both.from.change(core, ends.from.name, place),
+            None => both.from.forget(core, ends.from.name),
+        }
         coming.into_iter().for_each(Coming::keep);
         gone.into_iter().for_each(|gone| gone.settle(core));
         Ok(())
@@ -310,12 +323,22 @@ impl Tree {
 impl<M: Memories> Both<'_, '_, M> {
     /// Makes space for the records of a rename that is no exchange. Returns how the removal of the
     /// old name is recorded.
-    fn make_room(&mut self, ends: &Ends<'_>) -> Result<Way> {
+    fn make_room(&mut self, rename: &Rename<'_>, ends: &Ends<'_>) -> Result<Way> {
         let came = NameRecord::bytes_for(ends.to.bytes.len());
         let went = NameRecord::bytes_for(0);
+        let white = match rename.whiteout {
+            Some(_) => NameRecord::bytes_for(ends.from.name.bytes.len()),
+            None => 0,
+        };
         let goes = u64::from(self.to.is_none()) + u64::from(ends.target.is_some());
-        self.to().make_room(came + goes * went, SPARE_BLOCKS)?;
+        let beside = if self.to.is_none() { white } else { 0 };
+        self.to()
+            .make_room(came + goes * went + beside, SPARE_BLOCKS)?;
         match self.to {
+            Some(_) if white > 0 => {
+                self.from.make_room(white + went, SPARE_BLOCKS)?;
+                Ok(Way::Appended)
+            }
             Some(_) => self.from.make_way(went),
             None => Ok(Way::Appended),
         }
