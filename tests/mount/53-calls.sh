@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# System calls that few programs make: files without names, zeroed ranges, handles, the time of birth. The same answers as the file
-# system below the pool gives.
+# System calls that few programs make: files without names, zeroed ranges, handles, the time of birth. The same answers
+# as the file system below the pool gives.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc

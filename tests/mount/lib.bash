@@ -21,6 +21,7 @@ declare -rA POOLS=(
     [fsx]="extent-cached tree memory"
     [mmap]="extent direct file"
     [calls]="extent tree logged"
+    [overlay]="hashfs direct memory"
     [xattrs]="extent adaptive logged"
     [direct-io]="extent tree logged"
     [quiet]="extent direct logged"
