@@ -108,6 +108,7 @@ impl FileSystem for NullFs {
             // that.
             Operation::Lookup { .. } => reply.entry(&self.entry(0)),
             Operation::GetAttr => reply.attr(self.attr(node), TTL),
+            Operation::GetXattr { .. } => reply.error(Errno::NODATA),
             Operation::SetAttr(set) => {
                 if let Some(size) = set.size {
                     self.size(node).store(size, Ordering::Relaxed);

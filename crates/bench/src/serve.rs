@@ -79,6 +79,7 @@ fn serve_null_fs(dir: &Path, files: usize, door: Option<Door>) -> Result<()> {
     };
     let wanted = Wanted {
         ring: door != Some(Door::Device),
+        lists: defaults.xattrs,
         ..Wanted::default()
     };
     let connection = vellum_transport::mount(dir, &mount).map_err(io::Error::other);

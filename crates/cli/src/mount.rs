@@ -66,23 +66,24 @@ first, if nothing is mounted below it.
 Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallow_other, suid, \
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
 nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, writeback, \
-nowriteback, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, auto_unmount, \
-user, users, owner, group. Other options of fstab and libfuse (defaults, nofail, _netdev, silent, \
-nonempty, fsname=, x-... and so on) are ignored. With dirsync, a call that creates, links, \
-removes or renames a name is durable when it returns; with sync, every change is, on all media \
-that can promise it. For async, the default, see `vellum info`. sync(2) and syncfs(2) do not \
-reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in it, do. direct, \
+nowriteback, xattr, noxattr, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, \
+auto_unmount, user, users, owner, group. Other options of fstab and libfuse (defaults, nofail, \
+_netdev, silent, nonempty, fsname=, x-... and so on) are ignored. With dirsync, a call that \
+creates, links, removes or renames a name is durable when it returns; with sync, every change is, \
+on all media that can promise it. For async, the default, see `vellum info`. sync(2) and syncfs(2) \
+do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in it, do. direct, \
 nobarrier, commit=SECONDS, async, dirsync and sync mean the same as --direct, --no-barrier, \
 --commit-every SECONDS and --durability. With uring=auto, the default, requests come by io_uring \
 if the kernel offers it (Linux 6.14 and later, if its switch \
-/sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root \
-may do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an \
-open file, which makes many small ones quicker, and brings them to the pool when the file is \
-synced or closed, or some seconds later; a kill of the process that serves the mount loses the \
-rest, and a sync of another file does not include them. Set-id bits and device files have no \
-effect without suid and dev. The kernel always checks permission bits. Mounts of root are open to \
-everybody whom these bits admit, mounts of other users only to the user, unless allow_other is \
-given.
+/sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root may \
+do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an open \
+file, which makes many small ones quicker, and brings them to the pool when the file is synced or \
+closed, or some seconds later; a kill of the process that serves the mount loses the rest, and a \
+sync of another file does not include them. With noxattr, the mount has no extended attributes, \
+and access control lists have no effect in it; the kernel then sends fewer requests where small \
+files are written. Set-id bits and device files have no effect without suid and dev. The kernel \
+always checks permission bits. Mounts of root are open to everybody whom these bits admit, mounts \
+of other users only to the user, unless allow_other is given.
 
 Examples:
   vellum mount pool.img /mnt
@@ -276,6 +277,8 @@ fn config(args: &Mount) -> Outcome<MountConfig> {
             "open_requests" => config.open_requests = true,
             "writeback" => config.writeback = true,
             "nowriteback" => config.writeback = false,
+            "xattr" => config.xattrs = true,
+            "noxattr" => config.xattrs = false,
             "uring=auto" => config.uring = Uring::Auto,
             "uring=on" => config.uring = Uring::On,
             "uring=off" => config.uring = Uring::Off,

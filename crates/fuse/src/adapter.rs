@@ -24,6 +24,7 @@ const TTL: Duration = Duration::from_secs(86_400);
 pub(crate) struct Adapter {
     pub(crate) server: Arc<Server>,
     pub(crate) open_requests: bool,
+    pub(crate) xattrs: bool,
     pub(crate) control: ControlChannel,
     pub(crate) stale: Stale,
     pub(crate) kernel: Notifier,
@@ -174,7 +175,11 @@ impl FileSystem for Adapter {
             Operation::SetXattr { .. }
             | Operation::GetXattr { .. }
             | Operation::ListXattr { .. }
-            | Operation::RemoveXattr { .. } => self.of_xattrs(&request, reply),
+            | Operation::RemoveXattr { .. }
+                if self.xattrs =>
+            {
+                self.of_xattrs(&request, reply);
+            }
             Operation::StatFs => self.stat_fs(reply),
             Operation::Ioctl { number, sent } => {
                 if node != ROOT {
@@ -203,7 +208,11 @@ impl FileSystem for Adapter {
             // The kernel need not send these again. A close has no effect (FLUSH), files are always
             // ready (POLL), the kernel checks permissions itself (ACCESS), and what is interrupted
             // (INTERRUPT) is finished all the same.
-            Operation::Other { .. } => reply.error(Errno::NOSYS),
+            Operation::SetXattr { .. }
+            | Operation::GetXattr { .. }
+            | Operation::ListXattr { .. }
+            | Operation::RemoveXattr { .. }
+            | Operation::Other { .. } => reply.error(Errno::NOSYS),
         }
     }
 

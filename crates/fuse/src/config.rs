@@ -27,6 +27,9 @@ pub struct MountConfig {
     /// The kernel gathers writes to open files in its page cache. What it has not written back is
     /// lost with the process of the mount.
     pub writeback: bool,
+    /// The mount has extended attributes and access control lists. Without them the kernel asks for
+    /// none before it writes to a file and when it checks permissions.
+    pub xattrs: bool,
     /// Further options of the mount.
     pub flags: MountFlags,
     /// The answers to requests on the control channel.
@@ -74,6 +77,7 @@ impl Default for MountConfig {
             open_requests: false,
             uring: Uring::Auto,
             writeback: false,
+            xattrs: true,
             flags: MountFlags::default(),
             answers: None,
         }
@@ -90,6 +94,7 @@ impl std::fmt::Debug for MountConfig {
             .field("open_requests", &self.open_requests)
             .field("uring", &self.uring)
             .field("writeback", &self.writeback)
+            .field("xattrs", &self.xattrs)
             .field("flags", &self.flags)
             .finish_non_exhaustive()
     }

@@ -211,6 +211,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let wanted = Wanted {
         ring: config.uring != Uring::Off,
         writeback: config.writeback,
+        lists: config.xattrs,
     };
     let started = vellum_transport::Session::start(connection, wanted);
     let session = started.map_err(refused).and_then(|session| {
@@ -228,6 +229,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     let adapter = Adapter {
         server: Arc::clone(&server),
         open_requests: config.open_requests,
+        xattrs: config.xattrs,
         control: ControlChannel::new(config.answers.clone(), connection.clone(), stopper.clone()),
         stale,
         kernel: session.notifier(),

@@ -20,10 +20,6 @@ const MINOR_MIN: u32 = 31;
 /// writes drop set-id bits too. The file system then drops them where a request says so, and where
 /// a change of attributes has none.
 ///
-/// With `POSIX_ACL` the kernel asks for access control lists, and decides by them. The file system
-/// keeps modes and lists in step. With `DONT_MASK` it applies the umask itself, since a directory's
-/// list for new files takes the place of that.
-///
 /// With `EXPORT_SUPPORT` the kernel looks up `.` in a file that it has forgotten, for
 /// `open_by_handle_at` and NFS.
 ///
@@ -33,18 +29,23 @@ const MINOR_MIN: u32 = 31;
 const WANTED: u32 = feature::ASYNC_READ
     | feature::EXPORT_SUPPORT
     | feature::BIG_WRITES
-    | feature::DONT_MASK
     | feature::DO_READDIRPLUS
     | feature::READDIRPLUS_AUTO
     | feature::ASYNC_DIO
     | feature::NO_OPEN_SUPPORT
     | feature::PARALLEL_DIROPS
-    | feature::POSIX_ACL
     | feature::MAX_PAGES
     | feature::CACHE_SYMLINKS
     | feature::HANDLE_KILLPRIV_V2
     | feature::SETXATTR_EXT
     | feature::NO_OPENDIR_SUPPORT;
+
+/// The features that access control lists need.
+///
+/// With `POSIX_ACL` the kernel asks for lists, and decides by them. The file system keeps modes and
+/// lists in step. With `DONT_MASK` it applies the umask itself, since a directory's list for new
+/// files takes the place of that.
+const LISTS: u32 = feature::POSIX_ACL | feature::DONT_MASK;
 
 /// What a mount asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +57,9 @@ pub struct Wanted {
     /// to an open file take 2 us instead of 15, but a small file opened, written and closed takes
     /// 37 us instead of 20.)
     pub writeback: bool,
+    /// The kernel asks for access control lists, and decides by them. It does so once for each file
+    /// that somebody else than its owner uses.
+    pub lists: bool,
 }
 
 /// How the first request is answered.
@@ -84,10 +88,13 @@ pub(crate) fn agree(asked: &InitIn, wanted: Wanted, ring_max_write: Option<u32>)
     }
     let max_write = ring_max_write.unwrap_or(REQUEST_MAX_BYTES);
     let pages = (max_write as usize).div_ceil(rustix::param::page_size());
-    let features = match wanted.writeback {
-        true => WANTED | feature::WRITEBACK_CACHE,
-        false => WANTED,
-    };
+    let mut features = WANTED;
+    if wanted.writeback {
+        features |= feature::WRITEBACK_CACHE;
+    }
+    if wanted.lists {
+        features |= LISTS;
+    }
     let mut out = InitOut {
         max_readahead: asked.max_readahead.min(max_write),
         features: features & asked.features,
@@ -177,6 +184,18 @@ mod tests {
             panic!("not agreed");
         };
         assert_eq!(agreed.features, WANTED | feature::WRITEBACK_CACHE);
+    }
+
+    #[test]
+    fn the_kernel_decides_by_lists_if_that_is_wanted() {
+        let wanted = Wanted {
+            lists: true,
+            ..Wanted::default()
+        };
+        let Agreement::Agreed(agreed) = agree(&asked(), wanted, None) else {
+            panic!("not agreed");
+        };
+        assert_eq!(agreed.features, WANTED | LISTS);
     }
 
     #[test]

@@ -92,6 +92,25 @@ fn gathered_writes_reach_the_pool_when_their_file_is_synced_or_closed() {
     mounted.umount();
 }
 
+/// Neither a write nor a change of owner asks for attributes then.
+#[test]
+fn a_mount_may_be_without_extended_attributes() {
+    if !has_fuse("a_mount_may_be_without_extended_attributes") {
+        return;
+    }
+    for (options, asks) in [(&[][..], true), (&["-o", "noxattr"], false)] {
+        let mounted = Mounted::new("64M", options);
+        let path = mounted.path("f");
+        for _ in 0..20 {
+            std::fs::write(&path, "text").expect("written");
+            std::fs::remove_file(&path).expect("removed");
+        }
+        let asked = told(&mounted)["mount"]["requests"]["getxattr"].as_u64();
+        assert_eq!(asked.unwrap_or(0) > 1, asks, "{asked:?}");
+        mounted.umount();
+    }
+}
+
 #[test]
 fn an_unlinked_file_lives_while_it_is_open() {
     if !has_fuse("an_unlinked_file_lives_while_it_is_open") {
