@@ -349,13 +349,17 @@ impl Adapter {
             flags,
             through,
             drops_set_ids,
+            writes_back,
         } = request.operation
         else {
             return reply.error(Errno::IO);
         };
         let ino = request.node;
         let dropped = self.drop_set_ids(ino, request, drops_set_ids);
-        let mut answer = dropped.and_then(|()| self.server.write(ino, offset, data, through));
+        let mut answer = dropped.and_then(|()| match writes_back {
+            true => self.server.write_back(ino, offset, data),
+            false => self.server.write(ino, offset, data, through),
+        });
         // The kernel requests the fsync itself, but not after asynchronous direct writes.
         if through == Through::Direct && flags as i32 & libc::O_DSYNC != 0 {
             answer = answer.and_then(|len| self.server.sync().map(|()| len));

@@ -176,7 +176,10 @@ impl Server {
         let node = self.fs.node_of(ino);
         let found = match above {
             true => node
-                .and_then(|node| self.fs.parent_ino(&node))
+                .and_then(|node| match node.kind() {
+                    FileKind::Directory => self.fs.parent_ino(&node),
+                    _ => Err(Error::NotDirectory),
+                })
                 .and_then(|ino| self.fs.node_of(ino)),
             false => node,
         };
@@ -390,6 +393,16 @@ impl Server {
         }
         let handle = self.handle_to_change(&known)?;
         let len = handle.write_at(offset, data).map_err(|e| errno(&e))?;
+        Ok(len as u32)
+    }
+
+    /// Writes what somebody wrote into the kernel's page cache earlier.
+    pub(crate) fn write_back(&self, ino: u64, offset: u64, data: &[u8]) -> Answer<u32> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        known.note_cached();
+        let handle = self.handle_to_change(&known)?;
+        let len = handle.write_back_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
     }
 

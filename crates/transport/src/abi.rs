@@ -91,6 +91,8 @@ pub(crate) mod set {
     pub(crate) const DROP_SET_IDS: u32 = 1 << 11;
 }
 
+/// In the flags of a write: the kernel writes back pages that somebody changed earlier.
+pub(crate) const WRITE_BACK: u32 = 1 << 0;
 /// In the flags of reads and writes: the owner of locks is valid.
 pub(crate) const HAS_LOCK_OWNER: u32 = 1 << 1;
 /// In the flags of a write: it drops set-id bits.

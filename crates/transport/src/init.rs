@@ -8,8 +8,9 @@ use crate::abi::{InitIn, InitOut, MAJOR, MINOR, feature};
 pub const REQUEST_MAX_BYTES: u32 = 1 << 20;
 /// The number of background requests (such as read-ahead) that the kernel may send at once.
 const BACKGROUND: u16 = 64;
-/// The oldest minor version that is accepted: that of Linux 5.4.
-const MINOR_MIN: u32 = 31;
+/// The oldest minor version that is accepted: that of Linux 5.14, which has all that decides how
+/// requests are laid out (`SETXATTR_EXT`).
+const MINOR_MIN: u32 = 34;
 /// The features that are used, if the kernel has them.
 ///
 /// With `ASYNC_DIO` the kernel leaves stale pages behind, and a file system has to make it drop
@@ -117,7 +118,7 @@ pub(crate) fn too_old(asked: &InitIn) -> String {
     let InitIn { major, minor, .. } = asked;
     format!(
         "the kernel speaks version {major}.{minor} of the FUSE protocol, and a mount needs \
-         {MAJOR}.{MINOR_MIN} (Linux 5.4)"
+         {MAJOR}.{MINOR_MIN} (Linux 5.14)"
     )
 }
 
@@ -220,11 +221,11 @@ mod tests {
             };
             (agree(&asked, Wanted::default(), None), too_old(&asked))
         };
-        assert!(matches!(of(7, 31).0, Agreement::Agreed(..)));
-        for (major, minor) in [(7, 30), (6, 99)] {
+        assert!(matches!(of(7, 34).0, Agreement::Agreed(..)));
+        for (major, minor) in [(7, 33), (6, 99)] {
             let (agreement, said) = of(major, minor);
             assert_eq!(agreement, Agreement::TooOld(Errno::PROTO));
-            assert!(said.contains("7.31"), "{said}");
+            assert!(said.contains("7.34"), "{said}");
         }
         let Agreement::AskAgain(version) = of(8, 0).0 else {
             panic!("not asked again");

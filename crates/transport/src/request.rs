@@ -98,6 +98,8 @@ pub enum Operation<'r> {
         through: Through,
         /// The user may not keep the file's set-id bits.
         drops_set_ids: bool,
+        /// The kernel writes back pages that somebody changed earlier.
+        writes_back: bool,
     },
     /// Closes a file or directory.
     Release,
@@ -391,6 +393,7 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
                 flags: write.flags,
                 through: Through::of(write.write_flags),
                 drops_set_ids: write.write_flags & abi::WRITE_DROPS_SET_IDS != 0,
+                writes_back: write.write_flags & abi::WRITE_BACK != 0,
             }
         }
         opcode::IOCTL => {
@@ -596,6 +599,7 @@ mod tests {
                     flags: 0,
                     through: Through::Direct,
                     drops_set_ids: true,
+                    writes_back: false,
                 },
             ),
             sample(

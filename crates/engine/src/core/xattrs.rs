@@ -34,7 +34,7 @@ impl XattrSet {
     /// The records of the same attributes, but with this value of one of them; `None` removes it.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if they are too many or too long for one file.
+    /// [`Error::AttributesFull`].
     pub(crate) fn with(
         &self,
         (space, name): (XattrSpace, &[u8]),
@@ -49,7 +49,7 @@ impl XattrSet {
         let mut bytes = Vec::new();
         xattrs.iter().for_each(|xattr| xattr.push_to(&mut bytes));
         if !bytes.is_empty() && read_xattrs(&bytes).is_none() {
-            return Err(Error::NoSpace("extended attributes of one file"));
+            return Err(Error::AttributesFull);
         }
         Ok(bytes)
     }

@@ -101,6 +101,10 @@ pub enum Error {
     /// The value of an extended attribute is longer than 64 KiB.
     #[error("an extended attribute's value has at most 65536 bytes")]
     AttributeTooLong,
+    /// The extended attributes of a file would take more than 1 MiB, or their names more than 64
+    /// KiB, or an access control list more than 4 KiB.
+    #[error("a file has at most 1 MiB of extended attributes, and 64 KiB of their names")]
+    AttributesFull,
     /// The content of a file is not text.
     #[error("the file's content is not UTF-8")]
     NotUtf8,
@@ -310,7 +314,7 @@ impl Error {
             Self::NameTooLong => libc::ENAMETOOLONG,
             Self::Loop => libc::ELOOP,
             Self::Invalid(_) | Self::WrongKind => libc::EINVAL,
-            Self::NoSpace(_) => libc::ENOSPC,
+            Self::NoSpace(_) | Self::AttributesFull => libc::ENOSPC,
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoData => libc::ENXIO,

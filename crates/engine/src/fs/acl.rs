@@ -172,6 +172,12 @@ impl Acl {
     }
 }
 
+/// Whether a list decides about a file with this identity, for others than its owner. As in Linux,
+/// it does not where the permission bits give the group nothing.
+pub(super) fn lists_decide(identity: IdentityWord) -> bool {
+    identity.has(IdentityWord::ACCESS_LIST) && identity.mode() & 0o070 != 0
+}
+
 /// What a file inherits from the directory in which it is made.
 #[derive(Default)]
 pub(crate) struct Inherited {
@@ -182,27 +188,29 @@ pub(crate) struct Inherited {
 }
 
 impl<M: Memories> Op<'_, M> {
-    /// A list of a file, whose identity says that it has one.
-    pub(crate) fn list_of(&self, file: Cachelet, space: XattrSpace) -> Result<Option<Acl>> {
-        list_in(self.core.ino(file), &self.core.xattrs(self, file)?, space)
-    }
-
-    /// Whether the list of a file, which `cred` does not own, permits what it wants; `None` if
-    /// there is no list, or the permission bits decide without it: as in Linux, where they give
-    /// the group nothing.
+    /// Whether the list of a file, which `cred` does not own, permits what it wants; `None` if no
+    /// list decides.
     pub(crate) fn list_permits(
         &self,
         cred: &Cred,
         file: Cachelet,
         want: Access,
     ) -> Result<Option<bool>> {
-        let identity = self.core.identity(file);
-        if !identity.has(IdentityWord::ACCESS_LIST) || identity.mode() & 0o070 == 0 {
-            return Ok(None);
+        loop {
+            let identity = self.core.identity(file);
+            if !lists_decide(identity) {
+                return Ok(None);
+            }
+            let group = self.core.owner(file).gid();
+            let (ino, set) = (self.core.ino(file), self.core.xattrs(self, file)?);
+            let list = list_in(ino, &set, XattrSpace::Access)?;
+            // Both are of one instant: what the bits mean depends on the list.
+            if self.core.identity(file) == identity {
+                let mut list = list.ok_or_else(|| no_list(ino))?;
+                list.set_mode(identity.mode());
+                return Ok(Some(list.permits(cred, group, want.bits().into())));
+            }
         }
-        let group = self.core.owner(file).gid();
-        let list = self.list_of(file, XattrSpace::Access)?;
-        Ok(list.map(|list| list.permits(cred, group, want.bits().into())))
     }
 
     /// What a file of `kind` inherits that is made in `dir` with this mode. Where the directory has
@@ -215,7 +223,10 @@ impl<M: Memories> Op<'_, M> {
         mode: u16,
     ) -> Result<Inherited> {
         let default = match self.core.identity(dir).has(IdentityWord::DEFAULT_LIST) {
-            true if kind != FileKind::Symlink => self.list_of(dir, XattrSpace::Default)?,
+            true if kind != FileKind::Symlink => {
+                let set = self.core.xattrs(self, dir)?;
+                list_in(self.core.ino(dir), &set, XattrSpace::Default)?
+            }
             _ => None,
         };
         let Some(default) = default else {
@@ -251,9 +262,21 @@ impl<M: Memories> Op<'_, M> {
         let kept = if outside { kept & !SET_GID } else { kept };
         let value = (!list.is_minimal()).then(|| list.value());
         if value.as_ref().is_some_and(|value| value.len() > ACCESS_MAX) {
-            return Err(Error::NoSpace("an access control list"));
+            return Err(Error::AttributesFull);
         }
         Ok((kept | list.mode(), value))
+    }
+}
+
+/// The value of a list that decides about a file, whose permission bits say what `chmod` made of
+/// it since it was set.
+pub(super) fn with_mode(value: &[u8], mode: u16) -> Vec<u8> {
+    match Acl::parse(value) {
+        Ok(Some(mut list)) => {
+            list.set_mode(mode);
+            list.value()
+        }
+        _ => value.to_vec(),
     }
 }
 
@@ -265,6 +288,10 @@ pub(crate) fn list_in(ino: u64, set: &XattrSet, space: XattrSpace) -> Result<Opt
     };
     Acl::parse(found.value)
         .map_err(|_| Error::damaged("an access control list", Location::Inode(ino)))
+}
+
+fn no_list(ino: u64) -> Error {
+    Error::damaged("a missing access control list", Location::Inode(ino))
 }
 
 #[cfg(test)]

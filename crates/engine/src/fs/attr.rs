@@ -1,6 +1,6 @@
 //! Attributes: `stat`, `chmod`, `chown`, `utimens`, `statfs`.
 
-use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord, XattrSpace};
+use vellum_layout::{FileKind, IdentityWord, Inode, OwnerWord};
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -8,11 +8,9 @@ use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
 use crate::core::setters::setters;
 use crate::core::slots::{Op, Tally, pause};
 use crate::core::times::Times;
-use crate::core::xattrs::XattrSet;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
-use crate::fs::acl;
-use crate::fs::change::{CAPABILITY, NewWords, NewXattrs, SET_GID, SET_UID, droppable};
+use crate::fs::change::{NewWords, SET_GID, SET_UID, droppable};
 use crate::fs::file::check_size;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
@@ -436,7 +434,10 @@ impl<M: Memories> Fs<M> {
             identity: new_mode.map(|mode| identity.with_mode(mode)),
             owner: (owner != old).then_some(owner),
             atime: atime.map(at),
-            xattrs: op.xattrs_after(file, set)?,
+            xattrs: match uid.is_some() || gid.is_some() {
+                true => op.without_capability(file)?,
+                false => None,
+            },
         };
         let mtime = mtime.map(at);
         let times = Times {
@@ -473,7 +474,11 @@ impl<M: Memories> Fs<M> {
     /// Cuts or extends a file.
     pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
         check_size(size)?;
-        let resized = self.files().by(cred).truncate(file, size);
+        let truncate = || self.files().by(cred).truncate(file, size);
+        let resized = match truncate() {
+            Err(Error::NoSpace(_)) => self.reclaim_now().and_then(|()| truncate()),
+            done => done,
+        };
         self.commit_from(Durability::Sync, resized)
     }
 
@@ -549,33 +554,6 @@ fn check_set<M: Memories>(
         _ => return Err(Error::NotPermitted),
     }
     Ok(())
-}
-
-impl<M: Memories> Op<'_, M> {
-    /// The extended attributes after `set`, if they change: a list of permissions follows the mode,
-    /// and a change of owner takes a capability away. The caller holds the file's lock.
-    fn xattrs_after(&self, file: Cachelet, set: &SetAttr) -> Result<Option<NewXattrs>> {
-        let core = self.core;
-        let identity = core.identity(file);
-        let is_dir = identity.kind() == Some(FileKind::Directory);
-        let changes_owner = set.uid.is_some() || set.gid.is_some();
-        let Some(mode) = set.mode.filter(|_| identity.has(IdentityWord::ACCESS_LIST)) else {
-            return match changes_owner && !is_dir {
-                true => self.without_capability(file),
-                false => Ok(None),
-            };
-        };
-        let old = core.xattrs_locked(file)?;
-        let mut new = XattrSet::default();
-        if let Some(mut list) = acl::list_in(core.ino(file), &old, XattrSpace::Access)? {
-            list.set_mode(mode);
-            new.bytes = old.with((XattrSpace::Access, b""), Some(&list.value()))?;
-        }
-        if changes_owner && !is_dir {
-            new.bytes = new.with(CAPABILITY, None)?;
-        }
-        self.new_xattrs(file, old, new.bytes).map(Some)
-    }
 }
 
 impl<M: Memories> Core<M> {

@@ -155,10 +155,13 @@ impl<M: Memories> Fs<M> {
         };
         let mut doomed = Vec::new();
         for &cachelet in &work {
-            if core.unqueue(cachelet) {
-                self.namespace.recycle(core, cachelet, urgent)?;
-            } else {
-                doomed.push(cachelet);
+            match core.unqueue(cachelet) {
+                true if core.kind(cachelet) == FileKind::Directory => {
+                    self.namespace.recycle(core, cachelet, urgent)?;
+                }
+                // A file that has got a name meanwhile.
+                true => {}
+                false => doomed.push(cachelet),
             }
         }
         if !doomed.is_empty() {

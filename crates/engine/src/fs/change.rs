@@ -19,7 +19,7 @@ pub(super) const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
 /// The attribute with the capabilities of a program.
-pub(super) const CAPABILITY: (XattrSpace, &[u8]) = (XattrSpace::Security, b"capability");
+const CAPABILITY: (XattrSpace, &[u8]) = (XattrSpace::Security, b"capability");
 
 /// New values of words of an inode. Those that are `None` stay.
 #[derive(Default)]

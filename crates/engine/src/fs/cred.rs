@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::error::{Error, Result};
+use crate::fs::acl::lists_decide;
 
 /// The sticky bit of a mode.
 const STICKY: u16 = 0o1000;
@@ -156,10 +157,15 @@ impl<M: Memories> Op<'_, M> {
             () => 0,
         };
         let bits = Access::from_bits_truncate((mode >> shift) as u8 & 7);
-        let listed = match shift {
-            6 => None,
-            _ => self.list_permits(cred, file, want)?,
+        let has_list = shift != 6 && lists_decide(identity);
+        let listed = match has_list {
+            true => self.list_permits(cred, file, want)?,
+            false => None,
         };
+        if has_list && listed.is_none() {
+            // It has gone meanwhile, and with it what the bits of the group meant.
+            return self.check_access(cred, file, want);
+        }
         if listed.unwrap_or(bits.contains(want)) {
             Ok(())
         } else {

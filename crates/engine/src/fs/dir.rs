@@ -438,8 +438,9 @@ impl<M: Memories> Fs<M> {
             };
             // On a retry, names have changed meanwhile.
             if !matches!(renamed, Err(Error::Retry(_))) {
-                if let Some(unused) = whiteout.filter(|it| it.has_no_name()) {
-                    self.core.raise_flag(unused.cachelet, flag::UNLINKED);
+                if let Some(whiteout) = whiteout {
+                    // It is without a name for good, if it got none.
+                    self.core.clear_flag(whiteout.cachelet, flag::NAMING);
                 }
                 return self.commit_from(Durability::Dirsync, renamed);
             }
@@ -450,9 +451,7 @@ impl<M: Memories> Fs<M> {
     /// device 0. It has no name yet.
     fn make_whiteout(self: &Arc<Self>, cred: &Cred, dir: &Node<M>) -> Result<Node<M>> {
         self.with_room(|op| {
-            if op.core.kind(dir.cachelet) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
+            self.check_dir(op, cred, dir.cachelet)?;
             let inherited = Inherited::default();
             let new = NewFile::plain(FileKind::CharDevice, 0);
             let new = new_inode(op, cred, dir.cachelet, new, &inherited);

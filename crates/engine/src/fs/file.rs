@@ -81,6 +81,8 @@ pub(crate) struct Files<'a, M: Memories> {
     pub(crate) mapping: &'a dyn Mapping<M>,
     /// The user who changes bytes, if that may drop set-id bits.
     user: Option<&'a Cred>,
+    /// Changes leave set-id bits and the capability.
+    keeps_privileges: bool,
 }
 
 impl<M: Memories> Clone for Files<'_, M> {
@@ -98,6 +100,7 @@ impl<M: Memories> Fs<M> {
             core: &self.core,
             mapping: &*self.mapping,
             user: None,
+            keeps_privileges: false,
         }
     }
 }
@@ -111,10 +114,26 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
+    /// The same operations for bytes that somebody wrote earlier.
+    pub(crate) fn keeping_privileges(self) -> Self {
+        Self {
+            keeps_privileges: true,
+            ..self
+        }
+    }
+
+    /// See [`Op::drop_privileges`].
+    fn drop_privileges(&self, op: &Op<'a, M>, file: Cachelet) -> Result<bool> {
+        match self.keeps_privileges {
+            true => Ok(false),
+            false => op.drop_privileges(self.user, file),
+        }
+    }
+
     /// Locks a file for a change by its user that shows no bytes before a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> Result<LockGuard<'a, M>> {
         let lock = self.core.lock(op, file);
-        op.drop_privileges(self.user, file)?;
+        self.drop_privileges(op, file)?;
         Ok(lock)
     }
 }
@@ -202,7 +221,7 @@ impl<'a, M: Memories> Files<'a, M> {
                 continue;
             }
             // On pools with commits, their removal may not be durable yet.
-            let dropped = op.drop_privileges(self.user, cachelet)?;
+            let dropped = self.drop_privileges(&op, cachelet)?;
             if !(dropped && self.core.commits.is_some()) {
                 return Ok((op, lock));
             }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use vellum_layout::{FileKind, IdentityWord, InodeState};
+use vellum_layout::{FileKind, InodeState};
 use vellum_media::Memories;
 
-use crate::core::cachelet::{Cachelet, REF_ONE, flag};
+use crate::core::cachelet::{Cachelet, REF_ONE, field, flag};
 use crate::error::{Error, Result};
 use crate::fs::Fs;
 
@@ -88,13 +88,6 @@ impl<M: Memories> Node<M> {
     }
 }
 
-impl<M: Memories> Node<M> {
-    /// Whether the file was to get its first name and has not got it.
-    pub(super) fn has_no_name(&self) -> bool {
-        self.fs.core.has_flag(self.cachelet, flag::NAMING)
-    }
-}
-
 impl<M: Memories> Clone for Node<M> {
     fn clone(&self) -> Self {
         Self::hold(&self.fs, self.cachelet)
@@ -121,9 +114,9 @@ impl<M: Memories> Fs<M> {
         let Ok(_op) = self.core.op_begin() else {
             return;
         };
-        let unlinked = self.core.has_flag(cachelet, flag::UNLINKED);
+        // Looked at only now: a file without a name may have got one before.
         if self.core.drop_refs(cachelet, REF_ONE) == 0
-            && (unlinked || self.core.has_flag(cachelet, flag::UNLINKED))
+            && self.core.has_flag(cachelet, flag::UNLINKED)
         {
             self.core.queue_work(cachelet);
         }
@@ -144,7 +137,26 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// [`Error::Stale`] if it is gone or another file has its number.
     pub fn node(self: &Arc<Self>, ino: u64, generation: u32) -> Result<Node<M>> {
-        self.node_if(ino, |found| found == generation)
+        self.with_op(|op| {
+            // Looks no closer at an inode that is being recreated under this number. A free one may
+            // be recreated at any moment; one in use stays until this operation ends.
+            let found = op
+                .core
+                .is_inode_slot(ino)
+                .then(|| op.core.identity_on_pool(ino))
+                .filter(|found| found.state() != Some(InodeState::Free));
+            if found.is_none_or(|found| found.generation() != generation) {
+                return Err(Error::Stale);
+            }
+            let cachelet = op.core.load_cachelet(op, ino)?;
+            let identity = op.core.identity(cachelet);
+            let flags = op.core.get(cachelet, field::FLAGS);
+            let has_name = flags & (flag::UNLINKED | flag::NAMING) == 0;
+            if identity.generation() != generation || !has_name {
+                return Err(Error::Stale);
+            }
+            Ok(Node::hold(self, cachelet))
+        })
     }
 
     /// The file that has this inode number now, whatever its generation.
@@ -160,28 +172,17 @@ impl<M: Memories> Fs<M> {
     /// # Errors
     /// [`Error::Stale`] if there is none.
     pub fn node_of(self: &Arc<Self>, ino: u64) -> Result<Node<M>> {
-        self.node_if(ino, |_| true)
-    }
-
-    fn node_if(self: &Arc<Self>, ino: u64, accepts: impl Fn(u32) -> bool) -> Result<Node<M>> {
-        self.with_op(|op| {
-            // Looks no closer at an inode that is being recreated under this number. A free one may
-            // be recreated at any moment; one in use stays until this operation ends.
-            let found = op
-                .core
-                .is_inode_slot(ino)
-                .then(|| op.core.identity_on_pool(ino))
-                .filter(|found| found.state() != Some(InodeState::Free))
-                .map(IdentityWord::generation);
-            let Some(generation) = found.filter(|&found| accepts(found)) else {
-                return Err(Error::Stale);
-            };
-            let cachelet = op.core.load_cachelet(op, ino)?;
-            let identity = op.core.identity(cachelet);
-            if identity.generation() != generation || op.core.has_flag(cachelet, flag::UNLINKED) {
-                return Err(Error::Stale);
+        let found = self.with_op(|op| {
+            let is_inode = op.core.is_inode_slot(ino);
+            Ok(is_inode.then(|| op.core.identity_on_pool(ino)))
+        })?;
+        match found.filter(|found| found.state() != Some(InodeState::Free)) {
+            Some(found) => {
+                // It may be in creation, and a part of it that of an earlier file.
+                self.core.wait_for_readers();
+                self.node(ino, found.generation())
             }
-            Ok(Node::hold(self, cachelet))
-        })
+            None => Err(Error::Stale),
+        }
     }
 }

@@ -597,6 +597,26 @@ impl<M: Memories> Handle<M> {
         if self.options.append {
             return self.append(data).map(|(_, len)| len);
         }
+        self.write_by(offset, data, false)
+    }
+
+    /// As [`Self::write_at`], for bytes that somebody wrote earlier, and that are now written back:
+    /// set-id bits and capabilities, which may have been set since, stay.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let file = pool.volume().create("/f")?;
+    /// assert_eq!(file.handle().write_back_at(0, b"text")?, 4);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_back_at(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_by(offset, data, true)
+    }
+
+    fn write_by(&self, offset: u64, data: &[u8], keeps_privileges: bool) -> Result<usize> {
         self.check_write()?;
         if !data.is_empty() && offset >= SIZE_MAX_BYTES {
             let end = offset.checked_add(data.len() as u64);
@@ -608,8 +628,13 @@ impl<M: Memories> Handle<M> {
             });
         }
         self.count(offset, data.len());
-        let written =
-            self.retry(|files| files.write_at(self.node.cachelet, &self.translation, offset, data));
+        let written = self.retry(|files| {
+            let files = match keeps_privileges {
+                true => files.keeping_privileges(),
+                false => files,
+            };
+            files.write_at(self.node.cachelet, &self.translation, offset, data)
+        });
         self.fs().commit_from(Durability::Sync, written)
     }
 

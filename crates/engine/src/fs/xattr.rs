@@ -1,13 +1,15 @@
 //! Extended attributes: `getxattr`, `listxattr`, `setxattr`, `removexattr`.
 
-use vellum_layout::{FileKind, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrSpace, read_xattrs};
+use vellum_layout::{
+    FileKind, XATTR_NAME_MAX, XATTR_VALUE_MAX, Xattr, XattrSpace, read_xattrs, xattr_flags,
+};
 use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
-use crate::fs::acl::Acl;
+use crate::fs::acl::{self, Acl};
 use crate::fs::change::NewWords;
 use crate::fs::{Access, Cred, Fs, Node};
 
@@ -101,12 +103,19 @@ impl<M: Memories> Fs<M> {
         self.with_op(|op| {
             check_xattr(op, cred, node.cachelet, &key, Access::READ)?;
             let space = key.space()?;
+            let identity = op.core.identity(node.cachelet);
+            let (name, value) = (key.name, &[][..]);
+            if !identity.has(xattr_flags(&[Xattr { space, name, value }])) {
+                return Err(Error::NoAttribute);
+            }
             let set = op.core.xattrs(op, node.cachelet)?;
             let xattrs = read_xattrs(&set.bytes).unwrap_or_default();
-            let found = xattrs.iter().find(|xattr| xattr.key() == (space, key.name));
-            found
-                .map(|xattr| xattr.value.to_vec())
-                .ok_or(Error::NoAttribute)
+            let found = xattrs.iter().find(|xattr| xattr.key() == (space, name));
+            let value = found.map(|xattr| xattr.value).ok_or(Error::NoAttribute)?;
+            Ok(match space {
+                XattrSpace::Access => acl::with_mode(value, identity.mode()),
+                _ => value.to_vec(),
+            })
         })
     }
 
@@ -154,8 +163,8 @@ impl<M: Memories> Fs<M> {
     /// ```
     ///
     /// # Errors
-    /// Fails as `setxattr(2)` does; [`Error::NoSpace`] if all attributes of the file would take
-    /// more than 1 MiB, or their names more than 64 KiB.
+    /// Fails as `setxattr(2)` does; [`Error::AttributesFull`] if all attributes of the file would
+    /// take more than 1 MiB, or their names more than 64 KiB.
     pub fn set_xattr(
         &self,
         cred: &Cred,

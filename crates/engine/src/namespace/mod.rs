@@ -79,7 +79,7 @@ pub(crate) struct Rename<'a> {
     /// Swap the two names' targets.
     pub(crate) exchange: bool,
     /// The file that gets the old name: durable, with one link and no name
-    /// ([`flag::NAMING`], which the rename clears).
+    /// ([`flag::NAMING`] and [`flag::UNLINKED`], which the rename clears).
     pub(crate) whiteout: Option<Cachelet>,
     /// The preparation for directories that are moved with everything below them.
     pub(crate) whole: Option<&'a Whole>,

@@ -215,19 +215,20 @@ fn users_meet_the_rules_of_each_namespace() {
     set(&root, &tmp, "user.a").unwrap();
 }
 
+/// Version 2, and no capability.
+const CAPABILITY: [u8; 20] = [0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
 /// Every change of content or owner takes the capability away, and nothing else does.
 #[test]
 fn a_capability_ends_with_the_content_it_was_given_for() {
     let pool = made(16, NamespaceKind::Direct);
     let volume = pool.volume();
     let has = || volume.xattr("/f", "security.capability").unwrap().is_some();
-    let mut capable = [0; 20];
-    capable[3] = 2;
     let give = || {
         volume.write("/f", "program").unwrap();
         volume.set_xattr("/f", "user.note", vec![1; 200]).unwrap();
         volume
-            .set_xattr("/f", "security.capability", capable)
+            .set_xattr("/f", "security.capability", CAPABILITY)
             .unwrap();
         assert!(has());
     };
@@ -259,6 +260,25 @@ fn a_capability_ends_with_the_content_it_was_given_for() {
         assert!(!has(), "after {what}");
         assert!(volume.xattr("/f", "user.note").unwrap().is_some());
     }
+}
+
+/// Pages that the kernel writes back were written before the capability was set.
+#[test]
+fn a_capability_outlives_bytes_that_were_written_before_it() {
+    let pool = made(16, NamespaceKind::Direct);
+    let volume = pool.volume();
+    volume.write("/f", "program").unwrap();
+    let file = volume
+        .open_with("/f", &OpenOptions::new().write(true))
+        .unwrap();
+    let has = || volume.xattr("/f", "security.capability").unwrap().is_some();
+    volume
+        .set_xattr("/f", "security.capability", CAPABILITY)
+        .unwrap();
+    file.handle().write_back_at(0, b"late").unwrap();
+    assert!(has());
+    file.handle().write_at(0, b"new").unwrap();
+    assert!(!has());
 }
 
 #[test]

@@ -275,7 +275,8 @@ impl<M: Memories> Op<'_, M> {
         let now = self.core.clock.now();
         self.write_inode(&taken, (None, xattrs, 0), dir, new, now);
         if links > 0 {
-            self.core.raise_flag(cachelet, flag::NAMING);
+            self.core
+                .raise_flag(cachelet, flag::NAMING | flag::UNLINKED);
         }
         // Another thread may give it a name, and a fence completes only its own thread's stores.
         self.core.pool.fence(sites::CREATE_UNNAMED_DURABLE);

@@ -325,7 +325,7 @@ impl<M: Memories> Op<'_, M> {
         };
         self.entry_changed(rename.from_dir, now, subdirectories);
         core.add_refs(file, S::Index::NAME_REFS);
-        core.clear_flag(file, flag::NAMING);
+        core.clear_flag(file, flag::NAMING | flag::UNLINKED);
         let value = ValueWord::of_cachelet(file, core.kind(file)).with(ValueWord::READABLE);
         S::Index::set(core, from, draft.entry, value.with(ValueWord::RENAMING));
         S::Index::release(core, from, value);

@@ -216,7 +216,7 @@ impl Tree {
         op.note_change(rename.from_dir, now, -came);
         match rename.whiteout {
             Some(file) => {
-                core.clear_flag(file, flag::NAMING);
+                core.clear_flag(file, flag::NAMING | flag::UNLINKED);
                 op.records_died(rename.from_dir, 2);
             }
             None => op.name_left(rename.from_dir, if way == Way::Appended { 2 } else { 1 }),
