@@ -111,7 +111,44 @@ impl Xattr<'_> {
         names.contains(&self.name.len())
             && self.value.len() <= XATTR_VALUE_MAX
             && !self.name.contains(&0)
+            && (!self.space.is_whole() || is_list(self.value))
     }
+}
+
+/// Version of access control lists.
+const LIST_VERSION: u32 = 2;
+/// Whom an entry of a list is about, in the order of entries: owner, a user, the owning group, a
+/// group, the mask, others.
+const LIST_TAGS: [u16; 6] = [1, 2, 4, 8, 16, 32];
+/// The id of entries that name no user and no group.
+const LIST_NO_ID: u32 = u32::MAX;
+
+/// Whether a value is an access control list.
+fn is_list(value: &[u8]) -> bool {
+    let Some((version, rest)) = value.split_first_chunk() else {
+        return false;
+    };
+    let (entries, rest) = rest.as_chunks::<8>();
+    let mut counts = [0; LIST_TAGS.len()];
+    let mut last = 0;
+    for &[a, b, permissions, zero, id @ ..] in entries {
+        let tag = u16::from_le_bytes([a, b]);
+        let Some(place) = LIST_TAGS.iter().position(|&known| known == tag) else {
+            return false;
+        };
+        let has_id = u32::from_le_bytes(id) != LIST_NO_ID;
+        let names_one = matches!(place, 1 | 3);
+        if place < last || has_id != names_one || permissions > 7 || zero != 0 {
+            return false;
+        }
+        counts[place] += 1;
+        last = place;
+    }
+    let [owner, users, group, groups, masks, others] = counts;
+    u32::from_le_bytes(*version) == LIST_VERSION
+        && rest.is_empty()
+        && [owner, group, others] == [1; 3]
+        && (masks == 1 || masks == 0 && users + groups == 0)
 }
 
 /// Space (bits 0..4), bytes of the name behind the prefix (4..12), bytes of the value (12..32).
@@ -141,8 +178,8 @@ impl XattrRecord {
 }
 
 /// The attributes of a set, in its order. `None` if the set is unsound: a record is cut off, has an
-/// unknown space or an impossible length, or does not follow the one before it; or the set is empty
-/// or too long.
+/// unknown space or an impossible length, is no access control list though its name says so, or
+/// does not follow the one before it; or the set is empty or too long.
 pub fn read_xattrs(set: &[u8]) -> Option<Vec<Xattr<'_>>> {
     let mut found: Vec<Xattr<'_>> = Vec::new();
     let (mut rest, mut list) = (set, 0);
@@ -334,6 +371,63 @@ mod tests {
             .collect();
         assert!(read_xattrs(&set_of(&large[..15])).is_some());
         assert!(read_xattrs(&set_of(&large)).is_none());
+    }
+
+    #[test]
+    fn lists_have_one_form() {
+        let list = |version: u32, entries: &[(u16, u16, u32)]| {
+            let mut value = version.to_le_bytes().to_vec();
+            for (tag, permissions, id) in entries {
+                value.extend_from_slice(&tag.to_le_bytes());
+                value.extend_from_slice(&permissions.to_le_bytes());
+                value.extend_from_slice(&id.to_le_bytes());
+            }
+            value
+        };
+        const NO_ID: u32 = LIST_NO_ID;
+        let plain = [(1, 6, NO_ID), (4, 4, NO_ID), (32, 0, NO_ID)];
+        let mut named = plain.to_vec();
+        named.splice(2..2, [(8, 7, 50), (8, 7, 51), (16, 5, NO_ID)]);
+        named.insert(1, (2, 7, 1000));
+        for entries in [&plain[..], &named] {
+            let value = list(2, entries);
+            let xattr = |space| Xattr {
+                space,
+                name: b"",
+                value: &value,
+            };
+            let both = [XattrSpace::Access, XattrSpace::Default].map(xattr);
+            assert!(read_xattrs(&set_of(&both)).is_some());
+            assert!(!is_list(&list(1, entries)));
+            assert!(!is_list(&value[..value.len() - 1]));
+            // Without one of the entries that have to be there, in another order, and twice.
+            for place in [0, entries.len() - 1] {
+                let mut fewer = entries.to_vec();
+                let entry = fewer.remove(place);
+                assert!(!is_list(&list(2, &fewer)));
+                fewer.insert(1, entry);
+                assert!(!is_list(&list(2, &fewer)));
+                fewer.insert(0, entries[0]);
+                assert!(!is_list(&list(2, &fewer)));
+            }
+        }
+        let unsound = [
+            (1, 8, NO_ID),
+            (1, 256, NO_ID),
+            (1, 6, 0),
+            (0, 6, NO_ID),
+            (3, 6, NO_ID),
+        ];
+        for entry in unsound {
+            let mut entries = plain;
+            entries[0] = entry;
+            assert!(!is_list(&list(2, &entries)), "{entry:?}");
+        }
+        named.retain(|&(tag, ..)| tag != 16);
+        assert!(!is_list(&list(2, &named)), "names, but no mask");
+        for value in [&b""[..], &[2, 0, 0, 0]] {
+            assert!(!is_list(value));
+        }
     }
 
     /// A list that lets one more user and one more group in, or a label, takes one line.

@@ -144,7 +144,10 @@ fn sets_that_are_sound_but_for_their_records() {
     let set = set_of(&[NOTE]);
     let cut = &set[..set.len() - 1];
     let twice = [&set[..], &set].concat();
-    for records in [cut, &twice, &[0; 4]] {
+    let mut list = set_of(&LABELS[..1]);
+    // A permission that does not exist.
+    list[10] = 8;
+    for records in [cut, &twice, &[0; 4], &list] {
         unsound(|s| s.image.put_piece(3, s.labels, 0, records));
     }
 }

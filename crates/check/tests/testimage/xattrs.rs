@@ -6,12 +6,29 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::TestImage;
 
+/// A list of 5 entries: owner, user 1, owning group, mask, others.
+const ACCESS: [u8; 44] = [
+    2, 0, 0, 0, // version
+    1, 0, 6, 0, 255, 255, 255, 255, //
+    2, 0, 7, 0, 1, 0, 0, 0, //
+    4, 0, 4, 0, 255, 255, 255, 255, //
+    16, 0, 6, 0, 255, 255, 255, 255, //
+    32, 0, 4, 0, 255, 255, 255, 255,
+];
+/// A list of 3 entries.
+const DEFAULT: [u8; 28] = [
+    2, 0, 0, 0, // version
+    1, 0, 7, 0, 255, 255, 255, 255, //
+    4, 0, 5, 0, 255, 255, 255, 255, //
+    32, 0, 5, 0, 255, 255, 255, 255,
+];
+
 /// Attributes that fill three slots.
 pub(crate) const LABELS: [Xattr<'static>; 3] = [
     Xattr {
         space: XattrSpace::Access,
         name: b"",
-        value: &[1; 44],
+        value: &ACCESS,
     },
     Xattr {
         space: XattrSpace::Security,
@@ -36,7 +53,7 @@ pub(crate) fn large() -> [Xattr<'static>; 3] {
         Xattr {
             space: XattrSpace::Default,
             name: b"",
-            value: &[4; 28],
+            value: &DEFAULT,
         },
         user(b"large", &[5; 8000]),
         user(b"last", &[6; 300]),
