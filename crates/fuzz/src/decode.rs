@@ -1,13 +1,14 @@
 //! Runs every decoder of the format on arbitrary bytes.
 
 use vellum_layout::{
-    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkWord, DATASET_ALIGN,
-    DevicePaths, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead, ExtentRoot, ExtentSeal,
-    Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair, KeyedWord, LogExtentHead, LogOwner,
-    LogPosition, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX, MapRoot, MapState, MapWord, MediumHead,
-    MoveListHead, NAME_MAX, NameRecord, PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal,
-    RECORD_MAX_BYTES, REPLICA_MAGIC, ReplicaHead, ReplicaPlan, StateMapWord, StateWord, Superblock,
-    TEXT_MAX, TableRoot, TargetWord, TreeWord, text_check,
+    AreaExtentHead, AreaLine, AreaPhase, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord,
+    DATASET_ALIGN, DevicePaths, Entry, EntryHead, ExtentBody, ExtentKey, ExtentNodeHead,
+    ExtentRoot, ExtentSeal, IdentityWord, Inode, JOURNAL_MAX_PAIRS, JournalHead, JournalPair,
+    KeyedWord, LogExtentHead, LogOwner, LogPosition, LogWord, MEDIUM_MAGIC, MEDIUM_PATH_MAX,
+    MapRoot, MapState, MapWord, MediumHead, MoveListHead, NAME_MAX, NameRecord,
+    PATH_ENTRY_MAX_BYTES, PathEntryHead, PathSeal, RECORD_MAX_BYTES, REPLICA_MAGIC, ReplicaHead,
+    ReplicaPlan, StateMapWord, StateWord, Superblock, TEXT_MAX, TableRoot, TargetWord, TreeWord,
+    XATTR_LIST_MAX, Xattr, XattrHead, read_xattrs, text_check, xattr_flags,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -70,6 +71,7 @@ pub fn decode(part: StructureKind, bytes: &[u8]) {
             let text = &bytes[..bytes.len().min(TEXT_MAX)];
             assert!(text_check(1, 2, text) <= u64::from(u32::MAX));
         }
+        StructureKind::Xattrs => decode_xattrs(bytes),
         StructureKind::Map => {
             let map = MapWord(word);
             let again = MapWord::new(map.state(), map.id(), map.logical());
@@ -265,6 +267,29 @@ fn decode_path_entry(bytes: &[u8]) {
         let used = PathEntryHead::PATH as usize + path.len();
         assert_eq!(again[..used], bytes[..used]);
         assert!(head.name(path).len() <= NAME_MAX && head.directory(path).len() <= path.len());
+    }
+}
+
+/// The head of a piece of attributes, and a set.
+fn decode_xattrs(bytes: &[u8]) {
+    let head: XattrHead = padded(bytes);
+    for kind in [ChunkKind::Entries, ChunkKind::Blocks] {
+        let most = match kind {
+            ChunkKind::Entries => XattrHead::SLOTS_MAX,
+            _ => XattrHead::BLOCK_MAX,
+        };
+        assert!(!head.fits(kind) || (1..=most).contains(&usize::from(head.len)));
+    }
+    for set in [bytes, &bytes[bytes.len().min(size_of::<XattrHead>())..]] {
+        let Some(xattrs) = read_xattrs(set) else {
+            continue;
+        };
+        let mut again = Vec::new();
+        xattrs.iter().for_each(|xattr| xattr.push_to(&mut again));
+        assert_eq!(again, set);
+        let flags = xattr_flags(&xattrs);
+        assert_eq!(flags & !IdentityWord::XATTR_FLAGS, 0);
+        assert!(xattrs.iter().map(Xattr::list_bytes).sum::<usize>() <= XATTR_LIST_MAX);
     }
 }
 

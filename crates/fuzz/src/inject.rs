@@ -5,8 +5,8 @@ use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, IdentityWord, Inode, JOURNAL_MAX_PAIRS,
     JournalHead, JournalPair, LogExtentHead, LogOwner, LogPosition, MapRoot, MapWord, MoveListHead,
     MovedEntry, NAME_MAX, NameRecord, NamespaceKind, PATH_MAX, PathEntryHead, PathSeal, PoolState,
-    SLOT_BYTES, StateWord, Superblock, TEXT_MAX, TableRoot, checksum, checksum_words, name_hash,
-    text_check,
+    SLOT_BYTES, StateWord, Superblock, TEXT_MAX, TableRoot, XattrHead, checksum, checksum_words,
+    name_hash, text_check,
 };
 use zerocopy::IntoBytes;
 
@@ -116,6 +116,10 @@ fn number(sample: &Sample, input: &mut Input<'_>) -> u64 {
             geometry.pool_bytes,
             geometry.segment_blocks,
         ]),
+        14 => match sample.structures(StructureKind::Xattrs) {
+            pieces if pieces.is_empty() => input.u64(),
+            pieces => (input.pick(&pieces).at - geometry.meta_at) / SLOT_BYTES,
+        },
         _ => input.u64(),
     }
 }
@@ -153,6 +157,7 @@ fn finish(sample: &mut Sample, part: StructureKind, place: Structure, seal: u8) 
                 NamespaceKind::Tree => seal_block_of_records(sample, place),
             },
             StructureKind::Text => seal_text(sample, place),
+            StructureKind::Xattrs => seal_xattrs(sample, place),
             StructureKind::Map => maps::seal(sample, place),
             StructureKind::Area => seal_area(sample, place, seal),
             StructureKind::AreaExtent => seal_area_extent(sample, place),
@@ -260,6 +265,18 @@ fn seal_path_entry(sample: &mut Sample, place: Structure) {
     sample
         .bytes_mut(place.at, PathEntryHead::PATH)
         .copy_from_slice(sealed.as_bytes());
+}
+
+/// Seals a piece of attributes. A length that reaches out of a block stays unsound.
+fn seal_xattrs(sample: &mut Sample, place: Structure) {
+    let mut head: XattrHead = sample.read(place.at);
+    let len = u64::from(head.len).min(XattrHead::BLOCK_MAX as u64);
+    let records = sample.bytes(place.at + size_of::<XattrHead>() as u64, len);
+    let generation = generation_of(sample, place.number);
+    head.checksum = head.expected_checksum(place.number, generation, records);
+    sample
+        .bytes_mut(place.at, size_of::<XattrHead>() as u64)
+        .copy_from_slice(head.as_bytes());
 }
 
 fn seal_area(sample: &mut Sample, place: Structure, seal: u8) {

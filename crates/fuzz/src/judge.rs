@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vellum::experiments::settle_cut;
 use vellum::{
     Clock, Cred, Error, FileKind, Fs, ListPosition, MountOptions, Node, OpenOptions, Opened,
-    RenameFlags, SetAttr, SetTime, attach,
+    RenameFlags, SetAttr, SetTime, XattrMode, attach,
 };
 use vellum_check::survey::{self, Survey};
 use vellum_check::{Options, Report, check, inspect};
@@ -272,6 +272,7 @@ impl User<'_> {
         };
         let held = self.fs.node(node.ino(), node.generation());
         self.may("a handle leads to its node", held);
+        self.look_at_xattrs(node);
         match node.kind() {
             FileKind::Symlink => {
                 let text = self.fs.read_link(node);
@@ -281,6 +282,19 @@ impl User<'_> {
             }
             FileKind::File => self.read_some(node, attr.size),
             _ => {}
+        }
+    }
+
+    /// Reads every extended attribute.
+    fn look_at_xattrs(&mut self, node: &Node<Memories>) {
+        let listed = self.fs.xattrs(&self.cred, node);
+        let listed = self.must("extended attributes are listed", listed);
+        for name in listed
+            .unwrap_or_default()
+            .split_inclusive(|&byte| byte == 0)
+        {
+            let value = self.fs.xattr(&self.cred, node, &name[..name.len() - 1]);
+            self.must("a listed attribute is read", value);
         }
     }
 
@@ -379,6 +393,7 @@ impl User<'_> {
                 .mode(Some(0o711))
                 .mtime(Some(SetTime::At(2_000_000)));
             self.may("setattr", self.fs.set_attr(&self.cred, &node, &set));
+            self.change_xattrs(&node);
             if node.kind() != FileKind::File {
                 continue;
             }
@@ -392,6 +407,24 @@ impl User<'_> {
                 self.may("cut", file.truncate(5001));
             }
         }
+    }
+
+    /// Replaces the extended attributes of a file or directory by larger and by smaller ones.
+    fn change_xattrs(&mut self, node: &Node<Memories>) {
+        if !matches!(node.kind(), FileKind::File | FileKind::Directory) {
+            return;
+        }
+        for value in [&[1; 5000][..], &[2; 10]] {
+            let any = XattrMode::Any;
+            let set = self.fs.set_xattr(&self.cred, node, b"user.new", value, any);
+            if self.may("setxattr", set).is_some() {
+                let read = self.fs.xattr(&self.cred, node, b"user.new");
+                let read = self.must("what was set is read", read);
+                assert!(read.is_none_or(|read| read == value));
+            }
+        }
+        let gone = self.fs.remove_xattr(&self.cred, node, b"user.note");
+        self.may("removexattr", gone);
     }
 
     /// Removes about half of the old names, and the new ones.

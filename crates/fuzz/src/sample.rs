@@ -3,12 +3,14 @@
 
 use std::sync::OnceLock;
 
-use vellum::{Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, format};
+use vellum::{
+    Cred, FormatOptions, MappingKind, NamespaceKind, OpenOptions, RenameFlags, XattrMode, format,
+};
 use vellum_layout::{
     AreaExtentHead, AreaTableHead, BLOCK_BYTES, ChunkKind, ChunkWord, Entry, EntryHead, FileKind,
     Geometry, IdentityWord, Inode, InodeState, JournalHead, LogExtentHead, LogOwner, LogPosition,
     LogWord, MoveListHead, NameRecord, POOL_MIN_BYTES, PathEntryHead, PoolPhase, PoolState,
-    Records, SLOT_BYTES, SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock,
+    Records, SLOT_BYTES, SLOTS_PER_BLOCK, SPAN_LINES, StateWord, Superblock, XattrHead,
 };
 use vellum_media::{CrashPoints, SimPool, Simulated};
 use zerocopy::FromBytes;
@@ -39,6 +41,8 @@ pub enum StructureKind {
     LogWord,
     /// The text of a symlink.
     Text,
+    /// A piece of a set of extended attributes.
+    Xattrs,
     /// A structure that assigns blocks to files: a word or an entry of the mapping table, or a
     /// word, an entry or the head of a node of a file's tree.
     Map,
@@ -60,7 +64,8 @@ pub struct Structure {
     /// The size in bytes.
     pub bytes: u64,
     /// Its number among its kind: slot, chunk, block, thread slot, area. For a word of a state-map
-    /// this is the first slot; for a text, a record or a tail, the inode's slot; for a tree, see
+    /// this is the first slot; for a text, a piece of attributes, a record or a
+    /// tail, the inode's slot; for a tree, see
     /// `maps.rs`.
     pub number: u64,
 }
@@ -79,6 +84,7 @@ pub struct Sample {
     extents: Vec<Structure>,
     log_words: Vec<Structure>,
     texts: Vec<Structure>,
+    xattrs: Vec<Structure>,
     maps: Vec<Structure>,
     lists: Vec<Structure>,
 }
@@ -130,9 +136,9 @@ pub fn samples() -> &'static [Sample] {
 }
 
 /// Makes a pool with directories of one and of several log extents, files in one piece and with
-/// holes, blocks beyond the end, links, symlinks in a slot and in a block, devices, and dead
-/// entries. With areas, one directory is the root of one. Unless `close` is set, the pool is left
-/// in the middle of work.
+/// holes, blocks beyond the end, links, symlinks in a slot and in a block, devices, extended
+/// attributes in slots and in blocks, and dead entries. With areas, one directory is the root of
+/// one. Unless `close` is set, the pool is left in the middle of work.
 fn make(close: bool, options: FormatOptions) -> Vec<u8> {
     let pool = SimPool::new(POOL_MIN_BYTES);
     let options = FormatOptions {
@@ -182,6 +188,18 @@ fn is_moving(image: &[u8]) -> bool {
     !sample.structures(StructureKind::MoveList).is_empty() && heads.all(|head| head.count() == 0)
 }
 
+/// A set of capabilities.
+const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A list of permissions: owner, user 1, owning group, mask, others.
+const LIST: [u8; 44] = [
+    2, 0, 0, 0, // version
+    1, 0, 6, 0, 255, 255, 255, 255, //
+    2, 0, 7, 0, 1, 0, 0, 0, //
+    4, 0, 4, 0, 255, 255, 255, 255, //
+    16, 0, 6, 0, 255, 255, 255, 255, //
+    32, 0, 4, 0, 255, 255, 255, 255,
+];
+
 fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
     let cred = Cred::root();
     let top = fs.root();
@@ -209,7 +227,19 @@ fn fill(fs: &std::sync::Arc<vellum::Fs<Simulated>>) -> vellum::Result<()> {
     fs.symlink(&cred, &deep, b"round", b"round")?;
     fs.mknod(&cred, &top, b"pipe", FileKind::Fifo, 0o600, 0)?;
     fs.mknod(&cred, &top, b"disk", FileKind::BlockDevice, 0o600, 77)?;
+    // Sets in one slot, in three, and in blocks.
+    let any = XattrMode::Any;
+    fs.set_xattr(&cred, &deep, b"user.note", b"text", any)?;
+    fs.set_xattr(&cred, file.node(), b"security.capability", &CAPABILITY, any)?;
+    let access = b"system.posix_acl_access";
+    fs.set_xattr(&cred, file.node(), access, &LIST, any)?;
+    let default = b"system.posix_acl_default";
+    fs.set_xattr(&cred, &wide, default, &LIST, any)?;
+    fs.set_xattr(&cred, file.node(), b"user.note", &[2; 250], any)?;
+    fs.set_xattr(&cred, &wide, b"trusted.overlay.opaque", b"y", any)?;
+    fs.set_xattr(&cred, &wide, b"user.large", &[3; 9000], any)?;
     let gone = fs.create(&cred, &top, b"gone", &write)?;
+    fs.set_xattr(&cred, gone.node(), b"user.note", &[4; 9000], any)?;
     gone.write_at(0, &[1; 5000])?;
     fs.unlink(&cred, &top, b"gone")?;
     let plain = RenameFlags::empty();
@@ -233,11 +263,13 @@ impl Sample {
             extents: vec![],
             log_words: vec![],
             texts: vec![],
+            xattrs: vec![],
             maps: vec![],
             lists: vec![],
         };
         sample.find_inodes();
         for inode in sample.inodes.clone() {
+            sample.find_xattrs(inode);
             match sample.kind_of(inode) {
                 Some(FileKind::Directory) => match sample.geometry.namespace {
                     NamespaceKind::Tree => sample.find_records(inode),
@@ -383,6 +415,20 @@ impl Sample {
         });
     }
 
+    fn find_xattrs(&mut self, inode: Structure) {
+        let mut next = self.word(inode.at + Inode::XATTR_ROOT);
+        while next != 0 {
+            let piece = self.slot(next, 0);
+            let head = self.read::<XattrHead>(piece.at);
+            self.xattrs.push(Structure {
+                at: piece.at,
+                bytes: (size_of::<XattrHead>() + usize::from(head.len)) as u64,
+                number: inode.number,
+            });
+            next = head.next;
+        }
+    }
+
     fn kind_of(&self, inode: Structure) -> Option<FileKind> {
         IdentityWord(self.word(inode.at)).kind()
     }
@@ -443,6 +489,7 @@ impl Sample {
             StructureKind::Extent => self.extents.clone(),
             StructureKind::LogWord => self.log_words.clone(),
             StructureKind::Text => self.texts.clone(),
+            StructureKind::Xattrs => self.xattrs.clone(),
             StructureKind::Map => self.maps.clone(),
             StructureKind::MoveList => self.lists.clone(),
             StructureKind::Area | StructureKind::AreaExtent | StructureKind::States

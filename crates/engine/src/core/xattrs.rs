@@ -104,37 +104,44 @@ impl<M: Memories> Core<M> {
     pub(crate) fn xattrs_at(&self, ino: u64, generation: u32, root: u64) -> Result<XattrSet> {
         let damaged = || Error::damaged("extended attributes", Location::Inode(ino));
         let mut set = XattrSet::default();
+        if root == 0 {
+            return Ok(set);
+        }
+        let kind = self.kind_of_slot(root).ok_or_else(damaged)?;
         let mut next = root;
         while next != 0 {
-            let kind = self.kind_of_slot(next).ok_or_else(damaged)?;
             let (head, records) = self.xattr_piece(next, kind).ok_or_else(damaged)?;
             if head.checksum != head.expected_checksum(ino, generation, &records) {
                 return Err(damaged());
             }
             set.bytes.extend_from_slice(&records);
-            let (home, slots) = match kind {
-                ChunkKind::Entries => xattr_home(records.len()),
-                _ => xattr_home(XATTR_SET_MAX),
+            let slots = match kind {
+                ChunkKind::Entries => xattr_home(records.len()).1,
+                _ => SLOTS_PER_BLOCK,
             };
-            if home != kind || set.bytes.len() > XATTR_SET_MAX {
+            if set.bytes.len() > XATTR_SET_MAX {
                 return Err(damaged());
             }
             set.pieces.push((next, slots));
             next = head.next;
         }
-        let is_sound = root == 0 || read_xattrs(&set.bytes).is_some();
+        let is_at_home = xattr_home(set.bytes.len()).0 == kind;
+        let is_sound = is_at_home && read_xattrs(&set.bytes).is_some();
         is_sound.then_some(set).ok_or_else(damaged)
     }
 
-    /// Head and records of the piece at `slot`, if it can lie there.
+    /// Head and records of the piece at `slot`, if it can lie there, in one chunk of `kind`.
     fn xattr_piece(&self, slot: u64, kind: ChunkKind) -> Option<(XattrHead, Vec<u8>)> {
         let at = self.slot_at(slot).ok()?;
         let mut head = XattrHead::default();
         self.pool.read(at, head.as_mut_bytes());
         let bytes = size_of::<XattrHead>() as u64 + u64::from(head.len);
         let last = slot + (bytes - 1) / SLOT_BYTES;
+        let per_chunk = self.geometry.slots_per_chunk();
+        let is_inside = slot / per_chunk == last / per_chunk;
         let is_aligned = kind != ChunkKind::Blocks || slot.is_multiple_of(SLOTS_PER_BLOCK);
-        if !head.fits(kind) || !is_aligned || self.kind_of_slot(last) != Some(kind) {
+        let is_placed = is_inside && is_aligned && self.kind_of_slot(slot) == Some(kind);
+        if !is_placed || !head.fits(kind) {
             return None;
         }
         let mut records = vec![0; head.len.into()];

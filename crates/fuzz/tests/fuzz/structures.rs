@@ -51,6 +51,9 @@ targets! {
     entry: Entry;
     directory_log: Extent, LogWord;
     symlink: Text;
+    extended_attributes: Xattrs;
+    /// The roots and flags of sets, and the sets.
+    inodes_with_attributes: Xattrs, Inode;
     journal: Journal;
     mapping: Map;
     area_table: Area;
@@ -61,5 +64,5 @@ targets! {
     /// All structures of names in areas.
     names_in_areas: Area, States, Entry, LogWord, Inode, Extent;
     /// Several structures at once, which single targets do not reach.
-    everything: Inode, Entry, Extent, LogWord, Map, Journal, Text, Chunk;
+    everything: Inode, Entry, Extent, LogWord, Map, Journal, Text, Xattrs, Chunk;
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vellum_check::survey::{Survey, superblock, trees};
+use vellum_check::survey::{Found, Survey, superblock, trees};
 use vellum_check::{Class, Options as CheckOptions, Report, check};
 use vellum_layout::{
     BLOCK_BYTES, FileKind, Geometry, IdentityWord, KeyedPlan, KeyedWord, LINE_ENTRIES, MapRoot,
@@ -296,6 +296,7 @@ pub(crate) fn assert_kept(before: &[u8], after: &[u8], plan: &Plan) {
 /// area had two generations, it is somewhere.
 #[track_caller]
 pub(crate) fn assert_survived(sound: &[u8], damaged: &[u8], after: &[u8], plan: &Plan) {
+    assert_attributes_survived([sound, damaged, after], plan);
     let [sound, damaged, after] = [sound, damaged, after].map(read_tree);
     let ambiguous = [
         Class::DirectoryNames,
@@ -317,5 +318,22 @@ pub(crate) fn assert_survived(sound: &[u8], damaged: &[u8], after: &[u8], plan: 
             path.escape_ascii(),
             plan.actions
         );
+    }
+}
+
+/// Inodes in use keep the attributes that the damage spared, unless there was no space for them
+/// beside what held their slots too.
+#[track_caller]
+fn assert_attributes_survived([sound, damaged, after]: [&[u8]; 3], plan: &Plan) {
+    let [sound, damaged, sets] = [sound, damaged, after].map(read_sets);
+    let image = &after.to_vec();
+    let survey = superblock(image).map(|superblock| Survey::of(image, &superblock));
+    let in_use = |ino| matches!(survey.as_ref()?.nodes.find(ino), Found::Node(_)).then_some(());
+    let mut actions = plan.actions.iter();
+    let lacked_room = actions.any(|action| action.what.contains("no metadata slots are free"));
+    for (ino, set) in &damaged {
+        let is_spared = sound.get(ino) == Some(set) && in_use(*ino).is_some();
+        let is_kept = sets.get(ino) == Some(set) || lacked_room;
+        assert!(!is_spared || is_kept, "inode {ino}: {:#?}", plan.actions);
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::support::{read_tree, strictly};
+use crate::support::{read_sets, read_tree, strictly};
 use vellum::{
     Clock, Cred, Error, ExternalData, FormatOptions, Fs, ListPosition, MountOptions, Node,
     OpenOptions, Result, attach, format,
@@ -129,9 +129,11 @@ fn every_pair_keeps_the_tree() {
             let there = converted(&image, to);
             assert!(strictly(&there).is_sound());
             assert_eq!(read_tree(&there), read_tree(&image));
+            assert!(read_sets(&there) == read_sets(&image));
             judge(there.clone(), false);
             let back = converted(&closed(there), sample.geometry.namespace);
             assert_eq!(read_tree(&back), read_tree(&image));
+            assert!(read_sets(&back) == read_sets(&image));
             judge(back, false);
         }
     }

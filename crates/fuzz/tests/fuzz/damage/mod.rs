@@ -9,3 +9,4 @@ mod regressions;
 mod repair;
 mod segments;
 mod undo;
+mod xattrs;

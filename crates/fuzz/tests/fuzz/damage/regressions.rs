@@ -10,15 +10,15 @@ use vellum_layout::{
 };
 
 /// The samples: closed cleanly, marked as not closed, left by a crash.
-const CLOSED: usize = 0;
-const OPEN: usize = 1;
+pub(super) const CLOSED: usize = 0;
+pub(super) const OPEN: usize = 1;
 
-fn sample(which: usize) -> Sample {
+pub(super) fn sample(which: usize) -> Sample {
     samples()[which].clone()
 }
 
 /// The inode and the first entry of `name`, wherever they are.
-fn named(sample: &Sample, name: &[u8]) -> (Structure, Structure) {
+pub(super) fn named(sample: &Sample, name: &[u8]) -> (Structure, Structure) {
     let called = |entry: &Structure| {
         let len = entry.bytes - Entry::NAME;
         sample.bytes(entry.at + Entry::NAME, len) == name
@@ -32,13 +32,19 @@ fn named(sample: &Sample, name: &[u8]) -> (Structure, Structure) {
 }
 
 /// Changes a word of a structure and makes its checksum fit.
-fn set(sample: &mut Sample, part: StructureKind, place: Structure, field: u64, value: u64) {
+pub(super) fn set(
+    sample: &mut Sample,
+    part: StructureKind,
+    place: Structure,
+    field: u64,
+    value: u64,
+) {
     sample.set_word(place.at + field, value);
     seal(sample, part, place);
 }
 
 /// The opening must report damage.
-fn assert_refused(sample: &Sample) {
+pub(super) fn assert_refused(sample: &Sample) {
     let error = mount(sample.image.clone(), false).expect_err("it is damaged");
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     judge(sample.image.clone(), false);
@@ -153,7 +159,7 @@ fn a_root_of_another_inodes_tree_is_damage() {
 
 #[test]
 fn reserved_fields_of_an_inode_are_damage() {
-    for field in [offset_of!(Inode, xattr_root), offset_of!(Inode, pattern)] {
+    for field in [offset_of!(Inode, acl_root), offset_of!(Inode, pattern)] {
         let mut closed = sample(CLOSED);
         let (inode, _) = named(&closed, b"file");
         set(&mut closed, StructureKind::Inode, inode, field as u64, 8);
