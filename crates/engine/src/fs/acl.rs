@@ -12,6 +12,7 @@ use crate::error::{Error, Location, Result};
 use crate::fs::change::SET_GID;
 use crate::fs::{Access, Cred};
 
+const MALFORMED: Error = Error::Invalid("an access control list");
 const VERSION: u32 = 2;
 /// The user or group of entries that name none.
 const NO_ID: u32 = u32::MAX;
@@ -52,17 +53,18 @@ struct Entry {
     id: u32,
 }
 
-/// A valid list: owner, users, owning group, groups, the mask if users or groups are named, others.
+/// A list. A valid one has owner, users, owning group, groups, the mask if users or groups are
+/// named, others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 
 impl Acl {
-    /// The list with this value; `None`: it has no entries, which removes a list.
+    /// The list with this value, which [`Self::check`] has not seen; `None`: it has no entries,
+    /// which removes a list.
     ///
     /// # Errors
     /// As `setxattr(2)`.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>> {
-        const MALFORMED: Error = Error::Invalid("an access control list");
         if value.is_empty() {
             return Ok(None);
         }
@@ -86,11 +88,15 @@ impl Acl {
             })
         };
         let entries: Vec<_> = entries.iter().map(entry).collect::<Result<_>>()?;
-        match Self(entries) {
-            list if list.0.is_empty() => Ok(None),
-            list if list.is_valid() => Ok(Some(list)),
-            _ => Err(MALFORMED),
-        }
+        Ok((!entries.is_empty()).then_some(Self(entries)))
+    }
+
+    /// Checks that the list is valid. Linux does so after it has checked the caller's permissions.
+    ///
+    /// # Errors
+    /// As `setxattr(2)`.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.is_valid().then_some(()).ok_or(MALFORMED)
     }
 
     fn is_valid(&self) -> bool {
@@ -286,8 +292,10 @@ pub(crate) fn list_in(ino: u64, set: &XattrSet, space: XattrSpace) -> Result<Opt
     let Some(found) = xattrs.iter().find(|xattr| xattr.space == space) else {
         return Ok(None);
     };
-    Acl::parse(found.value)
-        .map_err(|_| Error::damaged("an access control list", Location::Inode(ino)))
+    let list = Acl::parse(found.value).ok().flatten();
+    let list = list.filter(Acl::is_valid);
+    let damaged = || Error::damaged("an access control list", Location::Inode(ino));
+    list.map(Some).ok_or_else(damaged)
 }
 
 fn no_list(ino: u64) -> Error {
@@ -308,7 +316,8 @@ mod tests {
     }
 
     fn parsed(entries: &[(Tag, u16, u32)]) -> Option<Acl> {
-        Acl::parse(&list(entries)).ok().flatten()
+        let parsed = Acl::parse(&list(entries)).ok().flatten();
+        parsed.filter(|list| list.check().is_ok())
     }
 
     const OWNER: (Tag, u16, u32) = (Tag::Owner, 6, NO_ID);

@@ -268,7 +268,7 @@ impl<M: Memories> Fs<M> {
                 XattrSpace::Default if !is_dir && list.is_some() => return Err(Error::Access),
                 XattrSpace::Default if !is_dir => return Ok(()),
                 _ if !core.owns(cred, file) => return Err(Error::NotPermitted),
-                _ => {}
+                _ => list.map_or(Ok(()), Acl::check)?,
             }
             let _changing = core.change_paths(is_dir && space == XattrSpace::Access);
             let change = op.begin_change(file);
@@ -279,6 +279,9 @@ impl<M: Memories> Fs<M> {
             };
             let old = core.xattrs_locked(file)?;
             let bytes = old.with((space, b""), value.as_deref())?;
+            if mode == identity.mode() && bytes == old.bytes {
+                return Ok(());
+            }
             let words = NewWords {
                 identity: Some(identity.with_mode(mode)),
                 xattrs: Some(op.new_xattrs(file, old, bytes)?),

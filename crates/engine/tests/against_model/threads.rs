@@ -36,7 +36,7 @@ fn steps_of(thread: u64, round: u64) -> Vec<Step> {
     bytes[..8].copy_from_slice(&(round << 8 | thread).to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let tree = strategy::steps(700, Xattrs::None)
+    let tree = strategy::steps(700, Xattrs::WithLists)
         .new_tree(&mut runner)
         .expect("the strategy never rejects");
     tree.current().into_iter().filter(stays_below).collect()

@@ -165,10 +165,18 @@ fn lists_are_set_by_owners_and_refused_as_on_ext4() {
     assert_eq!(set(&root, &file, DEFAULT, &minimal), Err(libc::EACCES));
     assert_eq!(set(&root, &link, ACCESS, &minimal), Err(libc::EOPNOTSUPP));
     assert_eq!(set(&root, &file, ACCESS, &minimal[..11]), Err(libc::EINVAL));
+    let unmasked = list("u::7 u:5:7 g::5 o::5");
+    assert_eq!(set(&root, &file, ACCESS, &unmasked), Err(libc::EINVAL));
+    // Who may set a list is checked before the list is.
+    assert_eq!(set(&guest, &file, ACCESS, &unmasked), Err(libc::EPERM));
+    assert_eq!(set(&root, &file, DEFAULT, &unmasked), Err(libc::EACCES));
     assert_eq!(
         fs.xattr(&root, &file, ACCESS).unwrap_err().errno(),
         libc::ENODATA
     );
+    let before = fs.attr(&file).unwrap();
+    assert_eq!(set(&root, &file, ACCESS, &minimal), Ok(()));
+    assert_eq!(fs.attr(&file).unwrap(), before, "the mode says the same");
     let mine = SetAttr::new().uid(Some(1000)).mode(Some(0o2755));
     fs.set_attr(&root, &file, &mine).unwrap();
     assert_eq!(set(&guest, &file, ACCESS, &minimal), Ok(()));
