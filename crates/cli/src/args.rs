@@ -705,7 +705,8 @@ pub(crate) struct Mv {
 A path that contains `:/` or ends with `:` is in a pool. As with cp(1), an existing directory as \
 TARGET receives the copies; any other TARGET is the name of the copy. An existing file is \
 overwritten; a symbolic link at the target is replaced, not followed. Without -p and -a, the umask \
-applies to new files. Holes stay holes. Files that could not be copied are reported, and the exit \
+applies to new files, or the access control list that the directory has for them. Holes stay \
+holes. Files and attributes that could not be copied are reported, and the exit \
 status is 1.
 
 Examples:
@@ -723,7 +724,8 @@ pub(crate) struct Cp {
     /// Copy directories with all their contents, and symbolic links as links
     #[arg(long, short, short_alias = 'R')]
     pub(crate) recursive: bool,
-    /// Keep permission bits and times, and owners if root copies
+    /// Keep permission bits, access control lists, `user.` attributes and times, and owners and
+    /// all other extended attributes if root copies
     #[arg(long, short)]
     pub(crate) preserve: bool,
     /// As -r and -p, and keep hard links
@@ -738,8 +740,9 @@ pub(crate) struct Cp {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Copies the contents of DIR into the directory in the pool, which is created if it is missing. \
-Permission bits, times, symbolic links, hard links, holes and special files are kept, and owners \
-if root imports. Files that could not be copied are reported, and the exit status is 1.
+Permission bits, access control lists, `user.` attributes, times, symbolic links, hard links, \
+holes and special files are kept, and owners and all other extended attributes if root imports. \
+Files and attributes that could not be copied are reported, and the exit status is 1.
 
 Examples:
   vellum import ~/src pool.img:/src")]

@@ -59,17 +59,15 @@ struct Session {
     fs: Arc<RealFs>,
     volume: Volume,
     cred: Cred,
-    umask: u16,
 }
 
 impl Session {
     fn new(pool: &Pool) -> Self {
-        let umask = umask();
+        let cred = user();
         Self {
             fs: pool.fs(),
-            volume: pool.volume().with_umask(umask),
-            cred: Cred::current(),
-            umask,
+            volume: pool.volume().with_umask(cred.umask),
+            cred,
         }
     }
 
@@ -86,10 +84,9 @@ impl Session {
     }
 
     fn open(&self, place: &PathInPool, options: &OpenOptions) -> Outcome<Handle<Real>> {
-        let options = (*options).mode(options.mode & !self.umask);
         let root = self.fs.root();
         self.fs
-            .open(&self.cred, &root, place.bytes(), &options)
+            .open(&self.cred, &root, place.bytes(), options)
             .map_err(|e| place.failed(&e))
     }
 
@@ -109,11 +106,23 @@ impl Session {
     }
 }
 
-/// The umask of this process. The system call can only read it by setting it.
-pub(crate) fn umask() -> u16 {
+/// The user of this process, with its umask. The system call can only read that by setting it.
+pub(crate) fn user() -> Cred {
     let old = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(old);
-    (old.bits() & 0o777) as u16
+    Cred {
+        umask: (old.bits() & 0o777) as u16,
+        ..Cred::current()
+    }
+}
+
+/// The names in a list as `listxattr(2)` returns it, a zero byte behind each.
+pub(crate) fn names_in(list: &[u8]) -> Vec<Vec<u8>> {
+    let names = list.split(|byte| *byte == 0);
+    names
+        .filter(|name| !name.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// A file in JSON.
@@ -136,6 +145,20 @@ struct Told<'a> {
     ctime_ns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
+    /// The names of the extended attributes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    xattrs: Vec<String>,
+}
+
+impl Told<'_> {
+    /// The mark behind the mode of a file with an access control list.
+    fn mark(&self) -> &'static str {
+        let is_list = |name: &String| name.starts_with("system.posix_acl_");
+        match self.xattrs.iter().any(is_list) {
+            true => "+",
+            false => "",
+        }
+    }
 }
 
 impl Session {
@@ -148,6 +171,9 @@ impl Session {
             }
             _ => None,
         };
+        let xattrs = self.fs.xattrs(&self.cred, node);
+        let xattrs = xattrs.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?;
+        let xattrs = names_in(&xattrs);
         Ok(Told {
             name: String::from_utf8_lossy(name).into_owned(),
             kind: kind_name(attr.kind),
@@ -169,6 +195,10 @@ impl Session {
             mtime_ns: attr.mtime_ns,
             ctime_ns: attr.ctime_ns,
             target: target.map(|target| String::from_utf8_lossy(&target).into_owned()),
+            xattrs: xattrs
+                .iter()
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect(),
         })
     }
 }
@@ -293,8 +323,9 @@ fn long_line(attr: &Attr, file: &Told<'_>) -> String {
         None => attr.size.to_string(),
     };
     format!(
-        "{} {:>3} {:>5} {:>5} {:>12} {} ",
+        "{}{:1} {:>3} {:>5} {:>5} {:>12} {} ",
         mode_text(attr.kind, attr.mode),
+        file.mark(),
         attr.nlink,
         attr.uid,
         attr.gid,
@@ -336,7 +367,7 @@ fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
         .map(|[major, minor]| format!(", device {major}, {minor}"));
     format!(
         "file    {}{arrow}\nkind    {}{}\nsize    {} bytes, {} bytes allocated\n\
-         inode   {} generation {}, {} links\nmode    {} {}\nowner   {} group {}\n\
+         inode   {} generation {}, {} links\nmode    {} {}{}\nowner   {} group {}\n\
          access  {}\nmodify  {}\nchange  {}\n",
         place.path.display(),
         told.kind,
@@ -348,6 +379,7 @@ fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
         attr.nlink,
         told.mode,
         mode_text(attr.kind, attr.mode),
+        told.mark(),
         attr.uid,
         attr.gid,
         time(attr.atime_ns),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use vellum::FileKind;
 
+use super::keeping::keep;
 use super::progress::Progress;
 use super::tree::{Done, Meta, Tree, Trouble, Writer};
 use super::{Copied, Losses};
@@ -25,18 +26,20 @@ pub(super) enum Existing {
     IsRewritten,
 }
 
+/// The permission bits that the owner of a directory needs to fill it.
+const OWNERS: u16 = 0o700;
+
 /// How files are copied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub(super) existing: Existing,
     /// Copies directories with all their contents, and symbolic links as links.
     pub(super) is_recursive: bool,
-    /// Copies owners, permission bits and times. Otherwise the umask applies to the permission bits
-    /// of new files.
+    /// Copies owners, permission bits, extended attributes and times. Otherwise new files get
+    /// permission bits as the umask and the directory's access control list have it.
     pub(super) keeps_attributes: bool,
     /// Keeps hard links.
     pub(super) keeps_hard_links: bool,
-    pub(super) umask: u16,
 }
 
 impl Rules {
@@ -47,7 +50,17 @@ impl Rules {
             is_recursive: true,
             keeps_attributes: true,
             keeps_hard_links: true,
-            umask: 0,
+        }
+    }
+
+    /// The mode with which a copy is created. Only the owner may use one that gets all attributes
+    /// later.
+    fn first_mode(&self, meta: &Meta) -> u16 {
+        match (self.keeps_attributes, meta.is_dir()) {
+            (true, true) => OWNERS,
+            (true, false) => 0o600,
+            (false, true) => meta.mode & 0o777 | OWNERS,
+            (false, false) => meta.mode & 0o777,
         }
     }
 }
@@ -71,8 +84,9 @@ struct Pair<S: Tree, T: Tree> {
     to: T::Node,
     /// The name of the directory in messages.
     shown: PathBuf,
-    /// Whether the copy created it.
-    is_new: bool,
+    /// The permission bits that a new directory gets once it is filled, unless it gets all
+    /// attributes.
+    last_mode: Option<u16>,
 }
 
 /// A step of the walk, which does not recurse. The attributes of a directory are set after its
@@ -103,12 +117,11 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
 
     /// Copies the contents of a directory into another one, and then its attributes.
     pub(super) fn contents(&mut self, from: S::Node, to: T::Node, shown: PathBuf) {
-        let is_new = false;
         let pair = Pair {
             from,
             to,
             shown,
-            is_new,
+            last_mode: None,
         };
         self.walk(Step::Fill(pair));
     }
@@ -132,16 +145,20 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
                     steps.push(Step::Finish(pair));
                     steps.extend(below);
                 }
-                Step::Finish(pair) => {
-                    let meta = self.source.meta(&pair.from);
-                    let set = meta.map(|meta| {
-                        self.attributes(&pair.from, (&pair.to, pair.is_new), &meta, &pair.shown);
-                    });
-                    if let Err(trouble) = set {
-                        self.lose(&pair.shown, trouble);
-                    }
-                }
+                Step::Finish(pair) => self.finish(&pair),
             }
+        }
+    }
+
+    fn finish(&mut self, pair: &Pair<S, T>) {
+        if let Some(mode) = pair.last_mode
+            && let Err(trouble) = self.target.set_mode(&pair.to, mode)
+        {
+            self.lose_attributes(&pair.shown, &trouble);
+        }
+        match self.source.meta(&pair.from) {
+            Ok(meta) => self.attributes(&pair.from, &pair.to, &meta, &pair.shown),
+            Err(trouble) => self.lose(&pair.shown, trouble),
         }
     }
 
@@ -185,13 +202,13 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
     ) -> Done<Option<Step<S, T>>> {
         let meta = self.source.meta(&from)?;
         if meta.is_dir() {
-            let (to, is_new) = self.directory(to)?;
+            let (to, last_mode) = self.directory(to, &meta)?;
             let shown = shown.to_owned();
             return Ok(Some(Step::Fill(Pair {
                 from,
                 to,
                 shown,
-                is_new,
+                last_mode,
             })));
         }
         if meta.kind != FileKind::File && !self.rules.is_recursive {
@@ -204,28 +221,49 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             self.copied.files += 1;
             return Ok(None);
         }
-        let is_new = there.is_none();
         let made = self.make(&from, to, &meta, there)?;
         if is_linked {
             self.known.insert(meta.identity, made.clone());
         }
-        self.attributes(&from, (&made, is_new), &meta, shown);
+        self.attributes(&from, &made, &meta, shown);
         self.copied.files += 1;
         Ok(None)
     }
 
-    /// Returns the directory with a name, and whether it was created.
-    fn directory(&mut self, (dir, name): (&T::Node, &[u8])) -> Done<(T::Node, bool)> {
+    /// Returns the directory with a name, and its [`Pair::last_mode`].
+    fn directory(
+        &mut self,
+        (dir, name): (&T::Node, &[u8]),
+        meta: &Meta,
+    ) -> Done<(T::Node, Option<u16>)> {
         match self.target.lookup(dir, name)? {
             None => {
+                let first = self.rules.first_mode(meta);
+                let made = self.target.make_dir(dir, name, first)?;
                 self.copied.files += 1;
-                Ok((self.target.make_dir(dir, name)?, true))
+                let last = match self.rules.keeps_attributes {
+                    true => None,
+                    false => self.permit_filling(&made, meta)?,
+                };
+                Ok((made, last))
             }
-            Some(there) if self.target.meta(&there)?.is_dir() => Ok((there, false)),
+            Some(there) if self.target.meta(&there)?.is_dir() => Ok((there, None)),
             Some(_) => Err(Trouble::Refused(
                 "a directory does not replace an existing file",
             )),
         }
+    }
+
+    /// Lets the owner fill a new directory. Returns the permission bits to set afterwards, if they
+    /// are others.
+    fn permit_filling(&self, made: &T::Node, meta: &Meta) -> Done<Option<u16>> {
+        let given = self.target.meta(made)?.mode;
+        let now = given | OWNERS;
+        if given != now {
+            self.target.set_mode(made, now)?;
+        }
+        let last = given & (meta.mode | !OWNERS);
+        Ok((last != now).then_some(last))
     }
 
     /// Removes an existing file in the way of a copy, or returns it if its contents are to be
@@ -260,6 +298,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         meta: &Meta,
         there: Option<T::Node>,
     ) -> Done<T::Node> {
+        let mode = self.rules.first_mode(meta);
         match (meta.kind, there) {
             (FileKind::Symlink, _) => {
                 let target = self.source.read_link(from)?;
@@ -271,11 +310,11 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
                 Ok(there)
             }
             (FileKind::File, None) => {
-                let (made, writer) = self.target.create(dir, name)?;
+                let (made, writer) = self.target.create(dir, name, mode)?;
                 self.bytes(from, &*writer, meta.size)?;
                 Ok(made)
             }
-            _ => self.target.make_node(dir, name, meta),
+            _ => self.target.make_node(dir, name, meta, mode),
         }
     }
 
@@ -301,30 +340,18 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         to.set_len(size.max(at))
     }
 
-    fn attributes(
-        &mut self,
-        from: &S::Node,
-        (to, is_new): (&T::Node, bool),
-        meta: &Meta,
-        shown: &Path,
-    ) {
-        let set = match self.rules.keeps_attributes {
-            true => self.target.set_all(to, meta),
-            false if is_new && meta.kind != FileKind::Symlink => self
-                .target
-                .set_mode(to, meta.mode & 0o777 & !self.rules.umask),
-            false => Ok(()),
-        };
-        if let Err(trouble) = set {
-            self.lose(shown, format_args!("attributes: {trouble}"));
-        }
+    fn attributes(&mut self, from: &S::Node, to: &T::Node, meta: &Meta, shown: &Path) {
         if !self.rules.keeps_attributes {
             return;
         }
-        match self.source.extras(from) {
-            Ok(None) => {}
-            Ok(Some(extras)) => self.lose(shown, extras),
-            Err(trouble) => self.lose(shown, trouble),
+        let losses = &mut *self.losses;
+        let mut lose = |what: fmt::Arguments<'_>| losses.add(shown.display(), what);
+        if let Err(trouble) = keep((self.source, from), (self.target, to), meta, &mut lose) {
+            self.lose_attributes(shown, &trouble);
         }
+    }
+
+    fn lose_attributes(&mut self, shown: &Path, trouble: &Trouble) {
+        self.lose(shown, format_args!("attributes: {trouble}"));
     }
 }

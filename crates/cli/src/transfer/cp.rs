@@ -15,7 +15,6 @@ use super::progress::Progress;
 use super::tree::Tree;
 use super::{Copied, Losses};
 use crate::args::Cp;
-use crate::files::umask;
 use crate::location::{self, PathInPool};
 
 /// A source or the target of a copy.
@@ -195,7 +194,6 @@ impl Cp {
             is_recursive: self.recursive || self.archive,
             keeps_attributes: self.preserve || self.archive,
             keeps_hard_links: self.archive,
-            umask: umask(),
         }
     }
 }

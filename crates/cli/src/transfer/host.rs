@@ -1,26 +1,30 @@
 //! The tree of this machine.
 
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
+};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use vellum::{Error, FileKind};
 
 use super::tree::{Done, Meta, Names, Reader, Tree, Trouble, Writer};
+use crate::files::names_in;
 
 pub(super) struct Host {
-    keeps_owners: bool,
+    is_privileged: bool,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
         Self {
-            keeps_owners: rustix::process::geteuid().is_root(),
+            is_privileged: rustix::process::geteuid().is_root(),
         }
     }
 }
@@ -48,6 +52,13 @@ impl HostNode {
         match self.follows {
             true => std::fs::metadata(&self.path),
             false => std::fs::symlink_metadata(&self.path),
+        }
+    }
+
+    fn flags(&self) -> AtFlags {
+        match self.follows {
+            true => AtFlags::empty(),
+            false => AtFlags::SYMLINK_NOFOLLOW,
         }
     }
 }
@@ -112,28 +123,41 @@ impl Tree for Host {
         Ok(Box::new(HostFile { file, size }))
     }
 
-    fn extras(&self, node: &HostNode) -> Done<Option<&'static str>> {
-        let mut names = [0; 4096];
-        match rustix::fs::llistxattr(&node.path, &mut names) {
-            Ok(0) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
-            Ok(_) | Err(Errno::RANGE) => Ok(Some("extended attributes are not copied")),
-            Err(errno) => Err(errno.into()),
+    fn xattr_names(&self, node: &HostNode) -> Done<Vec<Vec<u8>>> {
+        let list = whole(|buffer| match node.follows {
+            true => rustix::fs::listxattr(&node.path, buffer),
+            false => rustix::fs::llistxattr(&node.path, buffer),
+        });
+        match list {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
+            list => Ok(names_in(&list?)),
         }
     }
 
-    fn make_dir(&self, dir: &HostNode, name: &[u8]) -> Done<HostNode> {
+    fn xattr(&self, node: &HostNode, name: &[u8]) -> Done<Option<Vec<u8>>> {
+        let value = whole(|buffer| match node.follows {
+            true => rustix::fs::getxattr(&node.path, name, buffer),
+            false => rustix::fs::lgetxattr(&node.path, name, buffer),
+        });
+        match value {
+            Err(Errno::NODATA) => Ok(None),
+            value => Ok(Some(value?)),
+        }
+    }
+
+    fn make_dir(&self, dir: &HostNode, name: &[u8], mode: u16) -> Done<HostNode> {
         let path = dir.child(name);
-        std::fs::create_dir(&path)?;
+        DirBuilder::new().mode(mode.into()).create(&path)?;
         Ok(HostNode::of(path))
     }
 
-    fn create(&self, dir: &HostNode, name: &[u8]) -> Done<(HostNode, Box<dyn Writer>)> {
+    fn create(&self, dir: &HostNode, name: &[u8], mode: u16) -> Done<(HostNode, Box<dyn Writer>)> {
         let path = dir.child(name);
         let mut options = File::options();
         let file = options
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(mode.into())
             .open(&path)?;
         let writer = HostFile { file, size: 0 };
         Ok((HostNode::of(path), Box::new(writer)))
@@ -153,9 +177,9 @@ impl Tree for Host {
         Ok(HostNode::of(path))
     }
 
-    fn make_node(&self, dir: &HostNode, name: &[u8], meta: &Meta) -> Done<HostNode> {
+    fn make_node(&self, dir: &HostNode, name: &[u8], meta: &Meta, mode: u16) -> Done<HostNode> {
         let path = dir.child(name);
-        let mode = Mode::RUSR | Mode::WUSR;
+        let mode = Mode::from_raw_mode(mode.into());
         rustix::fs::mknodat(CWD, &path, file_type(meta.kind), mode, meta.device)?;
         Ok(HostNode::of(path))
     }
@@ -176,20 +200,70 @@ impl Tree for Host {
         Ok(std::fs::set_permissions(&node.path, permissions)?)
     }
 
-    fn set_all(&self, node: &HostNode, meta: &Meta) -> Done {
-        if self.keeps_owners {
-            std::os::unix::fs::lchown(&node.path, Some(meta.uid), Some(meta.gid))?;
-        }
+    fn is_privileged(&self) -> bool {
+        self.is_privileged
+    }
+
+    fn set_owner(&self, node: &HostNode, meta: &Meta) -> Done {
+        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
+        let flags = node.flags();
+        Ok(rustix::fs::chownat(
+            CWD,
+            &node.path,
+            Some(uid),
+            Some(gid),
+            flags,
+        )?)
+    }
+
+    fn set_mode_and_times(&self, node: &HostNode, meta: &Meta, mode: u16) -> Done {
         if meta.kind != FileKind::Symlink {
-            self.set_mode(node, meta.mode)?;
+            self.set_mode(node, mode)?;
         }
         let times = Timestamps {
             last_access: timespec(meta.atime_ns),
             last_modification: timespec(meta.mtime_ns),
         };
-        rustix::fs::utimensat(CWD, &node.path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(())
+        Ok(rustix::fs::utimensat(
+            CWD,
+            &node.path,
+            &times,
+            node.flags(),
+        )?)
     }
+
+    fn set_xattr(&self, node: &HostNode, name: &[u8], value: &[u8]) -> Done {
+        let flags = XattrFlags::empty();
+        let set = match node.follows {
+            true => rustix::fs::setxattr(&node.path, name, value, flags),
+            false => rustix::fs::lsetxattr(&node.path, name, value, flags),
+        };
+        Ok(set?)
+    }
+
+    fn remove_xattr(&self, node: &HostNode, name: &[u8]) -> Done {
+        let removed = match node.follows {
+            true => rustix::fs::removexattr(&node.path, name),
+            false => rustix::fs::lremovexattr(&node.path, name),
+        };
+        Ok(removed?)
+    }
+}
+
+/// Returns a value or a list of names that `read` reads into a buffer.
+fn whole(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::Result<Vec<u8>> {
+    /// Linux has no longer ones, in bytes.
+    const MAX: usize = 64 << 10;
+    let mut buffer = vec![0; 256];
+    let len = match read(&mut buffer) {
+        Err(Errno::RANGE) => {
+            buffer.resize(MAX, 0);
+            read(&mut buffer)?
+        }
+        len => len?,
+    };
+    buffer.truncate(len);
+    Ok(buffer)
 }
 
 struct HostFile {

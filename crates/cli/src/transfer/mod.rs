@@ -1,11 +1,12 @@
 //! `vellum import`, `vellum export` and `vellum cp`: files and whole trees, with owners, times,
-//! links and holes.
+//! extended attributes, links and holes.
 
 mod copier;
 mod cp;
 mod export;
 mod host;
 mod import;
+mod keeping;
 mod pool;
 mod progress;
 mod tree;

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use vellum::media::Real;
 use vellum::{
     Cred, Error, FileKind, Handle, ListPosition, Node, OpenOptions, RealFs, SetAttr, SetTime,
+    XattrMode,
 };
 
 use super::tree::{Done, Meta, Names, Reader, Tree, Writer};
-use crate::files::{umask, write_all};
+use crate::files::{names_in, user, write_all};
 
 pub(super) struct PoolTree {
     fs: Arc<RealFs>,
@@ -19,10 +20,7 @@ pub(super) struct PoolTree {
 
 impl PoolTree {
     pub(super) fn new(fs: Arc<RealFs>) -> Self {
-        Self {
-            fs,
-            cred: Cred::current(),
-        }
+        Self { fs, cred: user() }
     }
 
     /// The bytes of all files of the pool, an upper bound for any tree in it.
@@ -40,7 +38,7 @@ impl PoolTree {
             };
             let name = name.as_bytes();
             at = match self.fs.lookup(&self.cred, &at, name) {
-                Err(Error::NotFound) => self.fs.mkdir(&self.cred, &at, name, 0o777 & !umask()),
+                Err(Error::NotFound) => self.fs.mkdir(&self.cred, &at, name, 0o777),
                 found => found,
             }?;
         }
@@ -111,16 +109,29 @@ impl Tree for PoolTree {
         Ok(Box::new(PoolFile(handle)))
     }
 
-    fn extras(&self, _: &Node<Real>) -> Done<Option<&'static str>> {
-        Ok(None)
+    fn xattr_names(&self, node: &Node<Real>) -> Done<Vec<Vec<u8>>> {
+        Ok(names_in(&self.fs.xattrs(&self.cred, node)?))
     }
 
-    fn make_dir(&self, dir: &Node<Real>, name: &[u8]) -> Done<Node<Real>> {
-        Ok(self.fs.mkdir(&self.cred, dir, name, 0o700)?)
+    fn xattr(&self, node: &Node<Real>, name: &[u8]) -> Done<Option<Vec<u8>>> {
+        match self.fs.xattr(&self.cred, node, name) {
+            Ok(value) => Ok(Some(value)),
+            Err(Error::NoAttribute) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
-    fn create(&self, dir: &Node<Real>, name: &[u8]) -> Done<(Node<Real>, Box<dyn Writer>)> {
-        let options = OpenOptions::new().read(true).write(true).mode(0o600);
+    fn make_dir(&self, dir: &Node<Real>, name: &[u8], mode: u16) -> Done<Node<Real>> {
+        Ok(self.fs.mkdir(&self.cred, dir, name, mode)?)
+    }
+
+    fn create(
+        &self,
+        dir: &Node<Real>,
+        name: &[u8],
+        mode: u16,
+    ) -> Done<(Node<Real>, Box<dyn Writer>)> {
+        let options = OpenOptions::new().read(true).write(true).mode(mode);
         let handle = self.fs.create(&self.cred, dir, name, &options)?;
         Ok((handle.node().clone(), Box::new(PoolFile(handle))))
     }
@@ -135,9 +146,9 @@ impl Tree for PoolTree {
         Ok(self.fs.symlink(&self.cred, dir, name, target)?)
     }
 
-    fn make_node(&self, dir: &Node<Real>, name: &[u8], meta: &Meta) -> Done<Node<Real>> {
+    fn make_node(&self, dir: &Node<Real>, name: &[u8], meta: &Meta, mode: u16) -> Done<Node<Real>> {
         let (fs, cred) = (&self.fs, &self.cred);
-        Ok(fs.mknod(cred, dir, name, meta.kind, 0o600, meta.device)?)
+        Ok(fs.mknod(cred, dir, name, meta.kind, mode, meta.device)?)
     }
 
     fn link(&self, node: &Node<Real>, dir: &Node<Real>, name: &[u8]) -> Done {
@@ -157,17 +168,32 @@ impl Tree for PoolTree {
         Ok(())
     }
 
-    fn set_all(&self, node: &Node<Real>, meta: &Meta) -> Done {
-        if self.cred.privileged {
-            let owner = SetAttr::new().uid(Some(meta.uid)).gid(Some(meta.gid));
-            self.fs.set_attr(&self.cred, node, &owner)?;
-        }
+    fn is_privileged(&self) -> bool {
+        self.cred.privileged
+    }
+
+    fn set_owner(&self, node: &Node<Real>, meta: &Meta) -> Done {
+        let owner = SetAttr::new().uid(Some(meta.uid)).gid(Some(meta.gid));
+        self.fs.set_attr(&self.cred, node, &owner)?;
+        Ok(())
+    }
+
+    fn set_mode_and_times(&self, node: &Node<Real>, meta: &Meta, mode: u16) -> Done {
         let set = SetAttr::new()
-            .mode((meta.kind != FileKind::Symlink).then_some(meta.mode))
+            .mode((meta.kind != FileKind::Symlink).then_some(mode))
             .atime(Some(SetTime::At(meta.atime_ns)))
             .mtime(Some(SetTime::At(meta.mtime_ns)));
         self.fs.set_attr(&self.cred, node, &set)?;
         Ok(())
+    }
+
+    fn set_xattr(&self, node: &Node<Real>, name: &[u8], value: &[u8]) -> Done {
+        let (fs, cred) = (&self.fs, &self.cred);
+        Ok(fs.set_xattr(cred, node, name, value, XattrMode::Any)?)
+    }
+
+    fn remove_xattr(&self, node: &Node<Real>, name: &[u8]) -> Done {
+        Ok(self.fs.remove_xattr(&self.cred, node, name)?)
     }
 }
 

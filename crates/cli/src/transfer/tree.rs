@@ -98,25 +98,38 @@ pub(super) trait Tree {
     fn names(&self, dir: &Self::Node) -> Done<Names>;
     fn read_link(&self, node: &Self::Node) -> Done<Vec<u8>>;
     fn open(&self, node: &Self::Node) -> Done<Box<dyn Reader>>;
-    /// The properties of a file that cannot be copied, if it has any.
-    fn extras(&self, node: &Self::Node) -> Done<Option<&'static str>>;
+    /// The names of the extended attributes of a file, access control lists included.
+    fn xattr_names(&self, node: &Self::Node) -> Done<Vec<Vec<u8>>>;
+    /// The value of an extended attribute; `None`: the file has none of that name.
+    fn xattr(&self, node: &Self::Node, name: &[u8]) -> Done<Option<Vec<u8>>>;
 
-    /// Creates a directory with permissions for its owner only.
-    fn make_dir(&self, dir: &Self::Node, name: &[u8]) -> Done<Self::Node>;
-    /// Creates an empty file with permissions for its owner only.
-    fn create(&self, dir: &Self::Node, name: &[u8]) -> Done<(Self::Node, Box<dyn Writer>)>;
+    // The umask, or a list of the directory for new files, may remove bits of `mode`.
+
+    /// Creates a directory.
+    fn make_dir(&self, dir: &Self::Node, name: &[u8], mode: u16) -> Done<Self::Node>;
+    /// Creates an empty file.
+    fn create(
+        &self,
+        dir: &Self::Node,
+        name: &[u8],
+        mode: u16,
+    ) -> Done<(Self::Node, Box<dyn Writer>)>;
     /// Truncates a file and opens it for writing.
     fn rewrite(&self, node: &Self::Node) -> Done<Box<dyn Writer>>;
     fn symlink(&self, dir: &Self::Node, name: &[u8], target: &[u8]) -> Done<Self::Node>;
-    /// Creates a fifo, a socket or a device file.
-    fn make_node(&self, dir: &Self::Node, name: &[u8], meta: &Meta) -> Done<Self::Node>;
+    /// Creates a fifo, a socket or a device file of the kind and device in `meta`.
+    fn make_node(&self, dir: &Self::Node, name: &[u8], meta: &Meta, mode: u16) -> Done<Self::Node>;
     fn link(&self, node: &Self::Node, dir: &Self::Node, name: &[u8]) -> Done;
     /// Removes a file that is not a directory. A missing file is not an error.
     fn remove(&self, dir: &Self::Node, name: &[u8]) -> Done;
 
+    /// Whether the user may set owners, and all kinds of extended attributes.
+    fn is_privileged(&self) -> bool;
+    fn set_owner(&self, node: &Self::Node, meta: &Meta) -> Done;
     /// Sets the permission bits of a file.
     fn set_mode(&self, node: &Self::Node, mode: u16) -> Done;
-    /// Sets the owner (if the user may), the permission bits and the times of a file, in this
-    /// order, because a change of owner drops set-id bits.
-    fn set_all(&self, node: &Self::Node, meta: &Meta) -> Done;
+    /// Sets the times of a file, and its permission bits unless it is a symbolic link.
+    fn set_mode_and_times(&self, node: &Self::Node, meta: &Meta, mode: u16) -> Done;
+    fn set_xattr(&self, node: &Self::Node, name: &[u8], value: &[u8]) -> Done;
+    fn remove_xattr(&self, node: &Self::Node, name: &[u8]) -> Done;
 }

@@ -2,6 +2,7 @@
 
 mod advice;
 mod asking;
+mod attributes;
 mod commands;
 mod copying;
 mod datasets;

@@ -5,6 +5,7 @@ use std::fs::{File, Permissions};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use crate::attributes::{self, Xattrs};
 use crate::support::Bench;
 
 /// The properties of a file that must be unchanged.
@@ -18,6 +19,7 @@ pub(crate) struct Seen {
     device: u64,
     content: Option<Vec<u8>>,
     target: Option<std::path::PathBuf>,
+    xattrs: Xattrs,
     /// The first path with the same inode.
     same_as: String,
 }
@@ -67,6 +69,7 @@ pub(crate) fn look(root: &Path) -> BTreeMap<String, Seen> {
             target: found
                 .is_symlink()
                 .then(|| path.read_link().expect("a target")),
+            xattrs: attributes::of_host(&path),
             same_as,
         };
         seen.insert(name, told);
@@ -116,6 +119,7 @@ pub(crate) fn make_tree(root: &Path) {
         )
         .expect("made");
     }
+    attributes::add_to_tree(root);
     let mode = |name: &str, mode| {
         std::fs::set_permissions(root.join(name), Permissions::from_mode(mode)).expect("changed");
     };
