@@ -25,7 +25,6 @@ readonly -A LEFT_OUT=(
     [io]="syncs every file system of the machine"
     [procfs]="reads /proc"
     [verity]="needs fs-verity, which Vellum has not"
-    [xattr]="sets extended attributes, which Vellum has not"
 )
 readonly AT_ONCE=3
 STRESS=

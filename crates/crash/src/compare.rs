@@ -478,7 +478,13 @@ fn changes_attributes(step: &Step) -> bool {
     matches!(step, Step::Together(_))
         || matches!(
             step.op(),
-            Some(Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. })
+            Some(
+                Op::Chmod { .. }
+                    | Op::Chown { .. }
+                    | Op::Utimens { .. }
+                    | Op::SetXattr { .. }
+                    | Op::RemoveXattr { .. }
+            )
         )
 }
 

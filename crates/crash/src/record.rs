@@ -74,8 +74,9 @@ pub fn record(workload: &Workload) -> Result<Recorded, RecordError> {
         stages.push(model.snapshot(false));
     }
     let between = |(step, trees): (&Step, &[Snapshot])| {
-        step.drops_set_ids()
-            .then(|| without_set_ids(&trees[0], &trees[1]))
+        let without = || without_privileges(&trees[0], &trees[1]);
+        let between = step.drops_privileges().then(without);
+        between.filter(|between| *between != trees[0])
     };
     let between = workload.explored.iter().zip(stages.windows(2)).map(between);
     let between = between.collect();
@@ -274,12 +275,13 @@ impl Recorder<'_> {
     }
 }
 
-/// The snapshot `before`, with the permission bits of `after`.
-fn without_set_ids(before: &Snapshot, after: &Snapshot) -> Snapshot {
+/// The snapshot `before`, with the permission bits and extended attributes of `after`.
+fn without_privileges(before: &Snapshot, after: &Snapshot) -> Snapshot {
     let mut between = before.clone();
     for (path, node) in &mut between {
         if let Some(after) = after.get(path) {
             node.mode = after.mode;
+            node.xattrs.clone_from(&after.xattrs);
         }
     }
     between
@@ -341,6 +343,14 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
         Step::Close | Step::ExportReplica | Step::Recover => {
             model.close_all();
             Outcome::Ok(vellum_model::Payload::Done)
+        }
+        Step::Unnamed(path) => {
+            let cred = Cred::superuser();
+            let [create, append] = Step::named_at_once(path);
+            match apply(model, &create, &cred, CLOCK_START) {
+                Outcome::Ok(_) => apply(model, &append, &cred, CLOCK_START),
+                failed => failed,
+            }
         }
         Step::Blocks(blocks) => opened_and_closed(model, blocks),
         Step::Split(dir) | Step::Merge(dir) => is_there(model, dir),

@@ -245,6 +245,7 @@ impl<M: Backend> Session<M> {
         match step {
             Step::Op(_) | Step::Full(_) | Step::User(_) => self.answer(step).map(drop),
             Step::Together(ops) => self.driver()?.set(ops, &Cred::root()).map(drop),
+            Step::Unnamed(path) => self.driver()?.name_when_written(&Step::named_at_once(path)),
             Step::Blocks(blocks) => self.give_and_take(blocks),
             Step::Maintain => {
                 let fs = self.open_fs()?;

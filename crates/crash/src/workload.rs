@@ -20,6 +20,8 @@ pub enum Step {
     /// Operations of the superuser on the attributes of one file, in a single call, which changes
     /// the size first.
     Together(Vec<Op>),
+    /// Creates a file without a name, writes to it, and gives it this path.
+    Unnamed(String),
     /// Allocates blocks in a hole of a file and frees them again, by a mapping probe.
     Blocks(BlocksAlone),
     /// All pending background work.
@@ -77,6 +79,7 @@ impl Step {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE;
         match self {
             Self::Blocks(_) => "blocks",
+            Self::Unnamed(_) => "unnamed",
             Self::Maintain => "maintain",
             Self::Split(_) => "split",
             Self::Merge(_) => "merge",
@@ -157,6 +160,18 @@ impl Step {
         )
     }
 
+    /// What [`Self::Unnamed`] does, for who looks only at its end.
+    pub(crate) fn named_at_once(path: &str) -> [Op; 2] {
+        let path = path.as_bytes().to_vec();
+        let create = Op::Create {
+            path: path.clone(),
+            mode: 0o644,
+            exclusive: true,
+        };
+        let (seed, len) = (3, 5000);
+        [create, Op::Append { path, seed, len }]
+    }
+
     /// The two steps that it consists of, if any: a crash may leave the first without the second.
     pub fn halves(&self) -> Option<[Self; 2]> {
         match self {
@@ -170,10 +185,10 @@ impl Step {
         }
     }
 
-    /// Whether it may drop the set-id bits of a file, durably, before it changes the content.
-    pub fn drops_set_ids(&self) -> bool {
-        let changes = self.changes_bytes() || matches!(self.operation(), "truncate" | "open");
-        matches!(self, Self::User(_)) && changes
+    /// Whether it may drop the set-id bits and capabilities of a file, durably, before it changes
+    /// the content.
+    pub fn drops_privileges(&self) -> bool {
+        self.changes_bytes() || matches!(self.operation(), "truncate" | "open")
     }
 }
 
@@ -183,7 +198,8 @@ impl Step {
 pub struct StepError(String);
 
 /// Parses `maintain`, `split DIR`, `merge DIR`, `evolve ROUNDS`, `checkpoint`, `close-pool`,
-/// `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, or an operation as the
+/// `export-replica`, `open-pool`, `recover`, `blocks FILE FIRST COUNT`, `unnamed FILE`, or an
+/// operation as the
 /// model writes it. An operation can have `user: ` or `full: ` before it. Several with `; ` between
 /// them can follow `together: `.
 impl FromStr for Step {
@@ -203,6 +219,7 @@ impl FromStr for Step {
             ("open-pool", "") => Self::Open,
             ("recover", "") => Self::Recover,
             ("blocks", rest) => Self::Blocks(rest.parse()?),
+            ("unnamed", path) => Self::Unnamed(path.to_owned()),
             ("split", dir) => Self::Split(dir.to_owned()),
             ("merge", dir) => Self::Merge(dir.to_owned()),
             ("evolve", rounds) => Self::Evolve(number(rounds, "rounds", line)?),
@@ -246,6 +263,7 @@ impl fmt::Display for Step {
             Self::Blocks(BlocksAlone { path, first, count }) => {
                 write!(f, "blocks {path} {first} {count}")
             }
+            Self::Unnamed(path) => write!(f, "unnamed {path}"),
             Self::Maintain => f.write_str("maintain"),
             Self::Split(dir) => write!(f, "split {dir}"),
             Self::Merge(dir) => write!(f, "merge {dir}"),

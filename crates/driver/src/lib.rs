@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use vellum::media::Memories;
-use vellum::{Access, Attr, Cred, Error, Fs, Handle, ListPosition, Node, Result, SetAttr, SetTime};
+use vellum::{
+    Access, Attr, Cred, Error, Fs, Handle, ListPosition, Node, OpenOptions, Result, SetAttr,
+    SetTime,
+};
 use vellum_model::{Kind, Op, Payload, pattern};
 
 use convert::{allocate_mode, file_kind, open_options, view};
@@ -136,6 +139,23 @@ impl<M: Memories> Driver<M> {
             (None, None) => Ok(Payload::Done),
             _ => Ok(Payload::Times(times)),
         }
+    }
+
+    /// Creates the file of the first operation without a name, applies the second to it, and gives
+    /// it its name.
+    ///
+    /// # Errors
+    /// Fails with the engine's errors, or if the first operation creates no file.
+    pub fn name_when_written(&self, [create, write]: &[Op; 2]) -> Result<()> {
+        let Op::Create { path, mode, .. } = create else {
+            return Err(Error::Invalid("no creation of a file"));
+        };
+        let cred = Cred::root();
+        let last = self.new_name(&cred, path)?;
+        let options = OpenOptions::new().append(true).mode(*mode as u16);
+        let handle = self.fs.create_unnamed(&cred, &last.dir, &options)?;
+        self.on_handle(&handle, write)?;
+        self.fs.link(&cred, handle.node(), &last.dir, last.name)
     }
 
     fn make(&self, op: &Op, cred: &Cred) -> Result<()> {

@@ -121,7 +121,9 @@ impl Model {
             Kind::CharDevice | Kind::BlockDevice => Body::Special(kind, device),
         };
         self.may_make(entry, cred)?;
-        if matches!(kind, Kind::CharDevice | Kind::BlockDevice) && !cred.is_superuser() {
+        let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+        let is_whiteout = kind == Kind::CharDevice && device == 0;
+        if is_device && !is_whiteout && !cred.is_superuser() {
             return Err(Errno::EPERM);
         }
         Ok(self.add_new(entry, body, mode, cred, now))
@@ -310,7 +312,14 @@ impl Model {
 
     /// Creates a node and names it. A set-group-id directory determines group and set-group-id, and
     /// a default access control list the permissions.
-    fn add_new(&mut self, entry: Entry, body: Body, mode: u32, cred: &Cred, now: i64) -> Ino {
+    pub(crate) fn add_new(
+        &mut self,
+        entry: Entry,
+        body: Body,
+        mode: u32,
+        cred: &Cred,
+        now: i64,
+    ) -> Ino {
         let parent = &self.nodes[&entry.dir];
         let is_dir = matches!(body, Body::Dir { .. });
         let (mut mode, mut gid) = (mode & 0o7777, cred.gid);

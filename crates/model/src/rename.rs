@@ -2,17 +2,20 @@
 
 use crate::namespace::Entry;
 use crate::tree::{Body, WRITE};
-use crate::{Cred, Errno, Ino, LINK_MAX, Model, Result};
+use crate::{Cred, Errno, Ino, Kind, LINK_MAX, Model, Result};
 
 /// Fail with `EEXIST` if the new name exists.
 pub const RENAME_NOREPLACE: u32 = 1;
 /// Exchange the two names.
 pub const RENAME_EXCHANGE: u32 = 2;
+/// Leave a whiteout under the old name: a character device 0.
+pub const RENAME_WHITEOUT: u32 = 4;
 
 /// Checks the flags by themselves.
 pub(crate) fn check_flags(flags: u32) -> Result<()> {
-    let both = RENAME_NOREPLACE | RENAME_EXCHANGE;
-    if flags & !both != 0 || flags == both {
+    let beside = RENAME_NOREPLACE | RENAME_WHITEOUT;
+    let exchanges = flags & RENAME_EXCHANGE != 0;
+    if flags & !(beside | RENAME_EXCHANGE) != 0 || exchanges && flags & beside != 0 {
         Err(Errno::EINVAL)
     } else {
         Ok(())
@@ -32,8 +35,8 @@ fn check_dots(from: &Entry, to: &Entry, flags: u32) -> Result<()> {
 }
 
 impl Model {
-    /// Moves `from` in `from_dir` to `to` in `to_dir`; `flags` is 0, [`RENAME_NOREPLACE`] or
-    /// [`RENAME_EXCHANGE`].
+    /// Moves `from` in `from_dir` to `to` in `to_dir`; `flags` are [`RENAME_NOREPLACE`],
+    /// [`RENAME_EXCHANGE`] and [`RENAME_WHITEOUT`].
     #[expect(
         clippy::too_many_arguments,
         reason = "two names, two directories, flags, and what every operation takes"
@@ -81,7 +84,14 @@ impl Model {
             Some(target) if self.is_dir(source)? && !self.entries(target)?.is_empty() => {
                 Err(Errno::ENOTEMPTY)
             }
-            _ => self.replace(from, source, to, target, now),
+            _ => {
+                self.replace(from, source, to, target, now)?;
+                if flags & RENAME_WHITEOUT != 0 {
+                    let whiteout = Body::Special(Kind::CharDevice, 0);
+                    self.add_new(from, whiteout, 0, cred, now);
+                }
+                Ok(())
+            }
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) enum Answer {
     },
     /// The names in a directory, each with its kind; names that were listed twice are left out.
     Names(BTreeMap<Vec<u8>, Option<Kind>>),
-    /// The bytes of a file.
+    /// The bytes of a file, the value of an extended attribute, or the names of all.
     Bytes(Vec<u8>),
 }
 
@@ -74,6 +74,7 @@ pub(crate) fn answer_of(outcome: Outcome) -> Answer {
             size,
         },
         Outcome::Ok(Payload::Bytes(bytes)) => Answer::Bytes(bytes),
+        Outcome::Ok(Payload::Xattrs(names)) => Answer::Bytes(Vec::from_iter(names).join(&b'\0')),
         Outcome::Ok(_) => Answer::Done,
     }
 }

@@ -14,6 +14,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         OfThreads::Looking,
         OfThreads::Reopened,
         OfThreads::Bytes,
+        OfThreads::Xattrs,
         OfThreads::Background,
         OfThreads::Three,
         OfThreads::Tables,

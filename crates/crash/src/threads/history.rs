@@ -153,8 +153,13 @@ impl What<'_> {
             Self::Look(..)
                 | Self::Ask(_)
                 | Self::Call(
-                    Step::Op(Op::Stat { .. } | Op::Readdir { .. } | Op::Read { .. })
-                        | Step::Maintain
+                    Step::Op(
+                        Op::Stat { .. }
+                            | Op::Readdir { .. }
+                            | Op::Read { .. }
+                            | Op::GetXattr { .. }
+                            | Op::ListXattr { .. }
+                    ) | Step::Maintain
                         | Step::Split(_)
                         | Step::Merge(_)
                         | Step::Evolve(_)

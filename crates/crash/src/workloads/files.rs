@@ -21,13 +21,14 @@ macro_rules! file {
 }
 
 /// Single operations, in the order in which they are explored.
-const SINGLE: [File; 9] = [
+const SINGLE: [File; 10] = [
     file!("making.txt"),
     file!("removing.txt"),
     file!("renaming.txt"),
     file!("writing.txt"),
     file!("sizing.txt"),
     file!("attributes.txt"),
+    file!("xattrs.txt"),
     file!("opening.txt"),
     file!("background.txt"),
     file!("evicting.txt"),
@@ -174,6 +175,7 @@ pub(crate) enum OfThreads {
     Looking,
     Reopened,
     Bytes,
+    Xattrs,
     Background,
     Three,
     Tables,
@@ -193,6 +195,7 @@ impl OfThreads {
             Self::Looking => file!("threads/looking.txt"),
             Self::Reopened => file!("threads/reopened.txt"),
             Self::Bytes => file!("threads/bytes.txt"),
+            Self::Xattrs => file!("threads/xattrs.txt"),
             Self::Background => file!("threads/background.txt"),
             Self::Three => file!("threads/three.txt"),
             Self::Tables => file!("threads/tables.txt"),

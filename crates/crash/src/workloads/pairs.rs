@@ -24,7 +24,7 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 63] = [
+const OPERATIONS: [Operation; 69] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -35,6 +35,7 @@ const OPERATIONS: [Operation; 63] = [
     ("symlink:s", &["symlink f s"]),
     ("symlink:d/f", &["symlink %(74x3000) d/f"]),
     ("link:f:g", &["link f g"]),
+    ("unnamed:g", &["unnamed g"]),
     ("link:f:d/f", &["link f d/f"]),
     ("link:d/f:e/f", &["link d/f e/f"]),
     ("unlink:f", &["unlink f"]),
@@ -53,6 +54,7 @@ const OPERATIONS: [Operation; 63] = [
     ("rename:e:d", &["rename e d 0"]),
     ("rename:e:d/e", &["rename e d/e 0"]),
     ("rename:d/e:e", &["rename d/e e 0"]),
+    ("whiteout:f:g", &["rename f g 4"]),
     ("exchange:f:g", &["rename f g 2"]),
     ("exchange:f:d", &["rename f d 2"]),
     ("exchange:f:d/f", &["rename f d/f 2"]),
@@ -76,6 +78,16 @@ const OPERATIONS: [Operation; 63] = [
     ("chmod:f", &["chmod f 600"]),
     ("chmod:d", &["chmod d 711"]),
     ("chown:f", &["chown f 5 6 follow"]),
+    ("setxattr:f", &["setxattr f user.a one any follow"]),
+    ("setxattr:f:5000", &["setxattr f user.a @1:5000 any follow"]),
+    ("setxattr:d", &["setxattr d trusted.a one any follow"]),
+    (
+        "removexattr:f",
+        &[
+            "setxattr f user.b two any follow",
+            "removexattr f user.b follow",
+        ],
+    ),
     ("utimens:f", &["utimens f 1000 2000 follow"]),
     ("utimens:d", &["utimens d 1000 2000 follow"]),
     (

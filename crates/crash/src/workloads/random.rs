@@ -21,6 +21,9 @@ const BYTES: [u64; 12] = [
     0, 1, 100, 777, 4000, 4096, 5000, 8192, 12345, 20000, 32768, 33000,
 ];
 
+/// Values of extended attributes: in slots and in blocks.
+const XATTR_VALUES: [&str; 5] = ["one", "@1:100", "@2:300", "@3:1000", "@4:9000"];
+
 /// The random workloads with numbers up to `count`.
 pub fn random(count: u64) -> Vec<Workload> {
     (0..count).map(history).collect()
@@ -135,6 +138,10 @@ impl Draw {
         1 + self.below(2)
     }
 
+    fn xattr(&mut self) -> &'static str {
+        self.of(&["user.a", "user.b", "trusted.a"])
+    }
+
     fn bytes(&mut self) -> u64 {
         self.of(&BYTES)
     }
@@ -188,11 +195,16 @@ impl Draw {
     }
 
     fn attribute_line(&mut self) -> String {
-        match self.below(8) {
+        match self.below(12) {
             0 => format!("chmod {} {}", self.any(), self.of(&["600", "6777", "1755"])),
             1 => format!("chown {} {} 6 follow", self.any(), self.of(&["5", "-"])),
             2 => format!("utimens {} 1000 2000 -", self.any()),
             3 | 4 => format!("open+rdwr {} {} 0", self.slot(), self.file()),
+            8..11 => {
+                let (name, value) = (self.xattr(), self.of(&XATTR_VALUES));
+                format!("setxattr {} {name} {value} any follow", self.any())
+            }
+            11 => format!("removexattr {} {} follow", self.any(), self.xattr()),
             5 => format!("open+rdwr+creat+trunc {} {} 640", self.slot(), self.file()),
             _ => format!("close-slot {}", self.slot()),
         }

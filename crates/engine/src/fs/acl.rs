@@ -185,7 +185,6 @@ pub(super) fn lists_decide(identity: IdentityWord) -> bool {
 }
 
 /// What a file inherits from the directory in which it is made.
-#[derive(Default)]
 pub(crate) struct Inherited {
     /// Its permission bits.
     pub(crate) mode: u16,

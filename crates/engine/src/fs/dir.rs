@@ -452,8 +452,9 @@ impl<M: Memories> Fs<M> {
     fn make_whiteout(self: &Arc<Self>, cred: &Cred, dir: &Node<M>) -> Result<Node<M>> {
         self.with_room(|op| {
             self.check_dir(op, cred, dir.cachelet)?;
-            let inherited = Inherited::default();
-            let new = NewFile::plain(FileKind::CharDevice, 0);
+            let kind = FileKind::CharDevice;
+            let inherited = op.inherit(cred, dir.cachelet, kind, 0)?;
+            let new = NewFile::plain(kind, 0);
             let new = new_inode(op, cred, dir.cachelet, new, &inherited);
             let made = op.create_unnamed(dir.cachelet, &new, 1)?;
             op.count(Tally::Inodes, 1);

@@ -114,10 +114,10 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// The same operations for bytes that somebody wrote earlier.
-    pub(crate) fn keeping_privileges(self) -> Self {
+    /// The same operations, with `keeps_privileges` for bytes that somebody wrote earlier.
+    pub(crate) fn keeping_privileges(self, keeps_privileges: bool) -> Self {
         Self {
-            keeps_privileges: true,
+            keeps_privileges,
             ..self
         }
     }
@@ -204,9 +204,10 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Begins a change of `bytes` of a file. Returns the operation and the file's lock. No view of
-    /// these bytes is left. The set-id bits and the capability that must not be found with the change
-    /// are dropped, durably and under the same lock: setting them again meanwhile counts as earlier
-    /// than everything written from then on. The caller drops the lock before the operation.
+    /// these bytes is left. The set-id bits and the capability that must not be found with the
+    /// change are dropped, durably and under the same lock: setting them again meanwhile counts as
+    /// earlier than everything written from then on. The caller drops the lock before the
+    /// operation.
     fn change(
         &self,
         cachelet: Cachelet,

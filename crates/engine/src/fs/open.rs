@@ -620,20 +620,16 @@ impl<M: Memories> Handle<M> {
         self.check_write()?;
         if !data.is_empty() && offset >= SIZE_MAX_BYTES {
             let end = offset.checked_add(data.len() as u64);
-            let is_offset = end.is_some_and(|end| end <= i64::MAX as u64);
-            return Err(if is_offset {
-                Error::TooLarge
-            } else {
-                Error::Invalid("an offset beyond 2^63 - 1")
+            return Err(match end.is_some_and(|end| end <= i64::MAX as u64) {
+                true => Error::TooLarge,
+                false => Error::Invalid("an offset beyond 2^63 - 1"),
             });
         }
         self.count(offset, data.len());
+        let (file, cache) = (self.node.cachelet, &self.translation);
         let written = self.retry(|files| {
-            let files = match keeps_privileges {
-                true => files.keeping_privileges(),
-                false => files,
-            };
-            files.write_at(self.node.cachelet, &self.translation, offset, data)
+            let files = files.keeping_privileges(keeps_privileges);
+            files.write_at(file, cache, offset, data)
         });
         self.fs().commit_from(Durability::Sync, written)
     }
