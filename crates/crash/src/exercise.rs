@@ -1,7 +1,7 @@
 //! Uses a recovered file system: what a crash left must not interfere with anything.
 
-use vellum::{Allocate, Cred, Error, Handle, Node, OpenOptions, RenameFlags};
-use vellum_model::{SnapshotBody, pattern};
+use vellum::{Allocate, Cred, Error, Handle, Node, OpenOptions, RenameFlags, XattrMode};
+use vellum_model::{CAPABILITY, SnapshotBody, pattern};
 
 use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
@@ -11,6 +11,8 @@ use crate::tree::{Tree, read_all, read_tree};
 const FEW: usize = 3;
 /// A name that no workload uses.
 const NAME: &[u8] = b"~used";
+/// An extended attribute that no workload uses.
+const XATTR: &[u8] = b"user.~used";
 /// Bytes of a block.
 const BLOCK: u64 = 4096;
 
@@ -209,12 +211,14 @@ impl AppendBeyond for Handle<Explored> {
     }
 }
 
-/// Extends a file and checks the new bytes, then cuts it again.
+/// Extends a file and checks the new bytes, then cuts it again. Then sets and removes an extended
+/// attribute, and gives the file the capability again that it lost.
 fn use_file(fs: &ExploredFs, path: &[u8]) -> Result<()> {
     let cred = Cred::root();
     let node = fs.find(&cred, &fs.root(), path, false)?;
     let size = fs.attr(&node)?.size;
     let before = read_all(fs, &node, size)?;
+    let capability = xattr(fs, &node, CAPABILITY)?;
     let handle = fs.open_node(&cred, &node, &read_write())?;
     let check = |grown: u64, what| {
         let now = read_all(fs, &node, grown)?;
@@ -228,7 +232,25 @@ fn use_file(fs: &ExploredFs, path: &[u8]) -> Result<()> {
     handle.write_at(size + 8999, &[1])?;
     handle.truncate(size + 8999)?;
     check(size + 8999, "old bytes appeared beside a write")?;
-    handle.truncate(size)
+    handle.truncate(size)?;
+    let value = pattern(98, 5000);
+    fs.set_xattr(&cred, &node, XATTR, &value, XattrMode::Create)?;
+    expect(
+        xattr(fs, &node, XATTR)? == Some(value),
+        "an extended attribute has another value than set",
+    )?;
+    fs.remove_xattr(&cred, &node, XATTR)?;
+    match capability {
+        Some(value) => fs.set_xattr(&cred, &node, CAPABILITY, &value, XattrMode::Create),
+        None => Ok(()),
+    }
+}
+
+fn xattr(fs: &ExploredFs, node: &Node<Explored>, name: &[u8]) -> Result<Option<Vec<u8>>> {
+    match fs.xattr(&Cred::root(), node, name) {
+        Err(Error::NoAttribute) => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 fn expect(holds: bool, what: &'static str) -> Result<()> {
