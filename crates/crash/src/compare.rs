@@ -492,5 +492,5 @@ fn changes_names(step: &Step) -> bool {
     matches!(
         step.op(),
         Some(Op::Link { .. } | Op::Unlink { .. } | Op::Rename { .. })
-    ) || matches!(step, Step::Maintain | Step::Recover)
+    ) || matches!(step, Step::Unnamed(_) | Step::Maintain | Step::Recover)
 }

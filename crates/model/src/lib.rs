@@ -72,7 +72,7 @@ pub use content::{Block, Content};
 pub use errno::{Errno, Result};
 pub use file::{Handle, Range};
 pub use ops::{Op, Outcome, Payload, StatView, Step, XattrValue, pattern};
-pub use rename::{RENAME_EXCHANGE, RENAME_NOREPLACE};
+pub use rename::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
 pub use snapshot::{NodeSnapshot, Snapshot, SnapshotBody, Times, diff};
 pub use text::ParseError;
 pub use tree::{AtimePolicy, Attr, Cred, DirEntry, Hardening, Ino, Kind, Model};

@@ -48,6 +48,10 @@ pub enum Allocate {
 }
 
 impl Allocate {
+    fn zeroes(self) -> bool {
+        matches!(self, Self::Zero | Self::ZeroKeepSize)
+    }
+
     fn grows(self) -> bool {
         matches!(self, Self::Grow | Self::Zero)
     }
@@ -106,7 +110,11 @@ impl<M: Memories> Files<'_, M> {
             let extended = self.extend(&op, cachelet, root, size, end);
             self.core.noting(extended)?;
         } else {
-            let now = self.change_time(cachelet);
+            let now = match mode.zeroes() {
+                // That of the punch, as of one change.
+                true => self.core.times(cachelet).ctime,
+                false => self.change_time(cachelet),
+            };
             let inode_at = self.core.inode_at(cachelet);
             self.store_times(inode_at, now);
             self.flush_hot_line(sites::ALLOCATE_TIMES, inode_at);

@@ -298,13 +298,12 @@ impl<M: Memories> Op<'_, M> {
     fn draft_whiteout<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
-        from: Name<'_>,
+        (from, now): (Name<'_>, i64),
         dying: [Option<Pair>; 2],
     ) -> Result<Option<(Draft, Cachelet)>> {
         let Some(file) = rename.whiteout else {
             return Ok(None);
         };
-        let now = self.both_times(rename);
         let draft = self.draft_for::<S>(rename, (rename.from_dir, from), file, now, dying)?;
         Ok(Some((draft, file)))
     }
@@ -343,7 +342,7 @@ impl<M: Memories> Op<'_, M> {
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), None]);
         let drafts = self
-            .draft_whiteout::<S>(rename, from, dying)
+            .draft_whiteout::<S>(rename, (from, now), dying)
             .and_then(|whiteout| {
                 let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
                 match draft {
@@ -425,7 +424,7 @@ impl<M: Memories> Op<'_, M> {
         }
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), Some(to_pair)]);
-        let whiteout = self.draft_whiteout::<S>(rename, from, dying)?;
+        let whiteout = self.draft_whiteout::<S>(rename, (from, now), dying)?;
         let discard = |draft: Option<&Draft>| {
             let whiteout = whiteout.as_ref().map(|(draft, _)| draft);
             draft
