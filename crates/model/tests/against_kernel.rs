@@ -9,7 +9,7 @@
 mod kernel;
 
 use kernel::Kernel;
-use kernel::agreement::{self, ON_EXT4, agree, drops_set_ids_first, is_possible, told_mode};
+use kernel::agreement::{self, ON_EXT4, agree, drops_set_ids_first, has_room, told_mode};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Pair {
 
     /// Applies a step to both and reports differences.
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        if !is_possible(&self.model, step) {
+        if !has_room(&self.model, step) {
             return Ok(());
         }
         self.now += 1;
@@ -154,10 +154,7 @@ fn opening() -> impl Strategy<Value = Step> {
 }
 
 fn sequence(longest: usize) -> impl Strategy<Value = Vec<Step>> {
-    let xattrs = match ON_EXT4.load(Ordering::Relaxed) {
-        true => Xattrs::WithLists,
-        false => Xattrs::Plain,
-    };
+    let xattrs = Xattrs::WithLists;
     (opening(), strategy::steps(longest, xattrs)).prop_map(|(first, mut steps)| {
         steps.insert(0, first);
         steps

@@ -430,11 +430,14 @@ impl<M: Memories> Fs<M> {
         let owner = OwnerWord::new(uid.unwrap_or(old.uid()), gid.unwrap_or(old.gid()));
         let identity = core.identity(file);
         let new_mode = self.mode_after(core, cred, file, set, owner);
+        // As on Linux, a directory keeps what means nothing for it.
+        let ends_capability =
+            (uid.is_some() || gid.is_some()) && core.kind(file) != FileKind::Directory;
         let words = NewWords {
             identity: new_mode.map(|mode| identity.with_mode(mode)),
             owner: (owner != old).then_some(owner),
             atime: atime.map(at),
-            xattrs: match uid.is_some() || gid.is_some() {
+            xattrs: match ends_capability {
                 true => op.without_capability(file)?,
                 false => None,
             },

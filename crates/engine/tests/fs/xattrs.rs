@@ -249,6 +249,13 @@ fn a_capability_ends_with_the_content_it_was_given_for() {
             file.allocate(Allocate::Grow, 0, 100_000).unwrap();
         }),
     ];
+    volume.create_dir("/d").unwrap();
+    volume
+        .set_xattr("/d", "security.capability", CAPABILITY)
+        .unwrap();
+    let owned = SetAttr::new().uid(Some(5));
+    volume.set_attr("/d", &owned).unwrap();
+    assert_eq!(volume.xattrs("/d").unwrap().len(), 1, "a directory");
     for (what, change) in changes {
         give();
         let set = SetAttr::new().mode(Some(0o700));

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_model::{
-    ACL_ACCESS, ACL_DEFAULT, Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload,
-    StatView, Step, XATTR_VALUE_MAX,
+    Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload, StatView, Step, XATTR_VALUE_MAX,
 };
 
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
@@ -92,18 +91,11 @@ pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     !ON_EXT4.load(Ordering::Relaxed) && changes && too_large && !step.cred.is_superuser()
 }
 
-/// Whether the step can be done: a mount has no access control lists, and ext4 has a block for the
-/// extended attributes of a file, and a little room in the inode.
-pub fn is_possible(model: &Model, step: &Step) -> bool {
+/// Whether there is room for all extended attributes of the file after the step. ext4 has a block
+/// for them, and a little room in the inode.
+pub fn has_room(model: &Model, step: &Step) -> bool {
     const ROOM: usize = 3000;
     const OF_RECORD: usize = 20;
-    if !ON_EXT4.load(Ordering::Relaxed) {
-        return !matches!(
-            &step.op,
-            Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. } | Op::GetXattr { name, .. }
-                if [ACL_ACCESS, ACL_DEFAULT].contains(&&name[..])
-        );
-    }
     let Op::SetXattr {
         path,
         name,
@@ -114,6 +106,9 @@ pub fn is_possible(model: &Model, step: &Step) -> bool {
     else {
         return true;
     };
+    if !ON_EXT4.load(Ordering::Relaxed) {
+        return true;
+    }
     let root = &Cred::superuser();
     let len = value.bytes().len();
     let Ok(ino) = model.resolve(Ino::ROOT, path, *follow, root) else {
