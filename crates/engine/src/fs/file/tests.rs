@@ -15,6 +15,7 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
         core: &h.core,
         mapping: &*h.map,
         user: None,
+        keeps_privileges: false,
     }
 }
 
