@@ -160,7 +160,7 @@ impl Step {
         )
     }
 
-    /// What [`Self::Unnamed`] does, for who looks only at its end.
+    /// The operations that together have the result of [`Self::Unnamed`].
     pub(crate) fn named_at_once(path: &str) -> [Op; 2] {
         let path = path.as_bytes().to_vec();
         let create = Op::Create {

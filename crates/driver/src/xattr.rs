@@ -68,7 +68,7 @@ impl<M: Memories> Driver<M> {
     }
 }
 
-/// The names in a list, each of which ends with a zero byte.
+/// The names in a list. A zero byte ends each name.
 ///
 /// # Errors
 /// A name is empty, unfinished, or there twice.

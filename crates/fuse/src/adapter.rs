@@ -50,7 +50,7 @@ impl Waits {
         }
     }
 
-    /// Whether a copy of so many bytes may wait.
+    /// Whether a copy may wait that has this number of bytes.
     fn copy(self, bytes: u64) -> bool {
         self.reads || self.writes || self.changes || bytes > QUICK_BYTES as u64
     }

@@ -199,7 +199,7 @@ impl IdentityWord {
     pub const DEFAULT_LIST: u64 = 1 << 29;
     /// Flag: there are capabilities, which end with the next change of the content.
     pub const CAPABILITY: u64 = 1 << 30;
-    /// The flags, all of which follow from the extended attributes.
+    /// All flags. They follow from the extended attributes.
     pub const XATTR_FLAGS: u64 = Self::ACCESS_LIST | Self::DEFAULT_LIST | Self::CAPABILITY;
     /// Bits that are zero in this version.
     pub const RESERVED: u64 = 1 << 31;

@@ -119,7 +119,7 @@ pub use undo::{
 pub use vellum_media::mix;
 pub use xattr::{
     XATTR_LIST_MAX, XATTR_NAME_MAX, XATTR_SET_MAX, XATTR_VALUE_MAX, Xattr, XattrHead, XattrRecord,
-    XattrSpace, read_xattrs, xattr_flags, xattr_home,
+    XattrSpace, is_list, read_xattrs, xattr_flags, xattr_home,
 };
 
 /// Bytes of a metadata slot, the unit in which inodes and entries are placed and numbered.

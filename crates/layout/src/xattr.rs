@@ -123,8 +123,8 @@ const LIST_TAGS: [u16; 6] = [1, 2, 4, 8, 16, 32];
 /// The id of entries that name no user and no group.
 const LIST_NO_ID: u32 = u32::MAX;
 
-/// Whether a value is an access control list.
-fn is_list(value: &[u8]) -> bool {
+/// Whether a value is an access control list, as sets have it.
+pub fn is_list(value: &[u8]) -> bool {
     let Some((version, rest)) = value.split_first_chunk() else {
         return false;
     };

@@ -36,7 +36,7 @@ struct Device(OwnedFd);
 
 /// What a descriptor returns.
 enum Read {
-    /// A request of so many bytes.
+    /// A request, and its length in bytes.
     Request(usize),
     /// The mount has ended.
     Ended,

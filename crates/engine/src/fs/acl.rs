@@ -2,7 +2,7 @@
 //! bits, and of `system.posix_acl_default`, which new files in a directory get (POSIX.1e, draft 17,
 //! section 23, as in Linux).
 
-use vellum_layout::{FileKind, IdentityWord, XattrHead, XattrSpace, read_xattrs};
+use vellum_layout::{FileKind, IdentityWord, XattrHead, XattrSpace, is_list, read_xattrs};
 use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
@@ -96,17 +96,7 @@ impl Acl {
     /// # Errors
     /// As `setxattr(2)`.
     pub(crate) fn check(&self) -> Result<()> {
-        self.is_valid().then_some(()).ok_or(MALFORMED)
-    }
-
-    fn is_valid(&self) -> bool {
-        let names_one = self.0.iter().any(|entry| entry.tag.names_one());
-        let count = |tag| self.0.iter().filter(|entry| entry.tag == tag).count();
-        let masks = count(Tag::Mask);
-        self.0.iter().all(|entry| entry.permissions <= 7)
-            && self.0.is_sorted_by_key(|entry| entry.tag as u16)
-            && [Tag::Owner, Tag::OwningGroup, Tag::Others].map(count) == [1; 3]
-            && (masks == 1 || masks == 0 && !names_one)
+        is_list(&self.value()).then_some(()).ok_or(MALFORMED)
     }
 
     pub(crate) fn value(&self) -> Vec<u8> {
@@ -207,11 +197,12 @@ impl<M: Memories> Op<'_, M> {
                 return Ok(None);
             }
             let group = self.core.owner(file).gid();
-            let (ino, set) = (self.core.ino(file), self.core.xattrs(self, file)?);
-            let list = list_in(ino, &set, XattrSpace::Access)?;
+            let list = list_in(&self.core.xattrs(self, file)?, XattrSpace::Access);
             // Both are of one instant: what the bits mean depends on the list.
             if self.core.identity(file) == identity {
-                let mut list = list.ok_or_else(|| no_list(ino))?;
+                let place = Location::Inode(self.core.ino(file));
+                let missing = || Error::damaged("a missing access control list", place);
+                let mut list = list.ok_or_else(missing)?;
                 list.set_mode(identity.mode());
                 return Ok(Some(list.permits(cred, group, want.bits().into())));
             }
@@ -229,8 +220,7 @@ impl<M: Memories> Op<'_, M> {
     ) -> Result<Inherited> {
         let default = match self.core.identity(dir).has(IdentityWord::DEFAULT_LIST) {
             true if kind != FileKind::Symlink => {
-                let set = self.core.xattrs(self, dir)?;
-                list_in(self.core.ino(dir), &set, XattrSpace::Default)?
+                list_in(&self.core.xattrs(self, dir)?, XattrSpace::Default)
             }
             _ => None,
         };
@@ -285,20 +275,11 @@ pub(super) fn with_mode(value: &[u8], mode: u16) -> Vec<u8> {
     }
 }
 
-/// A list in a set.
-pub(crate) fn list_in(ino: u64, set: &XattrSet, space: XattrSpace) -> Result<Option<Acl>> {
+/// A list in a set, which has valid ones only.
+fn list_in(set: &XattrSet, space: XattrSpace) -> Option<Acl> {
     let xattrs = read_xattrs(&set.bytes).unwrap_or_default();
-    let Some(found) = xattrs.iter().find(|xattr| xattr.space == space) else {
-        return Ok(None);
-    };
-    let list = Acl::parse(found.value).ok().flatten();
-    let list = list.filter(Acl::is_valid);
-    let damaged = || Error::damaged("an access control list", Location::Inode(ino));
-    list.map(Some).ok_or_else(damaged)
-}
-
-fn no_list(ino: u64) -> Error {
-    Error::damaged("a missing access control list", Location::Inode(ino))
+    let found = xattrs.iter().find(|xattr| xattr.space == space)?;
+    Acl::parse(found.value).ok().flatten()
 }
 
 #[cfg(test)]

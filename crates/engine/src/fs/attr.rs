@@ -477,11 +477,7 @@ impl<M: Memories> Fs<M> {
     /// Cuts or extends a file.
     pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
         check_size(size)?;
-        let truncate = || self.files().by(cred).truncate(file, size);
-        let resized = match truncate() {
-            Err(Error::NoSpace(_)) => self.reclaim_now().and_then(|()| truncate()),
-            done => done,
-        };
+        let resized = self.change_file(cred, |files| files.truncate(file, size));
         self.commit_from(Durability::Sync, resized)
     }
 

@@ -7,7 +7,7 @@ use vellum_media::{Memories, Persistent, Site};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
-use crate::core::times::Times;
+use crate::core::times::{Change, Times};
 use crate::core::xattrs::XattrSet;
 use crate::durability::journal::Record;
 use crate::error::Result;
@@ -113,6 +113,25 @@ impl<M: Memories> Op<'_, M> {
             core.pool.fence(sites::XATTR_SET_DURABLE);
         }
         Ok(NewXattrs { old, new })
+    }
+
+    /// Gives a file other extended attributes, and the identity that goes with them, if it changes.
+    pub(super) fn replace_xattrs(
+        &self,
+        change: Change<'_, M>,
+        old: XattrSet,
+        bytes: Vec<u8>,
+        identity: Option<IdentityWord>,
+    ) -> Result<()> {
+        let words = NewWords {
+            identity,
+            xattrs: Some(self.new_xattrs(change.file, old, bytes)?),
+            ..NewWords::default()
+        };
+        let times = change.times_now();
+        self.set_words(change.file, words, times);
+        change.show(None, times.ctime);
+        Ok(())
     }
 
     /// The extended attributes without `security.capability`, if the file has that one. The caller

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::fs::acl::lists_decide;
 
 /// The sticky bit of a mode.
-const STICKY: u16 = 0o1000;
+pub(super) const STICKY: u16 = 0o1000;
 
 bitflags! {
     /// The access that is requested. The numbers are those of `access(2)`.

@@ -11,11 +11,11 @@ use crate::core::slots::{Op, Tally};
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result, Retry};
 use crate::fs::acl::Inherited;
+use crate::fs::change::SET_GID;
 use crate::fs::{Access, Cred, Fs, Handle, Node, OpenOptions, RenameFlags};
 use crate::namespace::common::links::FirstName;
 use crate::namespace::{NewInode, Removal, Rename};
 
-const SET_GID: u16 = 0o2000;
 /// Longest symlink target, in bytes.
 const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
 
@@ -251,12 +251,8 @@ impl<M: Memories> Fs<M> {
             return Err(Error::Invalid("a file without a name that is not written"));
         }
         let node = self.with_room(|op| {
-            self.check_dir(op, cred, dir.cachelet)?;
-            let inherited = op.inherit(cred, dir.cachelet, FileKind::File, options.mode)?;
             let new = NewFile::plain(FileKind::File, options.mode);
-            let new = new_inode(op, cred, dir.cachelet, new, &inherited);
-            let made = op.create_unnamed(dir.cachelet, &new, 0)?;
-            op.count(Tally::Inodes, 1);
+            let made = self.make_unnamed(op, cred, dir.cachelet, new, 0)?;
             if !options.create_new {
                 op.core.raise_flag(made, flag::LINKABLE);
             }
@@ -451,15 +447,28 @@ impl<M: Memories> Fs<M> {
     /// device 0. It has no name yet.
     fn make_whiteout(self: &Arc<Self>, cred: &Cred, dir: &Node<M>) -> Result<Node<M>> {
         self.with_room(|op| {
-            self.check_dir(op, cred, dir.cachelet)?;
-            let kind = FileKind::CharDevice;
-            let inherited = op.inherit(cred, dir.cachelet, kind, 0)?;
-            let new = NewFile::plain(kind, 0);
-            let new = new_inode(op, cred, dir.cachelet, new, &inherited);
-            let made = op.create_unnamed(dir.cachelet, &new, 1)?;
-            op.count(Tally::Inodes, 1);
+            let new = NewFile::plain(FileKind::CharDevice, 0);
+            let made = self.make_unnamed(op, cred, dir.cachelet, new, 1)?;
             Ok(Node::hold(self, made))
         })
+    }
+
+    /// Creates a file without a name, by the rules for new files in `dir`. `links`: see
+    /// [`Op::create_unnamed`].
+    fn make_unnamed(
+        &self,
+        op: &Op<'_, M>,
+        cred: &Cred,
+        dir: Cachelet,
+        new: NewFile<'_>,
+        links: u64,
+    ) -> Result<Cachelet> {
+        self.check_dir(op, cred, dir)?;
+        let inherited = op.inherit(cred, dir, new.kind, new.mode)?;
+        let new = new_inode(op, cred, dir, new, &inherited);
+        let made = op.create_unnamed(dir, &new, links)?;
+        op.count(Tally::Inodes, 1);
+        Ok(made)
     }
 
     /// Renames directories together with everything below them. If there is no space, frees some

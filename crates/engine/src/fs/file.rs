@@ -103,6 +103,26 @@ impl<M: Memories> Fs<M> {
             keeps_privileges: false,
         }
     }
+
+    /// Runs a change of a file's bytes or space by `cred`. If there is no space, does the
+    /// background's work and tries once more.
+    pub(crate) fn change_file<T>(
+        &self,
+        cred: &Cred,
+        run: impl Fn(Files<'_, M>) -> Result<T>,
+    ) -> Result<T> {
+        let files = self.files().by(cred);
+        let mut has_reclaimed = false;
+        // `run` is called in one place, so that it is compiled in line.
+        loop {
+            let done = run(files);
+            if has_reclaimed || !matches!(done, Err(Error::NoSpace(_))) {
+                return done;
+            }
+            self.reclaim_now()?;
+            has_reclaimed = true;
+        }
+    }
 }
 
 impl<'a, M: Memories> Files<'a, M> {

@@ -14,7 +14,7 @@ use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Cold, Files, ReadPaths, Translation, check_range};
+use crate::fs::file::{Allocate, Cold, ReadPaths, Translation, check_range};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
 use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
@@ -432,21 +432,6 @@ impl<M: Memories> Handle<M> {
         self.path.touch(pages_of(offset, len as u64));
     }
 
-    /// Runs a write. If there is no space, does the background's work and tries once more.
-    fn retry<T>(&self, run: impl Fn(Files<'_, M>) -> Result<T>) -> Result<T> {
-        let files = self.fs().files().by(&self.cred);
-        let mut has_reclaimed = false;
-        // `run` is called in one place, so that it is compiled in line.
-        loop {
-            let done = run(files);
-            if has_reclaimed || !matches!(done, Err(Error::NoSpace(_))) {
-                return done;
-            }
-            self.fs().reclaim_now()?;
-            has_reclaimed = true;
-        }
-    }
-
     /// The state of the file's page table, as far as this opening uses it.
     pub(crate) fn page_table(&self) -> PageTable {
         self.path.page_table()
@@ -627,7 +612,7 @@ impl<M: Memories> Handle<M> {
         }
         self.count(offset, data.len());
         let (file, cache) = (self.node.cachelet, &self.translation);
-        let written = self.retry(|files| {
+        let written = self.fs().change_file(&self.cred, |files| {
             let files = files.keeping_privileges(keeps_privileges);
             files.write_at(file, cache, offset, data)
         });
@@ -649,7 +634,9 @@ impl<M: Memories> Handle<M> {
     pub fn append(&self, data: &[u8]) -> Result<(u64, usize)> {
         self.check_write()?;
         self.count(0, data.len());
-        let written = self.retry(|files| files.append(self.node.cachelet, &self.translation, data));
+        let written = self.fs().change_file(&self.cred, |files| {
+            files.append(self.node.cachelet, &self.translation, data)
+        });
         self.fs().commit_from(Durability::Sync, written)
     }
 
@@ -690,7 +677,9 @@ impl<M: Memories> Handle<M> {
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         check_range(offset, len)?;
-        let allocated = self.retry(|files| files.allocate(self.node.cachelet, mode, offset, len));
+        let allocated = self.fs().change_file(&self.cred, |files| {
+            files.allocate(self.node.cachelet, mode, offset, len)
+        });
         self.fs().commit_from(Durability::Sync, allocated)
     }
 

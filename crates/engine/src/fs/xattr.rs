@@ -10,7 +10,7 @@ use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::acl::{self, Acl};
-use crate::fs::change::NewWords;
+use crate::fs::cred::STICKY;
 use crate::fs::{Access, Cred, Fs, Node};
 
 /// Whether an extended attribute that is set may exist, as `XATTR_CREATE` and `XATTR_REPLACE` say.
@@ -239,14 +239,7 @@ impl<M: Memories> Fs<M> {
                 return Ok(());
             }
             let bytes = old.with((space, key.name), value)?;
-            let words = NewWords {
-                xattrs: Some(op.new_xattrs(file, old, bytes)?),
-                ..NewWords::default()
-            };
-            let times = change.times_now();
-            op.set_words(file, words, times);
-            change.show(None, times.ctime);
-            Ok(())
+            op.replace_xattrs(change, old, bytes, None)
         });
         self.commit_from(Durability::Sync, done)
     }
@@ -282,15 +275,7 @@ impl<M: Memories> Fs<M> {
             if mode == identity.mode() && bytes == old.bytes {
                 return Ok(());
             }
-            let words = NewWords {
-                identity: Some(identity.with_mode(mode)),
-                xattrs: Some(op.new_xattrs(file, old, bytes)?),
-                ..NewWords::default()
-            };
-            let times = change.times_now();
-            op.set_words(file, words, times);
-            change.show(None, times.ctime);
-            Ok(())
+            op.replace_xattrs(change, old, bytes, Some(identity.with_mode(mode)))
         });
         self.commit_from(Durability::Sync, done)
     }
@@ -317,7 +302,6 @@ fn check_xattr<M: Memories>(
     key: &Key<'_>,
     want: Access,
 ) -> Result<()> {
-    const STICKY: u16 = 0o1000;
     let core = op.core;
     let kind = core.kind(file);
     let refusal = match want == Access::WRITE {

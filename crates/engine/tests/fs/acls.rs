@@ -29,12 +29,7 @@ fn list(text: &str) -> Vec<u8> {
 }
 
 fn pools() -> impl Iterator<Item = Pool> {
-    let namespaces = [
-        NamespaceKind::Direct,
-        NamespaceKind::Adaptive,
-        NamespaceKind::Tree,
-    ];
-    namespaces.into_iter().map(|namespace| {
+    NamespaceKind::ALL.into_iter().map(|namespace| {
         let options = CreateOptions::new(16 << 20).namespace(namespace);
         options.create_in_memory().unwrap()
     })

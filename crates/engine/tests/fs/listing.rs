@@ -4,11 +4,6 @@ use std::collections::BTreeMap;
 
 use vellum::{CreateOptions, NamespaceKind, Pool, RenameFlags, Volume};
 
-const NAMESPACES: [NamespaceKind; 3] = [
-    NamespaceKind::Direct,
-    NamespaceKind::Adaptive,
-    NamespaceKind::Tree,
-];
 /// More names than a listing takes from the file system at once.
 const FILES: usize = 300;
 
@@ -43,7 +38,7 @@ fn rename(volume: &Volume, from: &str, to: &str) {
 
 #[test]
 fn a_listing_ends_although_each_listed_name_is_renamed() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let (_pool, volume) = with_files(namespace);
         let times = listed(&volume, |name| rename(&volume, name, &format!("x{name}")));
         assert_eq!(times.len(), FILES, "{namespace:?}");
@@ -60,7 +55,7 @@ fn a_listing_ends_although_each_listed_name_is_renamed() {
 /// As programs do that write a new file and rename it over the old one.
 #[test]
 fn a_listing_ends_although_each_listed_name_is_replaced() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let (_pool, volume) = with_files(namespace);
         let times = listed(&volume, |name| {
             volume.write("/d/new", b"other").unwrap();
@@ -73,7 +68,7 @@ fn a_listing_ends_although_each_listed_name_is_replaced() {
 
 #[test]
 fn a_name_that_is_replaced_before_it_is_listed_is_returned() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let (_pool, volume) = with_files(namespace);
         let last = format!("{}", FILES - 1);
         let mut replaced = false;
@@ -90,7 +85,7 @@ fn a_name_that_is_replaced_before_it_is_listed_is_returned() {
 
 #[test]
 fn names_that_are_exchanged_before_they_are_listed_are_returned() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let (pool, volume) = with_files(namespace);
         volume.create_dir("/e").unwrap();
         volume.write("/e/other", b"").unwrap();

@@ -2,11 +2,6 @@
 
 use vellum::{CreateOptions, Error, MappingKind, NamespaceKind, Pool, Volume};
 
-const NAMESPACES: [NamespaceKind; 3] = [
-    NamespaceKind::Direct,
-    NamespaceKind::Adaptive,
-    NamespaceKind::Tree,
-];
 /// Sizes of pools in MiB.
 const SIZES: [u64; 4] = [1, 8, 32, 64];
 
@@ -70,7 +65,7 @@ fn assert_promise(mib: u64, namespace: NamespaceKind, mapping: MappingKind) {
 #[test]
 fn promised_files_can_be_created() {
     for mib in SIZES {
-        for namespace in NAMESPACES {
+        for namespace in NamespaceKind::ALL {
             assert_promise(mib, namespace, MappingKind::default());
         }
     }
@@ -109,7 +104,7 @@ fn deleted_and_made_again(mib: u64, namespace: NamespaceKind, step: usize) {
 #[test]
 fn deleting_frees_space_for_other_names() {
     for mib in SIZES {
-        for namespace in NAMESPACES {
+        for namespace in NamespaceKind::ALL {
             for step in [1, 7] {
                 deleted_and_made_again(mib, namespace, step);
             }
@@ -149,7 +144,7 @@ fn renamed_in_full(mib: u64, namespace: NamespaceKind) {
 fn files_of_a_full_pool_are_renamed() {
     // The smallest pools keep no space for that.
     for mib in &SIZES[1..] {
-        for namespace in NAMESPACES {
+        for namespace in NamespaceKind::ALL {
             renamed_in_full(*mib, namespace);
         }
     }
@@ -164,7 +159,7 @@ fn blocks_free(volume: &Volume) -> u64 {
 
 #[test]
 fn freed_space_is_reported_when_unlink_and_truncate_return() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = made(32, namespace, MappingKind::default());
         let volume = pool.volume();
         let before = blocks_free(&volume);

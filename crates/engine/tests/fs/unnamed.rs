@@ -8,12 +8,6 @@ use vellum::{
     RenameFlags, SetAttr,
 };
 
-const NAMESPACES: [NamespaceKind; 3] = [
-    NamespaceKind::Direct,
-    NamespaceKind::Adaptive,
-    NamespaceKind::Tree,
-];
-
 fn options(namespace: NamespaceKind) -> CreateOptions {
     CreateOptions::new(16 << 20).namespace(namespace)
 }
@@ -27,7 +21,7 @@ const WRITE: OpenOptions = OpenOptions::new().write(true).mode(0o640);
 
 #[test]
 fn a_file_without_a_name_is_gone_with_its_last_user() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = options(namespace).create_in_memory().unwrap();
         let fs = pool.fs();
         let before = fs.stat_fs();
@@ -48,7 +42,7 @@ fn a_file_without_a_name_is_gone_with_its_last_user() {
 
 #[test]
 fn a_file_gets_its_first_name_and_loses_it_like_any_other() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let pool = options(namespace).create(&path).unwrap();
@@ -92,7 +86,7 @@ fn a_file_may_be_made_to_stay_without_a_name() {
 /// Both names exist at the end, whichever is the first.
 #[test]
 fn two_threads_name_a_file_at_once() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = options(namespace).create_in_memory().unwrap();
         let (fs, root) = (pool.fs(), Cred::root());
         for round in 0..50 {
@@ -114,7 +108,7 @@ fn two_threads_name_a_file_at_once() {
 
 #[test]
 fn a_crash_leaves_nothing_of_a_file_without_a_name() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let dir = tempfile::tempdir().unwrap();
         let (path, copy) = (dir.path().join("pool"), dir.path().join("copy"));
         let pool = options(namespace).create(&path).unwrap();
@@ -138,7 +132,7 @@ fn a_crash_leaves_nothing_of_a_file_without_a_name() {
 /// directory with names, and one that changes nothing.
 #[test]
 fn a_rename_leaves_a_whiteout() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let pool = options(namespace).create(&path).unwrap();

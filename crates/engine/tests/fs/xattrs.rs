@@ -7,12 +7,6 @@ use vellum::{
     Volume, XattrMode,
 };
 
-const NAMESPACES: [NamespaceKind; 3] = [
-    NamespaceKind::Direct,
-    NamespaceKind::Adaptive,
-    NamespaceKind::Tree,
-];
-
 fn made(mib: u64, namespace: NamespaceKind) -> Pool {
     let options = CreateOptions::new(mib << 20).namespace(namespace);
     options.create_in_memory().unwrap()
@@ -28,7 +22,7 @@ fn all_of(volume: &Volume, path: &str) -> BTreeMap<String, Vec<u8>> {
 /// Sizes at which a set begins to take one more slot, a block, and further blocks.
 #[test]
 fn values_of_every_size_come_back() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = made(32, namespace);
         let volume = pool.volume();
         volume.write("/f", "text").unwrap();
@@ -54,7 +48,7 @@ fn values_of_every_size_come_back() {
 
 #[test]
 fn an_opening_finds_attributes_however_the_pool_was_left() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pool");
         let options = CreateOptions::new(16 << 20).namespace(namespace);
@@ -88,7 +82,7 @@ fn an_opening_finds_attributes_however_the_pool_was_left() {
 
 #[test]
 fn replaced_and_removed_sets_give_their_space_back() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = made(8, namespace);
         let volume = pool.volume();
         volume.write("/f", "").unwrap();
@@ -114,7 +108,7 @@ fn replaced_and_removed_sets_give_their_space_back() {
 
 #[test]
 fn without_space_nothing_changes() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = made(1, namespace);
         let volume = pool.volume();
         let mut files = 0;
@@ -310,7 +304,7 @@ fn attributes_change_the_change_time_alone() {
 
 #[test]
 fn every_kind_of_file_has_attributes() {
-    for namespace in NAMESPACES {
+    for namespace in NamespaceKind::ALL {
         let pool = made(16, namespace);
         let fs = pool.fs();
         let (cred, root) = (Cred::root(), fs.root());

@@ -312,7 +312,7 @@ fn assert_word(name: &str, fields: &[(&str, u64)]) {
     assert_bits(name, 64, fields);
 }
 
-/// The same for a word of so many bits.
+/// The same for a word with this number of bits.
 #[track_caller]
 fn assert_bits(name: &str, bits: u64, fields: &[(&str, u64)]) {
     let mut end = 0;

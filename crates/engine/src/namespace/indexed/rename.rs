@@ -308,6 +308,28 @@ impl<M: Memories> Op<'_, M> {
         Ok(Some((draft, file)))
     }
 
+    /// Frees drafts that no log will name.
+    fn discard_all(&self, draft: Option<&Draft>, whiteout: &Option<(Draft, Cachelet)>) {
+        let whiteout = whiteout.as_ref().map(|(draft, _)| draft);
+        draft
+            .into_iter()
+            .chain(whiteout)
+            .for_each(|it| self.discard(it));
+    }
+
+    /// Adds the entries of the moved file and of the one that gets the old name to the record.
+    fn record_drafts<S: Entries<M>>(
+        &self,
+        record: &mut Record,
+        moved: (&Draft, Cachelet),
+        whiteout: Option<&(Draft, Cachelet)>,
+    ) -> S::Held<'_> {
+        match whiteout {
+            Some((draft, file)) => S::record(self, record, &[moved, (draft, *file)]),
+            None => S::record(self, record, &[moved]),
+        }
+    }
+
     /// The old name, which is durably gone, or durably that of another file.
     fn leave_name<S: Entries<M>>(
         &self,
@@ -341,18 +363,12 @@ impl<M: Memories> Op<'_, M> {
         self.enter_children(rename.to_dir, CHILD_ONE)?;
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), None]);
-        let drafts = self
-            .draft_whiteout::<S>(rename, (from, now), dying)
-            .and_then(|whiteout| {
-                let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
-                match draft {
-                    Ok(draft) => Ok((draft, whiteout)),
-                    Err(error) => {
-                        whiteout.iter().for_each(|(draft, _)| self.discard(draft));
-                        Err(error)
-                    }
-                }
-            });
+        let whiteout = self.draft_whiteout::<S>(rename, (from, now), dying);
+        let drafts = whiteout.and_then(|whiteout| {
+            let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
+            let draft = draft.inspect_err(|_| self.discard_all(None, &whiteout))?;
+            Ok((draft, whiteout))
+        });
         let (draft, whiteout) = match drafts {
             Ok(drafts) => drafts,
             Err(error) => {
@@ -376,7 +392,7 @@ impl<M: Memories> Op<'_, M> {
         let (new, from, _still) = match flagged {
             Ok(pairs) => pairs,
             Err(outcome) => {
-                whiteout.iter().for_each(|(draft, _)| self.discard(draft));
+                self.discard_all(None, &whiteout);
                 self.discard_later::<S>(rename.to_dir, &draft);
                 self.leave_children(rename.to_dir, CHILD_ONE);
                 return outcome;
@@ -384,13 +400,8 @@ impl<M: Memories> Op<'_, M> {
         };
         let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        let white = whiteout.as_ref().map(|(draft, file)| (draft, *file));
-        let drafts = [
-            (&draft, ends.source),
-            white.unwrap_or((&draft, ends.source)),
-        ];
-        let drafts = &drafts[..1 + usize::from(white.is_some())];
-        let held = S::record(self, &mut record, drafts);
+        let moved_to = (&draft, ends.source);
+        let held = self.record_drafts::<S>(&mut record, moved_to, whiteout.as_ref());
         self.record_death(&mut record, from, now);
         self.record_parent(&mut record, rename, ends.source);
         record_whole(&mut record, rename);
@@ -425,17 +436,10 @@ impl<M: Memories> Op<'_, M> {
         let now = self.both_times(rename);
         let (place, dying) = ((rename.to_dir, to), [Some(ends.from), Some(to_pair)]);
         let whiteout = self.draft_whiteout::<S>(rename, (from, now), dying)?;
-        let discard = |draft: Option<&Draft>| {
-            let whiteout = whiteout.as_ref().map(|(draft, _)| draft);
-            draft
-                .into_iter()
-                .chain(whiteout)
-                .for_each(|it| self.discard(it));
-        };
         let draft = self.draft_for::<S>(rename, place, ends.source, now, dying);
-        let draft = draft.inspect_err(|_| discard(None))?;
+        let draft = draft.inspect_err(|_| self.discard_all(None, &whiteout))?;
         let Some((from, old)) = self.flag_both::<S>(ends.from, to_pair) else {
-            discard(Some(&draft));
+            self.discard_all(Some(&draft), &whiteout);
             return Ok(false);
         };
         let dying = if victim_is_dir {
@@ -454,17 +458,12 @@ impl<M: Memories> Op<'_, M> {
         let _still = still.inspect_err(|_| {
             self.unflag::<S>(from);
             self.unflag::<S>(old);
-            discard(Some(&draft));
+            self.discard_all(Some(&draft), &whiteout);
         })?;
         let moved = self.begin_moving(ends.source, None);
         let mut record = Record::new();
-        let white = whiteout.as_ref().map(|(draft, file)| (draft, *file));
-        let drafts = [
-            (&draft, ends.source),
-            white.unwrap_or((&draft, ends.source)),
-        ];
-        let drafts = &drafts[..1 + usize::from(white.is_some())];
-        let held = S::record(self, &mut record, drafts);
+        let moved_to = (&draft, ends.source);
+        let held = self.record_drafts::<S>(&mut record, moved_to, whiteout.as_ref());
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
         self.record_parent(&mut record, rename, ends.source);
