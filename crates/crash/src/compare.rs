@@ -382,11 +382,14 @@ impl<'a> Stages<'a> {
                 let trees = expected.trees[first.min(last)..=last].iter();
                 let allowed: Vec<_> = trees.filter_map(|tree| tree.times_of(*ino)).collect();
                 let unknown = self.is_unknown(name, *ino);
+                let names_last = name == "change" && self.names_last(first);
                 let fits = |times: &[Times]| match times {
                     [before, .., after] if self.is_of_two_parts() => {
                         (of(before)..=of(after)).contains(&of(found))
                     }
-                    times => times.iter().any(|times| of(times) == of(found)),
+                    times => times.iter().any(|times| {
+                        of(times) == of(found) || names_last && times.mtime == found.ctime
+                    }),
                 };
                 if !unknown && !fits(&allowed) {
                     let expected: Vec<_> = allowed.iter().map(of).collect();
@@ -408,6 +411,14 @@ impl<'a> Stages<'a> {
     fn is_of_two_parts(&self) -> bool {
         let between = self.expected.between.get(self.returned);
         between.is_some_and(Option::is_some)
+    }
+
+    /// Whether a step since this stage gives a name to a file that has its bytes. Until that change
+    /// of links is settled, the file was last changed when it got its bytes.
+    fn names_last(&self, first: usize) -> bool {
+        let steps = first.min(self.last)..self.last;
+        let steps = self.expected.explored.get(steps).unwrap_or_default();
+        steps.iter().any(|step| matches!(step, Step::Unnamed(_)))
     }
 
     fn first_modified(&self, ino: u64) -> usize {

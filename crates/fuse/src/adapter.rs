@@ -109,7 +109,7 @@ impl FileSystem for Adapter {
             Operation::GetAttr => reply_attr(reply, server.attr(node)),
             Operation::Statx => {
                 reply_with(reply, server.statx(node), |reply, (found, born)| {
-                    reply.statx(&attr(&found), time(born), TTL);
+                    reply.statx(&attr(&found), born.map(time), TTL);
                 });
             }
             Operation::SetAttr(sent) => {

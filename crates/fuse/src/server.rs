@@ -197,13 +197,13 @@ impl Server {
         self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
     }
 
-    /// The attributes, and the time of birth in nanoseconds since 1970.
-    pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, i64)> {
+    /// The attributes, and the time of birth in nanoseconds since 1970 if it is readable: it lies on
+    /// the medium alone.
+    pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, Option<i64>)> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
-        let born = self.fs.birth_time_ns(&known.node).map_err(|e| errno(&e))?;
-        Ok((attr, born))
+        Ok((attr, self.fs.birth_time_ns(&known.node).ok()))
     }
 
     /// Changes attributes. `changer`: who does it, if that drops set-id bits.

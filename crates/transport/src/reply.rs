@@ -216,9 +216,9 @@ impl Reply {
         self.data(out.as_bytes());
     }
 
-    /// Returns attributes that the kernel may cache, and the time of birth: seconds since 1970, and
-    /// the nanoseconds after that.
-    pub fn statx(self, attr: &Attr, (seconds, ns): (i64, u32), ttl: Duration) {
+    /// Returns attributes that the kernel may cache, and the time of birth if it is known: seconds
+    /// since 1970, and the nanoseconds after that.
+    pub fn statx(self, attr: &Attr, born: Option<(i64, u32)>, ttl: Duration) {
         const BASIC: u32 = 0x07FF;
         const BTIME: u32 = 0x0800;
         let time = |seconds, ns| StatxTime {
@@ -226,10 +226,11 @@ impl Reply {
             ns,
             reserved: 0,
         };
+        let (born_s, born_ns) = born.unwrap_or_default();
         let out = StatxOut {
             valid: ttl.as_secs(),
             valid_ns: ttl.subsec_nanos(),
-            mask: BASIC | BTIME,
+            mask: BASIC | born.map_or(0, |_| BTIME),
             block_size: attr.block_size,
             nlink: attr.nlink,
             uid: attr.uid,
@@ -239,7 +240,7 @@ impl Reply {
             size: attr.size,
             blocks: attr.blocks,
             atime: time(attr.atime, attr.atime_ns),
-            btime: time(seconds, ns),
+            btime: time(born_s, born_ns),
             ctime: time(attr.ctime, attr.ctime_ns),
             mtime: time(attr.mtime, attr.mtime_ns),
             device_major: attr.device >> 8 & 0xFFF,

@@ -123,16 +123,17 @@ pub(crate) mod flag {
     /// Files: made without a name ([`UNLINKED`]), and may still get one.
     pub(crate) const LINKABLE: u64 = 1 << 15;
     /// Files: made without a name, and getting the first one now.
-    pub(crate) const NAMING: u64 = 1 << 16;
+    pub(crate) const NAMING: u64 = 1 << 40;
     /// The inode points to this cachelet: operations that come through the inode find this one and
     /// create no other, until it is evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;
-    /// Directories: counts evictions from bit 40 on. A miss in the index is valid only if this and
+    /// Directories: counts evictions from bit 41 on. A miss in the index is valid only if this and
     /// [`INDEXED`] were the same before and after.
-    pub(crate) const GENERATION: u64 = 1 << 40;
+    pub(crate) const GENERATION: u64 = 1 << 41;
 
     const AREA_SHIFT: u32 = 16;
     const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
+    const _: () = assert!(AREA & (NAMING | GENERATION | (1 << AREA_SHIFT) - 1) == 0);
 
     /// Directories of the namespace *adaptive*: the area whose table has the names in it; 0 means
     /// not known yet.

@@ -136,9 +136,12 @@ impl<M: Memories> Fs<M> {
     pub fn xattrs(&self, cred: &Cred, node: &Node<M>) -> Result<Vec<u8>> {
         self.with_op(|op| {
             let set = op.core.xattrs(op, node.cachelet)?;
+            let identity = op.core.identity(node.cachelet);
             let mut list = Vec::new();
             for xattr in read_xattrs(&set.bytes).unwrap_or_default() {
-                if cred.privileged || xattr.space != XattrSpace::Trusted {
+                // One that the inode does not announce is found by nobody.
+                let is_announced = identity.has(xattr_flags(&[xattr]));
+                if is_announced && (cred.privileged || xattr.space != XattrSpace::Trusted) {
                     list.extend_from_slice(xattr.space.prefix().as_bytes());
                     list.extend_from_slice(xattr.name);
                     list.push(0);
