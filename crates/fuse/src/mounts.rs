@@ -195,7 +195,7 @@ impl Elsewhere {
     /// Opens its root, as [`Mounted::open`] does.
     ///
     /// # Errors
-    /// /// As [`Mounted::open`].
+    /// As [`Mounted::open`].
     pub fn open(&self) -> io::Result<File> {
         let process = self.pid.to_string();
         reopened(&self.mounted.reach_at(&self.root(), &process)?)
