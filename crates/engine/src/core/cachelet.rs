@@ -133,7 +133,7 @@ pub(crate) mod flag {
 
     const AREA_SHIFT: u32 = 16;
     const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
-    const _: () = assert!(AREA & (NAMING | GENERATION | (1 << AREA_SHIFT) - 1) == 0);
+    const _: () = assert!(AREA & (NAMING | GENERATION | 0xFFFF) == 0);
 
     /// Directories of the namespace *adaptive*: the area whose table has the names in it; 0 means
     /// not known yet.
