@@ -197,8 +197,8 @@ impl Server {
         self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
     }
 
-    /// The attributes, and the time of birth in nanoseconds since 1970 if it is readable: it lies on
-    /// the medium alone.
+    /// The attributes, and the time of birth in nanoseconds since 1970 if it is readable: it lies
+    /// on the medium alone.
     pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, Option<i64>)> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
