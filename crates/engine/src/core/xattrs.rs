@@ -11,7 +11,7 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
-use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::alloc::{SPARE_BLOCKS, Take};
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
@@ -79,8 +79,10 @@ impl<M: Memories> Core<M> {
 
     /// The same for the holder of the file's lock, and for files that nobody changes.
     pub(crate) fn xattrs_locked(&self, file: Cachelet) -> Result<XattrSet> {
-        let generation = self.identity(file).generation();
-        self.xattrs_at(self.ino(file), generation, self.xattr_root(file))
+        match self.xattr_root(file) {
+            0 => Ok(XattrSet::default()),
+            root => self.xattrs_at(self.ino(file), self.identity(file).generation(), root),
+        }
     }
 
     fn xattr_root(&self, file: Cachelet) -> u64 {
@@ -166,6 +168,7 @@ impl<M: Memories> Op<'_, M> {
         site: Site,
         (ino, generation): (u64, u32),
         bytes: Vec<u8>,
+        take: Take,
     ) -> Result<XattrSet> {
         let (home, slots) = xattr_home(bytes.len());
         let mut set = XattrSet {
@@ -177,9 +180,10 @@ impl<M: Memories> Op<'_, M> {
             _ => set.bytes.len().div_ceil(XattrHead::BLOCK_MAX),
         };
         for _ in 0..count {
-            let taken = match home {
-                ChunkKind::Entries => self.alloc(home, slots),
-                _ => self.alloc_block(SPARE_BLOCKS + self.core.blocks_for_logs()),
+            let taken = match (home, take) {
+                (ChunkKind::Entries, _) => self.alloc_of(home, slots, take),
+                (_, Take::Kept) => self.alloc_any_block(),
+                (_, Take::Common) => self.alloc_block(SPARE_BLOCKS + self.core.blocks_for_logs()),
             };
             match taken {
                 Ok(slot) => set.pieces.push((slot, slots)),

@@ -182,6 +182,15 @@ pub(crate) struct Inherited {
     pub(crate) xattrs: Vec<u8>,
 }
 
+impl Inherited {
+    fn without_list(cred: &Cred, mode: u16) -> Self {
+        Self {
+            mode: mode & !(cred.umask & 0o777),
+            xattrs: Vec::new(),
+        }
+    }
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Whether the list of a file, which `cred` does not own, permits what it wants; `None` if no
     /// list decides.
@@ -218,16 +227,25 @@ impl<M: Memories> Op<'_, M> {
         kind: FileKind,
         mode: u16,
     ) -> Result<Inherited> {
-        let default = match self.core.identity(dir).has(IdentityWord::DEFAULT_LIST) {
-            true if kind != FileKind::Symlink => {
-                list_in(&self.core.xattrs(self, dir)?, XattrSpace::Default)
-            }
-            _ => None,
-        };
-        let Some(default) = default else {
-            let mode = mode & !(cred.umask & 0o777);
-            let xattrs = Vec::new();
-            return Ok(Inherited { mode, xattrs });
+        let has_list = self.core.identity(dir).has(IdentityWord::DEFAULT_LIST);
+        if has_list && kind != FileKind::Symlink {
+            return self.inherit_list(cred, dir, kind, mode);
+        }
+        Ok(Inherited::without_list(cred, mode))
+    }
+
+    #[cold]
+    fn inherit_list(
+        &self,
+        cred: &Cred,
+        dir: Cachelet,
+        kind: FileKind,
+        mode: u16,
+    ) -> Result<Inherited> {
+        let listed = list_in(&self.core.xattrs(self, dir)?, XattrSpace::Default);
+        let Some(default) = listed else {
+            // It has gone meanwhile.
+            return Ok(Inherited::without_list(cred, mode));
         };
         let mut list = default.clone();
         list.set_mode(default.mode() & mode);

@@ -5,6 +5,7 @@ use vellum_layout::{FileKind, IdentityWord, Inode, LinksWord, OwnerWord, SLOT_BY
 use vellum_media::{Memories, Persistent, Site};
 
 use crate::core::Core;
+use crate::core::alloc::Take;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
 use crate::core::times::{Change, Times};
@@ -109,7 +110,12 @@ impl<M: Memories> Op<'_, M> {
         let mut new = XattrSet::default();
         if !bytes.is_empty() {
             let owner = (core.ino(file), core.identity(file).generation());
-            new = self.write_xattrs(sites::XATTR_SET, owner, bytes)?;
+            // One that gives space back needs some first, and gets it on a full pool, too.
+            let take = match bytes.len() < old.bytes.len() {
+                true => Take::Kept,
+                false => Take::Common,
+            };
+            new = self.write_xattrs(sites::XATTR_SET, owner, bytes, take)?;
             core.pool.fence(sites::XATTR_SET_DURABLE);
         }
         Ok(NewXattrs { old, new })

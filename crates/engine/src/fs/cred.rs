@@ -156,20 +156,24 @@ impl<M: Memories> Op<'_, M> {
             () if cred.in_group(owner.gid()) => 3,
             () => 0,
         };
-        let bits = Access::from_bits_truncate((mode >> shift) as u8 & 7);
-        let has_list = shift != 6 && lists_decide(identity);
-        let listed = match has_list {
-            true => self.list_permits(cred, file, want)?,
-            false => None,
-        };
-        if has_list && listed.is_none() {
-            // It has gone meanwhile, and with it what the bits of the group meant.
-            return self.check_access(cred, file, want);
+        if shift != 6 && lists_decide(identity) {
+            return self.check_list(cred, file, want);
         }
-        if listed.unwrap_or(bits.contains(want)) {
+        let bits = Access::from_bits_truncate((mode >> shift) as u8 & 7);
+        if bits.contains(want) {
             Ok(())
         } else {
             Err(Error::Access)
+        }
+    }
+
+    #[cold]
+    fn check_list(&self, cred: &Cred, file: Cachelet, want: Access) -> Result<()> {
+        match self.list_permits(cred, file, want)? {
+            Some(true) => Ok(()),
+            Some(false) => Err(Error::Access),
+            // It has gone meanwhile, and with it what the bits of the group meant.
+            None => self.check_access(cred, file, want),
         }
     }
 }

@@ -212,6 +212,33 @@ fn users_meet_the_rules_of_each_namespace() {
 /// Version 2, and no capability.
 const CAPABILITY: [u8; 20] = [0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
+/// `tree` reserves nothing.
+#[test]
+fn a_full_pool_gives_attributes_up() {
+    for namespace in [NamespaceKind::Direct, NamespaceKind::Adaptive] {
+        let pool = made(8, namespace);
+        let volume = pool.volume();
+        volume.write("/f", "old").unwrap();
+        let set = |name, value: &[u8]| volume.set_xattr("/f", name, value).unwrap();
+        set("security.capability", CAPABILITY);
+        set("user.large", &[7; 9000]);
+        set("user.note", b"kept");
+        set("user.other", b"removed");
+        let is_room = |number| volume.create(format!("/{number}")).is_ok();
+        (0..).find(|&number| !is_room(number)).unwrap();
+        let more = volume.set_xattr("/f", "user.more", [0; 300]);
+        assert!(matches!(more, Err(Error::NoSpace(_))), "{more:?}");
+        volume.remove_xattr("/f", "user.other").unwrap();
+        let options = OpenOptions::new().write(true);
+        let file = volume.open_with("/f", &options).unwrap();
+        file.write_at(0, b"new").unwrap();
+        volume.remove_xattr("/f", "user.large").unwrap();
+        let left = BTreeMap::from([("user.note".to_owned(), b"kept".to_vec())]);
+        assert_eq!(all_of(&volume, "/f"), left, "{namespace:?}");
+        assert_eq!(volume.read("/f").unwrap(), b"new");
+    }
+}
+
 /// Every change of content or owner takes the capability away, and nothing else does.
 #[test]
 fn a_capability_ends_with_the_content_it_was_given_for() {

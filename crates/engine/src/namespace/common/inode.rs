@@ -8,7 +8,7 @@ use vellum_media::{Memories, Memory, Persistent};
 use zerocopy::IntoBytes;
 
 use crate::core::Core;
-use crate::core::alloc::SPARE_BLOCKS;
+use crate::core::alloc::{SPARE_BLOCKS, Take};
 use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::named::Named;
 use crate::core::slots::{Op, Tally};
@@ -25,7 +25,7 @@ pub(crate) struct Making<'o, 'a, M: Memories> {
     dir: Cachelet,
     inode: Option<u64>,
     text: Option<(u64, u64)>,
-    xattrs: XattrSet,
+    xattrs: Option<XattrSet>,
     /// Slot of the entry, and number of slots.
     pub(crate) entry: Option<(u64, u64)>,
     cachelet: Option<Cachelet>,
@@ -55,7 +55,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             dir,
             inode: None,
             text: None,
-            xattrs: XattrSet::default(),
+            xattrs: None,
             entry: None,
             cachelet: None,
             written: None,
@@ -86,7 +86,10 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         if let Some(ino) = self.inode.filter(|_| !new.xattrs.is_empty()) {
             let owner = (ino, self.op.core.next_generation(ino));
             let bytes = new.xattrs.to_vec();
-            self.xattrs = self.op.write_xattrs(sites::CREATE_XATTRS, owner, bytes)?;
+            let set = self
+                .op
+                .write_xattrs(sites::CREATE_XATTRS, owner, bytes, Take::Common)?;
+            self.xattrs = Some(set);
         }
         Ok(())
     }
@@ -104,7 +107,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             return Err(Error::Stale);
         };
         let (dir, text) = (self.dir, self.text.take());
-        let xattrs = std::mem::take(&mut self.xattrs);
+        let xattrs = self.xattrs.take();
         let place = self.op.place_of(new.kind, self.entry);
         let taken = Taken {
             ino,
@@ -136,7 +139,7 @@ impl<M: Memories> Drop for Making<'_, '_, M> {
             // Nothing was written there, so the inode on the pool is still free.
             core.free_slots(ino, 1);
         }
-        core.free_xattrs(&self.xattrs);
+        self.xattrs.iter().for_each(|set| core.free_xattrs(set));
         for (slot, count) in self.text.into_iter().chain(self.entry) {
             core.free_slots(slot, count);
         }
@@ -186,7 +189,7 @@ impl<M: Memories> Op<'_, M> {
     fn write_inode(
         &self,
         taken: &Taken,
-        (text, xattrs, place): (Option<(u64, u64)>, XattrSet, u64),
+        (text, xattrs, place): (Option<(u64, u64)>, Option<XattrSet>, u64),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
@@ -197,13 +200,14 @@ impl<M: Memories> Op<'_, M> {
         let is_dir = new.kind == FileKind::Directory;
         let generation = core.next_generation(ino);
         let identity = IdentityWord::new(InodeState::Live, new.kind, new.mode, generation);
+        let xattr_flags = xattrs.as_ref().map_or(0, XattrSet::flags);
         let mut inode = Inode {
-            identity: identity.with_xattr_flags(xattrs.flags()).0,
+            identity: identity.with_xattr_flags(xattr_flags).0,
             owner: OwnerWord::new(new.uid, new.gid).0,
             links: LinksWord::new(taken.links as u32, 0).0,
             btime: now,
             parent: if is_dir { core.ino(dir) } else { new.device },
-            xattr_root: xattrs.root(),
+            xattr_root: xattrs.as_ref().map_or(0, XattrSet::root),
             size: new.target.len() as u64,
             mtime: now,
             ctime: now,
@@ -271,7 +275,7 @@ impl<M: Memories> Op<'_, M> {
             links,
             name_refs: 0,
         };
-        let xattrs = std::mem::take(&mut making.xattrs);
+        let xattrs = making.xattrs.take();
         let now = self.core.clock.now();
         self.write_inode(&taken, (None, xattrs, 0), dir, new, now);
         if links > 0 {
