@@ -220,7 +220,7 @@ fn a_full_pool_gives_attributes_up() {
         let volume = pool.volume();
         volume.write("/f", "old").unwrap();
         let set = |name, value: &[u8]| volume.set_xattr("/f", name, value).unwrap();
-        set("security.capability", CAPABILITY);
+        set("security.capability", &CAPABILITY);
         set("user.large", &[7; 9000]);
         set("user.note", b"kept");
         set("user.other", b"removed");
@@ -231,7 +231,7 @@ fn a_full_pool_gives_attributes_up() {
         volume.remove_xattr("/f", "user.other").unwrap();
         let options = OpenOptions::new().write(true);
         let file = volume.open_with("/f", &options).unwrap();
-        file.write_at(0, b"new").unwrap();
+        file.write_at(b"new", 0).unwrap();
         volume.remove_xattr("/f", "user.large").unwrap();
         let left = BTreeMap::from([("user.note".to_owned(), b"kept".to_vec())]);
         assert_eq!(all_of(&volume, "/f"), left, "{namespace:?}");
