@@ -89,6 +89,9 @@ pub enum Error {
     /// A symbolic link or special file, where a regular file is needed.
     #[error("the file is not of the kind this needs")]
     WrongKind,
+    /// A pipe, socket or device is to be opened. Through a mount the kernel opens it.
+    #[error("pipes, sockets and devices can be opened through a mount only")]
+    SpecialFile,
     /// A seek for data or a hole found none before the end of the file.
     #[error("no data or hole at or after that offset")]
     NoData,
@@ -317,7 +320,7 @@ impl Error {
             Self::NoSpace(_) | Self::AttributesFull => libc::ENOSPC,
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
-            Self::NoData => libc::ENXIO,
+            Self::NoData | Self::SpecialFile => libc::ENXIO,
             Self::NoAttribute => libc::ENODATA,
             Self::AttributeName => libc::ERANGE,
             Self::AttributeTooLong => libc::E2BIG,

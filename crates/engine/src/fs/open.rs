@@ -308,6 +308,9 @@ impl<M: Memories> Fs<M> {
             return Err(Error::IsDirectory);
         }
         op.check_access(cred, file, wants)?;
+        if !matches!(kind, FileKind::File | FileKind::Directory) {
+            return Err(Error::SpecialFile);
+        }
         if options.no_atime && !op.core.owns(cred, file) {
             return Err(Error::NotPermitted);
         }

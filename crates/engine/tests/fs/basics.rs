@@ -4,8 +4,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use vellum::media::MediaChoice;
 use vellum::{
-    Allocate, CreateOptions, Cred, Error, Fs, ListPosition, MappingKind, Node, OpenOptions, Pool,
-    media::Real,
+    Allocate, CreateOptions, Cred, Error, FileKind, Fs, ListPosition, MappingKind, Node,
+    OpenOptions, Pool, media::Real,
 };
 
 fn pool() -> Pool {
@@ -277,5 +277,30 @@ fn a_range_is_zeroed() {
         let large = file.handle().allocate(Allocate::Zero, 0, 1 << 30);
         assert!(matches!(large, Err(Error::NoSpace(_))));
         assert_eq!(volume.read("/f").unwrap(), expected, "{mapping:?}");
+    }
+}
+
+/// As on ext4 where nobody serves them. The permission is checked first.
+#[test]
+fn pipes_sockets_and_devices_are_not_opened() {
+    let pool = Pool::memory(16 << 20).unwrap();
+    let (fs, root, cred) = (pool.fs(), pool.fs().root(), Cred::root());
+    let user = Cred::user(1000, 1000);
+    for kind in [
+        FileKind::Fifo,
+        FileKind::Socket,
+        FileKind::CharDevice,
+        FileKind::BlockDevice,
+    ] {
+        let name = format!("{kind:?}").into_bytes();
+        let node = fs.mknod(&cred, &root, &name, kind, 0o600, 0).unwrap();
+        let options = OpenOptions::new().read(true);
+        let opened = |cred| {
+            let by_path = fs.open(cred, &root, &name, &options).map(drop);
+            let by_node = fs.open_node(cred, &node, &options).map(drop);
+            [by_path, by_node].map(|opened| opened.unwrap_err().errno())
+        };
+        assert_eq!(opened(&cred), [libc::ENXIO; 2], "{kind:?}");
+        assert_eq!(opened(&user), [libc::EACCES; 2], "{kind:?}");
     }
 }
