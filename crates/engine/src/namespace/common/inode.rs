@@ -371,7 +371,7 @@ mod tests {
                         links: 1,
                         name_refs: NAME_ONE,
                     };
-                    let parts = (None, XattrSet::default(), 0);
+                    let parts = (None, None, 0);
                     op.write_inode(&taken, parts, stage.fs().root, &FILE, 1000);
                 }),
             ];
