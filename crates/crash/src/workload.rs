@@ -128,6 +128,9 @@ impl Step {
                 | Op::ListXattr { .. }
                 | Op::Stat { .. }
                 | Op::StatSlot { .. }
+                | Op::FlockSlot { .. }
+                | Op::LockSlot { .. }
+                | Op::GetLockSlot { .. }
                 | Op::Times { .. }
                 | Op::Access { .. } => "read",
             },

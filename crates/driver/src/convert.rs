@@ -1,7 +1,10 @@
 //! Conversions between the model's types and the engine's.
 
-use vellum::{Allocate, Attr, Cred, Error, FileKind, OpenOptions, Result, SetAttr, SetTime};
-use vellum_model::{Kind, Op, Payload, StatView, TimeSet};
+use vellum::{
+    Allocate, Attr, Cred, Error, FileKind, HeldLock, LockKind, LockOwner, LockRange, OpenOptions,
+    Result, SetAttr, SetTime,
+};
+use vellum_model::{Kind, Op, Payload, Range, StatView, TimeSet};
 
 /// Converts a user of the model to the engine's type.
 pub fn cred_of(cred: &vellum_model::Cred) -> Cred {
@@ -88,6 +91,43 @@ pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
         ZERO => Ok(Allocate::Zero),
         ZERO_KEEP => Ok(Allocate::ZeroKeepSize),
         _ => Err(Error::Unsupported("this mode of fallocate")),
+    }
+}
+
+pub(crate) fn lock_kind(kind: vellum_model::LockKind) -> LockKind {
+    match kind {
+        vellum_model::LockKind::Shared => LockKind::Shared,
+        vellum_model::LockKind::Exclusive => LockKind::Exclusive,
+    }
+}
+
+pub(crate) fn lock_owner(owner: vellum_model::LockOwner) -> LockOwner {
+    match owner {
+        vellum_model::LockOwner::Handle => LockOwner::Handle,
+        vellum_model::LockOwner::Process => LockOwner::this_process(),
+    }
+}
+
+/// The range of a lock whose offset and length are those of `fcntl`.
+pub(crate) fn lock_range(range: Range) -> Result<LockRange> {
+    LockRange::of_fcntl(range.offset as i64, range.len as i64)
+}
+
+pub(crate) fn held_lock(lock: HeldLock) -> vellum_model::HeldLock {
+    let (offset, end) = (lock.range.start(), lock.range.end());
+    vellum_model::HeldLock {
+        kind: match lock.kind {
+            LockKind::Shared => vellum_model::LockKind::Shared,
+            LockKind::Exclusive => vellum_model::LockKind::Exclusive,
+        },
+        owner: match lock.owner {
+            LockOwner::Handle => vellum_model::LockOwner::Handle,
+            LockOwner::Process(_) => vellum_model::LockOwner::Process,
+        },
+        range: Range {
+            offset,
+            len: end.map_or(0, |end| end - offset),
+        },
     }
 }
 

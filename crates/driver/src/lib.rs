@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{
-    Access, Attr, Cred, Error, Fs, Handle, ListPosition, Node, OpenOptions, Result, SetAttr,
-    SetTime,
+    Access, Attr, Cred, Error, Fs, Handle, ListPosition, LockWait, Node, OpenOptions, Result,
+    SetAttr, SetTime,
 };
 use vellum_model::{Kind, Op, Payload, pattern};
 
-use convert::{allocate_mode, file_kind, open_options, view};
+use convert::{
+    allocate_mode, file_kind, held_lock, lock_kind, lock_owner, lock_range, open_options, view,
+};
 pub use convert::{cred_of, kind_of};
 pub use xattr::xattrs_of;
 
@@ -57,6 +59,16 @@ impl<M: Memories> Driver<M> {
     /// Closes every handle.
     pub fn close_all(&mut self) {
         self.slots.clear();
+    }
+
+    /// Releases the locks of this process, as closing another handle of each file does.
+    ///
+    /// # Errors
+    /// Fails if the file system was closed.
+    pub fn end_process_locks(&self) -> Result<()> {
+        let process = std::process::id().into();
+        let mut handles = self.slots.values();
+        handles.try_for_each(|handle| handle.release_process_locks(process))
     }
 
     /// Applies one operation.
@@ -283,8 +295,37 @@ impl<M: Memories> Driver<M> {
                 handle.sync()?;
                 Payload::Done
             }
-            _ => unreachable!("the caller sends only operations on handles"),
+            _ => return self.on_locks(handle, op),
         })
+    }
+
+    fn on_locks(&self, handle: &Handle<M>, op: &Op) -> Result<Payload> {
+        match op {
+            Op::FlockSlot {
+                kind: Some(kind), ..
+            } => handle.lock_file(lock_kind(*kind), LockWait::NO)?,
+            Op::FlockSlot { kind: None, .. } => handle.unlock()?,
+            Op::LockSlot {
+                owner, kind, range, ..
+            } => {
+                let (owner, range) = (lock_owner(*owner), lock_range(*range)?);
+                match kind {
+                    Some(kind) => {
+                        handle.lock_range(owner, lock_kind(*kind), range, LockWait::NO)?;
+                    }
+                    None => handle.unlock_range(owner, range)?,
+                }
+            }
+            Op::GetLockSlot {
+                owner, kind, range, ..
+            } => {
+                let (owner, range) = (lock_owner(*owner), lock_range(*range)?);
+                let found = handle.find_lock(owner, lock_kind(*kind), range)?;
+                return Ok(Payload::Lock(found.map(held_lock)));
+            }
+            _ => unreachable!("the caller sends only operations on handles"),
+        }
+        Ok(Payload::Done)
     }
 
     fn list(&self, dir: &Node<M>) -> Result<Payload> {

@@ -230,6 +230,17 @@ fn with_handle(
             ))
         }
         Op::Fsync { .. } | Op::FsyncSlot { .. } => Ok(Payload::Done),
+        Op::FlockSlot { kind, .. } => model.flock(handle, *kind).map(|()| Payload::Done),
+        Op::LockSlot {
+            owner, kind, range, ..
+        } => model
+            .set_lock(handle, *owner, *kind, *range)
+            .map(|()| Payload::Done),
+        Op::GetLockSlot {
+            owner, kind, range, ..
+        } => model
+            .get_lock(handle, *owner, *kind, *range)
+            .map(Payload::Lock),
         _ => unreachable!("the caller sends only operations on handles"),
     }
 }

@@ -25,11 +25,11 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
-    fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_WRONLY
     }
 
-    fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         self.flags & libc::O_ACCMODE != libc::O_RDONLY
     }
 }
@@ -87,9 +87,11 @@ impl Model {
         Ok(handle)
     }
 
-    /// Closes a handle. The inode is gone if it has no name and this was the last handle.
+    /// Closes a handle: its locks end, and those of the process on its file. The inode is gone if
+    /// it has no name and this was the last handle.
     pub fn close(&mut self, handle: Handle) -> Result<()> {
         let OpenFile { ino, .. } = self.handles.remove(&handle).ok_or(Errno::EBADF)?;
+        self.end_locks(handle, ino);
         self.node_mut(ino)?.opens -= 1;
         self.reap(ino);
         Ok(())

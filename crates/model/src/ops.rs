@@ -1,6 +1,8 @@
 //! Operations as data, and their outcomes.
 
-use crate::{Acl, Attr, Cred, Errno, Kind, Range, TimeSet, XattrMode};
+use crate::{
+    Acl, Attr, Cred, Errno, HeldLock, Kind, LockKind, LockOwner, Range, TimeSet, XattrMode,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation on paths relative to the root directory, or on a numbered slot that holds an open
@@ -146,6 +148,22 @@ pub enum Op {
     ReaddirSlot { slot: u8 },
     /// `fsync`.
     FsyncSlot { slot: u8 },
+    /// `flock` with `LOCK_NB`; `None` unlocks.
+    FlockSlot { slot: u8, kind: Option<LockKind> },
+    /// `fcntl` with `F_SETLK` or `F_OFD_SETLK`; `None` unlocks. Offset and length are signed.
+    LockSlot {
+        slot: u8,
+        owner: LockOwner,
+        kind: Option<LockKind>,
+        range: Range,
+    },
+    /// `fcntl` with `F_GETLK` or `F_OFD_GETLK`.
+    GetLockSlot {
+        slot: u8,
+        owner: LockOwner,
+        kind: LockKind,
+        range: Range,
+    },
 }
 
 impl Op {
@@ -158,7 +176,10 @@ impl Op {
             | Self::FallocateSlot { slot, .. }
             | Self::StatSlot { slot }
             | Self::ReaddirSlot { slot }
-            | Self::FsyncSlot { slot } => Some(*slot),
+            | Self::FsyncSlot { slot }
+            | Self::FlockSlot { slot, .. }
+            | Self::LockSlot { slot, .. }
+            | Self::GetLockSlot { slot, .. } => Some(*slot),
             _ => None,
         }
     }
@@ -244,6 +265,8 @@ pub enum Payload {
     Xattrs(BTreeSet<Vec<u8>>),
     /// The names in a directory, with `.` and `..`.
     Names(BTreeMap<Vec<u8>, Kind>),
+    /// The lock that is in the way, if one is.
+    Lock(Option<HeldLock>),
 }
 
 /// Attributes without those that an implementation may choose.

@@ -1,7 +1,7 @@
 //! Outcomes as text, in the notation of `text`.
 
 use crate::text::{Maybe, Path};
-use crate::{Kind, Outcome, Payload, StatView};
+use crate::{HeldLock, Kind, LockKind, LockOwner, Outcome, Payload, StatView};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Kind {
@@ -15,6 +15,30 @@ impl Display for Kind {
             Kind::CharDevice => "char-device",
             Kind::BlockDevice => "block-device",
         })
+    }
+}
+
+impl Display for LockKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockKind::Shared => "shared",
+            LockKind::Exclusive => "exclusive",
+        })
+    }
+}
+
+impl Display for LockOwner {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockOwner::Handle => "handle",
+            LockOwner::Process => "process",
+        })
+    }
+}
+
+impl Display for HeldLock {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.owner, self.kind, self.range)
     }
 }
 
@@ -59,6 +83,7 @@ impl Display for Outcome {
                     .iter()
                     .try_for_each(|name| write!(f, " {}", Path(name)))
             }
+            Outcome::Ok(Payload::Lock(lock)) => write!(f, "lock {}", Maybe(*lock)),
             Outcome::Ok(Payload::Names(names)) => {
                 f.write_str("names")?;
                 names

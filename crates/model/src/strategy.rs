@@ -2,7 +2,8 @@
 
 use crate::{
     ACL_ACCESS, ACL_DEFAULT, Acl, AclEntry, AclTag, BLOCK_SIZE, CAPABILITY, Cred, FILE_SIZE_MAX,
-    NAME_MAX, Op, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrMode, XattrValue,
+    LockKind, LockOwner, NAME_MAX, Op, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX,
+    XattrMode, XattrValue,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -339,6 +340,7 @@ pub fn op_over(paths: &Paths, xattrs: Xattrs) -> impl Strategy<Value = Op> + use
         12 => attribute_op(paths),
         10 => xattr_op(paths, xattrs),
         14 => slot_op(paths),
+        3 => lock_op(),
     ]
 }
 
@@ -375,12 +377,27 @@ pub fn steps(longest: usize, xattrs: Xattrs) -> impl Strategy<Value = Vec<Step>>
         3 => attribute_op(&few),
         8 => xattr_op(&few, xattrs),
     ];
+    let open = (0..3u8, two.clone(), open_flags(), mode()).prop_map(|(slot, path, flags, mode)| {
+        Op::Open {
+            slot,
+            path,
+            flags,
+            mode,
+        }
+    });
+    let locks = prop_oneof![
+        16 => lock_op(),
+        3 => open,
+        1 => slot_op(&two),
+        1 => content_op(&two),
+    ];
     prop_oneof![
         vec(step(op_over(&many, xattrs)), 1..longest),
         vec(step(op_over(&few, xattrs)), 1..longest),
         vec(step(names), 1..longest),
         vec(step(content), 1..longest),
         vec(step(attributes), 1..longest),
+        vec(step(locks), 1..longest),
     ]
 }
 
@@ -451,6 +468,34 @@ pub fn slot_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
         2 => slot().prop_map(|slot| Op::StatSlot { slot }),
         1 => slot().prop_map(|slot| Op::ReaddirSlot { slot }),
         1 => slot().prop_map(|slot| Op::FsyncSlot { slot }),
+    ]
+}
+
+/// A range for a lock: mostly of a few bytes, rarely without a limit, backwards or invalid.
+fn lock_range() -> impl Strategy<Value = Range> {
+    let last = i64::MAX as u64;
+    prop_oneof![
+        30 => (0..24u64, 1..8u64),
+        3 => (0..24u64, Just(0)),
+        2 => (0..24u64, (1..8u64).prop_map(u64::wrapping_neg)),
+        1 => (last - 2..=last + 1, 0..4u64),
+        1 => prop::sample::select(vec![(0, last), (1, last), (2, last), (5, 1 << 63)]),
+    ]
+    .prop_map(|(offset, len)| Range { offset, len })
+}
+
+/// An operation on the locks of one of the slots of [`slot_op`].
+pub fn lock_op() -> impl Strategy<Value = Op> {
+    let slot = || 0..3u8;
+    let kind = || prop::sample::select(vec![LockKind::Shared, LockKind::Exclusive]);
+    let maybe = || prop_oneof![3 => kind().prop_map(Some), 1 => Just(None)];
+    let owner = || prop_oneof![3 => Just(LockOwner::Handle), 1 => Just(LockOwner::Process)];
+    prop_oneof![
+        3 => (slot(), maybe()).prop_map(|(slot, kind)| Op::FlockSlot { slot, kind }),
+        8 => (slot(), owner(), maybe(), lock_range())
+            .prop_map(|(slot, owner, kind, range)| Op::LockSlot { slot, owner, kind, range }),
+        4 => (slot(), owner(), kind(), lock_range())
+            .prop_map(|(slot, owner, kind, range)| Op::GetLockSlot { slot, owner, kind, range }),
     ]
 }
 

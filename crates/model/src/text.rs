@@ -9,7 +9,7 @@
 //! numbers stand for a value of the bytes of a seed and a length, and `=` begins an access control
 //! list.
 
-use crate::{Cred, Kind, Op, Range, Step, TimeSet, XattrMode, XattrValue};
+use crate::{Cred, Kind, LockKind, LockOwner, Op, Range, Step, TimeSet, XattrMode, XattrValue};
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
@@ -167,6 +167,11 @@ fn parse_value(word: &str) -> Option<XattrValue> {
     })
 }
 
+fn parse_lock(word: &str) -> Option<LockKind> {
+    let all = [LockKind::Shared, LockKind::Exclusive];
+    all.into_iter().find(|kind| kind.to_string() == word)
+}
+
 impl Display for Range {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.offset, self.len)
@@ -230,6 +235,18 @@ impl Writer<'_, '_> {
 
     fn range(&mut self, range: &Range) -> fmt::Result {
         self.word(range)
+    }
+
+    fn owner(&mut self, owner: &LockOwner) -> fmt::Result {
+        self.word(owner)
+    }
+
+    fn lock(&mut self, kind: &LockKind) -> fmt::Result {
+        self.word(kind)
+    }
+
+    fn maybe_lock(&mut self, kind: &Option<LockKind>) -> fmt::Result {
+        self.word(Maybe(*kind))
     }
 }
 
@@ -327,6 +344,24 @@ impl<'a> Words<'a> {
         self.read("any, create or replace", |word| {
             let found = XATTR_MODES.iter().find(|(text, _)| *text == word);
             found.map(|&(_, mode)| mode)
+        })
+    }
+
+    fn owner(&mut self) -> Result<LockOwner, ParseError> {
+        self.read("handle or process", |word| {
+            let all = [LockOwner::Handle, LockOwner::Process];
+            all.into_iter().find(|owner| owner.to_string() == word)
+        })
+    }
+
+    fn lock(&mut self) -> Result<LockKind, ParseError> {
+        self.read("shared or exclusive", parse_lock)
+    }
+
+    fn maybe_lock(&mut self) -> Result<Option<LockKind>, ParseError> {
+        self.read("shared, exclusive or -", |word| match word {
+            "-" => Some(None),
+            _ => parse_lock(word).map(Some),
         })
     }
 
@@ -444,6 +479,9 @@ lines! {
     "stat-slot" StatSlot { slot: number }
     "readdir-slot" ReaddirSlot { slot: number }
     "fsync-slot" FsyncSlot { slot: number }
+    "flock-slot" FlockSlot { slot: number, kind: maybe_lock }
+    "lock-slot" LockSlot { slot: number, owner: owner, kind: maybe_lock, range: range }
+    "get-lock-slot" GetLockSlot { slot: number, owner: owner, kind: lock, range: range }
 }
 
 impl FromStr for Op {
@@ -519,6 +557,10 @@ mod tests {
             "open 0 a 0",
             "write-slot 1 2 3 4",
             "readdir-slot 9",
+            "flock-slot 1 -",
+            "lock-slot 1 process shared 0 18446744073709551615",
+            "lock-slot 1 handle - 5 0",
+            "get-lock-slot 1 handle exclusive 5 0",
             "setxattr a user.b %00x%(61x70000) any follow",
             "setxattr a % @7:65536 create -",
             "setxattr a system.posix_acl_access =u::6,u:7:4,g::4,m::4,o::10 replace follow",
@@ -548,6 +590,9 @@ mod tests {
             "mkdir a 7 7",
             "open+fast 1 a 0",
             "stat a maybe",
+            "flock-slot 1 maybe",
+            "get-lock-slot 1 handle - 0 0",
+            "lock-slot 1 nobody shared 0 0",
             "unlink %zz",
             "setxattr a user.b x maybe follow",
             "setxattr a user.b @7 any follow",

@@ -3,6 +3,7 @@
 use crate::acl::Acl;
 use crate::content::Content;
 use crate::file::OpenFile;
+use crate::locks::Locks;
 use crate::xattr::Xattrs;
 use crate::{BLOCK_SIZE, DIRECTORY_SIZE, Errno, Handle, NAME_MAX, Result};
 use std::collections::BTreeMap;
@@ -267,6 +268,7 @@ pub struct Model {
     pub(crate) next_ino: u64,
     pub(crate) handles: BTreeMap<Handle, OpenFile>,
     pub(crate) next_handle: u64,
+    pub(crate) locks: Locks,
     /// Handles by the slot numbers of [`crate::Op`]s.
     pub(crate) slots: BTreeMap<u8, Handle>,
     /// When a read changes access times.
@@ -283,6 +285,7 @@ impl Model {
             next_ino: Ino::ROOT.0,
             handles: BTreeMap::new(),
             next_handle: 1,
+            locks: Locks::default(),
             slots: BTreeMap::new(),
             atime_policy: AtimePolicy::default(),
             hardening: Hardening::default(),

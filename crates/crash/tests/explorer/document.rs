@@ -80,7 +80,7 @@ const GROUPS: [(&str, &str); 16] = [
 ];
 
 /// Operations of the model with the same steps as another operation.
-const ALIKE: [(&str, &str); 9] = [
+const ALIKE: [(&str, &str); 12] = [
     ("WriteSlot", "Write"),
     ("TruncateSlot", "Truncate"),
     ("FallocateSlot", "Fallocate"),
@@ -89,6 +89,9 @@ const ALIKE: [(&str, &str); 9] = [
     ("ReadSlot", "Read"),
     ("ReaddirSlot", "Readdir"),
     ("StatSlot", "Stat"),
+    ("FlockSlot", "Stat"),
+    ("LockSlot", "Stat"),
+    ("GetLockSlot", "Stat"),
     ("Times", "Stat"),
 ];
 

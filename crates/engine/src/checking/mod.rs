@@ -10,6 +10,7 @@ mod gate;
 mod histories;
 pub(crate) mod kernels;
 mod level;
+mod locks;
 pub(crate) mod loom_memory;
 mod paths;
 mod scenarios;

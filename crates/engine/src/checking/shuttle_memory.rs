@@ -3,8 +3,10 @@
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use shuttle::sync::atomic::AtomicU64;
+use shuttle::sync::{Condvar, Mutex};
 use vellum_media::{
     FileBytes, HeapMemory, ImageMemory, MediaKind, Medium, Memories, Memory, Persistent, Site,
     Transactions,
@@ -25,6 +27,9 @@ pub(super) fn arm(armed: bool) {
 pub(super) struct ShuttleMemory {
     heap: HeapMemory,
     point: AtomicU64,
+    /// Held from looking at a word until the sleep for its change begins, and by whoever wakes.
+    sleep: Mutex<()>,
+    woken: Condvar,
 }
 
 /// Pool and arena of [`ShuttleMemory`].
@@ -41,6 +46,8 @@ impl ShuttleMemory {
         Self {
             heap: HeapMemory::new(len),
             point: AtomicU64::new(0),
+            sleep: Mutex::new(()),
+            woken: Condvar::new(),
         }
     }
 
@@ -52,6 +59,9 @@ impl ShuttleMemory {
         &self.heap
     }
 }
+
+/// A wait with a longer limit ends by a wake-up alone, so that a lost one is noticed.
+const LIMIT_MAX: Duration = Duration::from_secs(60);
 
 /// Bytes moved without a scheduling point between them.
 const PIECE: usize = 64;
@@ -114,6 +124,23 @@ impl Memory for ShuttleMemory {
     }
 
     fn prefetch(&self, _at: u64) {}
+
+    fn wait(&self, at: u64, seen: u64, limit: Duration) {
+        if !ARMED.get() || limit <= LIMIT_MAX {
+            return self.relax(u32::MAX);
+        }
+        let sleep = self.sleep.lock().unwrap();
+        if self.heap.load(at, Ordering::SeqCst) as u32 == seen as u32 {
+            drop(self.woken.wait(sleep));
+        }
+    }
+
+    fn wake(&self, _at: u64) {
+        if ARMED.get() {
+            let _sleep = self.sleep.lock().unwrap();
+            self.woken.notify_all();
+        }
+    }
 
     fn relax(&self, tries: u32) {
         if ARMED.get() {

@@ -127,13 +127,15 @@ pub(crate) mod flag {
     /// The inode points to this cachelet: operations that come through the inode find this one and
     /// create no other, until it is evicted or the file is gone.
     pub(crate) const KNOWN: u64 = 8192;
-    /// Directories: counts evictions from bit 41 on. A miss in the index is valid only if this and
+    /// The table of locks may have records of the file; see `fs::locks`.
+    pub(crate) const LOCKED: u64 = 1 << 41;
+    /// Directories: counts evictions from bit 42 on. A miss in the index is valid only if this and
     /// [`INDEXED`] were the same before and after.
-    pub(crate) const GENERATION: u64 = 1 << 41;
+    pub(crate) const GENERATION: u64 = 1 << 42;
 
     const AREA_SHIFT: u32 = 16;
     const AREA: u64 = 0xFF_FFFF << AREA_SHIFT;
-    const _: () = assert!(AREA & (NAMING | GENERATION | 0xFFFF) == 0);
+    const _: () = assert!(AREA & (NAMING | LOCKED | GENERATION | 0xFFFF) == 0);
 
     /// Directories of the namespace *adaptive*: the area whose table has the names in it; 0 means
     /// not known yet.

@@ -35,6 +35,10 @@ pub(crate) struct ArenaMap {
     pub(crate) cachelet_count: u64,
     /// Number of names from which on eviction starts.
     pub(crate) index_limit: u64,
+    /// The table of locks on files; see `fs::locks`.
+    pub(crate) locks: u64,
+    /// Bytes of that table.
+    pub(crate) lock_bytes: u64,
     /// The namespace's own structures, besides the index.
     pub(crate) namespace: u64,
     /// Bytes of the namespace's structures.
@@ -45,9 +49,10 @@ pub(crate) struct ArenaMap {
     pub(crate) bytes: u64,
 }
 
-/// Bytes of the arena for structures of the namespace and of the mapping.
+/// Bytes of the arena for structures that other wings lay out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnBytes {
+    pub(crate) locks: u64,
     pub(crate) namespace: u64,
     pub(crate) mapping: u64,
 }
@@ -192,7 +197,8 @@ impl ArenaMap {
         let overflow_count = (indexed / 2).max(16);
         let cachelets = page(overflow_buckets + overflow_count * 64);
         let cachelet_count = entries + 2;
-        let own_at = page(cachelets + cachelet_count * 128);
+        let locks = page(cachelets + cachelet_count * 128);
+        let own_at = page(locks + own.locks);
         let mapping = page(own_at + own.namespace);
         Self {
             slots,
@@ -205,6 +211,8 @@ impl ArenaMap {
             cachelets,
             cachelet_count,
             index_limit: entries / 8 * 7,
+            locks,
+            lock_bytes: own.locks,
             namespace: own_at,
             namespace_bytes: own.namespace,
             mapping,

@@ -123,6 +123,24 @@ pub enum Error {
     /// In use: the root directory, a mount point, or a pool with unlinked open files.
     #[error("in use")]
     Busy,
+    /// Another owner has a lock, and the request does not wait.
+    #[error("locked by another owner")]
+    WouldBlock,
+    /// The time to wait for a lock is over.
+    #[error("another owner kept its lock until the time was over")]
+    TimedOut,
+    /// The wait for a lock was cancelled.
+    #[error("the wait for a lock was cancelled")]
+    Interrupted,
+    /// A process would wait for a lock of a process that waits for it.
+    #[error("the process would wait for a lock of one that waits for it")]
+    LockDeadlock,
+    /// The table of locks is full.
+    #[error("too many locks on files of this pool")]
+    NoLocks,
+    /// A number is beyond its limit.
+    #[error("value too large: {0}")]
+    Overflow(&'static str),
     /// The calling thread would wait for one of its own views.
     #[error("the calling thread has a view of these bytes")]
     Deadlock,
@@ -331,8 +349,12 @@ impl Error {
             Self::Unreadable(_) => libc::EIO,
             Self::Closed => libc::EBADF,
             Self::Busy | Self::Forked | Self::Lent { .. } => libc::EBUSY,
-            Self::Deadlock => libc::EDEADLK,
-            Self::Retry(_) => libc::EAGAIN,
+            Self::Deadlock | Self::LockDeadlock => libc::EDEADLK,
+            Self::Retry(_) | Self::WouldBlock => libc::EAGAIN,
+            Self::TimedOut => libc::ETIMEDOUT,
+            Self::Interrupted => libc::EINTR,
+            Self::NoLocks => libc::ENOLCK,
+            Self::Overflow(_) => libc::EOVERFLOW,
             Self::Unsupported(_) => libc::EOPNOTSUPP,
             Self::OutOfMemory(_) => libc::ENOMEM,
             Self::Superblock(SuperblockError::Version(_) | SuperblockError::Features(_)) => {

@@ -3,6 +3,7 @@
 use crate::core::limits::SIZE_MAX_BYTES;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bitflags::bitflags;
 use vellum_layout::FileKind;
@@ -174,6 +175,8 @@ pub struct Handle<M: Memories> {
     options: OpenOptions,
     cred: Cred,
     translation: Translation,
+    /// The number by which locks name this handle; 0 until it has any.
+    pub(super) lock_number: AtomicU64,
 }
 
 /// The result of opening.
@@ -382,6 +385,7 @@ impl<M: Memories> Handle<M> {
             cred: cred.clone(),
             translation,
             path: ReadPath::default(),
+            lock_number: AtomicU64::new(0),
         }
     }
 
@@ -409,7 +413,7 @@ impl<M: Memories> Handle<M> {
         &self.options
     }
 
-    fn fs(&self) -> &Fs<M> {
+    pub(super) fn fs(&self) -> &Fs<M> {
         self.node.fs()
     }
 
@@ -774,7 +778,11 @@ impl<M: Memories> Handle<M> {
 impl<M: Memories> Drop for Handle<M> {
     fn drop(&mut self) {
         let fs = self.fs();
-        if fs.core.check_use().is_ok() && self.node.kind() == FileKind::File {
+        if fs.core.check_use().is_err() {
+            return;
+        }
+        self.end_locks();
+        if self.node.kind() == FileKind::File {
             self.path
                 .remember(&fs.reading, &fs.core, self.node.cachelet);
         }

@@ -146,6 +146,7 @@ impl<T: Mapping<Simulated> + ?Sized> Bench<T> {
             &geometry,
             ArenaMap::entries(&geometry, 4096),
             OwnBytes {
+                locks: 0,
                 namespace: 0,
                 mapping: crate::mapping::arena_bytes(&geometry),
             },

@@ -147,7 +147,11 @@ impl<M: Backend> Pair<M> {
             self.take_over_privileges();
         }
         tree::compare(&self.model, self.fs())
-            .map_err(|text| format!("{step}: no space, but {text}"))
+            .map_err(|text| format!("{step}: no space, but {text}"))?;
+        // The comparison has opened and closed the files that have names.
+        self.model.end_process_locks();
+        let ended = self.subject.end_process_locks();
+        ended.map_err(|error| format!("{step}: {error}"))
     }
 
     /// Copies the modes of the engine's files to the model, and removes capabilities that they do

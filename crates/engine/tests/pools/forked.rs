@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitOptions, getpid, waitpid};
 use vellum::media::{MediaChoice, MediaError};
 use vellum::{
-    CreateOptions, Cred, Error, File, ListPosition, Node, Pool, PoolOptions, ReadDir, SetAttr,
-    Volume, media::Real,
+    CreateOptions, Cred, Error, File, ListPosition, LockKind, LockOwner, LockRange, LockWait, Node,
+    Pool, PoolOptions, ReadDir, SetAttr, Volume, media::Real,
 };
 use vellum_check::{Options, check};
 use vellum_testing::in_own_process;
@@ -91,6 +91,10 @@ fn opened(pool: Pool) -> Opened {
     volume.write("/d/f", b"f").unwrap();
     let mut file = volume.create("/open").unwrap();
     file.write_all(&[1; 10_000]).unwrap();
+    file.lock().unwrap();
+    let (owner, all) = (LockOwner::this_process(), LockRange::ALL);
+    file.lock_range(owner, LockKind::Exclusive, all, LockWait::NO)
+        .unwrap();
     let fs = pool.fs();
     Opened {
         file,
@@ -133,6 +137,12 @@ fn assert_all_is_refused(opened: Opened) -> Pool {
     assert_forked(file.set_len(1));
     assert_forked(file.sync_all());
     assert_forked(file.metadata());
+    assert_forked(file.try_lock_shared());
+    assert_forked(file.unlock());
+    let (owner, all) = (LockOwner::this_process(), LockRange::ALL);
+    assert_forked(file.lock_range(owner, LockKind::Shared, all, LockWait::FOREVER));
+    assert_forked(file.find_lock(owner, LockKind::Shared, all));
+    assert_forked(file.unlock_range(LockOwner::Handle, all));
     let handle = file.handle();
     assert_forked(handle.append(b"x"));
     assert_forked(handle.seek_data(0));
@@ -170,6 +180,9 @@ fn assert_parent_goes_on(opened: Opened, path: &Path) {
     } = opened;
     drop((dir, node));
     assert!(!pool.fs().has_lost_image());
+    // The children have closed their copies of the file: its locks are the parent's.
+    let locked = file.find_lock(LockOwner::Handle, LockKind::Shared, LockRange::ALL);
+    assert!(locked.unwrap().is_some());
     let busy = Pool::open(path);
     assert!(matches!(busy, Err(Error::Media(MediaError::Busy { .. }))));
     file.write_all(&[2; 10_000]).unwrap();

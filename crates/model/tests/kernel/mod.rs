@@ -4,18 +4,18 @@
 
 pub mod agreement;
 
-use nix::fcntl::{FallocateFlags, fallocate};
+use nix::fcntl::{FallocateFlags, FcntlArg, fallocate, fcntl};
 use nix::sched::{CloneFlags, unshare};
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Stat};
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
+use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{SeekFrom, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags};
 use rustix::{io, thread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use vellum_model::{
-    Cred, Errno, Kind, NodeSnapshot, Op, Outcome, Payload, Range, Snapshot, SnapshotBody, StatView,
-    TimeSet, Times, XATTR_VALUE_MAX, XattrMode, pattern,
+    Cred, Errno, HeldLock, Kind, LockKind, LockOwner, NodeSnapshot, Op, Outcome, Payload, Range,
+    Snapshot, SnapshotBody, StatView, TimeSet, Times, XATTR_VALUE_MAX, XattrMode, pattern,
 };
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
@@ -415,8 +415,70 @@ fn with_fd(fd: &OwnedFd, op: &Op) -> Answer {
         Op::StatSlot { .. } => fs::fstat(fd).map(|stat| view(&stat)),
         Op::Readdir { .. } | Op::ReaddirSlot { .. } => names(fd).map(Payload::Names),
         Op::Fsync { .. } | Op::FsyncSlot { .. } => fs::fsync(fd).map(done),
+        Op::FlockSlot { kind, .. } => fs::flock(fd, flock_operation(*kind)).map(done),
+        Op::LockSlot {
+            owner, kind, range, ..
+        } => {
+            let lock = lock_request(*kind, *range);
+            let request = match owner {
+                LockOwner::Handle => FcntlArg::F_OFD_SETLK(&lock),
+                LockOwner::Process => FcntlArg::F_SETLK(&lock),
+            };
+            fcntl(fd, request).map(|_| Payload::Done).map_err(errno)
+        }
+        Op::GetLockSlot {
+            owner, kind, range, ..
+        } => get_lock(fd, *owner, *kind, *range),
         _ => unreachable!("the caller sends only operations on handles"),
     }
+}
+
+fn flock_operation(kind: Option<LockKind>) -> FlockOperation {
+    match kind {
+        Some(LockKind::Shared) => FlockOperation::NonBlockingLockShared,
+        Some(LockKind::Exclusive) => FlockOperation::NonBlockingLockExclusive,
+        None => FlockOperation::NonBlockingUnlock,
+    }
+}
+
+fn lock_request(kind: Option<LockKind>, range: Range) -> libc::flock {
+    let kind = match kind {
+        Some(LockKind::Shared) => libc::F_RDLCK,
+        Some(LockKind::Exclusive) => libc::F_WRLCK,
+        None => libc::F_UNLCK,
+    };
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: range.offset as i64,
+        l_len: range.len as i64,
+        l_pid: 0,
+    }
+}
+
+fn get_lock(fd: BorrowedFd<'_>, owner: LockOwner, kind: LockKind, range: Range) -> Answer {
+    let mut lock = lock_request(Some(kind), range);
+    let request = match owner {
+        LockOwner::Handle => FcntlArg::F_OFD_GETLK(&mut lock),
+        LockOwner::Process => FcntlArg::F_GETLK(&mut lock),
+    };
+    fcntl(fd, request).map_err(errno)?;
+    let held = HeldLock {
+        kind: match i32::from(lock.l_type) {
+            libc::F_UNLCK => return Ok(Payload::Lock(None)),
+            libc::F_RDLCK => LockKind::Shared,
+            _ => LockKind::Exclusive,
+        },
+        owner: match lock.l_pid {
+            -1 => LockOwner::Handle,
+            _ => LockOwner::Process,
+        },
+        range: Range {
+            offset: lock.l_start as u64,
+            len: lock.l_len as u64,
+        },
+    };
+    Ok(Payload::Lock(Some(held)))
 }
 
 fn pread(fd: BorrowedFd<'_>, range: Range) -> io::Result<Vec<u8>> {

@@ -74,6 +74,7 @@ impl<M: Memories> Fs<M> {
         core.arena.barrier();
         core.slots_used()
             .for_each(|slot| core.wait_for_operation(slot));
+        self.end_lock_waits();
         drop(lease);
         core.wait_for_leader();
         let lent = core.leases.views();

@@ -469,6 +469,7 @@ impl<M: Memories> Survey for Everything<'_, M> {
 fn plan_arena(geometry: &Geometry, cache_entries: u64) -> ArenaMap {
     let entries = ArenaMap::entries(geometry, cache_entries);
     let own = OwnBytes {
+        locks: crate::fs::locks::arena_bytes(entries),
         namespace: namespace::arena_bytes(geometry, entries),
         mapping: mapping::arena_bytes(geometry),
     };

@@ -4,6 +4,7 @@ mod canonical;
 mod copy;
 mod dir;
 mod file;
+mod locks;
 mod metadata;
 mod remove;
 mod xattr;
