@@ -23,6 +23,7 @@ declare -rA POOLS=(
     [calls]="extent tree logged"
     [overlay]="hashfs direct memory"
     [xattrs]="extent adaptive logged"
+    [flags]="radix adaptive logged"
     [direct-io]="extent tree logged"
     [quiet]="extent direct logged"
     [kill]="hashfs direct file"

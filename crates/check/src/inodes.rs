@@ -133,12 +133,12 @@ impl Nodes {
 
     fn take(&mut self, slot: u64, bytes: &[u8], geometry: &Geometry) -> u32 {
         // Slot 0 is never an inode: 0 means none everywhere.
-        if bytes[0] == InodeState::Free as u8 || slot == 0 {
-            return FREE;
-        }
         let Ok(inode) = Inode::read_from_bytes(bytes) else {
             return FREE;
         };
+        if IdentityWord(inode.identity).state() == Some(InodeState::Free) || slot == 0 {
+            return FREE;
+        }
         match Node::new(slot, &inode, geometry) {
             Ok(node) => {
                 self.list.push(node);
@@ -238,11 +238,10 @@ fn reserved(inode: &Inode, kind: FileKind, geometry: &Geometry) -> Option<&'stat
             "flags this release does not know",
         ),
         (
-            inode.identity & IdentityWord::RESERVED != 0,
-            "bits of the mode",
+            !IdentityWord(inode.identity).has_sound_flags(),
+            "flags that a file of this kind cannot have",
         ),
         (inode.acl_root != 0, "the root of access control lists"),
-        (inode.project != 0, "the project"),
         (
             inode.detail != 0 && !geometry.has_detail(kind),
             "further mapping roots",

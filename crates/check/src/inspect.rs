@@ -20,7 +20,7 @@ use crate::journal::{self, Record};
 use crate::report::{Class, Sink, Summary};
 use crate::slots::read_text;
 use crate::trees::word_of;
-use crate::xattrs::{flags_text, read_set};
+use crate::xattrs::{flags_text, names_of, read_set};
 
 /// Why something cannot be shown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -218,7 +218,9 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
     .add("generation", identity.generation())
     .add("owner", format_args!("{}:{}", owner.uid(), owner.gid()))
     .add("links", links.links())
-    .add("flags", format_args!("{:#x}", links.flags()))
+    .add("flags", user_flags_text(identity))
+    .add("project", inode.project)
+    .add("reserved flags", format_args!("{:#x}", links.flags()))
     .add("size", inode.size)
     .add("btime_ns", inode.btime)
     .add("mtime_ns", inode.mtime)
@@ -260,6 +262,19 @@ pub fn inode(image: &(impl Image + ?Sized), number: u64) -> Result<String, Inspe
     }
     xattrs(&pool, number, &inode, &mut out);
     Ok(out.0)
+}
+
+fn user_flags_text(identity: IdentityWord) -> String {
+    names_of(
+        identity.flags(),
+        &[
+            (IdentityWord::IMMUTABLE, "immutable"),
+            (IdentityWord::APPEND_ONLY, "append only"),
+            (IdentityWord::NO_DUMP, "no dump"),
+            (IdentityWord::NO_ATIME, "no atime"),
+            (IdentityWord::PROJECT_INHERIT, "project inherit"),
+        ],
+    )
 }
 
 /// The extended attributes of an inode: the flags, the pieces, each name with the length of its

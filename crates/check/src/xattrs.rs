@@ -122,11 +122,18 @@ fn read_piece(
 
 /// Flags of an identity word, in words.
 pub(crate) fn flags_text(flags: u64) -> String {
-    let all = [
-        (IdentityWord::ACCESS_LIST, "access list"),
-        (IdentityWord::DEFAULT_LIST, "default list"),
-        (IdentityWord::CAPABILITY, "capability"),
-    ];
+    names_of(
+        flags,
+        &[
+            (IdentityWord::ACCESS_LIST, "access list"),
+            (IdentityWord::DEFAULT_LIST, "default list"),
+            (IdentityWord::CAPABILITY, "capability"),
+        ],
+    )
+}
+
+/// The names of the flags that are set.
+pub(crate) fn names_of(flags: u64, all: &[(u64, &'static str)]) -> String {
     let set = all.iter().filter(|(flag, _)| flags & flag != 0);
     let names: Vec<&str> = set.map(|(_, name)| *name).collect();
     match &names[..] {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use serde::Serialize;
 use vellum::media::Real;
 use vellum::{
-    Attr, Cred, Error, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags, Volume,
+    Attr, Cred, Error, FileFlags, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags,
+    Volume,
 };
 use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, quoted};
@@ -148,6 +149,27 @@ struct Told<'a> {
     /// The names of the extended attributes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     xattrs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    flags: Vec<&'static str>,
+    /// The project id.
+    #[serde(skip_serializing_if = "is_zero")]
+    project: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+fn flag_names(flags: FileFlags) -> Vec<&'static str> {
+    let all = [
+        (FileFlags::IMMUTABLE, "immutable"),
+        (FileFlags::APPEND_ONLY, "append only"),
+        (FileFlags::NO_DUMP, "no dump"),
+        (FileFlags::NO_ATIME, "no atime"),
+        (FileFlags::PROJECT_INHERIT, "project inherit"),
+    ];
+    let set = all.iter().filter(|(flag, _)| flags.contains(*flag));
+    set.map(|(_, name)| *name).collect()
 }
 
 impl Told<'_> {
@@ -174,6 +196,7 @@ impl Session {
         let xattrs = self.fs.xattrs(&self.cred, node);
         let xattrs = xattrs.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?;
         let xattrs = names_in(&xattrs);
+        let project = self.fs.project(node);
         Ok(Told {
             name: String::from_utf8_lossy(name).into_owned(),
             kind: kind_name(attr.kind),
@@ -199,6 +222,8 @@ impl Session {
                 .iter()
                 .map(|name| String::from_utf8_lossy(name).into_owned())
                 .collect(),
+            flags: flag_names(node.flags()),
+            project: project.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?,
         })
     }
 }
@@ -365,10 +390,18 @@ fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
     let device = told
         .device
         .map(|[major, minor]| format!(", device {major}, {minor}"));
+    let flags = match &told.flags[..] {
+        [] => String::new(),
+        flags => format!("flags   {}\n", flags.join(", ")),
+    };
+    let project = match told.project {
+        0 => String::new(),
+        project => format!("project {project}\n"),
+    };
     format!(
         "file    {}{arrow}\nkind    {}{}\nsize    {} bytes, {} bytes allocated\n\
          inode   {} generation {}, {} links\nmode    {} {}{}\nowner   {} group {}\n\
-         access  {}\nmodify  {}\nchange  {}\n",
+         {flags}{project}access  {}\nmodify  {}\nchange  {}\n",
         place.path.display(),
         told.kind,
         device.unwrap_or_default(),

@@ -495,6 +495,8 @@ fn changes_attributes(step: &Step) -> bool {
                     | Op::Utimens { .. }
                     | Op::SetXattr { .. }
                     | Op::RemoveXattr { .. }
+                    | Op::SetFlags { .. }
+                    | Op::SetProject { .. }
             )
         )
 }

@@ -1,6 +1,6 @@
 //! Uses a recovered file system: what a crash left must not interfere with anything.
 
-use vellum::{Allocate, Cred, Error, Handle, Node, OpenOptions, RenameFlags, XattrMode};
+use vellum::{Allocate, Cred, Error, FileFlags, Handle, Node, OpenOptions, RenameFlags, XattrMode};
 use vellum_model::{CAPABILITY, SnapshotBody, pattern};
 
 use crate::memories::Explored;
@@ -28,14 +28,33 @@ fn read_write() -> OpenOptions {
 /// # Errors
 /// Something did not work, or did not have the content that it should have.
 pub(crate) fn exercise(fs: &ExploredFs, tree: &Tree) -> Result<Option<Tree>> {
+    set_guards(fs, tree, false)?;
     if has_room(fs) {
         use_tree(fs, tree)?;
+        set_guards(fs, tree, true)?;
         return Ok(None);
     }
     empty(fs, tree)?;
     let rest = read_tree(fs)?;
     use_tree(fs, &rest)?;
     Ok(Some(rest))
+}
+
+/// Clears the flags that forbid changes, or sets them again.
+fn set_guards(fs: &ExploredFs, tree: &Tree, are_set: bool) -> Result<()> {
+    let cred = Cred::root();
+    for (path, node) in &tree.nodes {
+        let flags = FileFlags::from_bits_retain(node.flags);
+        if flags.intersects(FileFlags::GUARDED) {
+            let found = fs.find(&cred, &fs.root(), path, false)?;
+            let flags = match are_set {
+                true => flags,
+                false => flags - FileFlags::GUARDED,
+            };
+            fs.set_flags(&cred, &found, flags)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether there is enough space for all of this beside the tree.

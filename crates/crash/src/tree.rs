@@ -152,6 +152,8 @@ impl Reader<'_> {
             gid: attr.gid,
             identity: Vec::new(),
             xattrs: xattrs_of(self.fs, node)?,
+            flags: node.flags().bits(),
+            project: self.fs.project(node)?,
             times: None,
         };
         self.tree.times.insert(path.clone(), (attr.ino, times));

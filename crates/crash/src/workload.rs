@@ -115,6 +115,7 @@ impl Step {
                 Op::Utimens { .. } => "utimens",
                 Op::SetXattr { .. } => "setxattr",
                 Op::RemoveXattr { .. } => "removexattr",
+                Op::SetFlags { .. } | Op::SetProject { .. } => "chattr",
                 Op::Open { .. } => "open",
                 Op::CloseSlot { .. } => "close",
                 Op::Read { .. }
@@ -126,6 +127,7 @@ impl Step {
                 | Op::SeekHole { .. }
                 | Op::GetXattr { .. }
                 | Op::ListXattr { .. }
+                | Op::GetFlags { .. }
                 | Op::Stat { .. }
                 | Op::StatSlot { .. }
                 | Op::FlockSlot { .. }

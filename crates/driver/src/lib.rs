@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{
-    Access, Attr, Cred, Error, Fs, Handle, ListPosition, LockWait, Node, OpenOptions, Result,
-    SetAttr, SetTime,
+    Access, Attr, Cred, Error, FileFlags, Fs, Handle, ListPosition, LockWait, Node, OpenOptions,
+    Result, SetAttr, SetTime,
 };
 use vellum_model::{Kind, Op, Payload, pattern};
 
@@ -80,7 +80,13 @@ impl<M: Memories> Driver<M> {
             return self.on_handle(self.slots.get(&slot).ok_or(Error::BadHandle)?, op);
         }
         if let Some((path, flags)) = op.opens() {
-            return self.on_handle(&self.open(cred, path, flags, 0)?, op);
+            let handle = self.open(cred, path, flags, 0)?;
+            return match op {
+                Op::SetFlags { .. } | Op::SetProject { .. } | Op::GetFlags { .. } => {
+                    self.of_flags(handle.node(), op, cred)
+                }
+                _ => self.on_handle(&handle, op),
+            };
         }
         match op {
             Op::Create { .. }
@@ -168,6 +174,21 @@ impl<M: Memories> Driver<M> {
         let handle = self.fs.create_unnamed(&cred, &last.dir, &options)?;
         self.on_handle(&handle, write)?;
         self.fs.link(&cred, handle.node(), &last.dir, last.name)
+    }
+
+    fn of_flags(&self, node: &Node<M>, op: &Op, cred: &Cred) -> Result<Payload> {
+        match op {
+            Op::SetFlags { flags, .. } => {
+                let flags = FileFlags::from_bits_retain(*flags);
+                self.fs.set_flags(cred, node, flags)?;
+            }
+            Op::SetProject { project, .. } => self.fs.set_project(cred, node, *project)?,
+            _ => {
+                let flags = node.flags().bits();
+                return Ok(Payload::Flags(flags, self.fs.project(node)?));
+            }
+        }
+        Ok(Payload::Done)
     }
 
     fn make(&self, op: &Op, cred: &Cred) -> Result<()> {

@@ -11,7 +11,8 @@ use vellum_transport::{
 };
 
 use crate::control::ControlChannel;
-use crate::convert::{attr, kind_bits, kind_of_mode, set_time, time};
+use crate::convert::{attr, kind_bits, kind_of_mode, set_time, statx_flags, time};
+use crate::flags::{is_of_flags, sets_flags};
 use crate::server::{Answer, Seek, Server};
 use crate::set_ids::Changer;
 use crate::stale::{Stale, Written};
@@ -108,8 +109,8 @@ impl FileSystem for Adapter {
             Operation::Lookup { name } => self.lookup(node, name, reply),
             Operation::GetAttr => reply_attr(reply, server.attr(node)),
             Operation::Statx => {
-                reply_with(reply, server.statx(node), |reply, (found, born)| {
-                    reply.statx(&attr(&found), born.map(time), TTL);
+                reply_with(reply, server.statx(node), |reply, (found, born, flags)| {
+                    reply.statx(&attr(&found), born.map(time), statx_flags(flags), TTL);
                 });
             }
             Operation::SetAttr(sent) => {
@@ -123,6 +124,11 @@ impl FileSystem for Adapter {
                 // Without any, it is `chown` without an owner, or a change of the content comes
                 // next. The kernel has not checked who asks.
                 let is_empty = set == SetAttr::default();
+                // The time of writes that were gathered, which the engine dates itself.
+                let is_of_writes = sent.has_change_time && set == SetAttr::new().mtime(set.mtime);
+                if is_of_writes && server.is_guarded(node) {
+                    return reply_attr(reply, server.attr(node));
+                }
                 let changer = (is_empty || sent.drops_set_ids).then(|| Changer {
                     must_own: is_empty,
                     ..Changer::of(&request)
@@ -154,7 +160,13 @@ impl FileSystem for Adapter {
                 let (from, to) = ((node, name), (new_dir, new_name));
                 reply_empty(reply, server.rename(&caller(&request), from, to, flags));
             }
-            Operation::Open => self.open(reply, OpenFlags::KeepCache),
+            Operation::Open { flags } if self.open_requests => {
+                let checked = server.check_open(node, flags);
+                reply_with(reply, checked, |reply, ()| {
+                    reply.opened(OpenFlags::KeepCache)
+                });
+            }
+            Operation::Open { .. } => self.open(reply, OpenFlags::KeepCache),
             Operation::OpenDir => self.open(reply, OpenFlags::CacheDirectory),
             Operation::Read {
                 offset,
@@ -181,7 +193,10 @@ impl FileSystem for Adapter {
                 self.of_xattrs(&request, reply);
             }
             Operation::StatFs => self.stat_fs(reply),
-            Operation::Ioctl { number, sent } => {
+            Operation::Ioctl { number, .. } if is_of_flags(number) => {
+                self.of_flags(&request, reply);
+            }
+            Operation::Ioctl { number, sent, .. } => {
                 if node != ROOT {
                     return reply.error(Errno::NOTTY);
                 }
@@ -230,13 +245,14 @@ impl FileSystem for Adapter {
                 self.waits.copy(left.min(len))
             }
             // Others are refused at once, as when a program asks whether a file is a terminal.
+            Operation::Ioctl { number, .. } if is_of_flags(number) => changes && sets_flags(number),
             Operation::Ioctl { .. } => request.node == ROOT,
             Operation::Sync | Operation::Allocate { .. } => true,
             Operation::Lookup { .. }
             | Operation::GetAttr
             | Operation::Statx
             | Operation::ReadLink
-            | Operation::Open
+            | Operation::Open { .. }
             | Operation::Release
             | Operation::OpenDir
             | Operation::ReadDir { .. }
@@ -358,7 +374,7 @@ impl Adapter {
         let dropped = self.drop_set_ids(ino, request, drops_set_ids);
         let mut answer = dropped.and_then(|()| match writes_back {
             true => self.server.write_back(ino, offset, data),
-            false => self.server.write(ino, offset, data, through),
+            false => self.server.write(ino, offset, data, flags, through),
         });
         // The kernel requests the fsync itself, but not after asynchronous direct writes.
         if through == Through::Direct && flags as i32 & libc::O_DSYNC != 0 {

@@ -1,8 +1,8 @@
 //! Conversions between the engine's types and the kernel's.
 
 use rustix::io::Errno;
-use vellum::FileKind;
-use vellum_transport::{Attr, SetTime};
+use vellum::{FileFlags, FileKind};
+use vellum_transport::{Attr, SetTime, StatxFlags};
 
 const NANOS: i64 = 1_000_000_000;
 
@@ -29,6 +29,16 @@ pub(crate) fn attr(attr: &vellum::Attr) -> Attr {
         device: attr.device as u32,
         block_size: 4096,
         flags: 0,
+    }
+}
+
+/// A file's flags for `statx`.
+pub(crate) fn statx_flags(flags: FileFlags) -> StatxFlags {
+    // These have the same numbers there.
+    let known = FileFlags::GUARDED | FileFlags::NO_DUMP;
+    StatxFlags {
+        set: (flags & known).bits().into(),
+        known: known.bits().into(),
     }
 }
 

@@ -13,6 +13,7 @@ mod adapter;
 mod config;
 mod control;
 mod convert;
+mod flags;
 pub mod mounts;
 mod server;
 mod session;

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{
-    Allocate, Attr, Cred, Error, FileKind, Handle, ListEntry, Node, OpenOptions, RealFs,
+    Allocate, Attr, Cred, Error, FileFlags, FileKind, Handle, ListEntry, Node, OpenOptions, RealFs,
     RenameFlags, SetAttr, SetTime, StatFs, XattrMode,
 };
 use vellum_transport::Through;
@@ -94,6 +94,11 @@ pub(crate) struct EntryAttr {
     /// True if these are the file's attributes. If false, they could not be read, and a request for
     /// them returns the error.
     pub(crate) is_true: bool,
+}
+
+/// Whether a file that is open with these flags is only appended to.
+fn appends(flags: u32) -> bool {
+    flags as i32 & libc::O_APPEND != 0
 }
 
 /// What a seek looks for: data or a hole.
@@ -197,13 +202,52 @@ impl Server {
         self.fs.attr(&self.known(ino)?.node).map_err(|e| errno(&e))
     }
 
-    /// The attributes, and the time of birth in nanoseconds since 1970 if it is readable: it lies
-    /// on the medium alone.
-    pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, Option<i64>)> {
+    /// The attributes, the time of birth in nanoseconds since 1970 if it is readable (it lies on
+    /// the medium alone), and the flags.
+    pub(crate) fn statx(&self, ino: u64) -> Answer<(Attr, Option<i64>, FileFlags)> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
-        Ok((attr, self.fs.birth_time_ns(&known.node).ok()))
+        let born = self.fs.birth_time_ns(&known.node).ok();
+        Ok((attr, born, known.node.flags()))
+    }
+
+    /// The flags and the project id.
+    pub(crate) fn flags(&self, ino: u64) -> Answer<(FileFlags, u32)> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let project = self.fs.project(&known.node).map_err(|e| errno(&e))?;
+        Ok((known.node.flags(), project))
+    }
+
+    pub(crate) fn set_flags(&self, ino: u64, flags: FileFlags, project: Option<u32>) -> Answer<()> {
+        let _open = self.enter()?;
+        let known = self.known(ino)?;
+        let (cred, node) = (Cred::root(), &known.node);
+        let set = match project {
+            Some(project) => self.fs.set_flags_and_project(&cred, node, flags, project),
+            None => self.fs.set_flags(&cred, node, flags),
+        };
+        set.map_err(|e| errno(&e))
+    }
+
+    /// Whether the flags of a file forbid changes.
+    pub(crate) fn is_guarded(&self, ino: u64) -> bool {
+        let known = self.table.get(ino);
+        known.is_some_and(|known| known.node.flags().intersects(FileFlags::GUARDED))
+    }
+
+    /// Checks what the kernel does not know of a file that it opens with these flags.
+    pub(crate) fn check_open(&self, ino: u64, flags: u32) -> Answer<()> {
+        let _open = self.enter()?;
+        let has = self.known(ino)?.node.flags();
+        let writes = flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
+        let refused = has.contains(FileFlags::IMMUTABLE)
+            || has.contains(FileFlags::APPEND_ONLY) && !appends(flags);
+        if writes && refused {
+            return Err(Errno::PERM);
+        }
+        Ok(())
     }
 
     /// Changes attributes. `changer`: who does it, if that drops set-id bits.
@@ -216,7 +260,8 @@ impl Server {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         let mut set = *set;
-        if set == SetAttr::default() {
+        let only_grows = known.node.flags() & FileFlags::GUARDED == FileFlags::APPEND_ONLY;
+        if set == SetAttr::default() && !only_grows {
             // Setting the access time to its present value updates the change time, and loses no
             // change by others.
             let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
@@ -384,10 +429,14 @@ impl Server {
         ino: u64,
         offset: u64,
         data: &[u8],
+        flags: u32,
         through: Through,
     ) -> Answer<u32> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
+        if !appends(flags) && known.node.flags().contains(FileFlags::APPEND_ONLY) {
+            return Err(Errno::PERM);
+        }
         if through == Through::Cache {
             known.note_cached();
         }
@@ -401,9 +450,23 @@ impl Server {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         known.note_cached();
+        if known.node.flags().contains(FileFlags::APPEND_ONLY) {
+            self.check_keeps(&known, offset, data)?;
+        }
         let handle = self.handle_to_change(&known)?;
         let len = handle.write_back_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
+    }
+
+    /// Checks that bytes leave those of the file as they are: the kernel writes whole pages back.
+    fn check_keeps(&self, known: &Known, offset: u64, data: &[u8]) -> Answer<()> {
+        let handle = known.handle(&self.fs, true).map_err(|e| errno(&e))?;
+        let mut old = vec![0; data.len()];
+        let len = handle.read_at(offset, &mut old).map_err(|e| errno(&e))?;
+        match old[..len] == data[..len] {
+            true => Ok(()),
+            false => Err(Errno::PERM),
+        }
     }
 
     /// Whether the kernel's page cache may hold bytes of a file that a finished direct write has
@@ -505,6 +568,10 @@ impl Server {
         let _open = self.enter()?;
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
         let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
+        // The kernel copies into no file that is open for appending.
+        if target.node.flags().contains(FileFlags::APPEND_ONLY) {
+            return Err(Errno::PERM);
+        }
         let target = self.handle_to_change(&target)?;
         let left = self.fs.attr(source.node()).map_err(|e| errno(&e))?.size;
         let len = len.min(COPY_BYTES).min(left.saturating_sub(from.1));

@@ -4,7 +4,8 @@
 //! drops the pages that readers have filled meanwhile, but not after an asynchronous write
 //! (`io_submit`, `io_uring`; fs/fuse/file.c, `fuse_aio_complete`, in Linux up to 6.18 at least).
 //! Such a page stays stale until something else drops it. So this module makes the kernel drop the
-//! cached pages of the range before the direct write is answered.
+//! cached pages of the range before the direct write is answered. The same for a file that is about
+//! to be immutable or append-only: what is in its pages was written before.
 //!
 //! Dropping waits for pages that are being read or written back, which needs answers to other
 //! requests. So it has a thread of its own, which answers no requests.
@@ -25,6 +26,21 @@ pub(crate) struct Written {
     pub(crate) reply: Reply,
 }
 
+enum Dropping {
+    Written(Written),
+    /// All pages of this file, and then this.
+    All(u64, Box<dyn FnOnce() + Send>),
+}
+
+impl Dropping {
+    fn answer(self) {
+        match self {
+            Self::Written(written) => written.reply(),
+            Self::All(_, then) => then(),
+        }
+    }
+}
+
 impl Written {
     /// Answers the write.
     pub(crate) fn reply(self) {
@@ -36,10 +52,10 @@ impl Written {
 }
 
 /// Requests that pages be dropped.
-pub(crate) struct Stale(Sender<Written>);
+pub(crate) struct Stale(Sender<Dropping>);
 
 /// The receiver of the requests of a [`Stale`].
-pub(crate) struct Asked(Receiver<Written>);
+pub(crate) struct Asked(Receiver<Dropping>);
 
 impl Stale {
     pub(crate) fn new() -> (Self, Asked) {
@@ -49,8 +65,15 @@ impl Stale {
 
     /// Makes the kernel drop its pages of the written range, then answers the write.
     pub(crate) fn drop_then_reply(&self, written: Written) {
-        if let Err(unheard) = self.0.send(written) {
-            unheard.0.reply();
+        if let Err(unheard) = self.0.send(Dropping::Written(written)) {
+            unheard.0.answer();
+        }
+    }
+
+    /// Makes the kernel write back and drop all pages of a file, then does the rest.
+    pub(crate) fn drop_all_then(&self, ino: u64, then: Box<dyn FnOnce() + Send>) {
+        if let Err(unheard) = self.0.send(Dropping::All(ino, then)) {
+            unheard.0.answer();
         }
     }
 }
@@ -58,14 +81,17 @@ impl Stale {
 impl Asked {
     /// Drops pages and answers writes until all senders are gone.
     pub(crate) fn serve(self, kernel: &Notifier) {
-        for written in self.0 {
-            let Written {
-                ino, offset, len, ..
-            } = written;
+        for dropping in self.0 {
+            let (ino, offset, len) = match dropping {
+                Dropping::Written(Written {
+                    ino, offset, len, ..
+                }) => (ino, offset, len),
+                Dropping::All(ino, _) => (ino, 0, 0),
+            };
             if let Err(error) = kernel.drop_pages(ino, offset, len) {
                 tracing::debug!(%error, ino, "the kernel did not drop pages");
             }
-            written.reply();
+            dropping.answer();
         }
     }
 }

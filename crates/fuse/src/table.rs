@@ -50,7 +50,7 @@ impl Known {
             .read(true)
             .write(!fs.is_read_only() && !fs.is_damaged())
             .no_atime(no_atime);
-        let opened = fs.open_node(&Cred::root(), &self.node, &options)?;
+        let opened = fs.open_checked(&Cred::root(), &self.node, &options)?;
         Ok(slot.get_or_init(|| opened))
     }
 

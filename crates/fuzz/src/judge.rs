@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use vellum::experiments::settle_cut;
 use vellum::{
-    Clock, Cred, Error, FileKind, Fs, ListPosition, MountOptions, Node, OpenOptions, Opened,
-    RenameFlags, SetAttr, SetTime, XattrMode, attach,
+    Clock, Cred, Error, FileFlags, FileKind, Fs, ListPosition, MountOptions, Node, OpenOptions,
+    Opened, RenameFlags, SetAttr, SetTime, XattrMode, attach,
 };
 use vellum_check::survey::{self, Survey};
 use vellum_check::{Options, Report, check, inspect};
@@ -273,6 +273,8 @@ impl User<'_> {
         let held = self.fs.node(node.ino(), node.generation());
         self.may("a handle leads to its node", held);
         self.look_at_xattrs(node);
+        let project = self.fs.project(node);
+        self.must("a project id is read", project);
         match node.kind() {
             FileKind::Symlink => {
                 let text = self.fs.read_link(node);
@@ -394,6 +396,7 @@ impl User<'_> {
                 .mtime(Some(SetTime::At(2_000_000)));
             self.may("setattr", self.fs.set_attr(&self.cred, &node, &set));
             self.change_xattrs(&node);
+            self.change_flags(&node);
             if node.kind() != FileKind::File {
                 continue;
             }
@@ -425,6 +428,20 @@ impl User<'_> {
         }
         let gone = self.fs.remove_xattr(&self.cred, node, b"user.note");
         self.may("removexattr", gone);
+    }
+
+    /// Sets flags and a project id, and clears the flags.
+    fn change_flags(&mut self, node: &Node<Memories>) {
+        for flags in [
+            FileFlags::APPEND_ONLY | FileFlags::NO_ATIME,
+            FileFlags::empty(),
+        ] {
+            let set = self.fs.set_flags_and_project(&self.cred, node, flags, 7);
+            if self.may("chattr", set).is_some() {
+                let project = self.must("a project id is read", self.fs.project(node));
+                assert_eq!((node.flags(), project.unwrap_or(7)), (flags, 7));
+            }
+        }
     }
 
     /// Removes about half of the old names, and the new ones.

@@ -67,7 +67,7 @@ pub enum InodeState {
 )]
 #[repr(C)]
 pub struct Inode {
-    /// [`IdentityWord`]: state, kind, permission bits, generation.
+    /// [`IdentityWord`]: state, kind, permission bits, flags, generation.
     pub identity: u64,
     /// [`OwnerWord`]: user and group.
     pub owner: u64,
@@ -81,7 +81,7 @@ pub struct Inode {
     pub xattr_root: u64,
     /// Reserved; 0.
     pub acl_root: u64,
-    /// Project id (reserved, 0).
+    /// Project id. Every value is valid.
     pub project: u32,
     /// CRC-32C of slot number, kind, generation and birth time, which never change during the
     /// inode's life.
@@ -130,8 +130,8 @@ impl Inode {
         PARENT = parent;
         /// Offset of the slot of the extended attributes.
         XATTR_ROOT = xattr_root;
-        /// Offset of the project id (low half) and the checksum (high half).
-        CHECK = project;
+        /// Offset of the word with the [project id](Inode::project_word) and the checksum.
+        PROJECT = project;
         /// Offset of the size.
         SIZE = size;
         /// Offset of the modification time.
@@ -168,11 +168,12 @@ impl Inode {
     /// The checksum this inode must carry at metadata slot `slot`.
     pub fn expected_checksum(&self, slot: u64) -> u32 {
         let identity = IdentityWord(self.identity);
-        checksum_words(&[
-            slot,
-            identity.0 & IdentityWord::IMMUTABLE,
-            self.btime as u64,
-        ])
+        checksum_words(&[slot, identity.0 & IdentityWord::CHECKED, self.btime as u64])
+    }
+
+    /// The word that holds the project id (low half) and the checksum, with another project id.
+    pub fn project_word(word: u64, project: u32) -> u64 {
+        word >> 32 << 32 | u64::from(project)
     }
 
     /// Whether an inode in use is sound at metadata slot `slot`.
@@ -186,23 +187,37 @@ impl Inode {
     }
 }
 
-/// State (bits 0..8), kind (8..16), permission bits (16..28), which extended attributes there are
-/// (28..32), generation (32..64).
+/// State (bits 0..4), flags (4..8 and 31), kind (8..16), permission bits (16..28), which extended
+/// attributes there are (28..31), generation (32..64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentityWord(pub u64);
 
 impl IdentityWord {
-    const IMMUTABLE: u64 = 0xFFFF_FFFF_0000_FF00;
+    /// What the checksum covers: kind and generation.
+    const CHECKED: u64 = 0xFFFF_FFFF_0000_FF00;
+    const STATE: u64 = 0xF;
+    /// Flag: neither content nor attributes nor names change.
+    pub const IMMUTABLE: u64 = 1 << 4;
+    /// Flag: content is only appended, names are only created.
+    pub const APPEND_ONLY: u64 = 1 << 5;
+    /// Flag: backups leave the file out.
+    pub const NO_DUMP: u64 = 1 << 6;
+    /// Flag: reads do not move the access time.
+    pub const NO_ATIME: u64 = 1 << 7;
+    /// Flag: new files in this directory get its project id.
+    pub const PROJECT_INHERIT: u64 = 1 << 31;
+    /// The flags that forbid changes.
+    pub const GUARDED: u64 = Self::IMMUTABLE | Self::APPEND_ONLY;
+    /// All flags that users set.
+    pub const FLAGS: u64 = Self::GUARDED | Self::NO_ATIME | Self::NO_DUMP | Self::PROJECT_INHERIT;
     /// Flag: there is an access control list, which decides with the permission bits.
     pub const ACCESS_LIST: u64 = 1 << 28;
     /// Flag: there is an access control list for new files in this directory.
     pub const DEFAULT_LIST: u64 = 1 << 29;
     /// Flag: there are capabilities, which end with the next change of the content.
     pub const CAPABILITY: u64 = 1 << 30;
-    /// All flags. They follow from the extended attributes.
+    /// The flags that follow from the extended attributes.
     pub const XATTR_FLAGS: u64 = Self::ACCESS_LIST | Self::DEFAULT_LIST | Self::CAPABILITY;
-    /// Bits that are zero in this version.
-    pub const RESERVED: u64 = 1 << 31;
 
     /// Packs the word; `mode` keeps its low 12 bits.
     pub fn new(state: InodeState, kind: FileKind, mode: u16, generation: u32) -> Self {
@@ -216,7 +231,7 @@ impl IdentityWord {
 
     /// Whether the inode is in use, if the number is known.
     pub fn state(self) -> Option<InodeState> {
-        match self.0 as u8 {
+        match self.0 & Self::STATE {
             0 => Some(InodeState::Free),
             1 => Some(InodeState::Live),
             2 => Some(InodeState::Orphan),
@@ -249,6 +264,36 @@ impl IdentityWord {
         self.0 & flags == flags
     }
 
+    /// Whether any of these flags is set.
+    pub fn has_any(self, flags: u64) -> bool {
+        self.0 & flags != 0
+    }
+
+    /// The [flags](Self::FLAGS) that users set.
+    pub fn flags(self) -> u64 {
+        self.0 & Self::FLAGS
+    }
+
+    /// The same inode with other ones of these.
+    pub fn with_flags(self, flags: u64) -> Self {
+        Self(self.0 & !Self::FLAGS | flags & Self::FLAGS)
+    }
+
+    /// Whether a file of this kind can have these flags.
+    pub fn has_sound_flags(self) -> bool {
+        let possible = self.kind().map_or(0, Self::flags_of);
+        self.flags() & !possible == 0
+    }
+
+    /// The flags that a file of this kind can have.
+    pub fn flags_of(kind: FileKind) -> u64 {
+        match kind {
+            FileKind::Directory => Self::FLAGS,
+            FileKind::File => Self::FLAGS & !Self::PROJECT_INHERIT,
+            _ => Self::NO_ATIME | Self::NO_DUMP,
+        }
+    }
+
     /// The same inode with the flags of other extended attributes.
     pub fn with_xattr_flags(self, flags: u64) -> Self {
         Self(self.0 & !Self::XATTR_FLAGS | flags & Self::XATTR_FLAGS)
@@ -256,7 +301,7 @@ impl IdentityWord {
 
     /// The same inode in another state.
     pub fn with_state(self, state: InodeState) -> Self {
-        Self(self.0 & !0xFF | state as u64)
+        Self(self.0 & !Self::STATE | state as u64)
     }
 }
 
@@ -371,8 +416,11 @@ mod tests {
         inode.checksum = inode.expected_checksum(5);
         assert!(inode.is_sound(5));
         assert!(!inode.is_sound(6));
-        inode.identity = IdentityWord(inode.identity).with_mode(0o4755).0;
-        inode.size = 1;
+        inode.identity = IdentityWord(inode.identity)
+            .with_mode(0o4755)
+            .with_flags(IdentityWord::FLAGS)
+            .0;
+        (inode.size, inode.project) = (1, 7);
         assert!(inode.is_sound(5));
         inode.identity ^= 1 << 40;
         assert!(!inode.is_sound(5));
@@ -384,6 +432,19 @@ mod tests {
         assert_eq!(word.state(), Some(InodeState::Orphan));
         assert_eq!(word.kind(), Some(FileKind::Symlink));
         assert_eq!((word.mode(), word.generation()), (0o7777, u32::MAX));
+        let flagged = word.with_flags(u64::MAX);
+        assert_eq!(
+            (flagged.state(), flagged.kind()),
+            (word.state(), word.kind())
+        );
+        assert_eq!(
+            (flagged.mode(), flagged.generation()),
+            (word.mode(), word.generation())
+        );
+        assert_eq!(flagged.flags(), IdentityWord::FLAGS);
+        assert_eq!(flagged.with_flags(0), word);
+        let word = (0xABCD_u64 << 32) + 5;
+        assert_eq!(Inode::project_word(word, u32::MAX), 0xABCD_FFFF_FFFF);
         assert_eq!(MapRoot::new(3, 0x3FFF_FFFF).get(), Some((3, 0x3FFF_FFFF)));
         assert_eq!(MapRoot(0).get(), None);
     }

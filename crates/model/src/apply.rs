@@ -229,6 +229,20 @@ fn with_handle(
                     .collect(),
             ))
         }
+        Op::SetFlags { flags, .. } => {
+            let ino = model.handle_ino(handle)?;
+            model.set_flags(ino, (Some(*flags), None), cred, now)?;
+            Ok(Payload::Done)
+        }
+        Op::SetProject { project, .. } => {
+            let ino = model.handle_ino(handle)?;
+            model.set_flags(ino, (None, Some(*project)), cred, now)?;
+            Ok(Payload::Done)
+        }
+        Op::GetFlags { .. } => {
+            let (flags, project) = model.flags(model.handle_ino(handle)?)?;
+            Ok(Payload::Flags(flags, project))
+        }
         Op::Fsync { .. } | Op::FsyncSlot { .. } => Ok(Payload::Done),
         Op::FlockSlot { kind, .. } => model.flock(handle, *kind).map(|()| Payload::Done),
         Op::LockSlot {

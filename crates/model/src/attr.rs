@@ -1,5 +1,6 @@
 //! Changes of attributes.
 
+use crate::flags::APPEND_ONLY;
 use crate::tree::{Body, GROUP_EXEC, Node, SET_GID, SET_UID, WRITE};
 use crate::xattr::CAPABILITY;
 use crate::{Cred, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
@@ -127,6 +128,7 @@ impl Model {
                 _ => {}
             }
         }
+        node.flags_permit(set, via == Via::Chown)?;
         let touch = set.atime == Some(TimeSet::Now) && set.mtime == Some(TimeSet::Now);
         if touch && !owns {
             self.access(ino, WRITE, cred)?;
@@ -136,6 +138,9 @@ impl Model {
         }
         if via == Via::Chown && !node.is_dir() {
             let kept = node.mode & !dropped_by_change(node, cred) & !SET_UID;
+            if kept != node.mode && node.has(APPEND_ONLY) {
+                return Err(Errno::EPERM);
+            }
             if kept != node.mode {
                 mode = Some(mode.map_or(kept, |mode| mode & (kept | !(SET_UID | SET_GID))));
             }
@@ -172,10 +177,16 @@ impl Model {
     /// set-group-id if it has a meaning.
     pub(crate) fn drop_privileges(&mut self, ino: Ino, cred: &Cred) -> Result<()> {
         let node = self.node_mut(ino)?;
-        node.xattrs.remove(CAPABILITY);
-        if !cred.is_superuser() {
-            node.mode &= !(dropped_by_change(node, cred) | SET_UID);
+        let kept = match cred.is_superuser() {
+            true => node.mode,
+            false => node.mode & !(dropped_by_change(node, cred) | SET_UID),
+        };
+        // The mode of such a file does not change, not even by that.
+        if kept != node.mode && node.has(APPEND_ONLY) {
+            return Err(Errno::EPERM);
         }
+        node.xattrs.remove(CAPABILITY);
+        node.mode = kept;
         Ok(())
     }
 

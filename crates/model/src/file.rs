@@ -2,6 +2,7 @@
 
 use crate::attr::{SetAttr, Via};
 use crate::content::Content;
+use crate::flags::{APPEND_ONLY, IMMUTABLE};
 use crate::tree::{Body, READ, WRITE};
 use crate::{Attr, Cred, DirEntry, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
 
@@ -56,7 +57,13 @@ impl Model {
             Kind::Dir => self.access(ino, read | write, cred)?,
             _ if flags & libc::O_DIRECTORY != 0 => return Err(Errno::ENOTDIR),
             Kind::Symlink => return Err(Errno::ELOOP),
-            Kind::File => self.access(ino, read | write, cred)?,
+            Kind::File => {
+                self.access(ino, read | write, cred)?;
+                let appends = flags & libc::O_APPEND != 0 && !truncate;
+                if write != 0 && !appends && self.node(ino)?.has(APPEND_ONLY) {
+                    return Err(Errno::EPERM);
+                }
+            }
             // Sockets are not opened; pipes and devices are the kernel's to open.
             _ => {
                 self.access(ino, read | write, cred)?;
@@ -159,6 +166,7 @@ impl Model {
         if !file.writes() {
             return Err(Errno::EBADF);
         }
+        self.check_mutable(file.ino)?;
         if bytes.is_empty() {
             return Ok(0);
         }
@@ -233,6 +241,10 @@ impl Model {
         if !file.writes() {
             return Err(Errno::EBADF);
         }
+        if mode & !KEEP != 0 && self.node(file.ino)?.has(APPEND_ONLY) {
+            return Err(Errno::EPERM);
+        }
+        self.check_mutable(file.ino)?;
         let end = offset + len;
         if end > FILE_SIZE_MAX {
             return Err(Errno::EFBIG);
@@ -264,6 +276,13 @@ impl Model {
         self.content(self.handle_ino(handle)?)?
             .seek_hole(offset)
             .ok_or(Errno::ENXIO)
+    }
+
+    fn check_mutable(&self, ino: Ino) -> Result<()> {
+        match self.node(ino)?.has(IMMUTABLE) {
+            true => Err(Errno::EPERM),
+            false => Ok(()),
+        }
     }
 
     fn change_content(

@@ -2,6 +2,7 @@
 
 use crate::acl::Acl;
 use crate::content::Content;
+use crate::flags::APPEND_ONLY;
 use crate::tree::{Body, EXEC, GROUP_EXEC, Node, READ, SET_GID, SET_UID, STICKY, WRITE};
 use crate::xattr::Xattrs;
 use crate::{Cred, Errno, Ino, Kind, LINK_MAX, Model, PATH_MAX, Result};
@@ -182,6 +183,7 @@ impl Model {
         }
         self.may_create(entry.dir, cred)?;
         match node {
+            _ if node.is_guarded() => return Err(Errno::EPERM),
             Node {
                 body: Body::Dir { .. },
                 ..
@@ -190,7 +192,7 @@ impl Model {
             Node {
                 nlink: LINK_MAX.., ..
             } => return Err(Errno::EMLINK),
-            _ => {}
+            _ => self.takes(entry.dir, ino)?,
         }
         let node = self.node_mut(ino)?;
         node.nlink += 1;
@@ -300,6 +302,9 @@ impl Model {
     ) -> Result<()> {
         self.access(dir, WRITE | EXEC, cred)?;
         let (parent, node) = (self.node(dir)?, self.node(victim)?);
+        if parent.has(APPEND_ONLY) || node.is_guarded() {
+            return Err(Errno::EPERM);
+        }
         if parent.mode & STICKY != 0 && !cred.owns(node) && !cred.owns(parent) {
             return Err(Errno::EPERM);
         }
@@ -310,8 +315,8 @@ impl Model {
         }
     }
 
-    /// Creates a node and names it. A set-group-id directory determines group and set-group-id, and
-    /// a default access control list the permissions.
+    /// Creates a node and names it. A set-group-id directory determines group and set-group-id, a
+    /// default access control list the permissions, and the directory's flags some of its own.
     pub(crate) fn add_new(
         &mut self,
         entry: Entry,
@@ -339,6 +344,7 @@ impl Model {
             mode = mode & !0o777 | list.permission_bits();
         }
         let nlink = if is_dir { 2 } else { 1 };
+        let (flags, project) = parent.hands_down(body.kind());
         let ino = self.insert(Node {
             body,
             mode,
@@ -351,6 +357,8 @@ impl Model {
             acl: acl.filter(Acl::is_extended),
             default_acl: default.filter(|_| is_dir),
             xattrs: Xattrs::new(),
+            flags,
+            project,
             opens: 0,
         });
         self.add_entry(entry.dir, entry.name, ino, now);

@@ -112,6 +112,12 @@ pub enum Op {
     },
     /// `listxattr`, or `llistxattr` without `follow`.
     ListXattr { path: Vec<u8>, follow: bool },
+    /// Open for reading, `ioctl(FS_IOC_SETFLAGS)`, close.
+    SetFlags { path: Vec<u8>, flags: u32 },
+    /// Open for reading, `ioctl(FS_IOC_FSSETXATTR)` with another project id, close.
+    SetProject { path: Vec<u8>, project: u32 },
+    /// Open for reading, `ioctl(FS_IOC_FSGETXATTR)`, close.
+    GetFlags { path: Vec<u8> },
     /// `stat`, or `lstat` without `follow`; everything but times and inode number.
     Stat { path: Vec<u8>, follow: bool },
     /// `lstat`: the three times, to compare implementations with the same clock.
@@ -194,6 +200,9 @@ impl Op {
             Self::Read { path, .. }
             | Self::SeekData { path, .. }
             | Self::SeekHole { path, .. }
+            | Self::SetFlags { path, .. }
+            | Self::SetProject { path, .. }
+            | Self::GetFlags { path }
             | Self::Fsync { path } => (path, libc::O_RDONLY),
             _ => return None,
         };
@@ -261,6 +270,8 @@ pub enum Payload {
     Stat(StatView),
     /// Access, modification and change time; after `Utimens`, only those that were set explicitly.
     Times([Option<i64>; 3]),
+    /// The flags of `FS_IOC_SETFLAGS` and the project id.
+    Flags(u32, u32),
     /// The names of extended attributes.
     Xattrs(BTreeSet<Vec<u8>>),
     /// The names in a directory, with `.` and `..`.

@@ -79,6 +79,10 @@ impl Model {
             return Ok(());
         }
         self.may_move((&from, source), (&to, target), exchange, cred)?;
+        self.takes(to.dir, source)?;
+        if let Some(target) = target.filter(|_| exchange) {
+            self.takes(from.dir, target)?;
+        }
         match target {
             Some(target) if exchange => self.exchange(from, source, to, target, now),
             Some(target) if self.is_dir(source)? && !self.entries(target)?.is_empty() => {

@@ -1,6 +1,6 @@
 //! Outcomes as text, in the notation of `text`.
 
-use crate::text::{Maybe, Path};
+use crate::text::{Flags, Maybe, Path};
 use crate::{HeldLock, Kind, LockKind, LockOwner, Outcome, Payload, StatView};
 use std::fmt::{self, Display, Formatter};
 
@@ -76,6 +76,9 @@ impl Display for Outcome {
                     Maybe(*mtime),
                     Maybe(*ctime)
                 )
+            }
+            Outcome::Ok(Payload::Flags(flags, project)) => {
+                write!(f, "flags {} {project}", Flags(*flags))
             }
             Outcome::Ok(Payload::Xattrs(names)) => {
                 f.write_str("xattrs")?;

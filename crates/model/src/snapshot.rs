@@ -1,5 +1,6 @@
 //! The whole visible tree as a value that can be compared.
 
+use crate::text::Flags;
 use crate::tree::Body;
 use crate::{BLOCK_SIZE, Block, Content, Ino, Kind, Model};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,10 @@ pub struct NodeSnapshot {
     pub identity: Vec<u8>,
     /// Extended attributes by name, with the access control lists.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Flags of `FS_IOC_SETFLAGS`.
+    pub flags: u32,
+    /// Project id.
+    pub project: u32,
     /// Times, if they were requested.
     pub times: Option<Times>,
 }
@@ -179,6 +184,8 @@ impl Model {
             gid: node.gid,
             identity: identity.to_vec(),
             xattrs: node.all_xattrs(),
+            flags: node.flags,
+            project: node.project,
             times: with_times.then_some(Times {
                 atime: node.atime,
                 mtime: node.mtime,
@@ -230,6 +237,16 @@ fn diff_nodes(name: &str, left: &NodeSnapshot, right: &NodeSnapshot, lines: &mut
         "owner",
         format!("{}:{}", left.uid, left.gid),
         format!("{}:{}", right.uid, right.gid),
+    );
+    differ(
+        "flags",
+        Flags(left.flags).to_string(),
+        Flags(right.flags).to_string(),
+    );
+    differ(
+        "project",
+        left.project.to_string(),
+        right.project.to_string(),
     );
     differ("identity", ascii(&left.identity), ascii(&right.identity));
     let names = left.xattrs.keys().chain(right.xattrs.keys());

@@ -1,9 +1,9 @@
 //! Random operations over a small namespace, for `proptest`.
 
 use crate::{
-    ACL_ACCESS, ACL_DEFAULT, Acl, AclEntry, AclTag, BLOCK_SIZE, CAPABILITY, Cred, FILE_SIZE_MAX,
-    LockKind, LockOwner, NAME_MAX, Op, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX,
-    XattrMode, XattrValue,
+    ACL_ACCESS, ACL_DEFAULT, APPEND_ONLY, Acl, AclEntry, AclTag, BLOCK_SIZE, CAPABILITY, Cred,
+    FILE_SIZE_MAX, IMMUTABLE, LockKind, LockOwner, NAME_MAX, NO_ATIME, NO_DUMP, Op,
+    PROJECT_INHERIT, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrMode, XattrValue,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -327,6 +327,28 @@ pub fn xattr_op(paths: &Paths, xattrs: Xattrs) -> BoxedStrategy<Op> {
     .boxed()
 }
 
+/// An operation on flags and project ids, by path. Most clear the flags, so that other operations
+/// go on.
+pub fn flag_op(paths: &Paths) -> BoxedStrategy<Op> {
+    const FLAGS: [u32; 5] = [IMMUTABLE, APPEND_ONLY, NO_DUMP, NO_ATIME, PROJECT_INHERIT];
+    const UNKNOWN: u32 = 0x0080_0000;
+    let one = || prop::sample::select(&FLAGS[..]);
+    let flags = prop_oneof![
+        6 => Just(0),
+        5 => one(),
+        2 => (one(), one()).prop_map(|(one, other)| one | other),
+        1 => one().prop_map(|one| one | UNKNOWN),
+    ];
+    let project = prop_oneof![20 => 0..3u32, 1 => Just(u32::MAX)];
+    let path = || paths.clone();
+    prop_oneof![
+        5 => (path(), flags).prop_map(|(path, flags)| Op::SetFlags { path, flags }),
+        2 => (path(), project).prop_map(|(path, project)| Op::SetProject { path, project }),
+        2 => path().prop_map(|path| Op::GetFlags { path }),
+    ]
+    .boxed()
+}
+
 /// Any operation, on any path, except `Times`, whose outcome depends on the implementation's clock.
 pub fn op() -> impl Strategy<Value = Op> {
     op_over(&path(), Xattrs::WithLists)
@@ -339,6 +361,7 @@ pub fn op_over(paths: &Paths, xattrs: Xattrs) -> impl Strategy<Value = Op> + use
         22 => content_op(paths),
         12 => attribute_op(paths),
         10 => xattr_op(paths, xattrs),
+        4 => flag_op(paths),
         14 => slot_op(paths),
         3 => lock_op(),
     ]
@@ -364,18 +387,21 @@ pub fn steps(longest: usize, xattrs: Xattrs) -> impl Strategy<Value = Vec<Step>>
         4 => slot_op(&two),
         1 => attribute_op(&two),
         1 => xattr_op(&two, xattrs),
+        1 => flag_op(&two),
         1 => create
     ];
     let names = prop_oneof![
         12 => namespace_op(&few),
         1 => attribute_op(&few),
         1 => xattr_op(&few, xattrs),
+        1 => flag_op(&few),
     ];
     let attributes = prop_oneof![
         4 => namespace_op(&few),
         1 => content_op(&few),
         3 => attribute_op(&few),
         8 => xattr_op(&few, xattrs),
+        3 => flag_op(&few),
     ];
     let open = (0..3u8, two.clone(), open_flags(), mode()).prop_map(|(slot, path, flags, mode)| {
         Op::Open {

@@ -7,9 +7,12 @@
 //! in hexadecimal `x` its length `)`, and an empty path, or one that would read as `-`, is marked
 //! by a single `%` at the end. So are names and values of extended attributes; but `@` and two
 //! numbers stand for a value of the bytes of a seed and a length, and `=` begins an access control
-//! list.
+//! list. Flags are the letters of `chattr(1)`.
 
-use crate::{Cred, Kind, LockKind, LockOwner, Op, Range, Step, TimeSet, XattrMode, XattrValue};
+use crate::{
+    APPEND_ONLY, Cred, IMMUTABLE, Kind, LockKind, LockOwner, NO_ATIME, NO_DUMP, Op,
+    PROJECT_INHERIT, Range, Step, TimeSet, XattrMode, XattrValue,
+};
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
 
@@ -111,9 +114,9 @@ const OPEN_FLAGS: [(&str, i32); 9] = [
 ];
 
 /// Open flags as `open+wronly+creat`; a plain `open` is read-only.
-struct Flags(i32);
+struct OpenFlags(i32);
 
-impl Display for Flags {
+impl Display for OpenFlags {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("open")?;
         OPEN_FLAGS
@@ -123,7 +126,7 @@ impl Display for Flags {
     }
 }
 
-fn parse_flags(word: &str) -> Option<i32> {
+fn parse_open(word: &str) -> Option<i32> {
     let mut rest = word.strip_prefix("open")?;
     let mut flags = 0;
     for (name, bit) in OPEN_FLAGS {
@@ -133,6 +136,46 @@ fn parse_flags(word: &str) -> Option<i32> {
         }
     }
     rest.is_empty().then_some(flags)
+}
+
+const FLAGS: [(char, u32); 5] = [
+    ('i', IMMUTABLE),
+    ('a', APPEND_ONLY),
+    ('d', NO_DUMP),
+    ('A', NO_ATIME),
+    ('P', PROJECT_INHERIT),
+];
+
+/// Flags as the letters of `chattr(1)`; others behind `~`, in hexadecimal.
+pub(crate) struct Flags(pub(crate) u32);
+
+impl Display for Flags {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut others = self.0;
+        for (letter, flag) in FLAGS {
+            if self.0 & flag != 0 {
+                f.write_char(letter)?;
+                others &= !flag;
+            }
+        }
+        match (self.0, others) {
+            (0, _) => f.write_char('-'),
+            (_, 0) => Ok(()),
+            _ => write!(f, "~{others:x}"),
+        }
+    }
+}
+
+fn parse_flags(word: &str) -> Option<u32> {
+    if word == "-" {
+        return Some(0);
+    }
+    let (letters, others) = word.split_once('~').unwrap_or((word, "0"));
+    let others = u32::from_str_radix(others, 16).ok()?;
+    let of = |letter| FLAGS.iter().find(|(known, _)| *known == letter);
+    letters
+        .chars()
+        .try_fold(others, |flags, letter| Some(flags | of(letter)?.1))
 }
 
 const XATTR_MODES: [(&str, XattrMode); 3] = [
@@ -226,6 +269,10 @@ impl Writer<'_, '_> {
 
     fn value(&mut self, value: &XattrValue) -> fmt::Result {
         self.word(Value(value))
+    }
+
+    fn flags(&mut self, flags: &u32) -> fmt::Result {
+        self.word(Flags(*flags))
     }
 
     fn xattr_mode(&mut self, mode: &XattrMode) -> fmt::Result {
@@ -340,6 +387,10 @@ impl<'a> Words<'a> {
         self.read("a value", parse_value)
     }
 
+    fn flags(&mut self) -> Result<u32, ParseError> {
+        self.read("flags of chattr, or -", parse_flags)
+    }
+
     fn xattr_mode(&mut self) -> Result<XattrMode, ParseError> {
         self.read("any, create or replace", |word| {
             let found = XATTR_MODES.iter().find(|(text, _)| *text == word);
@@ -382,7 +433,7 @@ impl<'a> Words<'a> {
 
     fn op(&mut self) -> Result<Op, ParseError> {
         let name = self.words.next().unwrap_or_default();
-        if let Some(flags) = parse_flags(name) {
+        if let Some(flags) = parse_open(name) {
             return Ok(Op::Open {
                 slot: self.number()?,
                 path: self.path()?,
@@ -426,7 +477,7 @@ macro_rules! lines {
                         Ok(())
                     })*
                     Op::Open { slot, path, flags, mode } => {
-                        write!(f, "{} {slot} {} {mode:o}", Flags(*flags), Path(path))
+                        write!(f, "{} {slot} {} {mode:o}", OpenFlags(*flags), Path(path))
                     }
                 }
             }
@@ -467,6 +518,9 @@ lines! {
     "removexattr" RemoveXattr { path: path, name: name, follow: follow }
     "getxattr" GetXattr { path: path, name: name, follow: follow }
     "listxattr" ListXattr { path: path, follow: follow }
+    "chattr" SetFlags { path: path, flags: flags }
+    "set-project" SetProject { path: path, project: number }
+    "lsattr" GetFlags { path: path }
     "stat" Stat { path: path, follow: follow }
     "times" Times { path: path }
     "access" Access { path: path, mask: number }

@@ -3,6 +3,7 @@
 use crate::acl::Acl;
 use crate::content::Content;
 use crate::file::OpenFile;
+use crate::flags::{IMMUTABLE, NO_ATIME};
 use crate::locks::Locks;
 use crate::xattr::Xattrs;
 use crate::{BLOCK_SIZE, DIRECTORY_SIZE, Errno, Handle, NAME_MAX, Result};
@@ -71,7 +72,8 @@ pub struct Cred {
     /// Supplementary groups.
     pub groups: Vec<u32>,
     /// Whether the caller has the file-system capabilities (CAP_DAC_OVERRIDE, CAP_FOWNER,
-    /// CAP_CHOWN, CAP_FSETID), and those for extended attributes (CAP_SYS_ADMIN, CAP_SETFCAP).
+    /// CAP_CHOWN, CAP_FSETID), and those for extended attributes and flags (CAP_SYS_ADMIN,
+    /// CAP_SETFCAP, CAP_LINUX_IMMUTABLE).
     pub privileged: bool,
 }
 
@@ -204,18 +206,27 @@ pub(crate) struct Node {
     /// The list that a directory gives to new files.
     pub(crate) default_acl: Option<Acl>,
     pub(crate) xattrs: Xattrs,
+    /// Flags of `FS_IOC_SETFLAGS`.
+    pub(crate) flags: u32,
+    pub(crate) project: u32,
     /// Number of open handles; a node without links or handles is removed.
     pub(crate) opens: u32,
 }
 
-impl Node {
+impl Body {
     pub(crate) fn kind(&self) -> Kind {
-        match self.body {
+        match self {
             Body::File(_) => Kind::File,
             Body::Dir { .. } => Kind::Dir,
             Body::Symlink(_) => Kind::Symlink,
-            Body::Special(kind, _) => kind,
+            Body::Special(kind, _) => *kind,
         }
+    }
+}
+
+impl Node {
+    pub(crate) fn kind(&self) -> Kind {
+        self.body.kind()
     }
 
     pub(crate) fn is_dir(&self) -> bool {
@@ -306,6 +317,8 @@ impl Model {
             acl: None,
             default_acl: None,
             xattrs: Xattrs::new(),
+            flags: 0,
+            project: 0,
             opens: 0,
         });
         model
@@ -366,6 +379,9 @@ impl Model {
     /// Checks that the caller has all permissions in `mask` (read 4, write 2, search or execute 1).
     pub fn access(&self, ino: Ino, mask: u32, cred: &Cred) -> Result<()> {
         let node = self.node(ino)?;
+        if mask & WRITE != 0 && node.has(IMMUTABLE) {
+            return Err(Errno::EPERM);
+        }
         let is_executable = node.is_dir() || node.mode & 0o111 != 0;
         let granted = match () {
             () if cred.is_superuser() => is_executable || mask & EXEC == 0,
@@ -498,6 +514,7 @@ impl Model {
         let policy = self.atime_policy;
         let node = self.node_mut(ino)?;
         let stale = match policy {
+            _ if node.has(NO_ATIME) => false,
             AtimePolicy::Strict => true,
             AtimePolicy::Relative => {
                 node.atime <= node.mtime

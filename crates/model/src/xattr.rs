@@ -209,6 +209,9 @@ impl Model {
     /// Checks the rules of the name's prefix; `wanted` is to read or to write.
     fn may_use(&self, ino: Ino, name: &[u8], wanted: u32, cred: &Cred) -> Result<()> {
         let node = self.node(ino)?;
+        if wanted == WRITE && node.is_guarded() {
+            return Err(Errno::EPERM);
+        }
         let refused = if wanted == WRITE {
             Errno::EPERM
         } else {
@@ -235,6 +238,9 @@ impl Model {
         now: i64,
     ) -> Result<()> {
         let node = self.node_mut(ino)?;
+        if node.is_guarded() {
+            return Err(Errno::EPERM);
+        }
         match (node.kind(), which) {
             (Kind::Symlink, _) => return Err(Errno::EOPNOTSUPP),
             (Kind::Dir, _) | (_, List::Access) => {}

@@ -8,8 +8,11 @@
 
 mod kernel;
 
-use kernel::Kernel;
-use kernel::agreement::{self, ON_EXT4, agree, drops_set_ids_first, has_room, told_mode};
+use kernel::agreement::{
+    self, ON_EXT4, agree, drops_set_ids_first, has_room, is_decided_by_the_kernel,
+    sets_what_is_missing, told_mode,
+};
+use kernel::{Kernel, flags};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::collections::BTreeMap;
@@ -17,7 +20,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vellum_model::strategy::{self, Xattrs};
-use vellum_model::{Block, Cred, Ino, Kind, Model, Op, Step, Times, apply, diff};
+use vellum_model::{Block, Cred, Ino, Kind, Model, NodeSnapshot, Op, Step, Times, apply, diff};
 
 const EXT4_MAGIC: u64 = 0xEF53;
 const FUSE_MAGIC: u64 = 0x6573_5546;
@@ -68,13 +71,13 @@ impl Pair {
 
     /// Applies a step to both and reports differences.
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        if !has_room(&self.model, step) {
+        if !has_room(&self.model, step) || sets_what_is_missing(step) {
             return Ok(());
         }
         self.now += 1;
         let preallocated = self.is_preallocated(&step.op);
         let expected = apply(&mut self.model, &step.op, &step.cred, self.now);
-        if drops_set_ids_first(step, &expected) {
+        if drops_set_ids_first(step, &expected) || is_decided_by_the_kernel(step, &expected) {
             return Ok(());
         }
         let found = self.kernel.apply(&step.op, &step.cred);
@@ -90,6 +93,11 @@ impl Pair {
         let (mut model, mut kernel) = (self.model.snapshot(false), self.kernel.snapshot());
         for node in model.values_mut().chain(kernel.values_mut()) {
             node.mode = told_mode(node.mode);
+        }
+        // Nobody sees those of other files.
+        let has_flags = |node: &NodeSnapshot| matches!(node.body.kind(), Kind::File | Kind::Dir);
+        for node in model.values_mut().filter(|node| !has_flags(node)) {
+            (node.flags, node.project) = (0, 0);
         }
         let differences = diff(&model, &kernel);
         if differences.is_empty() {
@@ -123,12 +131,9 @@ fn with_pair<T: Send>(body: impl FnOnce(&mut Pair) -> T + Send) -> T {
         .tempdir()
         .expect("a temporary directory");
     let path = dir.path();
-    std::thread::scope(|scope| {
-        scope
-            .spawn(move || body(&mut Pair::new(path)))
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    let done = std::thread::scope(|scope| scope.spawn(move || body(&mut Pair::new(path))).join());
+    flags::clear_below(path);
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Runs steps and compares the trees at the end; a failure lists the steps up to it.

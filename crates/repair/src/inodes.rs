@@ -35,13 +35,14 @@ pub(crate) fn root(draft: &mut Draft, survey: &Survey) {
     let new = Inode {
         identity: IdentityWord::new(InodeState::Live, FileKind::Directory, mode, generation)
             .with_xattr_flags(if told { identity.0 } else { 0 })
+            .with_flags(if told { identity.flags() } else { 0 })
             .0,
         owner: if told { old.owner } else { 0 },
         links: LinksWord::new(2, 0).0,
         parent: ROOT_SLOT,
         xattr_root: if told { old.xattr_root } else { 0 },
         acl_root: 0,
-        project: 0,
+        project: if told { old.project } else { 0 },
         size: 0,
         root: first,
         detail: if draft.has_areas() {
@@ -117,9 +118,17 @@ pub(crate) fn broken(draft: &mut Draft, survey: &Survey) {
 fn rebuild(draft: &mut Draft, survey: &Survey, class: Class, slot: u64, name: &Name) {
     let old = draft.inode(slot);
     let identity = IdentityWord(old.identity);
+    // Flags lie beside the state, so where that is wrong, nobody knows.
+    let flags = match identity.state() {
+        Some(_) => identity.0 & IdentityWord::flags_of(name.kind),
+        None => 0,
+    };
     let told = |mode| IdentityWord::new(InodeState::Live, name.kind, mode, name.generation);
     let named = Inode {
-        identity: told(identity.mode()).with_xattr_flags(identity.0).0,
+        identity: told(identity.mode())
+            .with_xattr_flags(identity.0)
+            .with_flags(flags)
+            .0,
         ..old
     };
     let agrees = identity.kind() == Some(name.kind) && identity.generation() == name.generation;
@@ -222,13 +231,15 @@ pub(crate) fn reserved(draft: &mut Draft, survey: &Survey) {
             continue;
         }
         let old = draft.inode(node.slot);
+        let identity = IdentityWord(old.identity);
         draft.put_inode(
             node.slot,
             Inode {
-                identity: old.identity & !IdentityWord::RESERVED,
+                identity: identity
+                    .with_flags(identity.0 & IdentityWord::flags_of(node.kind))
+                    .0,
                 links: LinksWord::new(LinksWord(old.links).links(), 0).0,
                 acl_root: 0,
-                project: 0,
                 detail: if draft.geometry.has_detail(node.kind) {
                     old.detail
                 } else {

@@ -88,6 +88,7 @@ pub(crate) mod set {
     pub(crate) const MTIME: u32 = 1 << 5;
     pub(crate) const ATIME_NOW: u32 = 1 << 7;
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
+    pub(crate) const CTIME: u32 = 1 << 10;
     pub(crate) const DROP_SET_IDS: u32 = 1 << 11;
 }
 

@@ -116,6 +116,7 @@ impl Door {
 }
 
 /// Tells the kernel of changes.
+#[derive(Clone)]
 pub struct Notifier(Arc<Device>);
 
 fn without_ring(error: &io::Error) {

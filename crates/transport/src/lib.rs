@@ -30,6 +30,6 @@ pub use device::{Door, Notifier, Session};
 pub use dispatch::FileSystem;
 pub use init::{REQUEST_MAX_BYTES, Wanted};
 pub use mount::{Mount, MountError, mount, unmount, unmount_by_helper};
-pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply};
+pub use reply::{Entry, FileSystemSize, Listing, OpenFlags, Reply, StatxFlags};
 pub use request::{Operation, Request, SetAttr, SetTime, Through, decode_any};
 pub use switch::{PATH as SWITCH, Switch};

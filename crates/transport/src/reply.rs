@@ -79,6 +79,16 @@ impl OpenFlags {
     }
 }
 
+/// Flags of a file, as `statx` numbers them. The kernel passes none of them on to programs (Linux
+/// 6.18).
+#[derive(Clone, Copy, Debug)]
+pub struct StatxFlags {
+    /// Those that are set.
+    pub set: u64,
+    /// Those that the file system knows.
+    pub known: u64,
+}
+
 /// The size of a file system.
 #[derive(Clone, Copy, Debug)]
 pub struct FileSystemSize {
@@ -218,7 +228,7 @@ impl Reply {
 
     /// Returns attributes that the kernel may cache, and the time of birth if it is known: seconds
     /// since 1970, and the nanoseconds after that.
-    pub fn statx(self, attr: &Attr, born: Option<(i64, u32)>, ttl: Duration) {
+    pub fn statx(self, attr: &Attr, born: Option<(i64, u32)>, flags: StatxFlags, ttl: Duration) {
         const BASIC: u32 = 0x07FF;
         const BTIME: u32 = 0x0800;
         let time = |seconds, ns| StatxTime {
@@ -232,6 +242,8 @@ impl Reply {
             valid_ns: ttl.subsec_nanos(),
             mask: BASIC | born.map_or(0, |_| BTIME),
             block_size: attr.block_size,
+            attributes: flags.set,
+            attributes_mask: flags.known,
             nlink: attr.nlink,
             uid: attr.uid,
             gid: attr.gid,

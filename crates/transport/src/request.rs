@@ -73,8 +73,8 @@ pub enum Operation<'r> {
     },
     /// Gives the file `node` one more name, in the directory of the request.
     Link { node: u64, new_name: &'r [u8] },
-    /// Opens a file.
-    Open,
+    /// Opens a file, with the flags of `open`.
+    Open { flags: u32 },
     /// Makes a file and opens it.
     Create {
         name: &'r [u8],
@@ -127,8 +127,12 @@ pub enum Operation<'r> {
     RemoveXattr { name: &'r [u8] },
     /// Returns the size of the file system.
     StatFs,
-    /// Sends bytes to a file, and expects as many as the number says.
-    Ioctl { number: u32, sent: &'r [u8] },
+    /// Sends bytes to a file, and expects at most so many.
+    Ioctl {
+        number: u32,
+        sent: &'r [u8],
+        expected: u32,
+    },
     /// Allocates space, or frees it.
     Allocate { mode: i32, offset: u64, len: u64 },
     /// Finds data or a hole.
@@ -161,6 +165,8 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// The change drops the file's set-id bits.
     pub drops_set_ids: bool,
+    /// The kernel keeps the times of files by itself, and sends its change time, too.
+    pub has_change_time: bool,
 }
 
 /// A new time.
@@ -355,7 +361,10 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
             let CreateIn { mode, umask, .. } = fixed(argument)?;
             Operation::CreateUnnamed { mode, umask }
         }
-        opcode::OPEN => Operation::Open,
+        opcode::OPEN => {
+            let OpenIn { flags, .. } = fixed(argument)?;
+            Operation::Open { flags }
+        }
         opcode::OPENDIR => Operation::OpenDir,
         opcode::RELEASE | opcode::RELEASEDIR => Operation::Release,
         opcode::FSYNC | opcode::FSYNCDIR => Operation::Sync,
@@ -402,6 +411,7 @@ fn operation<'r>(opcode: u32, argument: &[u8], rest: &'r [u8]) -> Result<Operati
                 0 => Operation::Ioctl {
                     number: ioctl.number,
                     sent: prefix(rest, ioctl.in_size)?,
+                    expected: ioctl.out_size,
                 },
                 _ => Operation::Other { opcode },
             }
@@ -521,6 +531,7 @@ fn set_attr(sent: &SetAttrIn) -> SetAttr {
         atime: time(set::ATIME, set::ATIME_NOW, sent.atime, sent.atime_ns),
         mtime: time(set::MTIME, set::MTIME_NOW, sent.mtime, sent.mtime_ns),
         drops_set_ids: has(set::DROP_SET_IDS),
+        has_change_time: has(set::CTIME),
     }
 }
 

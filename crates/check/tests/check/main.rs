@@ -5,6 +5,7 @@ mod areas;
 mod classes;
 mod cuckoo;
 mod damage;
+mod flags;
 mod fuzz;
 mod inspect;
 mod journals;

@@ -228,10 +228,6 @@ fn flags() {
     }
     damaged_only(Class::XattrFlags, "inode 3", |s| set_root(s, 3, 0));
     damaged_only(Class::Reserved, "inode 3", |s| {
-        s.image
-            .edit_inode(3, |inode| inode.identity ^= IdentityWord::RESERVED);
-    });
-    damaged_only(Class::Reserved, "inode 3", |s| {
         s.image.edit_inode(3, |inode| inode.acl_root = s.labels);
     });
 }

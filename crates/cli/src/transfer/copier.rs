@@ -6,7 +6,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use vellum::FileKind;
+use vellum::{FileFlags, FileKind};
 
 use super::keeping::keep;
 use super::progress::Progress;
@@ -35,8 +35,8 @@ pub(super) struct Rules {
     pub(super) existing: Existing,
     /// Copies directories with all their contents, and symbolic links as links.
     pub(super) is_recursive: bool,
-    /// Copies owners, permission bits, extended attributes and times. Otherwise new files get
-    /// permission bits as the umask and the directory's access control list have it.
+    /// Copies owners, permission bits, extended attributes, times and flags. Otherwise new files
+    /// get permission bits as the umask and the directory's access control list have it.
     pub(super) keeps_attributes: bool,
     /// Keeps hard links.
     pub(super) keeps_hard_links: bool,
@@ -75,7 +75,19 @@ pub(super) struct Copier<'a, S: Tree, T: Tree> {
     losses: &'a mut Losses,
     /// Copied files with several names.
     known: HashMap<(u64, u64), T::Node>,
+    /// Copies whose flags or project ids are not yet those of their files. Flags may forbid what is
+    /// still to be done: names, attributes.
+    flagged: Vec<Flagged<T>>,
     buffer: Vec<u8>,
+}
+
+/// A copy that gets these flags in the end.
+struct Flagged<T: Tree> {
+    to: T::Node,
+    flags: FileFlags,
+    project: Option<u32>,
+    /// The name of the file in messages.
+    shown: PathBuf,
 }
 
 /// A directory and its copy.
@@ -111,6 +123,7 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
             copied,
             losses,
             known: HashMap::new(),
+            flagged: Vec::new(),
             buffer: vec![0; PIECE_BYTES],
         }
     }
@@ -349,6 +362,46 @@ impl<'a, S: Tree, T: Tree> Copier<'a, S, T> {
         if let Err(trouble) = keep((self.source, from), (self.target, to), meta, &mut lose) {
             self.lose_attributes(shown, &trouble);
         }
+        if let Err(trouble) = self.note_flags(from, to, meta, shown) {
+            self.lose_flags(shown, &trouble);
+        }
+    }
+
+    /// Notes flags and project id of a file if its copy has others. Those that only a privileged
+    /// user can set are left out for others.
+    fn note_flags(&mut self, from: &S::Node, to: &T::Node, meta: &Meta, shown: &Path) -> Done {
+        if !matches!(meta.kind, FileKind::File | FileKind::Directory) {
+            return Ok(());
+        }
+        let (mut flags, project) = self.source.flags(from)?;
+        if !self.target.is_privileged() {
+            flags -= FileFlags::GUARDED;
+        }
+        let (has, has_project) = self.target.flags(to)?;
+        let project = project.filter(|_| has_project.is_some());
+        if flags != has || project.is_some() && project != has_project {
+            self.flagged.push(Flagged {
+                to: to.clone(),
+                flags,
+                project,
+                shown: shown.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Ends the copying: gives the copies their flags.
+    pub(super) fn end(mut self) {
+        for copy in std::mem::take(&mut self.flagged) {
+            let set = self.target.set_flags(&copy.to, copy.flags, copy.project);
+            if let Err(trouble) = set {
+                self.lose_flags(&copy.shown, &trouble);
+            }
+        }
+    }
+
+    fn lose_flags(&mut self, shown: &Path, trouble: &Trouble) {
+        self.lose(shown, format_args!("flags: {trouble}"));
     }
 
     fn lose_attributes(&mut self, shown: &Path, trouble: &Trouble) {

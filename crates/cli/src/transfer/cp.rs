@@ -282,6 +282,7 @@ impl Run<'_> {
             };
             refused.push((end.shown(), why));
         }
+        copier.end();
         for (shown, why) in refused {
             self.losses.add(shown.display(), why);
         }

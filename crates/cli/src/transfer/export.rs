@@ -47,6 +47,7 @@ fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Copie
     let outcome = (&mut copied, &mut losses);
     let mut copier = Copier::new((pool, &host), Rules::all(existing), progress, outcome);
     copier.contents(from, target, place.shown());
+    copier.end();
     progress.finish();
     Ok((copied, losses))
 }

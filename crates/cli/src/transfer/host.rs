@@ -3,16 +3,19 @@
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{
+    AtFlags, CWD, FileType, IFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
+};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
-use vellum::{Error, FileKind};
+use vellum::{Error, FileFlags, FileKind};
 
 use super::tree::{Done, Meta, Names, Reader, Tree, Trouble, Writer};
 use crate::files::names_in;
@@ -55,11 +58,20 @@ impl HostNode {
         }
     }
 
-    fn flags(&self) -> AtFlags {
+    fn at_flags(&self) -> AtFlags {
         match self.follows {
             true => AtFlags::empty(),
             false => AtFlags::SYMLINK_NOFOLLOW,
         }
+    }
+
+    fn open_for_flags(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let flags = match self.follows {
+            true => flags,
+            false => flags | OFlags::NOFOLLOW,
+        };
+        rustix::fs::open(&self.path, flags, Mode::empty())
     }
 }
 
@@ -206,7 +218,7 @@ impl Tree for Host {
 
     fn set_owner(&self, node: &HostNode, meta: &Meta) -> Done {
         let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
-        let flags = node.flags();
+        let flags = node.at_flags();
         Ok(rustix::fs::chownat(
             CWD,
             &node.path,
@@ -228,7 +240,7 @@ impl Tree for Host {
             CWD,
             &node.path,
             &times,
-            node.flags(),
+            node.at_flags(),
         )?)
     }
 
@@ -247,6 +259,22 @@ impl Tree for Host {
             false => rustix::fs::lremovexattr(&node.path, name),
         };
         Ok(removed?)
+    }
+
+    /// Project ids are those of this machine, and have no meaning elsewhere.
+    fn flags(&self, node: &HostNode) -> Done<(FileFlags, Option<u32>)> {
+        let flags = node
+            .open_for_flags()
+            .and_then(rustix::fs::ioctl_getflags)
+            .map_or(0, |flags| flags.bits());
+        Ok((FileFlags::from_bits_truncate(flags), None))
+    }
+
+    fn set_flags(&self, node: &HostNode, flags: FileFlags, _project: Option<u32>) -> Done {
+        let file = node.open_for_flags()?;
+        let others = rustix::fs::ioctl_getflags(&file)?.bits() & !FileFlags::all().bits();
+        let flags = IFlags::from_bits_retain(others | flags.bits());
+        Ok(rustix::fs::ioctl_setflags(&file, flags)?)
     }
 }
 

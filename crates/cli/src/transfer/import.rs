@@ -54,6 +54,7 @@ fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Copie
     let outcome = (&mut copied, &mut losses);
     let mut copier = Copier::new((&host, pool), Rules::all(existing), progress, outcome);
     copier.contents(from, target, args.dir.clone());
+    copier.end();
     progress.finish();
     Ok((copied, losses))
 }

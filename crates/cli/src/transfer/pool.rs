@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use vellum::media::Real;
 use vellum::{
-    Cred, Error, FileKind, Handle, ListPosition, Node, OpenOptions, RealFs, SetAttr, SetTime,
-    XattrMode,
+    Cred, Error, FileFlags, FileKind, Handle, ListPosition, Node, OpenOptions, RealFs, SetAttr,
+    SetTime, XattrMode,
 };
 
 use super::tree::{Done, Meta, Names, Reader, Tree, Writer};
@@ -194,6 +194,19 @@ impl Tree for PoolTree {
 
     fn remove_xattr(&self, node: &Node<Real>, name: &[u8]) -> Done {
         Ok(self.fs.remove_xattr(&self.cred, node, name)?)
+    }
+
+    fn flags(&self, node: &Node<Real>) -> Done<(FileFlags, Option<u32>)> {
+        Ok((node.flags(), Some(self.fs.project(node)?)))
+    }
+
+    fn set_flags(&self, node: &Node<Real>, flags: FileFlags, project: Option<u32>) -> Done {
+        let (fs, cred) = (&self.fs, &self.cred);
+        match project {
+            Some(project) => fs.set_flags_and_project(cred, node, flags, project)?,
+            None => fs.set_flags(cred, node, flags)?,
+        }
+        Ok(())
     }
 }
 

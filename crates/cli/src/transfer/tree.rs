@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use vellum::{Error, FileKind};
+use vellum::{Error, FileFlags, FileKind};
 use vellum_terminal::plain;
 
 /// Why one file could not be copied.
@@ -132,4 +132,9 @@ pub(super) trait Tree {
     fn set_mode_and_times(&self, node: &Self::Node, meta: &Meta, mode: u16) -> Done;
     fn set_xattr(&self, node: &Self::Node, name: &[u8], value: &[u8]) -> Done;
     fn remove_xattr(&self, node: &Self::Node, name: &[u8]) -> Done;
+
+    /// The flags of a file, and its project id if the tree has such.
+    fn flags(&self, node: &Self::Node) -> Done<(FileFlags, Option<u32>)>;
+    /// Sets the flags of a file or directory, and the project id if the tree has such.
+    fn set_flags(&self, node: &Self::Node, flags: FileFlags, project: Option<u32>) -> Done;
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
-use vellum::{Cred, Pool, PoolOptions};
+use vellum::{Cred, FileFlags, Pool, PoolOptions};
 
 use crate::support::{Bench, skipped};
 
@@ -181,6 +181,47 @@ fn attributes_that_a_target_does_not_take_are_named() {
     let copy = bench.join("out/b");
     assert_eq!(std::fs::read_to_string(&copy).expect("read"), "text");
     assert_eq!(of_host(&copy), of_host(&probe));
+    bench.sound();
+}
+
+#[test]
+fn copies_keep_flags_and_projects() {
+    let bench = Bench::with_pool("16M");
+    bench.run(&["mkfs", "q.img", "--size", "16M", "-q"]).ok();
+    let is_root = rustix::process::geteuid().is_root();
+    let pool = open(&bench, "p.img");
+    let volume = pool.volume();
+    volume.create_dir("/d").expect("made");
+    volume.write("/d/f", "text").expect("written");
+    volume.hard_link("/d/f", "/g").expect("linked");
+    let handed = FileFlags::NO_ATIME | FileFlags::PROJECT_INHERIT;
+    volume.set_project("/d", 7).expect("set");
+    volume.set_flags("/d", handed).expect("set");
+    let volume = volume.with_cred(Cred::root());
+    let fixed = FileFlags::IMMUTABLE | FileFlags::NO_DUMP;
+    volume.set_flags("/g", fixed).expect("set");
+    drop(volume);
+    pool.close().expect("closed");
+    bench.run(&["cp", "-a", "p.img:/.", "q.img:/"]).ok();
+    let told = bench.run(&["stat", "q.img:/d"]).ok();
+    let shown = "flags   no atime, project inherit\nproject 7\n";
+    assert!(told.out.contains(shown), "{}", told.out);
+    let pool = open(&bench, "q.img");
+    let volume = pool.volume();
+    let found = |path| {
+        let project = volume.project(path).expect("read");
+        (volume.flags(path).expect("read"), project)
+    };
+    assert_eq!(found("/d"), (handed, 7));
+    // Only privileged users set the flags that forbid changes.
+    let kept = match is_root {
+        true => fixed,
+        false => FileFlags::NO_DUMP,
+    };
+    assert_eq!(found("/g"), (kept, 0));
+    assert_eq!(found("/d/f"), (kept, 0));
+    drop(volume);
+    pool.close().expect("closed");
     bench.sound();
 }
 

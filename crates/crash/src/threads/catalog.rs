@@ -15,6 +15,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         OfThreads::Reopened,
         OfThreads::Bytes,
         OfThreads::Xattrs,
+        OfThreads::Flags,
         OfThreads::Background,
         OfThreads::Three,
         OfThreads::Tables,

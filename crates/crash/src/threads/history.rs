@@ -159,6 +159,7 @@ impl What<'_> {
                             | Op::Read { .. }
                             | Op::GetXattr { .. }
                             | Op::ListXattr { .. }
+                            | Op::GetFlags { .. }
                     ) | Step::Maintain
                         | Step::Split(_)
                         | Step::Merge(_)

@@ -21,7 +21,7 @@ macro_rules! file {
 }
 
 /// Single operations, in the order in which they are explored.
-const SINGLE: [File; 10] = [
+const SINGLE: [File; 11] = [
     file!("making.txt"),
     file!("removing.txt"),
     file!("renaming.txt"),
@@ -29,6 +29,7 @@ const SINGLE: [File; 10] = [
     file!("sizing.txt"),
     file!("attributes.txt"),
     file!("xattrs.txt"),
+    file!("flags.txt"),
     file!("opening.txt"),
     file!("background.txt"),
     file!("evicting.txt"),
@@ -176,6 +177,7 @@ pub(crate) enum OfThreads {
     Reopened,
     Bytes,
     Xattrs,
+    Flags,
     Background,
     Three,
     Tables,
@@ -196,6 +198,7 @@ impl OfThreads {
             Self::Reopened => file!("threads/reopened.txt"),
             Self::Bytes => file!("threads/bytes.txt"),
             Self::Xattrs => file!("threads/xattrs.txt"),
+            Self::Flags => file!("threads/flags.txt"),
             Self::Background => file!("threads/background.txt"),
             Self::Three => file!("threads/three.txt"),
             Self::Tables => file!("threads/tables.txt"),

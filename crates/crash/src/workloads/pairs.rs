@@ -24,7 +24,7 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 69] = [
+const OPERATIONS: [Operation; 70] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -88,6 +88,7 @@ const OPERATIONS: [Operation; 69] = [
             "removexattr f user.b follow",
         ],
     ),
+    ("chattr:f", &["chattr f a"]),
     ("utimens:f", &["utimens f 1000 2000 follow"]),
     ("utimens:d", &["utimens d 1000 2000 follow"]),
     (

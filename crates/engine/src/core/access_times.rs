@@ -1,6 +1,6 @@
 //! Access times: when reads update them, as in mount(8).
 
-use vellum_layout::{FileKind, Inode};
+use vellum_layout::{FileKind, IdentityWord, Inode};
 use vellum_media::{Memories, Persistent};
 
 use crate::core::Core;
@@ -109,7 +109,8 @@ impl<M: Memories> Core<M> {
 
     #[inline(never)]
     fn move_access_time(&self, file: Cachelet, now: i64) {
-        if self.check_changeable().is_err() {
+        let is_kept = self.identity(file).has(IdentityWord::NO_ATIME);
+        if is_kept || self.check_changeable().is_err() {
             return;
         }
         self.set(file, field::ATIME, now as u64);

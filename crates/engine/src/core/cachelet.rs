@@ -34,7 +34,7 @@ pub(crate) const CACHELET_BYTES: u64 = 128;
 pub(crate) mod field {
     /// Inode number; 0 while free (then [`NEXT`] links the free list).
     pub(crate) const INO: u64 = 0;
-    /// `IdentityWord`: kind, permission bits, generation, state.
+    /// `IdentityWord`: kind, permission bits, flags, generation, state.
     pub(crate) const IDENTITY: u64 = 8;
     /// `OwnerWord`.
     pub(crate) const OWNER: u64 = 16;
@@ -563,13 +563,14 @@ pub(crate) fn check_inode(ino: u64, inode: &Inode, geometry: &Geometry) -> Resul
     };
     let reserved = [
         inode.acl_root,
-        inode.project.into(),
         detail,
         LinksWord(inode.links).flags().into(),
-        inode.identity & IdentityWord::RESERVED,
     ];
-    if reserved != [0; 5] {
+    if reserved != [0; 3] {
         return damaged("inode with a field of a later release");
+    }
+    if !identity.has_sound_flags() {
+        return damaged("flags that a file of this kind cannot have");
     }
     if inode.xattr_root == 0 && inode.identity & IdentityWord::XATTR_FLAGS != 0 {
         return damaged("flags of extended attributes that the inode does not have");

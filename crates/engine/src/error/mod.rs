@@ -65,9 +65,12 @@ pub enum Error {
     /// The permission bits forbid it.
     #[error("permission denied")]
     Access,
-    /// Only the owner or a privileged user may do this.
+    /// Only the owner or a privileged user may do this, or a file's flags forbid it.
     #[error("operation not permitted")]
     NotPermitted,
+    /// The directory takes only names of files with its own project id.
+    #[error("the directory takes only files of its own project")]
+    OtherProject,
     /// A name is longer than 255 bytes, or a path longer than 4095.
     #[error("the name or path is too long")]
     NameTooLong,
@@ -332,6 +335,7 @@ impl Error {
             Self::NotEmpty => libc::ENOTEMPTY,
             Self::Access => libc::EACCES,
             Self::NotPermitted => libc::EPERM,
+            Self::OtherProject => libc::EXDEV,
             Self::NameTooLong => libc::ENAMETOOLONG,
             Self::Loop => libc::ELOOP,
             Self::Invalid(_) | Self::WrongKind => libc::EINVAL,

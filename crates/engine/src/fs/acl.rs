@@ -180,13 +180,19 @@ pub(crate) struct Inherited {
     pub(crate) mode: u16,
     /// The records of its extended attributes.
     pub(crate) xattrs: Vec<u8>,
+    /// Flags of its identity word.
+    pub(crate) flags: u64,
+    /// Its project id.
+    pub(crate) project: u32,
 }
 
 impl Inherited {
-    fn without_list(cred: &Cred, mode: u16) -> Self {
+    fn without_list(cred: &Cred, mode: u16, (flags, project): (u64, u32)) -> Self {
         Self {
             mode: mode & !(cred.umask & 0o777),
             xattrs: Vec::new(),
+            flags,
+            project,
         }
     }
 }
@@ -227,11 +233,12 @@ impl<M: Memories> Op<'_, M> {
         kind: FileKind,
         mode: u16,
     ) -> Result<Inherited> {
-        let has_list = self.core.identity(dir).has(IdentityWord::DEFAULT_LIST);
-        if has_list && kind != FileKind::Symlink {
-            return self.inherit_list(cred, dir, kind, mode);
+        let above = self.core.identity(dir);
+        let handed = self.core.inherited_flags(dir, above, kind);
+        if above.has(IdentityWord::DEFAULT_LIST) && kind != FileKind::Symlink {
+            return self.inherit_list(cred, dir, (kind, mode), handed);
         }
-        Ok(Inherited::without_list(cred, mode))
+        Ok(Inherited::without_list(cred, mode, handed))
     }
 
     #[cold]
@@ -239,13 +246,13 @@ impl<M: Memories> Op<'_, M> {
         &self,
         cred: &Cred,
         dir: Cachelet,
-        kind: FileKind,
-        mode: u16,
+        (kind, mode): (FileKind, u16),
+        (flags, project): (u64, u32),
     ) -> Result<Inherited> {
         let listed = list_in(&self.core.xattrs(self, dir)?, XattrSpace::Default);
         let Some(default) = listed else {
             // It has gone meanwhile.
-            return Ok(Inherited::without_list(cred, mode));
+            return Ok(Inherited::without_list(cred, mode, (flags, project)));
         };
         let mut list = default.clone();
         list.set_mode(default.mode() & mode);
@@ -259,6 +266,8 @@ impl<M: Memories> Op<'_, M> {
         Ok(Inherited {
             mode: mode & !0o777 | list.mode(),
             xattrs: set.bytes,
+            flags,
+            project,
         })
     }
 

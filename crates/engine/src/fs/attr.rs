@@ -11,7 +11,8 @@ use crate::core::times::Times;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::change::{NewWords, SET_GID, SET_UID, droppable};
-use crate::fs::file::check_size;
+use crate::fs::file::{check_cuttable, check_size};
+use crate::fs::flags::flags_permit;
 use crate::fs::path::Follow;
 use crate::fs::{Access, Cred, Fs, Node};
 
@@ -437,6 +438,7 @@ impl<M: Memories> Fs<M> {
             identity: new_mode.map(|mode| identity.with_mode(mode)),
             owner: (owner != old).then_some(owner),
             atime: atime.map(at),
+            project: None,
             xattrs: match ends_capability {
                 true => op.without_capability(file)?,
                 false => None,
@@ -476,6 +478,7 @@ impl<M: Memories> Fs<M> {
 
     /// Cuts or extends a file.
     pub(crate) fn resize(&self, cred: &Cred, file: Cachelet, size: u64) -> Result<()> {
+        check_cuttable(self.core.identity(file))?;
         check_size(size)?;
         let resized = self.change_file(cred, |files| files.truncate(file, size));
         self.commit_from(Durability::Sync, resized)
@@ -526,6 +529,9 @@ fn check_set<M: Memories>(
             FileKind::Directory => return Err(Error::IsDirectory),
             _ => return Err(Error::WrongKind),
         }
+    }
+    if !flags_permit(core.identity(file), set) {
+        return Err(Error::NotPermitted);
     }
     if set.mode.is_some() && core.kind(file) == FileKind::Symlink {
         return Err(Error::Unsupported("permission bits of a symbolic link"));

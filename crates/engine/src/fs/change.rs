@@ -11,7 +11,7 @@ use crate::core::slots::Op;
 use crate::core::times::{Change, Times};
 use crate::core::xattrs::XattrSet;
 use crate::durability::journal::Record;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fs::Cred;
 use crate::sites;
 
@@ -28,6 +28,8 @@ pub(crate) struct NewWords {
     pub(crate) identity: Option<IdentityWord>,
     pub(crate) owner: Option<OwnerWord>,
     pub(crate) atime: Option<i64>,
+    /// Project id.
+    pub(crate) project: Option<u32>,
     pub(crate) xattrs: Option<NewXattrs>,
 }
 
@@ -60,9 +62,14 @@ impl<M: Memories> Op<'_, M> {
         let flags = words.xattrs.as_ref().map(|xattrs| xattrs.new.flags());
         let identity = words.identity.unwrap_or(had);
         let identity = flags.map_or(identity, |flags| identity.with_xattr_flags(flags));
+        let with_project = |project| {
+            let word = core.word(inode_at + Inode::PROJECT);
+            Inode::project_word(word, project)
+        };
         let stores = [
             (Inode::IDENTITY, (identity != had).then_some(identity.0)),
             (Inode::OWNER, words.owner.map(|owner| owner.0)),
+            (Inode::PROJECT, words.project.map(with_project)),
             (
                 Inode::XATTR_ROOT,
                 words.xattrs.as_ref().map(|xattrs| xattrs.new.root()),
@@ -166,6 +173,10 @@ impl<M: Memories> Op<'_, M> {
         };
         if kept == identity && !identity.has(IdentityWord::CAPABILITY) {
             return Ok(false);
+        }
+        // As on ext4: the mode of such a file does not change.
+        if kept != identity && identity.has(IdentityWord::APPEND_ONLY) {
+            return Err(Error::NotPermitted);
         }
         let before = core.times(file);
         let times = Times {

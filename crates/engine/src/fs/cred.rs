@@ -1,7 +1,7 @@
 //! Credentials, and what permission bits and lists let them do.
 
 use bitflags::bitflags;
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, IdentityWord};
 use vellum_media::Memories;
 
 use crate::core::Core;
@@ -140,11 +140,15 @@ impl<M: Memories> Op<'_, M> {
     /// Checks permission bits and the access control list.
     ///
     /// # Errors
-    /// [`Error::Access`]; damaged media.
+    /// [`Error::Access`]; [`Error::NotPermitted`] for writing what is immutable; damaged media.
     pub(crate) fn check_access(&self, cred: &Cred, file: Cachelet, want: Access) -> Result<()> {
         let core = self.core;
         let identity = core.identity(file);
         let mode = identity.mode();
+        // Nobody is exempt.
+        if want.contains(Access::WRITE) && identity.has(IdentityWord::IMMUTABLE) {
+            return Err(Error::NotPermitted);
+        }
         if cred.privileged {
             let executable = mode & 0o111 != 0 || identity.kind() == Some(FileKind::Directory);
             let fine = !want.contains(Access::EXECUTE) || executable;
@@ -200,11 +204,15 @@ impl<M: Memories> Core<M> {
         Ok(())
     }
 
-    /// The check for the sticky bit: in such a directory only the owner of the file or of the
-    /// directory may remove or rename the file.
-    pub(crate) fn check_sticky(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
-        let sticky = self.identity(dir).mode() & STICKY != 0;
-        if !sticky || self.owns(cred, dir) || self.owns(cred, file) {
+    /// The checks before a file loses its name in a directory: neither flags forbid it nor the
+    /// sticky bit. In a directory with that one only the owner of the file or of the directory may
+    /// remove or rename the file.
+    pub(crate) fn check_removal(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
+        let above = self.identity(dir);
+        let guarded = above.has(IdentityWord::APPEND_ONLY)
+            || self.identity(file).has_any(IdentityWord::GUARDED);
+        let sticky = above.mode() & STICKY != 0;
+        if !guarded && (!sticky || self.owns(cred, dir) || self.owns(cred, file)) {
             Ok(())
         } else {
             Err(Error::NotPermitted)

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use vellum_layout::FileKind;
+use bitflags::bitflags;
+use vellum_layout::{FileKind, IdentityWord};
 use vellum_media::Memories;
 
+use crate::core::Core;
 use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, Tally};
@@ -12,9 +14,36 @@ use crate::durability::commit::Durability;
 use crate::error::{Error, Result, Retry};
 use crate::fs::acl::Inherited;
 use crate::fs::change::SET_GID;
-use crate::fs::{Access, Cred, Fs, Handle, Node, OpenOptions, RenameFlags};
+use crate::fs::{Access, Cred, Fs, Handle, Node, OpenOptions};
 use crate::namespace::common::links::FirstName;
 use crate::namespace::{NewInode, Removal, Rename};
+
+bitflags! {
+    /// Flags of a rename. The numbers are those of `renameat2(2)`.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// use vellum::RenameFlags;
+    ///
+    /// volume.write("/a", "a")?;
+    /// volume.write("/b", "b")?;
+    /// assert!(volume.rename_with("/a", "/b", RenameFlags::NO_REPLACE).is_err());
+    /// volume.rename_with("/a", "/b", RenameFlags::EXCHANGE)?;
+    /// assert_eq!(volume.read("/a")?, b"b");
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RenameFlags: u32 {
+        /// Fail if the new name exists.
+        const NO_REPLACE = 1;
+        /// Swap the two names.
+        const EXCHANGE = 2;
+        /// Leave a whiteout under the old name: a character device with number 0, by which overlay
+        /// file systems hide a name below.
+        const WHITEOUT = 4;
+    }
+}
 
 /// Longest symlink target, in bytes.
 const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
@@ -282,10 +311,7 @@ impl<M: Memories> Fs<M> {
             }
             let denied = match self.check_dir(op, cred, dir.cachelet) {
                 Err(denied) => Some(denied),
-                Ok(()) if op.core.kind(file.cachelet) == FileKind::Directory => {
-                    Some(Error::NotPermitted)
-                }
-                Ok(()) => None,
+                Ok(()) => check_new_link(op.core, dir.cachelet, file.cachelet).err(),
             };
             if let Some(denied) = denied {
                 return Err(self.exists_or(op, cred, dir.cachelet, name, denied));
@@ -306,7 +332,7 @@ impl<M: Memories> Fs<M> {
             op.check_access(cred, dir.cachelet, Access::EXECUTE)?;
             let mut allow = |victim| {
                 self.check_dir(op, cred, dir.cachelet)?;
-                op.core.check_sticky(cred, dir.cachelet, victim)
+                op.core.check_removal(cred, dir.cachelet, victim)
             };
             self.namespace
                 .remove(op, dir.cachelet, name, removal, &mut allow)
@@ -566,10 +592,10 @@ impl<M: Memories> Fs<M> {
     ) -> Result<()> {
         let core = op.core;
         self.check_dir(op, cred, rename.from_dir)?;
-        core.check_sticky(cred, rename.from_dir, source)?;
+        core.check_removal(cred, rename.from_dir, source)?;
         self.check_dir(op, cred, rename.to_dir)?;
         if let Some(target) = target {
-            core.check_sticky(cred, rename.to_dir, target)?;
+            core.check_removal(cred, rename.to_dir, target)?;
         }
         if let (Some(target), false) = (target, rename.exchange) {
             match [source, target].map(|file| core.kind(file) == FileKind::Directory) {
@@ -586,7 +612,9 @@ impl<M: Memories> Fs<M> {
                 op.check_access(cred, moved, Access::WRITE)?;
             }
         }
-        Ok(())
+        core.check_project(rename.to_dir, source)?;
+        let back = target.filter(|_| rename.exchange);
+        back.map_or(Ok(()), |target| core.check_project(rename.from_dir, target))
     }
 
     /// The inode number of the directory above `dir` (its own, for the root).
@@ -659,7 +687,19 @@ fn new_inode<'a, M: Memories>(
         device: new.device,
         target: new.target,
         xattrs: &inherited.xattrs,
+        flags: inherited.flags,
+        project: inherited.project,
     }
+}
+
+/// Checks that a file may get one more name, in `dir`.
+fn check_new_link<M: Memories>(core: &Core<M>, dir: Cachelet, file: Cachelet) -> Result<()> {
+    let identity = core.identity(file);
+    let is_dir = identity.kind() == Some(FileKind::Directory);
+    if is_dir || identity.has_any(IdentityWord::GUARDED) {
+        return Err(Error::NotPermitted);
+    }
+    core.check_project(dir, file)
 }
 
 /// Checks a new name by its bytes alone. Its length is checked after permissions.

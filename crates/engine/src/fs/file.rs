@@ -36,7 +36,7 @@ mod write;
 use crate::core::limits::SIZE_MAX_BYTES;
 use std::ops::Range;
 
-use vellum_layout::{BLOCK_BYTES, Inode, MapRoot};
+use vellum_layout::{BLOCK_BYTES, IdentityWord, Inode, MapRoot};
 use vellum_media::{Memories, Memory, Persistent, Site};
 
 use crate::core::Core;
@@ -153,8 +153,26 @@ impl<'a, M: Memories> Files<'a, M> {
     /// Locks a file for a change by its user that shows no bytes before a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> Result<LockGuard<'a, M>> {
         let lock = self.core.lock(op, file);
+        check_mutable(self.core.identity(file))?;
         self.drop_privileges(op, file)?;
         Ok(lock)
+    }
+}
+
+/// Checks that the bytes of a file may change.
+#[inline]
+pub(crate) fn check_mutable(identity: IdentityWord) -> Result<()> {
+    match identity.has(IdentityWord::IMMUTABLE) {
+        true => Err(Error::NotPermitted),
+        false => Ok(()),
+    }
+}
+
+/// Checks that bytes of a file may change that are there already.
+pub(crate) fn check_cuttable(identity: IdentityWord) -> Result<()> {
+    match identity.has_any(IdentityWord::GUARDED) {
+        true => Err(Error::NotPermitted),
+        false => Ok(()),
     }
 }
 
@@ -238,6 +256,7 @@ impl<'a, M: Memories> Files<'a, M> {
             self.core.settle_set_ids()?;
             let op = self.core.op_to_change()?;
             let lock = self.core.lock(&op, cachelet);
+            check_mutable(self.core.identity(cachelet))?;
             if lease::is_lent(self.core, cachelet, &bytes) {
                 continue;
             }

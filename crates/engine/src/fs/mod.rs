@@ -14,6 +14,7 @@ mod cred;
 mod dir;
 mod evolve;
 pub(crate) mod file;
+mod flags;
 mod list;
 pub(crate) mod locks;
 mod node;
@@ -31,11 +32,13 @@ use vellum_media::{
 
 pub use attr::{Attr, SetAttr, SetTime, StatFs};
 pub use cred::{Access, Cred};
+pub use dir::RenameFlags;
 pub use file::{Allocate, MappingProbe, View, ViewSource, gather_metadata, settle};
+pub use flags::FileFlags;
 pub use list::ListPosition;
 pub use locks::{HeldLock, LockCancel, LockKind, LockOwner, LockRange, LockWait};
 pub use node::Node;
-pub use open::{Handle, OpenOptions, RenameFlags};
+pub use open::{Handle, OpenOptions};
 pub use xattr::XattrMode;
 
 use crate::core::cachelet::Cachelet;

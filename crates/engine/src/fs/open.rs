@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bitflags::bitflags;
-use vellum_layout::FileKind;
+use vellum_layout::{FileKind, IdentityWord};
 use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
@@ -15,37 +14,12 @@ use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::dir::NewFile;
-use crate::fs::file::{Allocate, Cold, ReadPaths, Translation, check_range};
+use crate::fs::file::{
+    Allocate, Cold, ReadPaths, Translation, check_cuttable, check_mutable, check_range,
+};
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
 use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
-
-bitflags! {
-    /// Flags of a rename. The numbers are those of `renameat2(2)`.
-    ///
-    /// ```
-    /// # let pool = vellum::Pool::memory(16 << 20)?;
-    /// # let volume = pool.volume();
-    /// use vellum::RenameFlags;
-    ///
-    /// volume.write("/a", "a")?;
-    /// volume.write("/b", "b")?;
-    /// assert!(volume.rename_with("/a", "/b", RenameFlags::NO_REPLACE).is_err());
-    /// volume.rename_with("/a", "/b", RenameFlags::EXCHANGE)?;
-    /// assert_eq!(volume.read("/a")?, b"b");
-    /// # Ok::<(), vellum::Error>(())
-    /// ```
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-    pub struct RenameFlags: u32 {
-        /// Fail if the new name exists.
-        const NO_REPLACE = 1;
-        /// Swap the two names.
-        const EXCHANGE = 2;
-        /// Leave a whiteout under the old name: a character device with number 0, by which overlay
-        /// file systems hide a name below.
-        const WHITEOUT = 4;
-    }
-}
 
 /// How to open a file. By default it opens for nothing, and a new file gets the mode 0666.
 ///
@@ -300,19 +274,14 @@ impl<M: Memories> Fs<M> {
         options: &OpenOptions,
     ) -> Result<()> {
         let kind = op.core.kind(file);
-        if options.directory && kind != FileKind::Directory {
-            return Err(Error::NotDirectory);
-        }
-        if kind == FileKind::Symlink {
-            return Err(Error::Loop);
-        }
-        let wants = options.wants();
-        if kind == FileKind::Directory && wants.contains(Access::WRITE) {
-            return Err(Error::IsDirectory);
-        }
-        op.check_access(cred, file, wants)?;
+        check_kind(kind, options)?;
+        op.check_access(cred, file, options.wants())?;
         if !matches!(kind, FileKind::File | FileKind::Directory) {
             return Err(Error::SpecialFile);
+        }
+        let overwrites = options.truncate || options.write && !options.append;
+        if overwrites && op.core.identity(file).has(IdentityWord::APPEND_ONLY) {
+            return Err(Error::NotPermitted);
         }
         if options.no_atime && !op.core.owns(cred, file) {
             return Err(Error::NotPermitted);
@@ -374,6 +343,20 @@ impl<M: Memories> Fs<M> {
             is_new: false,
         })
     }
+}
+
+/// Checks that a file of this kind can be opened with these options.
+pub(super) fn check_kind(kind: FileKind, options: &OpenOptions) -> Result<()> {
+    if options.directory && kind != FileKind::Directory {
+        return Err(Error::NotDirectory);
+    }
+    if kind == FileKind::Symlink {
+        return Err(Error::Loop);
+    }
+    if kind == FileKind::Directory && options.wants().contains(Access::WRITE) {
+        return Err(Error::IsDirectory);
+    }
+    Ok(())
 }
 
 impl<M: Memories> Handle<M> {
@@ -469,10 +452,13 @@ impl<M: Memories> Handle<M> {
         if !(self.options.write || self.options.append) {
             return Err(Error::BadHandle);
         }
-        match self.node.kind() {
-            FileKind::File => self.fs().core.check_writable(),
-            _ => Err(Error::WrongKind),
+        let core = &self.fs().core;
+        let identity = core.identity(self.node.cachelet);
+        match identity.kind() {
+            Some(FileKind::File) => core.check_writable()?,
+            _ => return Err(Error::WrongKind),
         }
+        check_mutable(identity)
     }
 
     /// Reads at an offset. Returns fewer bytes than requested only at the end of the file.
@@ -683,6 +669,9 @@ impl<M: Memories> Handle<M> {
     /// As [`Self::write_at`].
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
+        if !mode.only_allocates() {
+            check_cuttable(self.fs().core.identity(self.node.cachelet))?;
+        }
         check_range(offset, len)?;
         let allocated = self.fs().change_file(&self.cred, |files| {
             files.allocate(self.node.cachelet, mode, offset, len)

@@ -11,6 +11,7 @@ use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::acl::{self, Acl};
 use crate::fs::cred::STICKY;
+use crate::fs::file::check_cuttable;
 use crate::fs::{Access, Cred, Fs, Node};
 
 /// Whether an extended attribute that is set may exist, as `XATTR_CREATE` and `XATTR_REPLACE` say.
@@ -259,6 +260,7 @@ impl<M: Memories> Fs<M> {
         let done = self.with_room(|op| {
             let core = op.core;
             let is_dir = core.kind(file) == FileKind::Directory;
+            check_cuttable(core.identity(file))?;
             match space {
                 _ if core.kind(file) == FileKind::Symlink => return Err(NO_LISTS),
                 XattrSpace::Default if !is_dir && list.is_some() => return Err(Error::Access),
@@ -311,6 +313,9 @@ fn check_xattr<M: Memories>(
         true => Error::NotPermitted,
         false => Error::NoAttribute,
     };
+    if want == Access::WRITE {
+        check_cuttable(core.identity(file))?;
+    }
     let permitted = match key.space {
         Some(XattrSpace::Security) => cred.privileged || want == Access::READ,
         Some(XattrSpace::Trusted) => cred.privileged,

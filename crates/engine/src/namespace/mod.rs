@@ -57,6 +57,10 @@ pub(crate) struct NewInode<'a> {
     pub(crate) target: &'a [u8],
     /// Records of the extended attributes.
     pub(crate) xattrs: &'a [u8],
+    /// Flags of its identity word.
+    pub(crate) flags: u64,
+    /// Project id.
+    pub(crate) project: u32,
 }
 
 /// The kind of file that a removal may remove.

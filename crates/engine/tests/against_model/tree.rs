@@ -107,6 +107,8 @@ fn node_of<M: Memories>(fs: &Arc<Fs<M>>, node: &Node<M>, attr: &Attr) -> Result<
         gid: attr.gid,
         identity: Vec::new(),
         xattrs: xattrs_of(fs, node)?,
+        flags: node.flags().bits(),
+        project: fs.project(node)?,
         times: Some(Times {
             atime: attr.atime_ns,
             mtime: attr.mtime_ns,

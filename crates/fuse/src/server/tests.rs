@@ -73,7 +73,7 @@ fn an_unlinked_file_is_kept_until_it_is_forgotten() {
             .map(|attr| attr.ino),
         Some(ino)
     );
-    assert_eq!(server.write(ino, 0, b"content", Through::Cache), Ok(7));
+    assert_eq!(server.write(ino, 0, b"content", 0, Through::Cache), Ok(7));
     server
         .unlink(&Cred::root(), ROOT, b"file")
         .expect("removed");
@@ -185,7 +185,7 @@ fn copies_stay_inside() {
     let server = Server::new(pool.fs());
     let (from, to) = (make(&server, ROOT, "from"), make(&server, ROOT, "to"));
     server
-        .write(from, 100, b"content", Through::Cache)
+        .write(from, 100, b"content", 0, Through::Cache)
         .expect("written");
     assert_eq!(server.bytes_from(from, 102), 5);
     assert_eq!(server.bytes_from(from, 500), 0);
@@ -237,13 +237,15 @@ fn only_what_may_be_cached_has_to_be_dropped() {
     let read = |ino, through| server.read(ino, 0, &mut [0; 100], false, through);
     let direct = make(&server, ROOT, "direct");
     server
-        .write(direct, 0, b"content", Direct)
+        .write(direct, 0, b"content", 0, Direct)
         .expect("written");
     assert_eq!(read(direct, Direct), Ok(7));
     assert!(!server.may_be_cached(direct));
     assert_eq!(read(direct, Cache), Ok(7));
     assert!(server.may_be_cached(direct));
     let cached = make(&server, ROOT, "cached");
-    server.write(cached, 0, b"content", Cache).expect("written");
+    server
+        .write(cached, 0, b"content", 0, Cache)
+        .expect("written");
     assert!(server.may_be_cached(cached));
 }

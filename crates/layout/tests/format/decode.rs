@@ -165,7 +165,7 @@ proptest! {
         let identity = IdentityWord(word);
         if let (Some(state), Some(kind)) = (identity.state(), identity.kind()) {
             let again = IdentityWord::new(state, kind, identity.mode(), identity.generation());
-            prop_assert_eq!(again.0, word & !(0xF << 28));
+            prop_assert_eq!(again.0, word & !(0xF << 28 | 0xF << 4));
         }
         let target = TargetWord(word);
         if let Some(kind) = target.kind() {
@@ -225,6 +225,9 @@ proptest! {
         let flagged = identity.with_xattr_flags(word_flags);
         prop_assert_eq!(flagged.with_mode(0).with_mode(mode), flagged);
         prop_assert_eq!(flagged.with_xattr_flags(0), identity);
+        let flagged = flagged.with_flags(word_flags);
+        prop_assert_eq!(flagged.with_mode(0).with_mode(mode), flagged);
+        prop_assert_eq!(flagged.with_xattr_flags(0).with_flags(0), identity);
         let target = TargetWord::new(ino, kind);
         prop_assert_eq!((target.ino(), target.kind()), (ino, Some(kind)));
         let word = MapWord::new(MapState::Unwritten, id, logical);

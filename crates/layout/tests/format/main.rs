@@ -156,7 +156,7 @@ fn word_offsets_are_those_of_the_structs() {
         (Inode::LINKS, "links"),
         (Inode::BTIME, "btime"),
         (Inode::PARENT, "parent"),
-        (Inode::CHECK, "project"),
+        (Inode::PROJECT, "project"),
         (Inode::SIZE, "size"),
         (Inode::MTIME, "mtime"),
         (Inode::CTIME, "ctime"),
@@ -496,7 +496,10 @@ fn debug(value: impl std::fmt::Debug) -> String {
 #[test]
 fn enums() {
     assert_enum("FileKind", |n| FileKind::from_u8(n).map(debug));
-    assert_enum("InodeState", |n| IdentityWord(n.into()).state().map(debug));
+    assert_enum("InodeState", |n| {
+        let state = IdentityWord(n.into()).state();
+        state.filter(|_| n < 16).map(debug)
+    });
     assert_enum("MapState", |n| {
         (n < 4).then(|| debug(MapWord(u64::from(n) << 62).state()))
     });

@@ -86,12 +86,17 @@ fn words() {
     assert_word(
         "IdentityWord",
         &[
-            ("state", byte(0)),
+            ("state", 0xF),
+            ("immutable", IdentityWord::IMMUTABLE),
+            ("append only", IdentityWord::APPEND_ONLY),
+            ("no dump", IdentityWord::NO_DUMP),
+            ("no atime", IdentityWord::NO_ATIME),
             ("kind", byte(8)),
             ("mode", full.0 ^ identity.0),
             ("access list", IdentityWord::ACCESS_LIST),
             ("default list", IdentityWord::DEFAULT_LIST),
             ("capability", IdentityWord::CAPABILITY),
+            ("project inherit", IdentityWord::PROJECT_INHERIT),
             ("generation", aged.0 ^ identity.0),
         ],
     );

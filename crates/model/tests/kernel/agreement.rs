@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_model::{
-    Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload, StatView, Step, XATTR_VALUE_MAX,
+    ACL_DEFAULT, APPEND_ONLY, Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload,
+    StatView, Step, XATTR_VALUE_MAX,
 };
 
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
@@ -71,8 +72,34 @@ pub fn agree(op: &Op, model: &Outcome, kernel: &Outcome, preallocated: bool) -> 
             Outcome::Err(Errno::EPERM),
             Outcome::Ok(_),
         ) if !ON_EXT4.load(Ordering::Relaxed) => true,
+        // The kernel does not know a mount's flags, and makes its other checks first.
+        (_, Outcome::Err(Errno::EPERM), Outcome::Err(_)) if !ON_EXT4.load(Ordering::Relaxed) => {
+            true
+        }
         _ => model == kernel,
     }
+}
+
+/// Whether the step is skipped: project ids, which few of the kernel's file systems have; on a
+/// mount append-only files, since each write there is checked by itself.
+pub fn sets_what_is_missing(step: &Step) -> bool {
+    match step.op {
+        Op::SetProject { .. } => true,
+        Op::SetFlags { flags, .. } => flags & APPEND_ONLY != 0 && !ON_EXT4.load(Ordering::Relaxed),
+        _ => false,
+    }
+}
+
+/// Whether the step is skipped: on a mount the kernel opens immutable files, and answers by itself
+/// what changes nothing.
+pub fn is_decided_by_the_kernel(step: &Step, model: &Outcome) -> bool {
+    let is_decided = match &step.op {
+        Op::Open { .. } | Op::Create { .. } | Op::Access { .. } => true,
+        Op::Write { len, .. } | Op::Append { len, .. } | Op::WriteSlot { len, .. } => *len == 0,
+        Op::SetXattr { name, .. } | Op::RemoveXattr { name, .. } => name == ACL_DEFAULT,
+        _ => false,
+    };
+    !ON_EXT4.load(Ordering::Relaxed) && is_decided && *model == Outcome::Err(Errno::EPERM)
 }
 
 /// Whether the step is skipped: before the kernel calls a mount for a change of content by an

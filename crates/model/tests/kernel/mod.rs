@@ -3,6 +3,7 @@
 #![expect(unreachable_pub, reason = "a module of a test has no outside")]
 
 pub mod agreement;
+pub mod flags;
 
 use nix::fcntl::{FallocateFlags, FcntlArg, fallocate, fcntl};
 use nix::sched::{CloneFlags, unshare};
@@ -255,6 +256,8 @@ impl Kernel {
             gid: stat.st_gid,
             identity: identities[&stat.st_ino].clone(),
             xattrs: xattrs(path).expect("the superuser reads everything"),
+            flags: flags::flags_of(path, stat.st_mode),
+            project: 0,
             times: None,
         };
         found
@@ -429,6 +432,8 @@ fn with_fd(fd: &OwnedFd, op: &Op) -> Answer {
         Op::GetLockSlot {
             owner, kind, range, ..
         } => get_lock(fd, *owner, *kind, *range),
+        Op::SetFlags { flags, .. } => flags::set(fd, *flags).map(done),
+        Op::GetFlags { .. } => flags::get(fd).map(|flags| Payload::Flags(flags, 0)),
         _ => unreachable!("the caller sends only operations on handles"),
     }
 }

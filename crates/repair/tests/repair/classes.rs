@@ -6,8 +6,10 @@ use vellum_check::{Class, Options, check};
 use vellum_layout::{
     BLOCK_BYTES, ChunkKind, ChunkWord, FileKind, IdentityWord, Inode, InodeState, JournalHead,
     JournalPair, LinksWord, LogExtentHead, LogExtentKind, LogWord, MapRoot, MapState, MapWord,
+    SLOT_BYTES, Superblock,
 };
 use vellum_repair::Plan;
+use zerocopy::FromBytes;
 
 /// The damaged pool, the plan, and the repaired pool.
 type Mended = (Vec<u8>, Plan, Vec<u8>);
@@ -53,6 +55,14 @@ fn mended_in_place(class: Class, damage: impl Fn(&mut Sample)) {
             "{plan:?}"
         );
     }
+}
+
+/// The flags of an inode, and its project id.
+fn flags_of(image: &[u8], ino: u64) -> (u64, u32) {
+    let superblock = Superblock::unseal(image).unwrap();
+    let at = superblock.geometry().slot_at(ino) as usize;
+    let inode = Inode::read_from_bytes(&image[at..at + SLOT_BYTES as usize]).unwrap();
+    (IdentityWord(inode.identity).flags(), inode.project)
 }
 
 fn flip(sample: &mut Sample, at: u64, bits: u64) {
@@ -150,7 +160,7 @@ fn mended_in_place_closed(class: Class, damage: impl Fn(&mut Sample)) {
 fn inodes() {
     mended_in_place(Class::InodeChecksum, |s| raw_inode(s, 3, Inode::BTIME, 4));
     mended_in_place(Class::InodeChecksum, |s| {
-        raw_inode(s, 3, Inode::CHECK, 4 << 32)
+        raw_inode(s, 3, Inode::PROJECT, 4 << 32)
     });
     mended_in_place(Class::InodeChecksum, |s| {
         raw_inode(s, 3, Inode::IDENTITY, 4 << 40)
@@ -168,6 +178,14 @@ fn inodes() {
         s.image.set_bytes(at, &[0xA5; 64]);
     });
     mended_in_place(Class::Reserved, |s| raw_inode(s, 3, Inode::LINKS, 1 << 32));
+    for (_, _, after) in mended(Class::Reserved, |s| {
+        let flags = IdentityWord::PROJECT_INHERIT | IdentityWord::NO_DUMP;
+        raw_inode(s, 3, Inode::IDENTITY, flags);
+        raw_inode(s, 3, Inode::PROJECT, 7);
+    }) {
+        let (flags, project) = flags_of(&after, 3);
+        assert_eq!((flags, project), (IdentityWord::NO_DUMP, 7));
+    }
     mended_in_place(Class::Reserved, |s| {
         let word = s.image.at(s.image.get_inode(1).root) + LogExtentKind::Small.words_at() + 40;
         s.image.set_word(word, 1 << 48);

@@ -4,7 +4,7 @@ use vellum_layout::{BLOCK_BYTES, Inode, MapState, Overwrite};
 use vellum_media::{Memories, Persistent};
 
 use super::write::next_holes;
-use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_size};
+use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_cuttable, check_size};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
 use crate::devices::data;
@@ -50,6 +50,11 @@ pub enum Allocate {
 impl Allocate {
     fn zeroes(self) -> bool {
         matches!(self, Self::Zero | Self::ZeroKeepSize)
+    }
+
+    /// Whether no byte changes that is there.
+    pub(crate) fn only_allocates(self) -> bool {
+        matches!(self, Self::Grow | Self::KeepSize)
     }
 
     fn grows(self) -> bool {
@@ -229,6 +234,7 @@ impl<M: Memories> Files<'_, M> {
     fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
         let core = self.core;
         let (op, _lock) = self.change(cachelet, offset..end)?;
+        check_cuttable(core.identity(cachelet))?;
         let root = self.root(cachelet);
         let size = self.size(cachelet);
         // As on ext4, a range that reaches the end of file frees the last block as a whole, and

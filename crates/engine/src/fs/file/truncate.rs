@@ -3,7 +3,7 @@
 use vellum_layout::{BLOCK_BYTES, Inode};
 use vellum_media::{Memories, Persistent, Site};
 
-use super::{BEYOND, Files, Root};
+use super::{BEYOND, Files, Root, check_cuttable};
 use crate::core::cachelet::{Cachelet, field};
 use crate::core::limits::SIZE_MAX_BYTES;
 use crate::core::slots::Op;
@@ -25,6 +25,7 @@ impl<M: Memories> Files<'_, M> {
     pub(crate) fn truncate(&self, cachelet: Cachelet, new_size: u64) -> Result<()> {
         check_size(new_size)?;
         let (op, _lock) = self.change(cachelet, new_size..u64::MAX)?;
+        check_cuttable(self.core.identity(cachelet))?;
         let size = self.size(cachelet);
         let root = self.root(cachelet);
         let changed = if new_size > size {

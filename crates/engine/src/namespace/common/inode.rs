@@ -202,12 +202,16 @@ impl<M: Memories> Op<'_, M> {
         let identity = IdentityWord::new(InodeState::Live, new.kind, new.mode, generation);
         let xattr_flags = xattrs.as_ref().map_or(0, XattrSet::flags);
         let mut inode = Inode {
-            identity: identity.with_xattr_flags(xattr_flags).0,
+            identity: identity
+                .with_xattr_flags(xattr_flags)
+                .with_flags(new.flags)
+                .0,
             owner: OwnerWord::new(new.uid, new.gid).0,
             links: LinksWord::new(taken.links as u32, 0).0,
             btime: now,
             parent: if is_dir { core.ino(dir) } else { new.device },
             xattr_root: xattrs.as_ref().map_or(0, XattrSet::root),
+            project: new.project,
             size: new.target.len() as u64,
             mtime: now,
             ctime: now,
@@ -340,6 +344,8 @@ mod tests {
         device: 0,
         target: b"",
         xattrs: b"",
+        flags: 0,
+        project: 0,
     };
 
     /// A half-written inode was once taken for a damaged one.

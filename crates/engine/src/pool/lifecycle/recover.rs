@@ -212,7 +212,7 @@ impl<M: Memories> Recovery<'_, M> {
         let slots = self.core.geometry.slots_per_chunk();
         for ino in (chunk * slots).max(1)..(chunk + 1) * slots {
             let at = self.core.geometry.slot_at(ino);
-            if self.core.word(at) as u8 == InodeState::Free as u8 {
+            if IdentityWord(self.core.word(at)).state() == Some(InodeState::Free) {
                 continue;
             }
             let mut inode = Inode::default();

@@ -4,6 +4,7 @@ mod canonical;
 mod copy;
 mod dir;
 mod file;
+mod flags;
 mod locks;
 mod metadata;
 mod remove;

@@ -2,6 +2,7 @@
 //! conversions of such pools; and regressions that the targets found.
 
 mod convert;
+mod flags;
 mod logged;
 mod namespaces;
 mod records;

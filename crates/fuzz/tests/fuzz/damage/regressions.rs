@@ -51,7 +51,7 @@ pub(super) fn assert_refused(sample: &Sample) {
 }
 
 /// The pool opens, and looking up a name in a directory meets damage.
-fn assert_met(sample: &Sample, dir: &[u8], name: &[u8]) {
+pub(super) fn assert_met(sample: &Sample, dir: &[u8], name: &[u8]) {
     let fs = mount(sample.image.clone(), false).expect("it opens").0;
     let (cred, top) = (Cred::root(), fs.root());
     let dir = fs
