@@ -14,6 +14,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 
+use vellum_testing::Random;
+
 /// The magic number at the beginning of a log.
 const MAGIC: u64 = 0x006A_7366_7773_6872;
 /// Bytes of a sector; `log-sector-size` must have this value.
@@ -125,7 +127,7 @@ fn apply(disk: &File, entries: &[Entry], seed: u64) -> Result<String, String> {
             }
         }
     }
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     // None, some, or nearly all, so that neither end is rare.
     let chance = [0, 10, 50, 90, 100][random.below(5) as usize];
     let mut arrived = 0;
@@ -145,18 +147,4 @@ fn apply(disk: &File, entries: &[Entry], seed: u64) -> Result<String, String> {
         flushes.count(),
         loose.len()
     ))
-}
-
-/// Splitmix64.
-struct Random(u64);
-
-impl Random {
-    /// A number below `end`, which is not 0.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)) % end
-    }
 }

@@ -19,7 +19,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use vellum::media::Real;
 use vellum::{Cred, Handle, HeldLock, LockKind, LockOwner, LockRange, LockWait, OpenOptions, Pool};
-use vellum_testing::in_own_process;
+use vellum_testing::{Random, in_own_process};
 
 const PROCESSES: usize = 4;
 const FILES: usize = 2;
@@ -74,7 +74,7 @@ impl Request {
     }
 }
 
-/// What a process is told.
+/// The answer that a process gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Done,
@@ -85,7 +85,7 @@ enum Answer {
 
 // --- The kernel ---
 
-/// A child of this process, which locks as it is told.
+/// A child of this process. It carries out the requests that it reads.
 struct Child {
     pid: i32,
     requests: PipeWriter,
@@ -442,40 +442,27 @@ impl Pair {
     }
 }
 
-/// Numbers that depend on the seed alone (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)) % end
+fn drawn(random: &mut Random) -> Request {
+    let kind = match random.below(2) {
+        0 => LockKind::Shared,
+        _ => LockKind::Exclusive,
+    };
+    let what = match random.below(8) {
+        0..2 => What::Try(kind),
+        2..5 => What::Wait(kind),
+        5..7 => What::Unlock,
+        _ => What::Find(kind),
+    };
+    let file = random.below(FILES as u64) as usize;
+    if what == What::Unlock && random.below(2) == 0 {
+        return Request::unlock_all(file);
     }
-
-    fn request(&mut self) -> Request {
-        let kind = match self.below(2) {
-            0 => LockKind::Shared,
-            _ => LockKind::Exclusive,
-        };
-        let what = match self.below(8) {
-            0..2 => What::Try(kind),
-            2..5 => What::Wait(kind),
-            5..7 => What::Unlock,
-            _ => What::Find(kind),
-        };
-        let file = self.below(FILES as u64) as usize;
-        if what == What::Unlock && self.below(2) == 0 {
-            return Request::unlock_all(file);
-        }
-        let first = self.below(BYTES);
-        Request {
-            what,
-            file,
-            first,
-            last: first + self.below(BYTES / 2),
-        }
+    let first = random.below(BYTES);
+    Request {
+        what,
+        file,
+        first,
+        last: first + random.below(BYTES / 2),
     }
 }
 
@@ -483,10 +470,10 @@ impl Random {
 fn processes_lock_as_in_the_kernel() {
     in_own_process(processes_lock_as_in_the_kernel, || {
         let dir = tempfile::tempdir().unwrap();
-        let (mut pair, mut random) = (Pair::new(dir.path()), Random(1));
+        let (mut pair, mut random) = (Pair::new(dir.path()), Random::new(1));
         let (mut waits, mut refused) = (0, 0);
         for _ in 0..STEPS {
-            let (process, request) = (random.below(PROCESSES as u64) as usize, random.request());
+            let (process, request) = (random.below(PROCESSES as u64) as usize, drawn(&mut random));
             if !pair.is_clear(process, &request) {
                 continue;
             }

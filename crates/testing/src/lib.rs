@@ -1,13 +1,15 @@
-//! Shared code of the tests of several crates: results of programs, slices of many cases, and tests
-//! in processes of their own.
+//! Shared code of the tests of several crates: results of programs, slices of many cases, random
+//! numbers, and tests in processes of their own.
 #![forbid(unsafe_code)]
 
 mod process;
+mod random;
 mod slice;
 
 use std::process::Output;
 
 pub use process::in_own_process;
+pub use random::Random;
 pub use slice::{is_whole, slice};
 
 /// The result of a program.

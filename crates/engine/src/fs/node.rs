@@ -7,7 +7,7 @@ use vellum_media::Memories;
 
 use crate::core::cachelet::{Cachelet, REF_ONE, field, flag};
 use crate::error::{Error, Result};
-use crate::fs::open::check_kind;
+use crate::fs::open::{check_kind, check_not_special};
 use crate::fs::{Access, Cred, Fs, Handle, OpenOptions};
 
 /// A reference to a file or directory, counted in its cachelet. An unlinked file lives until its
@@ -191,9 +191,7 @@ impl<M: Memories> Fs<M> {
         }
         let kind = node.kind();
         check_kind(kind, options)?;
-        if !matches!(kind, FileKind::File | FileKind::Directory) {
-            return Err(Error::SpecialFile);
-        }
+        check_not_special(kind)?;
         Ok(Handle::new(cred, node.clone(), options))
     }
 

@@ -276,9 +276,7 @@ impl<M: Memories> Fs<M> {
         let kind = op.core.kind(file);
         check_kind(kind, options)?;
         op.check_access(cred, file, options.wants())?;
-        if !matches!(kind, FileKind::File | FileKind::Directory) {
-            return Err(Error::SpecialFile);
-        }
+        check_not_special(kind)?;
         let overwrites = options.truncate || options.write && !options.append;
         if overwrites && op.core.identity(file).has(IdentityWord::APPEND_ONLY) {
             return Err(Error::NotPermitted);
@@ -357,6 +355,14 @@ pub(super) fn check_kind(kind: FileKind, options: &OpenOptions) -> Result<()> {
         return Err(Error::IsDirectory);
     }
     Ok(())
+}
+
+/// Checks that it is no pipe, socket or device.
+pub(super) fn check_not_special(kind: FileKind) -> Result<()> {
+    match kind {
+        FileKind::File | FileKind::Directory | FileKind::Symlink => Ok(()),
+        _ => Err(Error::SpecialFile),
+    }
 }
 
 impl<M: Memories> Handle<M> {

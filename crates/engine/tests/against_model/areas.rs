@@ -8,7 +8,7 @@ use vellum::media::Real;
 use vellum::{Cred, Error, FileKind, Fs, ListPosition, NamespaceKind, Node};
 
 use super::fixture::{Backend, Shape};
-use super::random::Random;
+use vellum_testing::Random;
 
 /// Makes a directory on a random path the root of an area, or ends its area. Nothing changes if the
 /// namespace has no areas, if there is no room, or if the directory is removed meanwhile.

@@ -11,8 +11,8 @@ use vellum::media::{Memories, Real, Simulated};
 use vellum::{Cred, FileKind, Fs, ListPosition, NamespaceKind, Node, RenameFlags, Result};
 
 use super::fixture::{Backend, Shape, Soundness, beside, check_open, on_each_namespace};
-use super::random::Random;
 use super::sequences::case_count;
+use vellum_testing::Random;
 
 fn make<M: Memories>(fs: &Arc<Fs<M>>, dir: &Node<M>, name: &str) -> Result<Node<M>> {
     fs.mknod(

@@ -8,7 +8,6 @@ mod areas;
 mod fixture;
 mod linear;
 mod listing;
-mod random;
 mod removed;
 mod sequences;
 #[path = "../../src/checking/shuttle_memory.rs"]

@@ -20,8 +20,8 @@ use super::fixture::{
     Backend, CLOCK_START, Direct, Shape, SimulatedExternal, SimulatedSplit, Soundness, check,
     check_open,
 };
-use super::random::Random;
 use super::tree;
+use vellum_testing::Random;
 
 /// What happens between steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

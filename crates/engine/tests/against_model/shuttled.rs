@@ -9,9 +9,9 @@ use shuttle::{Config, FailurePersistence, Runner};
 use vellum::Result;
 
 use super::fixture::Backend;
-use super::random::Random;
 pub(crate) use super::shuttle_memory::Shuttled;
 use super::shuttle_memory::{ShuttleMemory, arm};
+use vellum_testing::Random;
 
 /// Number of preemptions that the scheduler of probabilistic concurrency testing chooses.
 const PCT_DEPTH: usize = 3;
@@ -62,7 +62,7 @@ impl Scheduler for Bursts {
     }
 
     fn next_u64(&mut self) -> u64 {
-        self.random.next()
+        self.random.word()
     }
 }
 

@@ -17,9 +17,9 @@ use super::fixture::{
     Backend, CLOCK_START, Shape, SimulatedExternal, SimulatedSplit, Soundness, beside, check_open,
     on_each_namespace,
 };
-use super::random::Random;
 use super::sequences::{case_count, is_expressible, outcome, seed};
 use super::tree;
+use vellum_testing::Random;
 
 const THREADS: u64 = 4;
 

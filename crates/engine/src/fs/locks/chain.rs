@@ -138,6 +138,11 @@ impl<'a, M: Memories> Chain<'_, 'a, M> {
         self.table.store(found.link, next);
     }
 
+    fn remove(&self, found: &Found) {
+        self.unlink(found);
+        free(self.table.core, found.index);
+    }
+
     /// Whether a request waits for a lock of this file.
     pub(super) fn is_awaited(&self) -> bool {
         self.iter().any(|found| found.record.is_waiting)
@@ -172,10 +177,7 @@ impl<'a, M: Memories> Chain<'_, 'a, M> {
         }
         if request.class == Class::Whole {
             let lost = self.own(request).next();
-            if let Some(lost) = lost {
-                self.unlink(&lost);
-                free(self.table.core, lost.index);
-            }
+            lost.iter().for_each(|lost| self.remove(lost));
         }
         Err(Error::WouldBlock)
     }
@@ -320,8 +322,7 @@ impl<'a, M: Memories> Chain<'_, 'a, M> {
         let mut link = self.start();
         while let Some(found) = self.next(link) {
             if !found.record.is_waiting && goes(&found.record) {
-                self.unlink(&found);
-                free(self.table.core, found.index);
+                self.remove(&found);
             } else {
                 link = self.after(found.index);
             }

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::fs::Handle;
 
 impl<M: Memories> Handle<M> {
-    /// Locks the file for this handle alone (`flock(2)`, `LOCK_EX`). Waits for other handles. A
-    /// shared lock of this handle is given up before the wait.
+    /// Locks the file for this handle alone (`flock(2)`, `LOCK_EX`). Waits for other handles,
+    /// and gives up a shared lock of this handle before.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -80,8 +80,8 @@ impl<M: Memories> Handle<M> {
         self.lock_file(LockKind::Shared, LockWait::NO)
     }
 
-    /// Locks the file for this handle (`flock(2)`). It converts a lock that the handle has, not
-    /// atomically: if it has to wait, that lock is given up first.
+    /// Locks the file for this handle (`flock(2)`). Converts a lock that the handle has, not
+    /// atomically: gives that up before it waits.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;

@@ -290,7 +290,7 @@ fn waiting_requests_are_served_in_their_order() {
         holder.unlocks(bytes(5, 5));
         for number in 2..6 {
             assert_eq!(told.recv().unwrap(), number);
-            // Nobody who comes now overtakes those who wait.
+            // A request that comes now overtakes none that waits.
             let waits = waiting(&pool);
             assert_eq!(waits, 5 - number as usize);
             assert!(!holder.tries(SHARED, bytes(5, 5)));

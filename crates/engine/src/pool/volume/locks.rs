@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::fs::{HeldLock, LockKind, LockOwner, LockRange, LockWait};
 
 impl File {
-    /// Locks the file for this `File` alone, as `std::fs::File::lock`. Waits for other `File`s. A
-    /// shared lock that this one has is given up before the wait.
+    /// Locks the file for this `File` alone, as `std::fs::File::lock`. Waits for other `File`s,
+    /// and gives up a shared lock of this one before.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;

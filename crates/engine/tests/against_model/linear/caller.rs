@@ -7,7 +7,7 @@ use vellum::{Cred, Error, FileKind, Fs, ListPosition, Node, RenameFlags};
 use vellum_model::linear::names::{Answer, Call, DirName, Event, Id};
 
 use crate::fixture::Backend;
-use crate::random::Random;
+use vellum_testing::Random;
 
 /// The names that calls use.
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];

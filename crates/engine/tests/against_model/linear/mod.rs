@@ -12,10 +12,10 @@ use vellum_model::linear::names::{Event, Names, history};
 
 use super::areas;
 use super::fixture::{Backend, Shape, Soundness, beside, check_open, on_each_namespace};
-use super::random::Random;
 use super::sequences::case_count;
 use super::shuttled::{Shuttled, explore, together};
 use caller::{Caller, NAMES, Style, ident};
+use vellum_testing::Random;
 
 /// A directory that some threads share, with their clock and their recorded calls.
 struct Shared<M: Backend> {
@@ -175,7 +175,7 @@ fn rounds<M: Backend>(fs: &Arc<Fs<M>>, threads: usize, calls: u64, count: u32, s
             };
             std::thread::scope(|scope| {
                 for thread in 0..threads {
-                    let (shared, begun, start, seed) = (&shared, &begun, &start, random.next());
+                    let (shared, begun, start, seed) = (&shared, &begun, &start, random.word());
                     scope.spawn(move || {
                         start.wait();
                         shared.call(begun, thread, calls, &mut Random::new(seed));
@@ -273,7 +273,7 @@ fn scheduled(seed: u64, threads: usize, calls: u64, is_crowded: bool) {
     let round = Arc::new(shared.begin_round(&mut random));
     let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
     for thread in 0..threads {
-        let (shared, round, seed) = (Arc::clone(&shared), Arc::clone(&round), random.next());
+        let (shared, round, seed) = (Arc::clone(&shared), Arc::clone(&round), random.word());
         jobs.push(Box::new(move || {
             shared.call(&round, thread, calls, &mut Random::new(seed));
         }));
