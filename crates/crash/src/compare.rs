@@ -28,7 +28,7 @@ pub(crate) struct Expected {
     pub(crate) between: Vec<Option<Snapshot>>,
     /// For each explored step that changes bytes until it finds the pool full: the model's tree as
     /// if there had been enough space, but with the old sizes.
-    pub(crate) attempted: Vec<Option<Snapshot>>,
+    pub(crate) attempted: Vec<Vec<Snapshot>>,
     /// The engine's trees at the same moments as the stages; they carry the times.
     pub(crate) trees: Vec<Tree>,
     /// Whether each explored step executed a fence, in the thread of the operations.
@@ -50,7 +50,7 @@ impl Expected {
             explored: explored.to_vec(),
             stages: trees.iter().map(|tree| tree.nodes.clone()).collect(),
             between: vec![None; explored.len()],
-            attempted: vec![None; explored.len()],
+            attempted: vec![Vec::new(); explored.len()],
             trees,
             fences: vec![true; explored.len()],
             unsettled: Vec::new(),
@@ -73,7 +73,7 @@ impl Expected {
             ]
             .concat(),
             between: vec![None; after],
-            attempted: vec![None; after],
+            attempted: vec![Vec::new(); after],
             trees: [
                 &self.trees[..before],
                 &[between],
@@ -222,8 +222,9 @@ fn judge_tree(expected: &Expected, tree: &Snapshot, returned: usize) -> Result<(
     let may_tear = expected.explored[returned].changes_bytes();
     let between = expected.between[returned].as_ref();
     let torn = || is_torn(tree, &[between.unwrap_or(before), after]);
-    let attempted = expected.attempted[returned].as_ref();
-    let taken_back = attempted.is_some_and(|attempted| is_torn(tree, &[before, attempted]));
+    let attempted = &expected.attempted[returned];
+    let variants: Vec<&Snapshot> = std::iter::once(before).chain(attempted).collect();
+    let taken_back = !attempted.is_empty() && is_torn(tree, &variants);
     if between == Some(tree) || may_tear && torn() || taken_back {
         return Ok(());
     }
@@ -379,12 +380,13 @@ impl<'a> Stages<'a> {
                 ("change", self.first_changed(*ino), |times| times.ctime),
             ];
             for (name, first, of) in fields {
+                let first = if self.shifts() { self.returned } else { first };
                 let trees = expected.trees[first.min(last)..=last].iter();
                 let allowed: Vec<_> = trees.filter_map(|tree| tree.times_of(*ino)).collect();
                 let unknown = self.is_unknown(name, *ino);
                 let names_last = name == "change" && self.names_last(first);
                 let fits = |times: &[Times]| match times {
-                    [before, .., after] if self.is_of_two_parts() => {
+                    [before, .., after] if self.is_of_parts() => {
                         (of(before)..=of(after)).contains(&of(found))
                     }
                     times => times.iter().any(|times| {
@@ -407,10 +409,16 @@ impl<'a> Stages<'a> {
         self.expected.trees.get(stage)?.find(ino)
     }
 
-    /// Whether the step in flight has two parts, with times between them that no stage has.
-    fn is_of_two_parts(&self) -> bool {
+    /// Whether the step in flight has several parts, with times between them that no stage has.
+    fn is_of_parts(&self) -> bool {
         let between = self.expected.between.get(self.returned);
-        between.is_some_and(Option::is_some)
+        self.shifts() || between.is_some_and(Option::is_some)
+    }
+
+    /// Whether the step in flight moves bytes of a file. What it does last need not show.
+    fn shifts(&self) -> bool {
+        let step = self.expected.explored.get(self.returned);
+        step.is_some_and(|step| step.shifted().is_some())
     }
 
     /// Whether a step since this stage gives a name to a file that has its bytes. Until that change

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use vellum::{prefer_thread_slot, sites};
 use vellum_layout::{BLOCK_BYTES, PoolState, Superblock};
 use vellum_media::{Event, Op};
-use vellum_model::{Cred, Errno, Model, Outcome, Snapshot, SnapshotBody, apply};
+use vellum_model::{
+    BLOCK_SIZE, Cred, Errno, Model, Op as ModelOp, Outcome, Snapshot, SnapshotBody, apply,
+};
 
 use crate::compare::Expected;
 use crate::memories::{Explored, Shared, image_after};
@@ -287,12 +289,44 @@ fn without_privileges(before: &Snapshot, after: &Snapshot) -> Snapshot {
     between
 }
 
-/// The bytes of files that may show while a step finds the pool full in the middle and has not
-/// reverted its changes yet: the tree that the step was to make, but with the old sizes.
-fn attempt(model: &Model, step: &Step) -> Option<Snapshot> {
-    let Step::Full(op) = step else {
-        return None;
-    };
+/// Trees whose bytes may show in the middle of a step, beside those before and after it.
+fn attempt(model: &Model, step: &Step) -> Vec<Snapshot> {
+    match (step, step.shifted()) {
+        (Step::Full(op), _) => refused(model, op).into_iter().collect(),
+        (_, Some(range)) => shifted(model, step, range.offset / BLOCK_SIZE as u64),
+        _ => Vec::new(),
+    }
+}
+
+/// While bytes of a file move into a hole, each block from `first` on is that of before, that of
+/// afterwards, or a hole, in a file of the larger size.
+fn shifted(model: &Model, step: &Step, first: u64) -> Vec<Snapshot> {
+    let before = model.snapshot(false);
+    let mut model = model.clone();
+    model_step(&mut model, step);
+    let after = model.snapshot(false);
+    let mut trees = vec![before.clone(), after.clone(), before.clone()];
+    for (path, node) in &before {
+        let Some(larger) = after
+            .get(path)
+            .map(|after| after.body.size().max(node.body.size()))
+        else {
+            continue;
+        };
+        let bodies = trees.iter_mut().filter_map(|tree| tree.get_mut(path));
+        for (node, is_hole) in bodies.zip([false, false, true]) {
+            if let SnapshotBody::File { size, blocks } = &mut node.body {
+                *size = larger;
+                blocks.retain(|&index, _| !is_hole || index < first);
+            }
+        }
+    }
+    trees
+}
+
+/// What may show while a step finds the pool full in the middle and has not reverted its changes
+/// yet: the tree that it was to make, but with the old sizes.
+fn refused(model: &Model, op: &ModelOp) -> Option<Snapshot> {
     let wanted = Step::Op(op.clone());
     if !wanted.changes_bytes() {
         return None;
@@ -362,7 +396,7 @@ pub(crate) fn model_step(model: &mut Model, step: &Step) -> Outcome {
 
 /// A directory that becomes an area's root, or stops being one, does not change if it exists.
 fn is_there(model: &mut Model, dir: &str) -> Outcome {
-    let stat = vellum_model::Op::Stat {
+    let stat = ModelOp::Stat {
         path: dir.as_bytes().to_vec(),
         follow: true,
     };
@@ -375,7 +409,7 @@ fn is_there(model: &mut Model, dir: &str) -> Outcome {
 /// The effect on a file of allocating blocks and freeing them again.
 fn opened_and_closed(model: &mut Model, blocks: &BlocksAlone) -> Outcome {
     const SLOT: u8 = u8::MAX;
-    let open = vellum_model::Op::Open {
+    let open = ModelOp::Open {
         slot: SLOT,
         path: blocks.path.clone().into_bytes(),
         flags: libc::O_RDWR,
@@ -383,7 +417,7 @@ fn opened_and_closed(model: &mut Model, blocks: &BlocksAlone) -> Outcome {
     };
     match apply(model, &open, &Cred::superuser(), CLOCK_START) {
         Outcome::Ok(_) => {
-            let close = vellum_model::Op::CloseSlot { slot: SLOT };
+            let close = ModelOp::CloseSlot { slot: SLOT };
             apply(model, &close, &Cred::superuser(), CLOCK_START)
         }
         failed => failed,

@@ -56,8 +56,12 @@ fn claimed_beyond(step: &Step, before: &Tree, ino: u64) -> u64 {
 }
 
 /// The space that a step may have claimed and not freed yet: in a write that finds the pool full
-/// (in a hole, where it stays the file's because it reads as zeros), or in an experiment.
+/// (in a hole, where it stays the file's because it reads as zeros), in an experiment, or where
+/// bytes move to.
 fn claimed_in_vain(step: &Step, before: &Tree, ino: u64) -> u64 {
+    if let Some(range) = step.shifted() {
+        return range.len / BLOCK_BYTES * UNITS_PER_BLOCK;
+    }
     let blocks = match step {
         Step::Full(op) => blocks_written(op, size_of(before, ino)),
         Step::Blocks(blocks) => Some((blocks.first, blocks.first + blocks.count)),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use vellum::{MappingKind, NamespaceKind};
-use vellum_model::{Op, ParseError, RENAME_EXCHANGE};
+use vellum_model::{Op, ParseError, RENAME_EXCHANGE, Range};
 
 use crate::id::Mode;
 
@@ -151,6 +151,17 @@ impl Step {
                     | Op::FallocateSlot { .. }
             )
         )
+    }
+
+    /// The range that the step removes from a file, or inserts.
+    pub(crate) fn shifted(&self) -> Option<Range> {
+        const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+        match self.op()? {
+            Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
+                (mode & SHIFTS != 0).then_some(*range)
+            }
+            _ => None,
+        }
     }
 
     /// On a pool with a log: whether everything before the step is durable when it returns.

@@ -90,6 +90,8 @@ pub(crate) fn allocate_mode(mode: i32) -> Result<Allocate> {
         PUNCH => Ok(Allocate::PunchHole),
         ZERO => Ok(Allocate::Zero),
         ZERO_KEEP => Ok(Allocate::ZeroKeepSize),
+        libc::FALLOC_FL_COLLAPSE_RANGE => Ok(Allocate::Collapse),
+        libc::FALLOC_FL_INSERT_RANGE => Ok(Allocate::Insert),
         _ => Err(Error::Unsupported("this mode of fallocate")),
     }
 }

@@ -127,6 +127,29 @@ impl Content {
         }
     }
 
+    /// Removes a range of whole blocks inside the file; what is behind it moves down. Blocks past
+    /// the end of file are freed.
+    pub fn collapse(&mut self, offset: u64, len: u64) {
+        let unit = BLOCK_SIZE as u64;
+        self.set_size(self.size);
+        let mut behind = self.blocks.split_off(&(offset / unit));
+        let moved = behind.split_off(&((offset + len) / unit));
+        let down = |(index, block)| (index - len / unit, block);
+        self.blocks.extend(moved.into_iter().map(down));
+        self.size -= len;
+    }
+
+    /// Inserts a hole of whole blocks inside the file; what is behind it moves up. Blocks past the
+    /// end of file are freed.
+    pub fn insert(&mut self, offset: u64, len: u64) {
+        let unit = BLOCK_SIZE as u64;
+        self.set_size(self.size);
+        let moved = self.blocks.split_off(&(offset / unit));
+        let up = |(index, block)| (index + len / unit, block);
+        self.blocks.extend(moved.into_iter().map(up));
+        self.size += len;
+    }
+
     /// The first offset of data at or after `offset`, or `None` if there is none before the end of
     /// file.
     pub fn seek_data(&self, offset: u64) -> Option<u64> {
@@ -194,6 +217,22 @@ mod tests {
         );
         file.set_size(4097);
         assert_eq!(file.blocks().len(), 2);
+    }
+
+    #[test]
+    fn ranges_are_removed_and_inserted() {
+        let mut file = Content::default();
+        file.write(0, &[1; 4096]);
+        file.preallocate(4096, 4096);
+        file.write(8192, &[3; 5000]);
+        let whole = file.clone();
+        file.preallocate(0, 40_000);
+        file.insert(4096, 8192);
+        assert_eq!((file.size(), file.blocks().len()), (8192 + 13_192, 4));
+        assert_eq!(file.read(16_384, 5000), [3; 5000]);
+        assert_eq!(file.seek_data(4096), Some(16_384));
+        file.collapse(4096, 8192);
+        assert_eq!(file, whole);
     }
 
     #[test]

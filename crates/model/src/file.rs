@@ -4,7 +4,7 @@ use crate::attr::{SetAttr, Via};
 use crate::content::Content;
 use crate::flags::{APPEND_ONLY, IMMUTABLE};
 use crate::tree::{Body, READ, WRITE};
-use crate::{Attr, Cred, DirEntry, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
+use crate::{Attr, BLOCK_SIZE, Cred, DirEntry, Errno, FILE_SIZE_MAX, Ino, Kind, Model, Result};
 
 /// An open file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -215,8 +215,8 @@ impl Model {
         )
     }
 
-    /// Allocates (`mode` 0 or `FALLOC_FL_KEEP_SIZE`) or frees (`FALLOC_FL_PUNCH_HOLE |
-    /// FALLOC_FL_KEEP_SIZE`) a range.
+    /// Allocates (`mode` 0 or `FALLOC_FL_KEEP_SIZE`), frees (`FALLOC_FL_PUNCH_HOLE |
+    /// FALLOC_FL_KEEP_SIZE`), zeroes, removes or inserts a range.
     pub fn fallocate(
         &mut self,
         handle: Handle,
@@ -229,13 +229,16 @@ impl Model {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | KEEP;
         const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE;
         const ZERO_KEEP: i32 = ZERO | KEEP;
+        const COLLAPSE: i32 = libc::FALLOC_FL_COLLAPSE_RANGE;
+        const INSERT: i32 = libc::FALLOC_FL_INSERT_RANGE;
         let Range { offset, len } = range;
         let file = self.opened(handle)?;
         check_offset(offset).and(check_offset(len))?;
         if len == 0 {
             return Err(Errno::EINVAL);
         }
-        if !matches!(mode, 0 | KEEP | PUNCH | ZERO | ZERO_KEEP) {
+        let known = [0, KEEP, PUNCH, ZERO, ZERO_KEEP, COLLAPSE, INSERT];
+        if !known.contains(&mode) {
             return Err(Errno::EOPNOTSUPP);
         }
         if !file.writes() {
@@ -249,8 +252,17 @@ impl Model {
         if end > FILE_SIZE_MAX {
             return Err(Errno::EFBIG);
         }
+        let size = self.content(file.ino)?.size();
+        match mode {
+            COLLAPSE if !is_of_blocks(range) || end >= size => return Err(Errno::EINVAL),
+            INSERT if !is_of_blocks(range) || offset >= size => return Err(Errno::EINVAL),
+            INSERT if size + len > FILE_SIZE_MAX => return Err(Errno::EFBIG),
+            _ => {}
+        }
         self.change_content(file.ino, cred, now, |content| match mode {
             PUNCH => content.punch(offset, len),
+            COLLAPSE => content.collapse(offset, len),
+            INSERT => content.insert(offset, len),
             _ => {
                 if mode & ZERO != 0 {
                     content.punch(offset, len);
@@ -302,6 +314,11 @@ impl Model {
     }
 }
 
+fn is_of_blocks(range: Range) -> bool {
+    let unit = BLOCK_SIZE as u64;
+    range.offset.is_multiple_of(unit) && range.len.is_multiple_of(unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +341,30 @@ mod tests {
         assert_eq!(model.close(handle), Ok(()));
         assert_eq!(model.getattr(file), Err(Errno::ESTALE));
         assert_eq!(model.close(handle), Err(Errno::EBADF));
+    }
+
+    #[test]
+    fn ranges_are_removed_and_inserted_inside_a_file() {
+        let mut model = Model::new(0);
+        let root = Cred::superuser();
+        let file = model
+            .create(Ino::ROOT, b"f", 0o600, true, &root, 1)
+            .unwrap();
+        let handle = model.open(file, libc::O_RDWR, &root, 1).unwrap();
+        model.truncate(handle, 10_000, &root, 2).unwrap();
+        let mut shift = |mode, offset, len| {
+            let range = Range { offset, len };
+            model.fallocate(handle, mode, range, &root, 3)
+        };
+        let (collapse, insert) = (libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE);
+        assert_eq!(shift(collapse, 4096, 4097), Err(Errno::EINVAL));
+        assert_eq!(shift(collapse, 4096, 8192), Err(Errno::EINVAL));
+        assert_eq!(shift(insert, 12_288, 4096), Err(Errno::EINVAL));
+        assert_eq!(shift(insert, 100, 4096), Err(Errno::EINVAL));
+        assert_eq!(shift(insert, 0, FILE_SIZE_MAX - 8192), Err(Errno::EFBIG));
+        assert_eq!(shift(collapse | insert, 0, 4096), Err(Errno::EOPNOTSUPP));
+        assert_eq!(shift(collapse, 4096, 4096), Ok(()));
+        assert_eq!(model.handle_attr(handle).unwrap().size, 10_000 - 4096);
     }
 
     #[test]

@@ -388,6 +388,7 @@ pub fn steps(longest: usize, xattrs: Xattrs) -> impl Strategy<Value = Vec<Step>>
         1 => attribute_op(&two),
         1 => xattr_op(&two, xattrs),
         1 => flag_op(&two),
+        1 => shift_op(&two),
         1 => create
     ];
     let names = prop_oneof![
@@ -462,6 +463,20 @@ pub fn content_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
         2 => (path(), offset()).prop_map(|(path, offset)| Op::SeekHole { path, offset }),
         1 => path().prop_map(|path| Op::Fsync { path }),
     ]
+}
+
+/// Removes or inserts a range of a file. The kernel does not ask a mount for this.
+pub fn shift_op(paths: &Paths) -> impl Strategy<Value = Op> + use<> {
+    let mode = prop_oneof![
+        Just(libc::FALLOC_FL_COLLAPSE_RANGE),
+        Just(libc::FALLOC_FL_INSERT_RANGE)
+    ];
+    let blocks = (0..12u64, 0..6u64).prop_map(|(offset, len)| Range {
+        offset: offset * BLOCK_SIZE as u64,
+        len: len * BLOCK_SIZE as u64,
+    });
+    let range = prop_oneof![8 => blocks, 1 => range()];
+    (paths.clone(), mode, range).prop_map(|(path, mode, range)| Op::Fallocate { path, mode, range })
 }
 
 /// An operation on attributes, by path.

@@ -10,7 +10,7 @@ mod kernel;
 
 use kernel::agreement::{
     self, ON_EXT4, agree, drops_set_ids_first, has_room, is_decided_by_the_kernel,
-    sets_what_is_missing, told_mode,
+    looks_like_a_write, sets_what_is_missing, shifts_in_other_ways, told_mode,
 };
 use kernel::{Kernel, flags};
 use proptest::strategy::{Strategy, ValueTree};
@@ -71,7 +71,11 @@ impl Pair {
 
     /// Applies a step to both and reports differences.
     fn step(&mut self, step: &Step) -> Result<(), String> {
-        if !has_room(&self.model, step) || sets_what_is_missing(step) {
+        let is_skipped = !has_room(&self.model, step)
+            || sets_what_is_missing(step)
+            || looks_like_a_write(&self.model, step)
+            || shifts_in_other_ways(&self.model, step);
+        if is_skipped {
             return Ok(());
         }
         self.now += 1;

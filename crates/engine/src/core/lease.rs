@@ -28,6 +28,8 @@ struct Lent {
     file: Cachelet,
     bytes: Range<u64>,
     thread: u64,
+    /// Nobody else may have any of these bytes.
+    alone: bool,
 }
 
 /// All leases of a file system.
@@ -50,7 +52,7 @@ impl Default for Leases {
 #[derive(Default)]
 struct Lents {
     lent: Vec<Lent>,
-    /// Writers that wait for one of these leases.
+    /// Threads that wait for one of these leases.
     waiting: u64,
 }
 
@@ -93,6 +95,37 @@ impl Shard {
     fn lock(&self) -> MutexGuard<'_, Lents> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Sleeps until a lease is returned.
+    fn sleep<'s>(&'s self, mut leases: MutexGuard<'s, Lents>) -> MutexGuard<'s, Lents> {
+        leases.waiting += 1;
+        let woken = self.returned.wait(leases);
+        let mut leases = woken.unwrap_or_else(PoisonError::into_inner);
+        leases.waiting -= 1;
+        leases
+    }
+
+    /// Sleeps until none of `bytes` is lent to a lease that `counts`. Fails if one is of this
+    /// thread.
+    fn wait_until_free<'s>(
+        &'s self,
+        mut leases: MutexGuard<'s, Lents>,
+        (file, bytes): (Cachelet, &Range<u64>),
+        counts: impl Fn(&Lent) -> bool,
+    ) -> Result<MutexGuard<'s, Lents>> {
+        let me = this_thread();
+        loop {
+            let holders = holders(&leases.lent, file, bytes).filter(|lent| counts(lent));
+            let threads: Vec<u64> = holders.map(|lent| lent.thread).collect();
+            if threads.is_empty() {
+                return Ok(leases);
+            }
+            if threads.contains(&me) {
+                return Err(Error::Deadlock);
+            }
+            leases = self.sleep(leases);
+        }
+    }
 }
 
 /// Bytes of a file that must not be changed or freed until this is dropped, in the thread that took
@@ -106,12 +139,31 @@ pub(crate) struct Lease<'a, M: Memories> {
 impl<'a, M: Memories> Lease<'a, M> {
     /// Lends bytes. Waits for a running writer of the file. The caller is in no operation and holds
     /// a reference to the file.
-    pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Self {
-        core.leases.shard(file).lock().lent.push(Lent {
+    ///
+    /// # Errors
+    /// As [`wait`].
+    pub(crate) fn take(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Result<Self> {
+        Self::lend(core, file, bytes, false)
+    }
+
+    /// As [`Self::take`], and nobody else lends or writes any of `bytes` meanwhile. The caller
+    /// holds no other lease of the file.
+    pub(crate) fn take_alone(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>) -> Result<Self> {
+        Self::lend(core, file, bytes, true)
+    }
+
+    fn lend(core: &'a Core<M>, file: Cachelet, bytes: Range<u64>, alone: bool) -> Result<Self> {
+        let shard = core.leases.shard(file);
+        let leases = shard.lock();
+        let counts = |lent: &Lent| alone || lent.alone;
+        let mut leases = shard.wait_until_free(leases, (file, &bytes), counts)?;
+        leases.lent.push(Lent {
             file,
             bytes: bytes.clone(),
             thread: this_thread(),
+            alone,
         });
+        drop(leases);
         core.arena
             .fetch_add(core.cachelet_at(file, field::LEASES), 1);
         core.arena.barrier();
@@ -119,7 +171,7 @@ impl<'a, M: Memories> Lease<'a, M> {
         while core.get(file, field::LOCK) != 0 {
             pause(&core.arena, &mut tries);
         }
-        Self { core, file, bytes }
+        Ok(Self { core, file, bytes })
     }
 }
 
@@ -195,34 +247,17 @@ pub(crate) fn wait<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u6
 fn wait_for_return<M: Memories>(core: &Core<M>, file: Cachelet, bytes: &Range<u64>) -> Result<()> {
     // In a forked child no thread returns what is lent.
     core.check_use()?;
-    let (shard, me) = (core.leases.shard(file), this_thread());
-    let mut leases = shard.lock();
-    loop {
-        let mut any = false;
-        for thread in holders(&leases.lent, file, bytes) {
-            if thread == me {
-                return Err(Error::Deadlock);
-            }
-            any = true;
-        }
-        if !any {
-            return Ok(());
-        }
-        leases.waiting += 1;
-        let woken = shard.returned.wait(leases);
-        leases = woken.unwrap_or_else(PoisonError::into_inner);
-        leases.waiting -= 1;
-    }
+    let shard = core.leases.shard(file);
+    let free = shard.wait_until_free(shard.lock(), (file, bytes), |_| true);
+    free.map(drop)
 }
 
-/// The threads to which any of `bytes` is lent.
+/// The leases of any of `bytes`.
 fn holders<'l>(
     lent: &'l [Lent],
     file: Cachelet,
     bytes: &'l Range<u64>,
-) -> impl Iterator<Item = u64> + 'l {
+) -> impl Iterator<Item = &'l Lent> {
     let of_file = lent.iter().filter(move |lent| lent.file == file);
-    of_file
-        .filter(|lent| lent.bytes.start < bytes.end && bytes.start < lent.bytes.end)
-        .map(|lent| lent.thread)
+    of_file.filter(|lent| lent.bytes.start < bytes.end && bytes.start < lent.bytes.end)
 }

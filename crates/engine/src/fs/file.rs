@@ -26,6 +26,7 @@ mod probe;
 mod read;
 mod read_path;
 mod seek;
+mod shift;
 #[cfg(test)]
 mod tests;
 mod translation;
@@ -83,6 +84,8 @@ pub(crate) struct Files<'a, M: Memories> {
     user: Option<&'a Cred>,
     /// Changes leave set-id bits and the capability.
     keeps_privileges: bool,
+    /// The caller has a lease of the bytes that change, and nobody else has.
+    holds_lease: bool,
 }
 
 impl<M: Memories> Clone for Files<'_, M> {
@@ -101,6 +104,7 @@ impl<M: Memories> Fs<M> {
             mapping: &*self.mapping,
             user: None,
             keeps_privileges: false,
+            holds_lease: false,
         }
     }
 
@@ -138,6 +142,14 @@ impl<'a, M: Memories> Files<'a, M> {
     pub(crate) fn keeping_privileges(self, keeps_privileges: bool) -> Self {
         Self {
             keeps_privileges,
+            ..self
+        }
+    }
+
+    /// The same operations under a lease of all bytes that change ([`lease::Lease::take_alone`]).
+    fn under_lease(self) -> Self {
+        Self {
+            holds_lease: true,
             ..self
         }
     }
@@ -252,12 +264,14 @@ impl<'a, M: Memories> Files<'a, M> {
         bytes: Range<u64>,
     ) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
         loop {
-            lease::wait(self.core, cachelet, &bytes)?;
+            if !self.holds_lease {
+                lease::wait(self.core, cachelet, &bytes)?;
+            }
             self.core.settle_set_ids()?;
             let op = self.core.op_to_change()?;
             let lock = self.core.lock(&op, cachelet);
             check_mutable(self.core.identity(cachelet))?;
-            if lease::is_lent(self.core, cachelet, &bytes) {
+            if !self.holds_lease && lease::is_lent(self.core, cachelet, &bytes) {
                 continue;
             }
             // On pools with commits, their removal may not be durable yet.

@@ -660,7 +660,7 @@ impl<M: Memories> Handle<M> {
         self.fs().resize(&self.cred, self.node.cachelet, size)
     }
 
-    /// Allocates or frees space.
+    /// Allocates or frees space, or moves the end of the file.
     ///
     /// ```
     /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -672,16 +672,17 @@ impl<M: Memories> Handle<M> {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::write_at`].
+    /// As [`Self::write_at`]. [`Error::Invalid`] if `len` is 0; for [`Allocate::Collapse`] and
+    /// [`Allocate::Insert`] also if `offset` or `len` are no multiples of 4096, the
+    /// removed range reaches the end of the file, or the inserted one begins there.
     pub fn allocate(&self, mode: Allocate, offset: u64, len: u64) -> Result<()> {
         self.check_write()?;
         if !mode.only_allocates() {
             check_cuttable(self.fs().core.identity(self.node.cachelet))?;
         }
         check_range(offset, len)?;
-        let allocated = self.fs().change_file(&self.cred, |files| {
-            files.allocate(self.node.cachelet, mode, offset, len)
-        });
+        let file = self.node.cachelet;
+        let allocated = self.fs().allocate(&self.cred, file, mode, offset, len);
         self.fs().commit_from(Durability::Sync, allocated)
     }
 

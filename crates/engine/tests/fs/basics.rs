@@ -280,6 +280,97 @@ fn a_range_is_zeroed() {
     }
 }
 
+/// Every byte outside a removed range is kept, in pieces of one block and of several.
+#[test]
+fn ranges_are_removed_and_inserted() {
+    for mapping in MappingKind::ALL {
+        let options = CreateOptions::new(16 << 20).mapping(mapping);
+        let pool = options.create_in_memory().unwrap();
+        let volume = pool.volume();
+        let mut bytes: Vec<u8> = (0..3_000_001u32).map(|i| (i % 251) as u8 + 1).collect();
+        volume.write("/f", &bytes).unwrap();
+        let write = OpenOptions::new().write(true);
+        let file = volume.open_with("/f", &write).unwrap();
+        let file = file.handle();
+        let blocks = || file.attr().unwrap().blocks_512 / 8;
+        let before = blocks();
+        for (offset, len) in [(4096, 4096), (0, 1 << 20), (8192, 409_600)] {
+            file.allocate(Allocate::Collapse, offset as u64, len as u64)
+                .unwrap();
+            bytes.drain(offset..offset + len);
+            assert!(volume.read("/f").unwrap() == bytes, "{mapping:?} {offset}");
+        }
+        assert_eq!(blocks(), bytes.len().div_ceil(4096) as u64, "{mapping:?}");
+        for (offset, len) in [(4096, 4096), (0, 1 << 21), (8192, 409_600)] {
+            file.allocate(Allocate::Insert, offset as u64, len as u64)
+                .unwrap();
+            bytes.splice(offset..offset, std::iter::repeat_n(0, len));
+            assert!(volume.read("/f").unwrap() == bytes, "{mapping:?} {offset}");
+        }
+        assert!(blocks() < before, "what is inserted are holes: {mapping:?}");
+        let refused = |mode, offset, len| {
+            let refused = file.allocate(mode, offset, len);
+            assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+        };
+        let size = bytes.len() as u64;
+        refused(Allocate::Collapse, 0, 100);
+        refused(Allocate::Collapse, 4096, size.next_multiple_of(4096) - 4096);
+        refused(Allocate::Insert, size.next_multiple_of(4096), 4096);
+        let large = file.allocate(Allocate::Insert, 0, 1 << 45);
+        assert!(matches!(large, Err(Error::TooLarge)), "{large:?}");
+        assert!(volume.read("/f").unwrap() == bytes);
+    }
+}
+
+/// One block is enough, since each piece is freed once it has moved.
+#[test]
+fn a_full_pool_has_room_for_moving_bytes() {
+    for mapping in MappingKind::ALL {
+        let options = CreateOptions::new(8 << 20).mapping(mapping);
+        let pool = options.create_in_memory().unwrap();
+        let volume = pool.volume();
+        let write = OpenOptions::new().write(true).create(true);
+        let file = volume.open_with("/f", &write).unwrap();
+        let block = |i: u64| [i as u8 % 250 + 1; 4096];
+        let written = (0..).take_while(|&i| file.write_all_at(&block(i), i * 4096).is_ok());
+        let count = written.count() as u64;
+        assert!(count > 100);
+        file.handle()
+            .allocate(Allocate::Collapse, 40_960, 8 * 4096)
+            .unwrap();
+        let order = (0..10).chain(18..count);
+        let expected: Vec<u8> = order.flat_map(block).collect();
+        assert!(volume.read("/f").unwrap() == expected, "{mapping:?}");
+        file.handle()
+            .allocate(Allocate::Insert, 40_960, 8 * 4096)
+            .unwrap();
+        let order = [(0..10), (18..count)];
+        let [before, behind] = order.map(|blocks| blocks.flat_map(block).collect::<Vec<u8>>());
+        let expected = [before, vec![0; 8 * 4096], behind].concat();
+        assert!(volume.read("/f").unwrap() == expected, "{mapping:?}");
+    }
+}
+
+/// Bytes that somebody looks at do not move.
+#[test]
+fn bytes_are_moved_once_nobody_views_them() {
+    let pool = Pool::memory(16 << 20).unwrap();
+    let volume = pool.volume();
+    volume.write("/f", [7; 20_000]).unwrap();
+    let write = OpenOptions::new().read(true).write(true);
+    let file = volume.open_with("/f", &write).unwrap();
+    let view = file.view(8192..12_288).unwrap();
+    let own = file.handle().allocate(Allocate::Collapse, 0, 4096);
+    assert!(matches!(own, Err(Error::Deadlock)), "{own:?}");
+    std::thread::scope(|scope| {
+        let moving = scope.spawn(|| file.handle().allocate(Allocate::Collapse, 0, 4096));
+        assert!(view.iter().all(|&byte| byte == 7));
+        drop(view);
+        moving.join().unwrap().unwrap();
+    });
+    assert_eq!(volume.read("/f").unwrap(), [7; 20_000 - 4096]);
+}
+
 /// As on ext4 where nobody serves them. The permission is checked first.
 #[test]
 fn pipes_sockets_and_devices_are_not_opened() {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_model::{
-    ACL_DEFAULT, APPEND_ONLY, Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome, Payload,
-    StatView, Step, XATTR_VALUE_MAX,
+    ACL_DEFAULT, APPEND_ONLY, CAPABILITY, Cred, Errno, Hardening, Ino, Kind, Model, Op, Outcome,
+    Payload, StatView, Step, XATTR_VALUE_MAX, apply,
 };
 
 /// Units of 512 bytes that ext4 may add to a file's blocks for its extent tree.
@@ -116,6 +116,41 @@ pub fn drops_set_ids_first(step: &Step, model: &Outcome) -> bool {
     );
     let too_large = *model == Outcome::Err(Errno::EFBIG);
     !ON_EXT4.load(Ordering::Relaxed) && changes && too_large && !step.cred.is_superuser()
+}
+
+/// Whether the step is skipped: a mount takes `chown` without owner and group of a file with
+/// capabilities for a write, which does not drop set-id bits here.
+pub fn looks_like_a_write(model: &Model, step: &Step) -> bool {
+    let Op::Chown {
+        path,
+        uid: None,
+        gid: None,
+        follow,
+    } = &step.op
+    else {
+        return false;
+    };
+    let root = &Cred::superuser();
+    let ino = model.resolve(Ino::ROOT, path, *follow, root);
+    let capability = ino.and_then(|ino| model.xattr(ino, CAPABILITY, root));
+    !ON_EXT4.load(Ordering::Relaxed) && capability.is_ok()
+}
+
+/// Whether the step is skipped: a mount is not asked to remove or insert ranges; and ext4 keeps
+/// blocks past the end of file when it does that, and changes times before it refuses.
+pub fn shifts_in_other_ways(model: &Model, step: &Step) -> bool {
+    const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+    let Op::Fallocate { path, mode, .. } = &step.op else {
+        return false;
+    };
+    if mode & SHIFTS == 0 {
+        return false;
+    }
+    let ino = model.resolve(Ino::ROOT, path, true, &Cred::superuser());
+    let attr = ino.and_then(|ino| model.getattr(ino));
+    let has_blocks_behind = attr.is_ok_and(|attr| attr.blocks * 512 > attr.size);
+    let shifted = apply(&mut model.clone(), &step.op, &step.cred, 0);
+    !ON_EXT4.load(Ordering::Relaxed) || has_blocks_behind || matches!(shifted, Outcome::Err(_))
 }
 
 /// Whether there is room for all extended attributes of the file after the step. ext4 has a block

@@ -9,6 +9,7 @@ use crate::core::cachelet::{Cachelet, field};
 use crate::core::slots::Op;
 use crate::devices::data;
 use crate::error::{Error, Result};
+use crate::fs::{Cred, Fs};
 use crate::mapping::{BlockNo, Flush, Found, MapId, Step};
 use crate::sites;
 
@@ -18,7 +19,13 @@ const CLAIM: Step = Step {
     flush: Some(Flush::below(sites::ALLOCATE_BLOCKS)),
 };
 
-/// The operation of `Files::allocate` on its range.
+/// What [`Handle::allocate`](crate::Handle::allocate) does with its range.
+///
+/// [`Self::Collapse`] and [`Self::Insert`] move bytes by copying them, at most a mebibyte at a time,
+/// into a hole as long as the range, which so moves through the file. That takes free space for one
+/// such piece. Other writers of these bytes, and new views, wait. Whoever reads meanwhile, a crash,
+/// and an error in the middle may show the hole between bytes that have moved and others that have
+/// not. Blocks beyond the end of the file are freed.
 ///
 /// ```
 /// # let pool = vellum::Pool::memory(16 << 20)?;
@@ -45,6 +52,12 @@ pub enum Allocate {
     Zero,
     /// The same; the size stays.
     ZeroKeepSize,
+    /// Removes whole blocks. What is behind them moves down, and the size shrinks
+    /// (`FALLOC_FL_COLLAPSE_RANGE`).
+    Collapse,
+    /// Inserts a hole of whole blocks. What is behind it moves up, and the size grows
+    /// (`FALLOC_FL_INSERT_RANGE`).
+    Insert,
 }
 
 impl Allocate {
@@ -71,11 +84,29 @@ pub(crate) fn check_range(offset: u64, len: u64) -> Result<u64> {
     check_size(end).map(|()| end)
 }
 
-impl<M: Memories> Files<'_, M> {
-    /// Allocates or punches the range. If there is not enough space, allocates nothing, unless
-    /// others take the space meanwhile, or a tree finds no space for its nodes. What was allocated
-    /// by then stays, as with ext4.
+impl<M: Memories> Fs<M> {
+    /// Changes the range of a file as `mode` says.
     pub(crate) fn allocate(
+        &self,
+        cred: &Cred,
+        file: Cachelet,
+        mode: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        match mode {
+            Allocate::Collapse => self.collapse(cred, file, offset, len),
+            Allocate::Insert => self.insert(cred, file, offset, len),
+            _ => self.change_file(cred, |files| files.allocate(file, mode, offset, len)),
+        }
+    }
+}
+
+impl<M: Memories> Files<'_, M> {
+    /// Allocates, punches or zeroes the range. If there is not enough space, allocates nothing,
+    /// unless others take the space meanwhile, or a tree finds no space for its nodes. What was
+    /// allocated by then stays, as with ext4.
+    pub(super) fn allocate(
         &self,
         cachelet: Cachelet,
         mode: Allocate,
@@ -83,15 +114,16 @@ impl<M: Memories> Files<'_, M> {
         len: u64,
     ) -> Result<()> {
         let end = check_range(offset, len)?;
+        if mode.zeroes() {
+            // Holes need space. What the range has is punched, and free for it again.
+            self.check_room(cachelet, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES))?;
+        }
+        if mode.zeroes() || mode == Allocate::PunchHole {
+            self.punch(cachelet, offset, end)?;
+        }
         match mode {
-            Allocate::PunchHole => self.punch(cachelet, offset, end),
-            Allocate::Grow | Allocate::KeepSize => self.preallocate(cachelet, mode, offset, end),
-            Allocate::Zero | Allocate::ZeroKeepSize => {
-                // Holes need space. What the range has is punched, and free for it again.
-                self.check_room(cachelet, offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES))?;
-                self.punch(cachelet, offset, end)?;
-                self.preallocate(cachelet, mode, offset, end)
-            }
+            Allocate::PunchHole => Ok(()),
+            _ => self.preallocate(cachelet, mode, offset, end),
         }
     }
 
@@ -156,7 +188,7 @@ impl<M: Memories> Files<'_, M> {
     }
 
     /// Allocates UNWRITTEN blocks for the holes of `[first, last)`, durably.
-    fn allocate_piece(
+    pub(super) fn allocate_piece(
         &self,
         cachelet: Cachelet,
         first: u64,
@@ -231,7 +263,8 @@ impl<M: Memories> Files<'_, M> {
         self.core.pool.fence(sites::ALLOCATE_ROOT_DURABLE);
     }
 
-    fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
+    /// Frees the range.
+    pub(super) fn punch(&self, cachelet: Cachelet, offset: u64, end: u64) -> Result<()> {
         let core = self.core;
         let (op, _lock) = self.change(cachelet, offset..end)?;
         check_cuttable(core.identity(cachelet))?;

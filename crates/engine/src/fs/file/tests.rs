@@ -16,6 +16,7 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
         mapping: &*h.map,
         user: None,
         keeps_privileges: false,
+        holds_lease: false,
     }
 }
 

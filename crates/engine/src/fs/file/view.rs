@@ -219,7 +219,7 @@ impl<'f, M: Memories> Files<'f, M> {
                 return Ok(None);
             }
             let bytes = range.start..end;
-            let lease = Lease::take(self.core, cachelet, bytes.clone());
+            let lease = Lease::take(self.core, cachelet, bytes.clone())?;
             let op = self.core.op_begin()?;
             // From here on the lease keeps the bytes, unless they were removed before it.
             if self.size(cachelet) < end {
