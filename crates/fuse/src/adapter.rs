@@ -424,7 +424,7 @@ impl Adapter {
                 reply_empty(reply, set);
             }
             Operation::RemoveXattr { name } => {
-                reply_empty(reply, server.remove_xattr(node, name));
+                reply_empty(reply, server.remove_xattr(node, name, request.pid));
             }
             _ => reply.error(Errno::NOSYS),
         }

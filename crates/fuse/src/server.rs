@@ -26,6 +26,8 @@ const COPY_BYTES: u64 = 16 << 20;
 const COPY_PIECE_BYTES: usize = 1 << 20;
 /// The number of entries whose attributes are read at once.
 const LIST_BATCH: usize = 16;
+/// The extended attribute with capabilities.
+const CAPABILITY: &[u8] = b"security.capability";
 /// The cookie of `.`. The cookies of names are higher than those of `.` and `..`.
 const COOKIE_DOT: u64 = 1;
 /// The cookie of `..`.
@@ -267,7 +269,11 @@ impl Server {
             let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
             set.atime = Some(SetTime::At(attr.atime_ns));
         }
-        if let Some(changer) = changer {
+        // Before a change of the content the kernel removes the capabilities, then sends an empty
+        // request, and says with the change itself whether that drops set-id bits.
+        let precedes_change =
+            |changer: &Changer| changer.must_own && known.was_stripped(changer.pid);
+        if let Some(changer) = changer.filter(|changer| !precedes_change(changer)) {
             match self.mode_after(&known, changer)? {
                 // Before the content changes.
                 Some(mode) if set.size.is_some() => self.set_mode(&known, mode)?,
@@ -539,11 +545,16 @@ impl Server {
         })
     }
 
-    pub(crate) fn remove_xattr(&self, ino: u64, name: &[u8]) -> Answer<()> {
+    /// Removes an extended attribute for thread `pid`.
+    pub(crate) fn remove_xattr(&self, ino: u64, name: &[u8], pid: u32) -> Answer<()> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
         let removed = self.fs.remove_xattr(&Cred::root(), &known.node, name);
-        removed.map_err(|e| errno(&e))
+        removed.map_err(|e| errno(&e))?;
+        if name == CAPABILITY {
+            known.note_stripped(pid);
+        }
+        Ok(())
     }
 
     pub(crate) fn seek(&self, ino: u64, offset: u64, seek: Seek) -> Answer<u64> {

@@ -6,7 +6,7 @@
 //! need no file handles: the inode number is enough.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use vellum::media::Real;
@@ -26,6 +26,8 @@ pub(crate) struct Known {
     position: Mutex<ListPosition>,
     /// See [`Known::note_cached`].
     cached: AtomicBool,
+    /// See [`Known::note_stripped`].
+    stripped_by: AtomicU32,
 }
 
 impl Known {
@@ -36,6 +38,7 @@ impl Known {
             quiet: OnceLock::new(),
             position: Mutex::default(),
             cached: AtomicBool::new(false),
+            stripped_by: AtomicU32::new(0),
         }
     }
 
@@ -69,6 +72,17 @@ impl Known {
     pub(crate) fn may_be_cached(&self) -> bool {
         fence(Ordering::SeqCst);
         self.cached.load(Ordering::Relaxed)
+    }
+
+    /// Records which thread has removed the capabilities.
+    pub(crate) fn note_stripped(&self, by: u32) {
+        self.stripped_by.store(by, Ordering::Relaxed);
+    }
+
+    /// Whether this thread was the last to remove the capabilities, for the first request that
+    /// asks.
+    pub(crate) fn was_stripped(&self, by: u32) -> bool {
+        by != 0 && self.stripped_by.swap(0, Ordering::Relaxed) == by
     }
 
     /// A copy of the listing hint.

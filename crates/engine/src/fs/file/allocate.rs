@@ -21,7 +21,7 @@ const CLAIM: Step = Step {
 
 /// What [`Handle::allocate`](crate::Handle::allocate) does with its range.
 ///
-/// [`Self::Collapse`] and [`Self::Insert`] move bytes by copying them, at most a mebibyte at a time,
+/// [`Self::Collapse`] and [`Self::Insert`] move bytes by copying them, at most a mebibyte at once,
 /// into a hole as long as the range, which so moves through the file. That takes free space for one
 /// such piece. Other writers of these bytes, and new views, wait. Whoever reads meanwhile, a crash,
 /// and an error in the middle may show the hole between bytes that have moved and others that have
