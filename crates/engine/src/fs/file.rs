@@ -162,6 +162,21 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
+    /// Begins a change of the end of a file by its user that shows no bytes before a commit. Nobody
+    /// moves bytes of the file meanwhile. The caller drops the lock before the operation.
+    fn change_end(&self, file: Cachelet) -> Result<(Op<'a, M>, LockGuard<'a, M>)> {
+        // Views do not reach that far.
+        const END: Range<u64> = SIZE_MAX_BYTES..u64::MAX;
+        loop {
+            lease::wait(self.core, file, &END)?;
+            let op = self.core.op_to_change()?;
+            let lock = self.lock_to_change(&op, file)?;
+            if !lease::is_lent(self.core, file, &END) {
+                return Ok((op, lock));
+            }
+        }
+    }
+
     /// Locks a file for a change by its user that shows no bytes before a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> Result<LockGuard<'a, M>> {
         let lock = self.core.lock(op, file);

@@ -351,6 +351,36 @@ fn a_full_pool_has_room_for_moving_bytes() {
     }
 }
 
+/// Nobody appends to a file while its bytes move, and loses that.
+#[test]
+fn what_is_appended_while_bytes_move_is_kept() {
+    let pool = Pool::memory(64 << 20).unwrap();
+    let volume = pool.volume();
+    volume.write("/f", vec![1; 1 << 20]).unwrap();
+    let write = OpenOptions::new().write(true);
+    let moved = volume.open_with("/f", &write).unwrap();
+    let appended = volume.open_with("/f", &write).unwrap();
+    let (rounds, records) = (40, 2000u32);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..records {
+                appended.handle().append(&i.to_le_bytes()).unwrap();
+            }
+        });
+        for _ in 0..rounds {
+            moved
+                .handle()
+                .allocate(Allocate::Collapse, 0, 4096)
+                .unwrap();
+        }
+    });
+    let bytes = volume.read("/f").unwrap();
+    let kept = (1 << 20) - rounds * 4096;
+    assert_eq!(bytes.len(), kept + 4 * records as usize);
+    let records = (0..records).flat_map(u32::to_le_bytes);
+    assert!(records.eq(bytes[kept..].iter().copied()));
+}
+
 /// Bytes that somebody looks at do not move.
 #[test]
 fn bytes_are_moved_once_nobody_views_them() {

@@ -139,8 +139,7 @@ impl<M: Memories> Files<'_, M> {
         for start in (first..last).step_by(PIECE_BLOCKS) {
             self.with_room(|| self.allocate_piece(cachelet, start, (start + piece).min(last)))?;
         }
-        let op = self.core.op_to_change()?;
-        let _lock = self.lock_to_change(&op, cachelet)?;
+        let (op, _lock) = self.change_end(cachelet)?;
         let size = self.size(cachelet);
         if mode.grows() && end > size {
             let root = self.root(cachelet);

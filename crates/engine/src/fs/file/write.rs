@@ -156,8 +156,7 @@ impl<M: Memories> Files<'_, M> {
         let mut done = 0;
         for piece in data.chunks(PIECE_BYTES as usize) {
             let written = self.with_room(|| {
-                let op = self.core.op_to_change()?;
-                let _lock = self.lock_to_change(&op, cachelet)?;
+                let (op, _lock) = self.change_end(cachelet)?;
                 let at = self.size(cachelet);
                 if at != *start.get_or_insert(at) + done as u64 {
                     return Ok(0);
