@@ -10,7 +10,6 @@ pub(crate) mod inodes;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod named;
-pub(crate) mod quotas;
 pub(crate) mod setters;
 pub(crate) mod slots;
 mod state;

@@ -9,7 +9,6 @@ use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::core::cachelet::Cachelet;
-use crate::core::quotas::Owners;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::change::NewWords;
@@ -267,11 +266,6 @@ impl<M: Memories> Fs<M> {
                 project: (new.1 != old.1).then_some(new.1),
                 ..NewWords::default()
             };
-            let owners = words.project.map(|project| Owners {
-                project,
-                ..op.core.owners(file)
-            });
-            self.move_usage(op, cred, file, owners)?;
             let times = change.times_now();
             op.set_words(file, words, times);
             change.show(None, times.ctime);

@@ -18,7 +18,6 @@ mod lost_pages;
 mod moves;
 mod namespaces;
 mod paths;
-mod quotas;
 mod reading;
 mod room;
 mod scale;

@@ -17,7 +17,6 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
         user: None,
         keeps_privileges: false,
         holds_lease: false,
-        cuts: false,
     }
 }
 

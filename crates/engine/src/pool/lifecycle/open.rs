@@ -299,7 +299,6 @@ pub fn attach<M: Memories>(
         superblock,
         root,
     };
-    fs.load_quotas()?;
     Ok((Arc::new(fs), opened))
 }
 
