@@ -155,13 +155,7 @@ impl Step {
 
     /// The range that the step removes from a file, or inserts.
     pub(crate) fn shifted(&self) -> Option<Range> {
-        const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
-        match self.op()? {
-            Op::Fallocate { mode, range, .. } | Op::FallocateSlot { mode, range, .. } => {
-                (mode & SHIFTS != 0).then_some(*range)
-            }
-            _ => None,
-        }
+        self.op()?.shifted()
     }
 
     /// On a pool with a log: whether everything before the step is durable when it returns.

@@ -173,6 +173,18 @@ pub enum Op {
 }
 
 impl Op {
+    /// The range that the operation removes from a file (`FALLOC_FL_COLLAPSE_RANGE`) or inserts
+    /// (`FALLOC_FL_INSERT_RANGE`).
+    pub fn shifted(&self) -> Option<Range> {
+        const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+        match self {
+            Self::Fallocate { mode, range, .. } | Self::FallocateSlot { mode, range, .. } => {
+                (mode & SHIFTS != 0).then_some(*range)
+            }
+            _ => None,
+        }
+    }
+
     /// The slot whose handle it uses; `None` if it uses none, or opens or closes one.
     pub fn handle_slot(&self) -> Option<u8> {
         match self {

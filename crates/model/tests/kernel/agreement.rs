@@ -139,13 +139,9 @@ pub fn looks_like_a_write(model: &Model, step: &Step) -> bool {
 /// Whether the step is skipped: a mount is not asked to remove or insert ranges; and ext4 keeps
 /// blocks past the end of file when it does that, and changes times before it refuses.
 pub fn shifts_in_other_ways(model: &Model, step: &Step) -> bool {
-    const SHIFTS: i32 = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
-    let Op::Fallocate { path, mode, .. } = &step.op else {
+    let (Op::Fallocate { path, .. }, Some(_)) = (&step.op, step.op.shifted()) else {
         return false;
     };
-    if mode & SHIFTS == 0 {
-        return false;
-    }
     let ino = model.resolve(Ino::ROOT, path, true, &Cred::superuser());
     let attr = ino.and_then(|ino| model.getattr(ino));
     let has_blocks_behind = attr.is_ok_and(|attr| attr.blocks * 512 > attr.size);
