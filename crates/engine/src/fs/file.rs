@@ -325,6 +325,22 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
+    /// What logical blocks of a file from `first` on map to; `found` holds holes before.
+    fn look_up(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        first: u64,
+        found: &mut [Found],
+    ) -> Result<()> {
+        let root = self.root(cachelet);
+        if root.old == 0 {
+            return Ok(());
+        }
+        let looked = self.mapping.lookup(op, root.id, first as u32, found);
+        self.core.noting(looked)
+    }
+
     /// What a single logical block maps to.
     fn find_one(&self, op: &Op<'_, M>, id: MapId, logical: u64) -> Result<Found> {
         let mut found = [Found::Hole];

@@ -172,11 +172,7 @@ impl<M: Memories> Files<'_, M> {
             let op = self.core.op_begin()?;
             let mut found = [Found::Hole; PIECE_BLOCKS];
             let found = &mut found[..(last - start).min(PIECE_BLOCKS as u64) as usize];
-            let root = self.root(cachelet);
-            if root.old != 0 {
-                let looked = self.mapping.lookup(&op, root.id, start as u32, found);
-                self.core.noting(looked)?;
-            }
+            self.look_up(&op, cachelet, start, found)?;
             holes += found.iter().filter(|found| **found == Found::Hole).count() as u64;
         }
         if holes > usage.free {

@@ -115,13 +115,7 @@ impl<M: Memories> Files<'_, M> {
         let op = self.core.op_begin()?;
         let mut found = [Found::Hole; WINDOW as usize];
         let found = &mut found[..(window.end - window.start) as usize];
-        let root = self.root(file);
-        if root.old != 0 {
-            let looked = self
-                .mapping
-                .lookup(&op, root.id, window.start as u32, found);
-            self.core.noting(looked)?;
-        }
+        self.look_up(&op, file, window.start, found)?;
         if found.contains(&Found::Hole) {
             op.check_hole()?;
         }
