@@ -1,7 +1,7 @@
 //! Access to what the checker reads, for other programs: the inodes, the logs, and the holder of
 //! each metadata slot. Nothing is judged here, and journals are not applied.
 
-use vellum_layout::{Geometry, JournalPair, Superblock};
+use vellum_layout::{Geometry, JournalPair, PoolPhase, PoolState, StateWord, Superblock};
 
 use crate::header;
 use crate::image::{View, Window};
@@ -32,6 +32,18 @@ pub fn header(image: &dyn Image) -> Option<Superblock> {
 /// The contents of a logged pool's redo log; `None` if neither of its anchors is sound.
 pub fn redo_log(image: &dyn Image, superblock: &Superblock) -> Option<RedoLog> {
     RedoLog::read(&View::new(image), superblock)
+}
+
+/// Whether the state word says that the pool was closed cleanly, and its redo log, if it has one,
+/// has nothing for the next opening.
+pub fn is_closed_cleanly(image: &dyn Image, superblock: &Superblock) -> bool {
+    let geometry = superblock.geometry();
+    let word = StateWord(View::new(image).word(geometry.state_at + PoolState::WORD));
+    let is_clean = matches!(word.get(), Some((PoolPhase::Clean, _)))
+        && word.repair().is_none()
+        && word.conversion().is_none();
+    let is_empty = |log: RedoLog| log.lines.is_empty() && log.blocks.is_empty();
+    is_clean && (!geometry.is_logged() || redo_log(image, superblock).is_some_and(is_empty))
 }
 
 /// The contents of a split pool's undo log; `None` if the pool has none.

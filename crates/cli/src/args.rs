@@ -444,6 +444,9 @@ pub(crate) struct Repair {
     /// Show what would be done, and change nothing
     #[arg(long, short = 'n', conflicts_with = "yes")]
     pub(crate) dry_run: bool,
+    /// Leave a pool alone that was closed cleanly
+    #[arg(long, conflicts_with_all = ["restore", "json"])]
+    pub(crate) unless_clean: bool,
     /// Save the overwritten bytes in this file [default: POOL.undo-DATE]
     #[arg(long, value_name = "FILE")]
     pub(crate) undo: Option<PathBuf>,

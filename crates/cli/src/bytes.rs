@@ -11,6 +11,7 @@ use vellum_check::{Image, survey};
 use vellum_terminal::{Failure, Outcome};
 
 use crate::location;
+use crate::served;
 
 /// A pool or dataset and its external data devices, locked against writers as long as this exists.
 /// Other datasets of the same pool may be written to meanwhile.
@@ -25,7 +26,8 @@ impl Bytes {
     /// Opens the pool and its external data devices, at `data` or at the paths in the pool.
     pub(crate) fn open(pool: &Path, data: &[PathBuf]) -> Outcome<Self> {
         let place = PoolPath::of(pool);
-        let alone = Self::own(open(&place)?, &place)?;
+        let file = served::once_closed(pool, || open(&place))?;
+        let alone = Self::own(file, &place)?;
         // The caller reports damage.
         let Some(superblock) = survey::header(&alone) else {
             return Ok(alone);

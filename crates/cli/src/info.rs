@@ -20,6 +20,7 @@ use crate::args::Info;
 use crate::dataset;
 use crate::images;
 use crate::location;
+use crate::served;
 use crate::umount;
 use commits::{LogPart, UndoInfo};
 use promise::{Image, Promise, Survives};
@@ -469,11 +470,13 @@ pub(crate) fn pool_of(named: &Path) -> PathBuf {
     mounted.pool
 }
 
-/// The information that a mount returns. Its directory is corrected: the mount may have been moved.
+/// The information that a mount returns. Its directory is corrected, and whether it is read-only:
+/// the mount may have been moved, or remounted.
 fn told_by(mounted: mounts::Mounted) -> Outcome<Information> {
     let mut information: Information = ask(&mounted, ControlRequest::Information)?;
     if let Some(mount) = &mut information.mount {
         mount.dir = mounted.dir;
+        mount.read_only |= mounted.read_only;
     }
     Ok(information)
 }
@@ -508,12 +511,14 @@ pub(crate) fn ask<T: DeserializeOwned>(
 
 fn look(pool: &Path, args: &Info) -> Outcome<Information> {
     let open = |read_only| args.opening.options(read_only).open(pool);
-    let opened = match open(true) {
-        // A device-DAX node cannot be mapped read-only.
-        Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
-        opened => opened,
-    };
-    let opened = opened.map_err(|error| location::refused(pool, &error))?;
+    let opened = served::once_closed(pool, || {
+        let opened = match open(true) {
+            // A device-DAX node cannot be mapped read-only.
+            Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
+            opened => opened,
+        };
+        opened.map_err(|error| location::refused(pool, &error))
+    })?;
     let information = Information::of(&opened.fs(), pool)
         .measured_by_a_file(&opened.volume())
         .opened(opened.opened());

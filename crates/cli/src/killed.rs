@@ -80,6 +80,14 @@ pub(crate) fn left(image: &Bytes, pool: &Path) -> Outcome<Left> {
     Ok(left)
 }
 
+/// Whether a pool was closed cleanly, by its own word: nothing is checked.
+pub(crate) fn is_closed_cleanly(pool: &Path, opening: &Opening) -> Outcome<bool> {
+    let image = Bytes::open(pool, &opening.data)?;
+    let is_clean = survey::superblock(&image)
+        .is_some_and(|superblock| survey::is_closed_cleanly(&image, &superblock));
+    Ok(is_clean && matches!(left(&image, pool)?, Left::Nothing))
+}
+
 /// What the next opening of a pool does with an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {

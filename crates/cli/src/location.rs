@@ -127,7 +127,9 @@ pub(crate) fn open(pool: &Path, opening: &Opening, read_only: bool) -> Outcome<P
 
 /// Opens a pool.
 pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
-    options.open(pool).map_err(|error| refused(pool, &error))
+    served::once_closed(pool, || {
+        options.open(pool).map_err(|error| refused(pool, &error))
+    })
 }
 
 /// Opens the pool's bytes for writing, without recovery. The image that a killed process left in

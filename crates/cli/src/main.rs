@@ -26,6 +26,7 @@ mod location;
 mod map;
 mod mkfs;
 mod mount;
+mod remount;
 mod repair;
 mod replica;
 mod served;

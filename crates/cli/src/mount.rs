@@ -32,6 +32,7 @@ use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
 use crate::location;
+use crate::remount;
 use crate::served;
 use crate::umount;
 
@@ -40,6 +41,10 @@ const READY: &str = "ready";
 const DIRECT: &str = "direct";
 /// The option that removes the mount when its process is killed.
 const AUTO_UNMOUNT: &str = "auto_unmount";
+/// The option that changes an existing mount.
+const REMOUNT: &str = "remount";
+/// The option with which a missing pool is no failure of mount(8).
+const NO_FAIL: &str = "nofail";
 /// The option for the interval of commits, without the seconds.
 const COMMIT: &str = "commit=";
 
@@ -67,14 +72,14 @@ Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallo
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
 nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, writeback, \
 nowriteback, xattr, noxattr, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, \
-auto_unmount, user, users, owner, group. Other options of fstab and libfuse (defaults, nofail, \
-_netdev, silent, nonempty, fsname=, x-... and so on) are ignored. With dirsync, a call that \
-creates, links, removes or renames a name is durable when it returns; with sync, every change is, \
-on all media that can promise it. For async, the default, see `vellum info`. sync(2) and syncfs(2) \
-do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in it, do. direct, \
-nobarrier, commit=SECONDS, async, dirsync and sync mean the same as --direct, --no-barrier, \
---commit-every SECONDS and --durability. With uring=auto, the default, requests come by io_uring \
-if the kernel offers it (Linux 6.14 and later, if its switch \
+auto_unmount, remount, user, users, owner, group. Other options of fstab and libfuse (defaults, \
+nofail, _netdev, uhelper=, silent, nonempty, fsname=, x-... and so on) are ignored. With dirsync, \
+a call that creates, links, removes or renames a name is durable when it returns; with sync, every \
+change is, on all media that can promise it. For async, the default, see `vellum info`. sync(2) \
+and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in \
+it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync mean the same as --direct, \
+--no-barrier, --commit-every SECONDS and --durability. With uring=auto, the default, requests come \
+by io_uring if the kernel offers it (Linux 6.14 and later, if its switch \
 /sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root may \
 do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an open \
 file, which makes many small ones quicker, and brings them to the pool when the file is synced or \
@@ -176,8 +181,11 @@ pub(crate) struct Mount {
 /// Runs `vellum mount`.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     let config = config(args)?;
-    if args.fake {
+    if args.fake || helper::is_of_mount() && is_absent_and_may_be(args) {
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.options.iter().any(|option| option == REMOUNT) {
+        return remount::run(args, &config).map(|()| ExitCode::SUCCESS);
     }
     if args.foreground {
         close_inherited(args.ready_fd);
@@ -193,6 +201,13 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     } else {
         start_background(args)
     }
+}
+
+/// Whether the pool does not exist, and `-o nofail` says that this is no failure.
+fn is_absent_and_may_be(args: &Mount) -> bool {
+    let may_be = args.options.iter().any(|option| option == NO_FAIL);
+    let pool = PoolPath::of(&args.pool).resolved().pool;
+    may_be && matches!(pool.try_exists(), Ok(false))
 }
 
 /// Closes inherited file descriptors, except the standard streams and `given`. A mount is
@@ -214,14 +229,15 @@ fn close_inherited(given: Option<u32>) {
 /// meant for readers of fstab, or concerns a feature that Vellum lacks. `fsname=` is among them:
 /// the shown source of a mount must stay the pool, because mounts are found by it.
 fn says_nothing(option: &str) -> bool {
-    const WORDS: [&str; 18] = [
+    const WORDS: [&str; 19] = [
         "",
         "defaults",
         "default_permissions",
         "_netdev",
         "auto",
         "noauto",
-        "nofail",
+        NO_FAIL,
+        REMOUNT,
         "nouser",
         "nousers",
         "noowner",
@@ -234,7 +250,18 @@ fn says_nothing(option: &str) -> bool {
         "iversion",
         "noiversion",
     ];
-    const BEGINNINGS: [&str; 5] = ["x-", "X-", "comment=", "fsname=", "subtype="];
+    const BEGINNINGS: [&str; 9] = [
+        "x-",
+        "X-",
+        "helper=",
+        "uhelper=",
+        "comment=",
+        "fsname=",
+        "subtype=",
+        // mount(8) repeats these of an existing mount, to change it.
+        "user_id=",
+        "group_id=",
+    ];
     WORDS.contains(&option) || BEGINNINGS.iter().any(|begins| option.starts_with(begins))
 }
 
@@ -466,8 +493,10 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
             quoted(&args.dir)
         )));
     }
-    let opened = Pool::open_all(&place.pool, &options);
-    let opened = opened.map_err(|error| location::refused(&path, &error))?;
+    let opened = served::once_closed(&place.pool, || {
+        let opened = Pool::open_all(&place.pool, &options);
+        opened.map_err(|error| location::refused(&path, &error))
+    })?;
     let below = |(place, pool): (PoolPath, vellum::Result<Pool>)| {
         let path = place.path();
         let pool = pool.map_err(|error| location::refused(&path, &error))?;

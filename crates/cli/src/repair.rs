@@ -50,9 +50,17 @@ struct Restored {
 pub(crate) fn run(args: &Repair) -> Outcome<ExitCode> {
     let done = match &args.restore {
         Some(file) => restore(args, file),
-        None => location::refuse_later_release(&args.pool).and_then(|()| match args.dry_run {
-            true => dry_run(args),
-            false => repair(args),
+        None => location::refuse_later_release(&args.pool).and_then(|()| {
+            if args.unless_clean && killed::is_closed_cleanly(&args.pool, &args.opening)? {
+                if !args.printing.quiet {
+                    say!("{}: closed cleanly, not checked", args.pool.display());
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
+            match args.dry_run {
+                true => dry_run(args),
+                false => repair(args),
+            }
         }),
     };
     done.map_err(|failure| match failure.status {

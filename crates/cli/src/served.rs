@@ -23,6 +23,10 @@ use crate::sync::sync;
 pub(crate) const ENDS_ON_SIGNALS: &str = "vellum-signals";
 /// How long writing back the changes to mapped files may take.
 const WRITTEN_BACK: Duration = Duration::from_secs(10);
+/// How long a mount that has ended may take to close its pool.
+const CLOSED: Duration = Duration::from_secs(60);
+/// How long the process of a mount may take to notice its end.
+const TOLD: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A process that serves mounts of a pool.
@@ -47,6 +51,54 @@ pub(crate) fn servers(named: &Path) -> Vec<Server> {
     let file = File::open(&place.pool).ok();
     let is_open = file.is_none_or(|file| is_in_use(&file, place.dataset()).unwrap_or(true));
     if is_open { servers } else { Vec::new() }
+}
+
+/// Opens a pool. As long as a mount that has ended is closing it, tries again: umount(8) returns
+/// before the process of a mount is told.
+pub(crate) fn once_closed<T>(named: &Path, open: impl Fn() -> Outcome<T>) -> Outcome<T> {
+    let began = Instant::now();
+    loop {
+        match open() {
+            Err(failure)
+                if failure.status == status::BUSY && is_closing(named, began.elapsed()) =>
+            {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Whether all processes that have a pool open are mounts that have ended, and may still close it
+/// after this time.
+fn is_closing(named: &Path, waited: Duration) -> bool {
+    let holders = lock_holders(&PoolPath::of(named).resolved().pool);
+    let has_ended = |&pid: &u32| {
+        if !threads_end_on_signals(pid) {
+            return false;
+        }
+        let devices = mounts::served_by(pid);
+        let is_here = |mounted: mounts::Mounted| devices.contains(&mounted.device);
+        match devices.is_empty() {
+            true => waited < CLOSED,
+            // It is told soon, unless a user who is invisible here keeps the mount.
+            false => {
+                let here = mounts::list().unwrap_or_default();
+                waited < TOLD && !here.into_iter().any(is_here) && why(&devices).is_none()
+            }
+        }
+    };
+    match holders.is_empty() {
+        // It was closed meanwhile, or the process is invisible here.
+        true => waited < TOLD,
+        false => holders.iter().all(has_ended),
+    }
+}
+
+/// Whether a process is a `vellum mount` whose mounts end on signals.
+fn threads_end_on_signals(pid: u32) -> bool {
+    let threads = mounts::threads_of(pid);
+    threads.iter().any(|name| name == ENDS_ON_SIGNALS)
 }
 
 /// The failure for a pool or dataset that a mount's process serves although it is not mounted here.
@@ -138,8 +190,7 @@ impl Server {
         if !servers(named).iter().any(|server| server.pid == self.pid) {
             return Ok(());
         }
-        let threads = mounts::threads_of(self.pid);
-        if !threads.iter().any(|name| name == ENDS_ON_SIGNALS) {
+        if !threads_end_on_signals(self.pid) {
             return Err(Failure::new(format!(
                 "{} is served by {who}, which is not a `vellum mount`",
                 named.display()

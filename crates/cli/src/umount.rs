@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 
 use crate::args::{Opening, Umount};
+use crate::helper;
 use crate::location::process;
 use crate::replica;
 use crate::served;
@@ -89,8 +91,10 @@ pub(crate) fn run(args: &Umount) -> Outcome {
         let closing = Closing::of(mounted, args.force);
         let done = match (args.force, args.lazy) {
             (true, _) => force(target),
-            (false, true) => mounts::detach(mounted),
-            (false, false) => unmount(mounted),
+            (false, true) => {
+                mounts::detach(mounted).or_else(|error| allowed(mounted, "-il", error))
+            }
+            (false, false) => unmount(mounted).or_else(|error| allowed(mounted, "-i", error)),
         };
         match done {
             Ok(()) => ended.push(closing),
@@ -234,6 +238,21 @@ fn unmount(mounted: &Mounted) -> io::Result<()> {
             }
             done => return done,
         }
+    }
+}
+
+/// As a helper of umount(8), which has dropped its privileges: has umount(8) itself unmount what
+/// fstab allows this user to unmount (`users`), without helpers. Otherwise returns `error`.
+fn allowed(mounted: &Mounted, options: &str, error: io::Error) -> io::Result<()> {
+    let is_busy = error.kind() == io::ErrorKind::ResourceBusy || Others::of(&error).is_some();
+    if !helper::is_of_umount() || rustix::process::geteuid().is_root() || is_busy {
+        return Err(error);
+    }
+    let mut command = Command::new("umount");
+    let output = command.args([options, "--"]).arg(&mounted.dir).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(error),
     }
 }
 

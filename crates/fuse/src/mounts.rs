@@ -20,6 +20,9 @@ use vellum::PoolPath;
 use vellum::media::processes;
 use vellum_transport::unmount_by_helper;
 
+use crate::config::MountConfig;
+use crate::session::kernel_flags;
+
 pub use file::PoolFile;
 pub use others::Others;
 
@@ -397,6 +400,19 @@ pub fn unmount(mounted: &Mounted) -> io::Result<()> {
         }
         done => done,
     }
+}
+
+/// Changes the kernel's flags of a mount: whether it is read-only, and [`MountConfig::flags`]. What
+/// its server decides stays as it was. Only root may do that.
+///
+/// # Errors
+/// Fails if it becomes read-only while files are open for writing (EBUSY), if something else is
+/// mounted over it ([`Others`]), if it is gone, or without permission.
+pub fn remount(mounted: &Mounted, config: &MountConfig) -> io::Result<()> {
+    let root = mounted.reach()?;
+    let flags = kernel_flags(config);
+    // By the descriptor, so that a newer mount at the path stays as it is.
+    Ok(rustix::mount::mount_remount(exactly(&root), flags, c"")?)
 }
 
 /// Detaches a mount at once, and never another one that is at its path by now.

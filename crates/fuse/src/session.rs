@@ -328,7 +328,7 @@ fn clear(dir: &Path) -> Result<(), Error> {
 }
 
 /// The options of a mount that the kernel knows.
-fn kernel_flags(config: &MountConfig) -> KernelFlags {
+pub(crate) fn kernel_flags(config: &MountConfig) -> KernelFlags {
     let mut flags = KernelFlags::empty();
     flags.set(KernelFlags::RDONLY, config.read_only);
     flags.set(KernelFlags::NOSUID, !config.flags.suid);
