@@ -23,6 +23,7 @@ mod images;
 mod info;
 mod killed;
 mod location;
+mod logging;
 mod map;
 mod mkfs;
 mod mount;
@@ -36,7 +37,6 @@ mod transfer;
 mod umount;
 mod units;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -56,11 +56,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misused(&error),
     };
-    start_logging(&cli.command);
+    logging::start(&cli.command);
     match run(cli.command) {
         Ok(status) => status,
         Err(failure) => {
-            warn_line!("{failure}");
+            logging::tell(&failure);
             helper::exit(failure.status)
         }
     }
@@ -85,35 +85,6 @@ fn misused(error: &clap::Error) -> ExitCode {
         }
         _ => helper::exit(status::USAGE),
     }
-}
-
-/// Whether messages may have colours: on a terminal, unless NO_COLOR is set (no-color.org).
-fn has_colours() -> bool {
-    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    std::io::stderr().is_terminal() && !wants_none
-}
-
-fn start_logging(command: &Command) {
-    use tracing_subscriber::filter::LevelFilter;
-    use tracing_subscriber::layer::SubscriberExt;
-    use tracing_subscriber::util::SubscriberInitExt;
-    let usual = match command.printing() {
-        Some(Printing { quiet: true, .. }) => LevelFilter::ERROR,
-        _ => LevelFilter::WARN,
-    };
-    let level = std::env::var("VELLUM_LOG")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(usual);
-    // A mount's standard error does not stay a terminal.
-    let is_mount = matches!(command, Command::Mount(_));
-    let lines = tracing_subscriber::fmt::layer()
-        .with_ansi(has_colours() && !is_mount)
-        .with_writer(std::io::stderr);
-    tracing_subscriber::registry()
-        .with(lines)
-        .with(level)
-        .init();
 }
 
 fn run(command: Command) -> Outcome<ExitCode> {

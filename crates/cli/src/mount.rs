@@ -5,9 +5,11 @@
 //! is not a fork, because a fork of a program with threads is unsound. The process writes a line
 //! to its standard output, which is a pipe to the command, and then closes its standard streams.
 
+mod options;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
@@ -15,13 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sd_notify::NotifyState;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use vellum::{AccessPolicy, Durability, ImageLocation, Pool, PoolPath};
+use vellum::{ImageLocation, Pool, PoolPath};
 use vellum_fuse::mounts::{self, Device, Others};
 use vellum_fuse::{
-    Connection, ControlRequest, MountConfig, MountFlags, SWITCH, Session, Stopper, Switch, Uring,
+    Connection, ControlRequest, MountConfig, SWITCH, Session, Stopper, Switch, Uring,
 };
 use vellum_terminal::output::warn_line;
 use vellum_terminal::{Failure, Outcome, quoted, status};
@@ -32,22 +35,12 @@ use crate::helper;
 use crate::images;
 use crate::info::{Information, MountPart};
 use crate::location;
+use crate::logging::{self, Log};
 use crate::remount;
 use crate::served;
 use crate::umount;
 
 const READY: &str = "ready";
-/// The option for reading and writing data past the page cache.
-const DIRECT: &str = "direct";
-/// The option that removes the mount when its process is killed.
-const AUTO_UNMOUNT: &str = "auto_unmount";
-/// The option that changes an existing mount.
-const REMOUNT: &str = "remount";
-/// The option with which a missing pool is no failure of mount(8).
-const NO_FAIL: &str = "nofail";
-/// The option for the interval of commits, without the seconds.
-const COMMIT: &str = "commit=";
-
 /// Which changes are durable when an operation of a mount returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Returning {
@@ -72,23 +65,23 @@ Options for -o, separated by commas, as in mount(8): ro, rw, allow_other, noallo
 nosuid, dev, nodev, exec, noexec, relatime, strictatime, noatime, diratime, nodiratime, lazytime, \
 nolazytime, nosymfollow, symfollow, open_requests, uring=auto, uring=on, uring=off, writeback, \
 nowriteback, xattr, noxattr, async, dirsync, sync, direct, barrier, nobarrier, commit=SECONDS, \
-auto_unmount, remount, user, users, owner, group. Other options of fstab and libfuse (defaults, \
-nofail, _netdev, uhelper=, silent, nonempty, fsname=, x-... and so on) are ignored. With dirsync, \
-a call that creates, links, removes or renames a name is durable when it returns; with sync, every \
-change is, on all media that can promise it. For async, the default, see `vellum info`. sync(2) \
-and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or directory in \
-it, do. direct, nobarrier, commit=SECONDS, async, dirsync and sync mean the same as --direct, \
---no-barrier, --commit-every SECONDS and --durability. With uring=auto, the default, requests come \
-by io_uring if the kernel offers it (Linux 6.14 and later, if its switch \
-/sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only root may \
-do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to an open \
-file, which makes many small ones quicker, and brings them to the pool when the file is synced or \
-closed, or some seconds later; a kill of the process that serves the mount loses the rest, and a \
-sync of another file does not include them. With noxattr, the mount has no extended attributes, \
-and access control lists have no effect in it; the kernel then sends fewer requests where small \
-files are written. Set-id bits and device files have no effect without suid and dev. The kernel \
-always checks permission bits. Mounts of root are open to everybody whom these bits admit, mounts \
-of other users only to the user, unless allow_other is given.
+auto_unmount, log=FILE, remount, user, users, owner, group. Other options of fstab and libfuse \
+(defaults, nofail, _netdev, uhelper=, silent, nonempty, fsname=, x-... and so on) are ignored. \
+With dirsync, a call that creates, links, removes or renames a name is durable when it returns; \
+with sync, every change is, on all media that can promise it. For async, the default, see `vellum \
+info`. sync(2) and syncfs(2) do not reach a mount; `vellum sync DIR`, and fsync(2) of any file or \
+directory in it, do. direct, nobarrier, commit=SECONDS, log=FILE, async, dirsync and sync mean the \
+same as --direct, --no-barrier, --commit-every SECONDS, --log and --durability. With uring=auto, \
+the default, requests come by io_uring if the kernel offers it (Linux 6.14 and later, if its \
+switch /sys/module/fuse/parameters/enable_uring is on); uring=on turns the switch on, which only \
+root may do; uring=off has them read from /dev/fuse. With writeback, the kernel gathers writes to \
+an open file, which makes many small ones quicker, and brings them to the pool when the file is \
+synced or closed, or some seconds later; a kill of the process that serves the mount loses the \
+rest, and a sync of another file does not include them. With noxattr, the mount has no extended \
+attributes, and access control lists have no effect in it; the kernel then sends fewer requests \
+where small files are written. Set-id bits and device files have no effect without suid and dev. \
+The kernel always checks permission bits. Mounts of root are open to everybody whom these bits \
+admit, mounts of other users only to the user, unless allow_other is given.
 
 Examples:
   vellum mount pool.img /mnt
@@ -127,7 +120,9 @@ pub(crate) struct Mount {
     /// Seconds between the rounds that split and merge areas (namespace adaptive); 0: never
     #[arg(long, default_value_t = 5, value_name = "SECONDS")]
     pub(crate) evolve_every: u32,
-    /// Append the messages of the background process to this file
+    /// Where the messages of the background process go: appended to this file, or `journal`: to
+    /// the journal of systemd (-o log=FILE) [default: to the journal if systemd mounts it, else
+    /// nowhere]
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
     /// Where the metadata of a pool with a log are kept while it is open: an image in this
@@ -180,11 +175,11 @@ pub(crate) struct Mount {
 
 /// Runs `vellum mount`.
 pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
-    let config = config(args)?;
-    if args.fake || helper::is_of_mount() && is_absent_and_may_be(args) {
+    let config = options::config(args)?;
+    if args.fake || helper::is_of_mount() && options::is_absent_and_may_be(args) {
         return Ok(ExitCode::SUCCESS);
     }
-    if args.options.iter().any(|option| option == REMOUNT) {
+    if options::is_remount(args) {
         return remount::run(args, &config).map(|()| ExitCode::SUCCESS);
     }
     if args.foreground {
@@ -203,13 +198,6 @@ pub(crate) fn run(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Whether the pool does not exist, and `-o nofail` says that this is no failure.
-fn is_absent_and_may_be(args: &Mount) -> bool {
-    let may_be = args.options.iter().any(|option| option == NO_FAIL);
-    let pool = PoolPath::of(&args.pool).resolved().pool;
-    may_be && matches!(pool.try_exists(), Ok(false))
-}
-
 /// Closes inherited file descriptors, except the standard streams and `given`. A mount is
 /// long-lived; an inherited lock or pipe end would stay open as long.
 fn close_inherited(given: Option<u32>) {
@@ -225,165 +213,6 @@ fn close_inherited(given: Option<u32>) {
     }
 }
 
-/// Whether an option of mount(8), fstab or libfuse has no effect here: it states the default, is
-/// meant for readers of fstab, or concerns a feature that Vellum lacks. `fsname=` is among them:
-/// the shown source of a mount must stay the pool, because mounts are found by it.
-fn says_nothing(option: &str) -> bool {
-    const WORDS: [&str; 19] = [
-        "",
-        "defaults",
-        "default_permissions",
-        "_netdev",
-        "auto",
-        "noauto",
-        NO_FAIL,
-        REMOUNT,
-        "nouser",
-        "nousers",
-        "noowner",
-        "nogroup",
-        "silent",
-        "loud",
-        "nonempty",
-        "mand",
-        "nomand",
-        "iversion",
-        "noiversion",
-    ];
-    const BEGINNINGS: [&str; 9] = [
-        "x-",
-        "X-",
-        "helper=",
-        "uhelper=",
-        "comment=",
-        "fsname=",
-        "subtype=",
-        // mount(8) repeats these of an existing mount, to change it.
-        "user_id=",
-        "group_id=",
-    ];
-    WORDS.contains(&option) || BEGINNINGS.iter().any(|begins| option.starts_with(begins))
-}
-
-/// Restricts a mount as mount(8) does if users other than root may mount: no set-id bits, no device
-/// files, and no programs if `no_exec`.
-fn restrict(flags: &mut MountFlags, no_exec: bool) {
-    flags.suid = false;
-    flags.dev = false;
-    flags.no_exec |= no_exec;
-}
-
-fn config(args: &Mount) -> Outcome<MountConfig> {
-    let mut config = MountConfig {
-        read_only: args.read_only,
-        ..MountConfig::default()
-    };
-    for option in &args.options {
-        match option.as_str() {
-            "ro" => config.read_only = true,
-            "rw" => config.read_only = false,
-            "allow_other" => config.allow_other = true,
-            "noallow_other" => config.allow_other = false,
-            "suid" => config.flags.suid = true,
-            "nosuid" => config.flags.suid = false,
-            "dev" => config.flags.dev = true,
-            "nodev" => config.flags.dev = false,
-            "exec" => config.flags.no_exec = false,
-            "noexec" => config.flags.no_exec = true,
-            "atime" | "relatime" | "norelatime" | "nostrictatime" => {
-                config.flags.access_times.policy = AccessPolicy::Relative;
-            }
-            "strictatime" => config.flags.access_times.policy = AccessPolicy::Strict,
-            "noatime" => config.flags.access_times.policy = AccessPolicy::Never,
-            "diratime" => config.flags.access_times.of_directories = true,
-            "nodiratime" => config.flags.access_times.of_directories = false,
-            "lazytime" => config.flags.lazy_times = true,
-            "nolazytime" => config.flags.lazy_times = false,
-            "nosymfollow" => config.flags.no_symlinks = true,
-            "symfollow" => config.flags.no_symlinks = false,
-            "open_requests" => config.open_requests = true,
-            "writeback" => config.writeback = true,
-            "nowriteback" => config.writeback = false,
-            "xattr" => config.xattrs = true,
-            "noxattr" => config.xattrs = false,
-            "uring=auto" => config.uring = Uring::Auto,
-            "uring=on" => config.uring = Uring::On,
-            "uring=off" => config.uring = Uring::Off,
-            // Who may mount it. As in mount(8), these imply other options, which later ones
-            // override.
-            "user" | "users" => restrict(&mut config.flags, true),
-            "owner" | "group" => restrict(&mut config.flags, false),
-            user if user.starts_with("user=") => restrict(&mut config.flags, true),
-            AUTO_UNMOUNT => {}
-            // Options of the pool, not of the mount.
-            "async" | "dirsync" | "sync" | "barrier" | "nobarrier" | DIRECT => {}
-            commit if commit.starts_with(COMMIT) => {}
-            other if says_nothing(other) || args.sloppy => {}
-            other => {
-                return Err(Failure::usage(format!("unknown mount option `{other}`"))
-                    .advise("`vellum mount --help` lists the options"));
-            }
-        }
-    }
-    if let Some(threads) = args.threads {
-        config.threads = usize::from(threads);
-    }
-    Ok(config)
-}
-
-/// Returns the value of the last option for which `says` returns one.
-fn last<T>(args: &Mount, says: impl Fn(&str) -> Option<T>) -> Option<T> {
-    args.options.iter().rev().find_map(|option| says(option))
-}
-
-/// Which changes are durable when an operation returns.
-fn durability(args: &Mount) -> Durability {
-    let said = last(args, |option| match option {
-        "async" => Some(Durability::Async),
-        "dirsync" => Some(Durability::Dirsync),
-        "sync" => Some(Durability::Sync),
-        _ => None,
-    });
-    said.unwrap_or(match args.durability {
-        Returning::Async => Durability::Async,
-        Returning::Dirsync => Durability::Dirsync,
-        Returning::Sync => Durability::Sync,
-    })
-}
-
-/// Whether commits flush the caches of devices.
-fn barriers(args: &Mount) -> bool {
-    let said = last(args, |option| match option {
-        "barrier" => Some(true),
-        "nobarrier" => Some(false),
-        _ => None,
-    });
-    said.unwrap_or(!args.no_barrier)
-}
-
-/// The interval of automatic commits. As with other file systems, `commit=0` means the default.
-fn commit_every(args: &Mount) -> Outcome<Duration> {
-    let said = last(args, |option| {
-        option.strip_prefix(COMMIT).map(str::to_owned)
-    });
-    let seconds = match said {
-        None => args.commit_every,
-        Some(said) => {
-            let number = said.parse().map_err(|_| {
-                Failure::usage(format!(
-                    "mount option `{COMMIT}{said}`: write a number of seconds"
-                ))
-            })?;
-            if number == 0 {
-                args.commit_every
-            } else {
-                number
-            }
-        }
-    };
-    Ok(Duration::from_secs(seconds.into()))
-}
-
 /// A mounted dataset.
 struct Served {
     path: PathBuf,
@@ -393,7 +222,7 @@ struct Served {
 
 /// Mounts, reports, and serves until all mounts have ended.
 fn serve(args: &Mount, config: MountConfig) -> Outcome {
-    let log = args.log.as_deref().map(open_log).transpose()?;
+    let log = options::log(args).as_deref().map(Log::open).transpose()?;
     // Before mounting, so that no signal can leave a mount behind.
     let signals =
         Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(|e| Failure::io("catching signals", &e))?;
@@ -432,14 +261,14 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         );
     }
     stop_on_signals(signals, &served);
-    let _until_the_end = match last(args, |option| (option == AUTO_UNMOUNT).then_some(())) {
-        Some(()) => Some(start_watching(&served)?),
-        None => None,
+    let _until_the_end = match options::unmounts_itself(args) {
+        true => Some(start_watching(&served)?),
+        false => None,
     };
     if args.background_child {
         detach();
     }
-    if let Err(error) = report_ready(args, log) {
+    if let Err(error) = report_ready(args, log.as_ref()) {
         stop(&served);
         tracing::error!(%error, "cannot report that the mount is ready");
     }
@@ -465,16 +294,16 @@ fn open(args: &Mount, config: &MountConfig) -> Outcome<Vec<(PathBuf, PathBuf, Po
         .options(config.read_only)
         .populate(args.populate)
         .access_times(config.flags.access_times)
-        .durability(durability(args))
+        .durability(options::durability(args))
         .image(match &args.image {
             None => ImageLocation::Shared,
             Some(none) if none.as_os_str() == "none" => ImageLocation::Process,
             Some(dir) => ImageLocation::In(dir.clone()),
         })
         .discard_image(args.discard_image)
-        .commit_every(commit_every(args)?)
-        .barriers(barriers(args))
-        .direct(args.direct || args.options.iter().any(|option| option == DIRECT))
+        .commit_every(options::commit_every(args)?)
+        .barriers(options::barriers(args))
+        .direct(options::is_direct(args))
         .evolve_every(
             (args.evolve_every > 0).then(|| Duration::from_secs(args.evolve_every.into())),
         );
@@ -575,6 +404,20 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
             Some(_) => umount::in_the_way(failure, source),
             None => failure.advise(format!("vellum umount {}", quoted(dir))),
         },
+        vellum_fuse::Error::Helper { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            failure
+                .advise("users other than root need it on PATH: root can install the package fuse3")
+        }
+        vellum_fuse::Error::Refused { source, .. }
+            if source
+                .to_string()
+                .ends_with("mount failed: Operation not permitted") =>
+        {
+            failure.advise(
+                "fusermount3 has to be set-user-ID root: root can run `chmod u+s \
+                 $(command -v fusermount3)`, or install the package fuse3 again",
+            )
+        }
         vellum_fuse::Error::Directory { dir, source }
             if source.kind() == io::ErrorKind::NotFound =>
         {
@@ -582,11 +425,6 @@ fn cannot_mount(error: &vellum_fuse::Error) -> Failure {
         }
         _ => failure,
     }
-}
-
-fn open_log(path: &Path) -> Outcome<File> {
-    let opened = OpenOptions::new().create(true).append(true).open(path);
-    opened.map_err(|e| Failure::io(path.display(), &e))
 }
 
 /// The answers of the mount on its control channel.
@@ -650,6 +488,7 @@ fn stop_on_signals(mut signals: Signals, served: &[Served]) {
     let stoppers: Vec<_> = served.iter().map(|of| of.session.stopper()).collect();
     let watch = move || {
         for _ in signals.forever() {
+            logging::notify(NotifyState::Stopping);
             stoppers.iter().for_each(Stopper::stop);
         }
     };
@@ -661,23 +500,24 @@ fn stop_on_signals(mut signals: Signals, served: &[Served]) {
     }
 }
 
-/// Reports to the waiting process that the directory can be used.
-fn report_ready(args: &Mount, log: Option<File>) -> io::Result<()> {
-    if args.background_child {
-        writeln!(io::stdout(), "{READY}")?;
-        io::stdout().flush()?;
-        let nowhere = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/null")?;
-        rustix::stdio::dup2_stdout(&nowhere)?;
-        rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&nowhere))?;
-        return Ok(());
+/// Reports to the waiting process that the directory can be used. From then on messages go to `log`
+/// or, from the background, nowhere: whoever waits for the end of standard error must not wait for
+/// the end of the mount. The journal does not wait.
+fn report_ready(args: &Mount, log: Option<&Log>) -> io::Result<()> {
+    if !args.background_child {
+        log.map_or(Ok(()), Log::take_messages)?;
+        logging::notify(NotifyState::Ready);
+        return write_ready_fd(args);
     }
-    if let Some(log) = log {
-        rustix::stdio::dup2_stderr(&log)?;
+    writeln!(io::stdout(), "{READY}")?;
+    io::stdout().flush()?;
+    let nowhere = Log::nowhere()?;
+    nowhere.take_output()?;
+    match log {
+        Some(log) => log.take_messages(),
+        None if logging::is_read_by_journal() => Ok(()),
+        None => nowhere.take_messages(),
     }
-    write_ready_fd(args)
 }
 
 fn write_ready_fd(args: &Mount) -> io::Result<()> {

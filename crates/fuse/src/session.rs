@@ -1,6 +1,7 @@
 //! The life of a mount, from mounting to its end.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -75,6 +76,14 @@ pub enum Error {
     /// The kernel has no FUSE, or the user may not use it.
     #[error("cannot open /dev/fuse ({}): {}", plain(.0), what_it_needs(.0))]
     Device(io::Error),
+    /// Users other than root mount by `fusermount3`, which cannot be run.
+    #[error("cannot mount on {}: fusermount3 cannot be run: {}", dir.display(), plain(source))]
+    Helper {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The kernel refused the mount.
     #[error("the kernel refuses to mount on {}: {}", dir.display(), plain(source))]
     Refused {
@@ -98,19 +107,28 @@ fn plain(error: &io::Error) -> String {
 }
 
 /// What to do if `/dev/fuse` cannot be opened for this reason.
-fn what_it_needs(error: &io::Error) -> &'static str {
+fn what_it_needs(error: &io::Error) -> String {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS) => {
-            "this user has no permission for it; root can grant it (`ls -l /dev/fuse` shows who \
-             has it)"
+            let has = std::fs::metadata("/dev/fuse").map_or_else(
+                |_| String::new(),
+                |found| {
+                    let mode = found.mode() & 0o7777;
+                    format!("its mode is {mode:04o}, its owner {}; ", found.uid())
+                },
+            );
+            format!(
+                "{has}this user has no permission for it; root can grant it (chmod 666 /dev/fuse, \
+                 which is usual)"
+            )
         }
         Some(Errno::PERM) => {
             "a container needs the device (docker run --device /dev/fuse --cap-add SYS_ADMIN)"
+                .into()
         }
-        _ => {
-            "the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run \
+        _ => "the kernel needs FUSE (modprobe fuse), and a container needs the device (docker run \
              --device /dev/fuse --cap-add SYS_ADMIN)"
-        }
+            .into(),
     }
 }
 
@@ -204,6 +222,10 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
     };
     let connection = vellum_transport::mount(&dir, &asked).map_err(|error| match error {
         MountError::Device(source) => Error::Device(source),
+        MountError::Helper(source) => Error::Helper {
+            dir: dir.clone(),
+            source,
+        },
         MountError::Refused(source) => refused(source),
     })?;
     let fs_name = PathBuf::from(&config.fs_name);

@@ -37,6 +37,9 @@ pub enum MountError {
     /// `/dev/fuse` cannot be opened.
     #[error("cannot open /dev/fuse: {0}")]
     Device(io::Error),
+    /// `fusermount3` is missing, or cannot be run.
+    #[error("cannot run fusermount3: {0}")]
+    Helper(io::Error),
     /// The kernel or `fusermount3` refused the mount.
     #[error(transparent)]
     Refused(io::Error),
@@ -56,7 +59,7 @@ pub fn mount(dir: &Path, mount: &Mount<'_>) -> Result<OwnedFd, MountError> {
         // Only root may do that.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => {
             drop(device);
-            mount_by_helper(dir, mount).map_err(MountError::Refused)
+            mount_by_helper(dir, mount)
         }
         Err(error) => Err(MountError::Refused(error)),
     }
@@ -114,8 +117,9 @@ fn options(mount: &Mount<'_>) -> String {
     options
 }
 
-fn mount_by_helper(dir: &Path, mount: &Mount<'_>) -> io::Result<OwnedFd> {
-    let (ours, theirs) = UnixStream::pair()?;
+fn mount_by_helper(dir: &Path, mount: &Mount<'_>) -> Result<OwnedFd, MountError> {
+    let refused = MountError::Refused;
+    let (ours, theirs) = UnixStream::pair().map_err(refused)?;
     let mut command = Command::new(HELPER);
     command
         .args(["-o", &options(mount), "--"])
@@ -125,15 +129,15 @@ fn mount_by_helper(dir: &Path, mount: &Mount<'_>) -> io::Result<OwnedFd> {
         .stdin(OwnedFd::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let helper = command.spawn()?;
+    let helper = command.spawn().map_err(MountError::Helper)?;
     // Only the helper holds the socket now, so that its end is seen.
     drop(command);
     let received = receive(&ours);
     drop(ours);
-    let output = helper.wait_with_output()?;
-    received?.ok_or_else(|| {
+    let output = helper.wait_with_output().map_err(refused)?;
+    received.map_err(refused)?.ok_or_else(|| {
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        io::Error::other(said)
+        refused(io::Error::other(said))
     })
 }
 

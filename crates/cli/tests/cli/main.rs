@@ -18,6 +18,7 @@ mod moving;
 mod over;
 mod printing;
 mod scale;
+mod service;
 mod spelling;
 mod suites;
 mod support;
