@@ -23,6 +23,7 @@ readonly CHANGES=(
     "fallocate --length=9000 file"
     "chgrp 2000 file"
     "chown 3000 file"
+    "chown $OWNER file"
     "touch file"
 )
 

@@ -151,7 +151,7 @@ pub(crate) fn attributes<'o>(op: &'o Op, set: &mut SetAttr) -> Option<(&'o [u8],
             gid,
             follow,
         } => {
-            (set.uid, set.gid) = (*uid, *gid);
+            (set.uid, set.gid, set.chown) = (*uid, *gid, true);
             Some((path, *follow))
         }
         Op::Utimens {

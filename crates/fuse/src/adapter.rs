@@ -121,18 +121,17 @@ impl FileSystem for Adapter {
                     .size(sent.size)
                     .atime(sent.atime.map(set_time))
                     .mtime(sent.mtime.map(set_time));
-                // Without any, it is `chown` without an owner, or a change of the content comes
-                // next. The kernel has not checked who asks.
-                let is_empty = set == SetAttr::default();
                 // The time of writes that were gathered, which the engine dates itself.
                 let is_of_writes = sent.has_change_time && set == SetAttr::new().mtime(set.mtime);
                 if is_of_writes && server.is_guarded(node) {
                     return reply_attr(reply, server.attr(node));
                 }
-                let changer = (is_empty || sent.drops_set_ids).then(|| Changer {
-                    must_own: is_empty,
-                    ..Changer::of(&request)
-                });
+                let changer = Changer::of(&request);
+                if set == SetAttr::default() {
+                    return reply_attr(reply, server.chown_to_same(node, changer));
+                }
+                let drops_set_ids = sent.drops_set_ids || set.uid.is_some() || set.gid.is_some();
+                let changer = drops_set_ids.then_some(changer);
                 reply_attr(reply, server.set_attr(node, &set, changer));
             }
             Operation::ReadLink => {

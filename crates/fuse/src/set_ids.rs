@@ -16,27 +16,23 @@ pub(crate) struct Changer {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
     pub(crate) pid: u32,
-    /// The change drops bits only if this user owns the file.
-    pub(crate) must_own: bool,
 }
 
 impl Changer {
     pub(crate) fn of(request: &Request<'_>) -> Self {
         let Request { uid, gid, pid, .. } = *request;
-        Self {
-            uid,
-            gid,
-            pid,
-            must_own: false,
-        }
+        Self { uid, gid, pid }
+    }
+
+    pub(crate) fn owns(self, attr: &Attr) -> bool {
+        self.uid == 0 || self.uid == attr.uid
     }
 
     /// The mode of a file after the change, if it drops any bits. As in the kernel, set-gid without
     /// group execution, which marks mandatory locking, stays if a member of the group makes it.
     pub(crate) fn mode_after(self, attr: &Attr) -> Option<u16> {
         let mut dropped = attr.mode & (SET_UID | SET_GID);
-        let is_owner = self.uid == 0 || self.uid == attr.uid;
-        if attr.kind == FileKind::Directory || dropped == 0 || (self.must_own && !is_owner) {
+        if attr.kind == FileKind::Directory || dropped == 0 {
             return None;
         }
         if dropped & SET_GID != 0 && attr.mode & GROUP_EXECUTE == 0 && self.is_member(attr.gid) {
@@ -81,12 +77,7 @@ mod tests {
             gid: 7,
             ..crate::server::attr_of(9, FileKind::File)
         };
-        let by = |uid, gid| Changer {
-            uid,
-            gid,
-            pid: 0,
-            must_own: false,
-        };
+        let by = |uid, gid| Changer { uid, gid, pid: 0 };
         let after = |uid, gid, mode| by(uid, gid).mode_after(&attr_of(mode));
         assert_eq!(after(1, 1, 0o644), None);
         assert_eq!(after(1, 1, 0o4755), Some(0o755));
@@ -94,10 +85,5 @@ mod tests {
         assert_eq!(after(1, 1, 0o2644), Some(0o644));
         assert_eq!(after(1, 7, 0o2644), None);
         assert_eq!(after(0, 1, 0o6644), Some(0o2644));
-        let stranger = Changer {
-            must_own: true,
-            ..by(1, 1)
-        };
-        assert_eq!(stranger.mode_after(&attr_of(0o4755)), None);
     }
 }

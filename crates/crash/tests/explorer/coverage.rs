@@ -584,7 +584,11 @@ fn attributes_of(op: &Op) -> BTreeSet<&'static str> {
     let given = match op {
         Op::Truncate { .. } => vec![("size", true)],
         Op::Chmod { .. } => vec![("mode", true)],
-        Op::Chown { uid, gid, .. } => vec![("uid", uid.is_some()), ("gid", gid.is_some())],
+        Op::Chown { uid, gid, .. } => vec![
+            ("uid", uid.is_some()),
+            ("gid", gid.is_some()),
+            ("chown", true),
+        ],
         Op::Utimens { atime, mtime, .. } => {
             vec![("atime", atime.is_some()), ("mtime", mtime.is_some())]
         }

@@ -106,6 +106,9 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Time of last modification.
     pub mtime: Option<SetTime>,
+    /// Does what a `chown(2)` does, even one with neither user nor group: set-id bits and
+    /// capabilities of files go, and the time of the last status change is set.
+    pub chown: bool,
 }
 
 setters!(SetAttr:
@@ -167,6 +170,18 @@ setters!(SetAttr:
     /// # Ok::<(), vellum::Error>(())
     /// ```
     mtime: Option<SetTime>,
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// # let volume = pool.volume();
+    /// # volume.write("/f", "text")?;
+    /// use vellum::SetAttr;
+    ///
+    /// volume.set_attr("/f", &SetAttr::new().mode(Some(0o4755)))?;
+    /// let found = volume.set_attr("/f", &SetAttr::new().chown(true))?;
+    /// assert_eq!(found.permissions().mode(), 0o755);
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    chown: bool,
 );
 
 impl SetAttr {
@@ -181,6 +196,11 @@ impl SetAttr {
     /// ```
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether this does what a `chown(2)` does.
+    pub(super) fn is_chown(&self) -> bool {
+        self.chown || self.uid.is_some() || self.gid.is_some()
     }
 }
 
@@ -414,8 +434,10 @@ impl<M: Memories> Fs<M> {
             atime,
             mtime,
             size: _,
+            chown: _,
         } = *set;
-        if (mode, uid, gid, atime, mtime) == (None, None, None, None, None) {
+        let is_chown = set.is_chown();
+        if (mode, atime, mtime, is_chown) == (None, None, None, false) {
             return Ok(());
         }
         // Lookups by whole paths rely on everybody's permission, so a change of mode invalidates
@@ -432,8 +454,7 @@ impl<M: Memories> Fs<M> {
         let identity = core.identity(file);
         let new_mode = self.mode_after(core, cred, file, set, owner);
         // As on Linux, a directory keeps what means nothing for it.
-        let ends_capability =
-            (uid.is_some() || gid.is_some()) && core.kind(file) != FileKind::Directory;
+        let ends_capability = is_chown && core.kind(file) != FileKind::Directory;
         let words = NewWords {
             identity: new_mode.map(|mode| identity.with_mode(mode)),
             owner: (owner != old).then_some(owner),
@@ -454,8 +475,8 @@ impl<M: Memories> Fs<M> {
         Ok(())
     }
 
-    /// The permission bits after `set`, if they change. Setting an owner or a group drops the
-    /// set-id bits of files. A mode set by a user outside the group cannot include set-gid.
+    /// The permission bits after `set`, if they change. A `chown` drops the set-id bits of files. A
+    /// mode set by a user outside the group cannot include set-gid.
     fn mode_after(
         &self,
         core: &Core<M>,
@@ -465,9 +486,8 @@ impl<M: Memories> Fs<M> {
         owner: OwnerWord,
     ) -> Option<u16> {
         let old = core.identity(file).mode();
-        let changes_owner = set.uid.is_some() || set.gid.is_some();
         let mut new = set.mode.map(|mode| mode & 0o7777);
-        if changes_owner && core.kind(file) != FileKind::Directory {
+        if set.is_chown() && core.kind(file) != FileKind::Directory {
             let kept = old & !droppable(core, cred, file);
             let asked = new.map(|mode| mode & (kept | !(SET_UID | SET_GID)));
             new = asked.or((kept != old).then_some(kept));
@@ -535,6 +555,12 @@ fn check_set<M: Memories>(
     }
     if set.mode.is_some() && core.kind(file) == FileKind::Symlink {
         return Err(Error::Unsupported("permission bits of a symbolic link"));
+    }
+    let drops_set_ids = set.is_chown()
+        && core.kind(file) != FileKind::Directory
+        && core.identity(file).mode() & droppable(core, cred, file) != 0;
+    if drops_set_ids && (!owns || core.identity(file).has(IdentityWord::APPEND_ONLY)) {
+        return Err(Error::NotPermitted);
     }
     if set.mode.is_some() && !owns {
         return Err(Error::NotPermitted);

@@ -100,7 +100,7 @@ pub(super) fn flags_permit(identity: IdentityWord, set: &SetAttr) -> bool {
     let sets_times = !touches && times != (None, None);
     let sets = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || sets_times;
     let is_immutable = identity.has(IdentityWord::IMMUTABLE);
-    !sets && set.size.is_none() && !(touches && is_immutable)
+    !sets && set.size.is_none() && !(is_immutable && (touches || set.chown))
 }
 
 impl<M: Memories> Core<M> {

@@ -116,9 +116,6 @@ impl<M: Backend> Pair<M> {
     }
 
     fn step(&mut self, step: &Step) -> Verdict {
-        if !is_expressible(&step.op) {
-            return Ok(());
-        }
         self.now += 1;
         let cred = step
             .op
@@ -284,18 +281,6 @@ impl<M: Backend> Pair<M> {
         tree::compare(&self.model, &fs).map_err(|text| format!("with open handles: {text}"))?;
         check_open(&fs, Soundness::Recovered)
     }
-}
-
-/// A `chown` that changes nothing does not reach a file system.
-pub(crate) fn is_expressible(op: &Op) -> bool {
-    !matches!(
-        op,
-        Op::Chown {
-            uid: None,
-            gid: None,
-            ..
-        } | Op::Times { .. }
-    )
 }
 
 /// The engine's outcome. `None` if the pool is full.

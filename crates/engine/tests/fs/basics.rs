@@ -4,8 +4,8 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use vellum::media::MediaChoice;
 use vellum::{
-    Allocate, CreateOptions, Cred, Error, FileKind, Fs, ListPosition, MappingKind, Node,
-    OpenOptions, Pool, media::Real,
+    Allocate, CreateOptions, Cred, Error, FileFlags, FileKind, Fs, ListPosition, MappingKind, Node,
+    OpenOptions, Pool, SetAttr, media::Real,
 };
 
 fn pool() -> Pool {
@@ -424,4 +424,47 @@ fn pipes_sockets_and_devices_are_not_opened() {
         assert_eq!(opened(&cred), [libc::ENXIO; 2], "{kind:?}");
         assert_eq!(opened(&user), [libc::EACCES; 2], "{kind:?}");
     }
+}
+
+/// What `chown(2)` does with -1 for both.
+#[test]
+fn a_chown_without_owner_and_group_drops_set_ids() {
+    let pool = pool();
+    let (fs, root, cred) = (pool.fs(), pool.fs().root(), Cred::root());
+    let file = fs.mknod(&cred, &root, b"f", FileKind::File, 0o644, 0);
+    let file = file.unwrap();
+    let set = |by: &Cred, set: SetAttr| fs.set_attr(by, &file, &set);
+    let chown = SetAttr::new().chown(true);
+    let (owner, stranger) = (Cred::user(5, 6), Cred::user(7, 7));
+    let mut before = set(&cred, SetAttr::new().uid(Some(5)).gid(Some(6))).unwrap();
+    for by in [&cred, &owner, &stranger] {
+        let after = set(by, chown).unwrap();
+        assert!(after.ctime_ns > before.ctime_ns, "{by:?}");
+        before.ctime_ns = after.ctime_ns;
+        assert_eq!(after, before);
+    }
+    for (by, mode, left) in [
+        (&cred, 0o6755, 0o755),
+        (&owner, 0o6755, 0o755),
+        (&owner, 0o6745, 0o2745),
+    ] {
+        set(&cred, SetAttr::new().mode(Some(mode))).unwrap();
+        let refused = set(&stranger, chown);
+        assert!(matches!(refused, Err(Error::NotPermitted)), "{refused:?}");
+        assert_eq!(fs.attr(&file).unwrap().mode, mode);
+        assert_eq!(set(by, chown).unwrap().mode, left);
+    }
+    set(&cred, SetAttr::new().mode(Some(0o4755))).unwrap();
+    fs.set_flags(&cred, &file, FileFlags::APPEND_ONLY).unwrap();
+    assert!(matches!(set(&owner, chown), Err(Error::NotPermitted)));
+    fs.set_flags(&cred, &file, FileFlags::empty()).unwrap();
+    set(&owner, chown).unwrap();
+    fs.set_flags(&cred, &file, FileFlags::APPEND_ONLY).unwrap();
+    set(&owner, chown).unwrap();
+    fs.set_flags(&cred, &file, FileFlags::IMMUTABLE).unwrap();
+    assert!(matches!(set(&owner, chown), Err(Error::NotPermitted)));
+    let dir = fs.mkdir(&cred, &root, b"d", 0o777).unwrap();
+    let both = chown.mode(Some(0o6777));
+    assert_eq!(fs.set_attr(&cred, &dir, &both).unwrap().mode, 0o6777);
+    assert_eq!(fs.set_attr(&stranger, &dir, &chown).unwrap().mode, 0o6777);
 }

@@ -253,7 +253,7 @@ fn a_capability_ends_with_the_content_it_was_given_for() {
             .unwrap();
         assert!(has());
     };
-    let changes: [(&str, &dyn Fn()); 4] = [
+    let changes: [(&str, &dyn Fn()); 5] = [
         ("write", &|| volume.write("/f", "virus").unwrap()),
         ("truncate", &|| {
             let set = SetAttr::new().size(Some(2));
@@ -262,6 +262,9 @@ fn a_capability_ends_with_the_content_it_was_given_for() {
         ("chown", &|| {
             let set = SetAttr::new().uid(Some(5));
             volume.set_attr("/f", &set).unwrap();
+        }),
+        ("chown without owner and group", &|| {
+            volume.set_attr("/f", &SetAttr::new().chown(true)).unwrap();
         }),
         ("fallocate", &|| {
             let fs = volume.fs();
