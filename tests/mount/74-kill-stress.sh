@@ -6,26 +6,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 # shellcheck source-path=SCRIPTDIR source=kill.bash
 source "$ROOT/tests/mount/kill.bash"
 need stress-ng
+# shellcheck source-path=SCRIPTDIR source=stressors.bash
+source "$ROOT/tests/mount/stressors.bash"
 
-# Stressors whose operations are all supported by Vellum, or by the kernel on its behalf.
-readonly STRESSORS=(access chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify dup fallocate fcntl filename flock fpunch
-    fsize fstat getdent handle hdd inotify iomix ioprio lease link locka lockf lockofd metamix mknod open rename revio seek symlink
-    sync-file touch unlink utime)
-
-# The other file system stressors of stress-ng, and why they are left out.
-readonly -A LEFT_OUT=(
-    [bind-mount]="mounts directories, and does nothing with files"
-    [binderfs]="is about another file system"
-    [chattr]="sets file flags, which Vellum has not"
-    [eventfd]="uses no file"
-    [fanotify]="watches every mount of the machine"
-    [fiemap]="asks for extents, which Vellum does not tell"
-    [file-ioctl]="asks by ioctl for what Vellum has not"
-    [inode-flags]="sets file flags, which Vellum has not"
-    [io]="syncs every file system of the machine"
-    [procfs]="reads /proc"
-    [verity]="needs fs-verity, which Vellum has not"
-)
 readonly AT_ONCE=3
 STRESS=
 CHOSEN=()
@@ -59,15 +42,6 @@ verify_work() {
     printf 'round %s\n' "$1" >>"$MNT/rounds"
     mkdir "$MNT/new" && mv "$MNT/new" "$MNT/newer" && rmdir "$MNT/newer" || die "$what: the mount is not usable"
     [[ "$(tail -n 1 "$MNT/rounds")" == "round $1" ]] || die "$what: a file is not what was written"
-}
-
-# Prints the reason for each file system stressor that is left out.
-tell_left_out() {
-    local name
-    for name in $(stress-ng --class 'filesystem?' 2>&1 | sed -n "s/^class 'filesystem' stressors: //p"); do
-        [[ " ${STRESSORS[*]} " == *" $name "* ]] ||
-            say "left out: $name, which ${LEFT_OUT[$name]:-is newer than this test}"
-    done
 }
 
 tell_left_out

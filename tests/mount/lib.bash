@@ -19,6 +19,7 @@ declare -rA POOLS=(
     [trees]="cuckoo adaptive split"
     [gcc]="level direct uncached"
     [fsx]="extent-cached tree memory"
+    [exercise]="extent direct uncached"
     [mmap]="extent direct file"
     [calls]="extent tree logged"
     [overlay]="hashfs direct memory"

@@ -11,6 +11,7 @@ mod damaged_names;
 mod durability;
 mod eviction;
 mod evolving;
+mod exerciser;
 mod flags;
 mod listing;
 mod logged_failing;
