@@ -14,7 +14,7 @@ use crate::report::{Class, Location, Sink};
 pub(crate) struct Unfinished {
     /// Copies older than the current one: name and sequence.
     stale: Vec<(&'static str, u64)>,
-    /// Copies left by an interrupted change of the table of datasets: name.
+    /// Copies left by an interrupted change of the label, or of the table of datasets: name.
     cut: Vec<&'static str>,
 }
 
@@ -29,7 +29,7 @@ impl Unfinished {
         }
         for &name in &self.cut {
             let place = Location::Superblock(name);
-            let detail = "was left by an interrupted change of the table of datasets";
+            let detail = "was left by an interrupted change of the superblock";
             if is_strict {
                 sink.damage(Class::SuperblockCopy, place, detail);
             } else {

@@ -11,10 +11,12 @@ use vellum_terminal::manual::Manual;
 use crate::data::DataDevices;
 use crate::dataset::Datasets;
 use crate::images::Prune;
+use crate::info::Info;
 use crate::location::PathInPool;
 use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
 use crate::replica::Replica;
+use crate::set::Set;
 use crate::transfer::End;
 use crate::units::{Identity, parse_size, parse_uuid};
 
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Umount(Umount),
     /// Make all changes in a mount durable
     Sync(Sync),
+    /// Change the label of a pool
+    Set(Set),
     /// Move a pool to another machine with its external data device: export and import its metadata
     Replica {
         /// What to do
@@ -349,32 +353,6 @@ Examples:
 pub(crate) struct Sync {
     /// The directory or a path in it; or the pool, to sync all its mounted datasets; or POOL:NAME
     pub(crate) dir: PathBuf,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "\
-For a mounted pool, the mount answers, so the numbers are current.
-
-Examples:
-  vellum info pool.img
-  vellum info --json pool.img | jq .space.free_bytes
-  vellum info --images")]
-pub(crate) struct Info {
-    /// The pool, or the directory on which it is mounted; with --images, the directory with the
-    /// images [default: /dev/shm]
-    #[arg(required_unless_present = "images")]
-    pub(crate) pool: Option<PathBuf>,
-    /// List the metadata images in memory instead: pool, size, age, and whether each one is in use,
-    /// can be adopted when its pool is opened next, or is useless
-    #[arg(long)]
-    pub(crate) images: bool,
-    /// Show how many requests of each kind the kernel has sent to the mount instead
-    #[arg(long, conflicts_with = "images")]
-    pub(crate) requests: bool,
-    #[command(flatten)]
-    pub(crate) printing: Printing,
-    #[command(flatten)]
-    pub(crate) opening: Opening,
 }
 
 #[derive(Debug, Args)]

@@ -3,10 +3,12 @@
 mod commits;
 mod promise;
 mod text;
+mod udev;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,9 +16,9 @@ use vellum::media::{MediaError, count};
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::{ControlRequest, mounts};
 use vellum_terminal::output::{print, print_json, warn_line};
-use vellum_terminal::{Failure, Outcome, quoted};
+use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
-use crate::args::Info;
+use crate::args::Opening;
 use crate::dataset;
 use crate::images;
 use crate::location;
@@ -33,6 +35,35 @@ pub(crate) const MAGIC: &[u8] = b"VELLUMFS";
 
 /// The first bytes of an external data device.
 pub(crate) const DATA_MAGIC: &[u8] = b"VELDATA1";
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For a mounted pool, the mount answers, so the numbers are current.
+
+Examples:
+  vellum info pool.img
+  vellum info --json pool.img | jq .space.free_bytes
+  vellum info --images")]
+pub(crate) struct Info {
+    /// The pool, or the directory on which it is mounted; with --images, the directory with the
+    /// images [default: /dev/shm]
+    #[arg(required_unless_present = "images")]
+    pub(crate) pool: Option<PathBuf>,
+    /// List the metadata images in memory instead: pool, size, age, and whether each one is in use,
+    /// can be adopted when its pool is opened next, or is useless
+    #[arg(long)]
+    pub(crate) images: bool,
+    /// Show how many requests of each kind the kernel has sent to the mount instead
+    #[arg(long, conflicts_with = "images")]
+    pub(crate) requests: bool,
+    /// Tell udev the UUID and the label of a device instead, if a pool or the data of one are on it
+    #[arg(long, conflicts_with_all = ["images", "requests", "json"])]
+    pub(crate) udev: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
+    #[command(flatten)]
+    pub(crate) opening: Opening,
+}
 
 /// Everything that `info` shows. The names are those of the JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -417,6 +448,7 @@ fn sample(volume: &Volume) -> Option<(PathBuf, File)> {
 pub(crate) fn run(args: &Info) -> Outcome {
     let pool = match &args.pool {
         pool if args.images => return images::list(pool.as_deref(), args.printing.json),
+        Some(device) if args.udev => return udev::tell(device),
         Some(pool) => pool,
         None => return Err(Failure::usage("name the pool")),
     };

@@ -31,6 +31,7 @@ mod remount;
 mod repair;
 mod replica;
 mod served;
+mod set;
 mod spelling;
 mod sync;
 mod transfer;
@@ -102,6 +103,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Data { what } => data::run(&what),
         Command::Mount(args) => return mount::run(&args),
         Command::Umount(args) => umount::run(&args),
+        Command::Set(args) => set::run(&args),
         Command::Sync(args) => sync::run(&args),
         Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),

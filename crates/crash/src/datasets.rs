@@ -274,6 +274,58 @@ impl Change {
     }
 }
 
+/// A change of the label takes the steps of the table.
+#[test]
+fn a_power_cut_leaves_the_old_label_or_the_new_one() {
+    let base = pool();
+    let old = counting(&base).unwrap();
+    let new = old.with_label("a label of several words").unwrap();
+    let tree = tree_of(&base).unwrap();
+    let recorded = Shared::of(base.clone());
+    recorded.0.start_recording();
+    settle_table(&*recorded.0, &old).unwrap();
+    write_table(&*recorded.0, &new).unwrap();
+    let log = recorded.0.take_log();
+    let judge = |image: &[u8], has_returned: bool| {
+        let found = counting(image).unwrap();
+        assert!(found == new || (found == old && !has_returned));
+        assert_eq!(tree_of(image).unwrap().nodes, tree.nodes);
+        let report = checked(image);
+        let counts = |of: &&Finding| {
+            of.severity == Severity::Damage || (has_returned && of.class == Class::SuperblockCopy)
+        };
+        assert_eq!(report.findings.iter().find(counts), None);
+        // The next opening for writing makes all copies equal.
+        let opened = Shared::of(image.to_vec());
+        opened.0.start_recording();
+        settle_cut(&*opened.0, &found).unwrap();
+        let settled = checked(&image_after(image, &opened.0.take_log()));
+        assert!(
+            settled
+                .findings
+                .iter()
+                .all(|of| of.class != Class::SuperblockCopy)
+        );
+        found == new
+    };
+    let mut points = CrashPoints::new(base, &log);
+    let (mut with, mut without) = (0, 0);
+    while let Some(point) = points.next_point() {
+        let done = point.events_done();
+        let many = is_before_a_fence(&log, done);
+        for state in point.states(if many { 24 } else { 2 }, done as u64) {
+            match judge(&point.image(&state), false) {
+                true => with += 1,
+                false => without += 1,
+            }
+        }
+    }
+    for state in points.here().states(8, 1) {
+        judge(&points.here().image(&state), true);
+    }
+    assert!(with > 4 && without > 4, "{with} with, {without} without");
+}
+
 #[test]
 fn a_power_cut_leaves_a_table_of_datasets_that_exist() {
     for change in [Change::adding(), Change::removing()] {

@@ -4,7 +4,7 @@
 use thiserror::Error;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::superblock::{FsRecord, MAIN, Superblock, features};
+use crate::superblock::{FsRecord, LABEL_BYTES, MAIN, Superblock, features};
 
 /// Further datasets begin at multiples of this, and their sizes are multiples of it, so that a
 /// large page of a dataset is also one of the file.
@@ -173,6 +173,16 @@ impl Superblock {
         new.rewritten()
     }
 
+    /// The same superblock with another label, as its next rewrite; `None` if it has no room for
+    /// that.
+    pub fn with_label(&self, label: &str) -> Option<Self> {
+        let mut new = self.clone();
+        new.label = [0; LABEL_BYTES];
+        let there = new.label.get_mut(..label.len())?;
+        there.copy_from_slice(label.as_bytes());
+        Some(new.rewritten())
+    }
+
     pub(crate) fn rewritten(mut self) -> Self {
         self.read_only_compatible &= !features::DATASETS;
         if self.has_datasets() {
@@ -183,8 +193,8 @@ impl Superblock {
         self
     }
 
-    /// Whether an interrupted change of the table explains these bytes of the first, the second and
-    /// the last copy of this superblock, which is the current one. A change writes one record,
+    /// Whether an interrupted change explains these bytes of the first, the second and the last
+    /// copy of this superblock, which is the current one. A change writes one record or the label,
     /// writes the first copy while the second is whole, and makes all copies equal before the next
     /// change.
     pub fn is_left_by_cut(&self, copies: [&[u8]; 3]) -> bool {
@@ -196,8 +206,8 @@ impl Superblock {
             && (Self::unseal(first).is_ok() || is_whole(second))
     }
 
-    /// Whether a copy is the state before or after a change of one record (of a dataset or a
-    /// segment), or torn between that state and this one.
+    /// Whether a copy is the state before or after a change of the label or of one record (of a
+    /// dataset or a segment), or torn between that state and this one.
     fn may_be_cut(&self, copy: &[u8]) -> bool {
         let Ok((mut found, _)) = Self::read_from_prefix(copy) else {
             return false;
@@ -206,7 +216,7 @@ impl Superblock {
         let changed: Vec<_> = records.filter(|(of, own)| of != own).collect();
         let segments = found.segments[1..].iter().zip(&self.segments[1..]);
         let added: Vec<_> = segments.filter(|(of, own)| of != own).collect();
-        let count = changed.len() + added.len();
+        let count = changed.len() + added.len() + usize::from(found.label != self.label);
         let is_one = match Self::unseal(copy) {
             Ok(_) => count == 1,
             Err(_) => count <= 1,
@@ -220,6 +230,7 @@ impl Superblock {
             && (Self::unseal(copy).is_err() || found.sequence != self.sequence)
             && (found.read_only_compatible ^ self.read_only_compatible) & !features::DATASETS == 0
             && (found.incompatible ^ self.incompatible) & !features::SEGMENTS == 0;
+        found.label = self.label;
         found.segments[1..].copy_from_slice(&self.segments[1..]);
         found.incompatible = self.incompatible;
         found.datasets[1..].copy_from_slice(&self.datasets[1..]);
@@ -318,6 +329,28 @@ mod tests {
         }
         assert_eq!(pool.check_readable(), Ok(()));
         assert_eq!(pool.with_dataset("more", 1 << 40, UNIT, [3; 16]), None);
+    }
+
+    #[test]
+    fn an_interrupted_change_of_the_label_is_not_damage() {
+        let old = pool().with_label("a first label").unwrap();
+        let new = old.with_label("another").unwrap();
+        assert_eq!(new.label_text(), "another");
+        assert_eq!(
+            (new.sequence, new.check_readable()),
+            (old.sequence + 1, Ok(()))
+        );
+        assert_eq!(old.with_label(&"x".repeat(LABEL_BYTES + 1)), None);
+        let (was, is) = (old.as_bytes(), new.as_bytes());
+        for at in [64, 128, 132, 136, 192, 4092] {
+            let (growing, going) = (torn(&old, &new, at), torn(&new, &old, at));
+            assert!(old.is_left_by_cut([was, &growing, &going]), "{at}");
+            assert!(new.is_left_by_cut([&growing, is, is]), "{at}");
+            assert!(new.is_left_by_cut([was, is, &going]), "{at}");
+            assert!(!new.is_left_by_cut([&growing, &growing, is]), "{at}");
+        }
+        let both = new.with_dataset("one", 3 * UNIT, UNIT, [1; 16]).unwrap();
+        assert!(!both.is_left_by_cut([both.as_bytes(), both.as_bytes(), was]));
     }
 
     /// The first bytes of one superblock, then the rest of the other.

@@ -25,6 +25,8 @@ pub const FS_MAX: usize = 8;
 pub const MAIN: &str = "main";
 /// Segments in a pool.
 pub const SEGMENT_MAX: usize = 32;
+/// Most bytes of a label.
+pub(crate) const LABEL_BYTES: usize = 64;
 
 /// Feature bits. A pool with an unknown incompatible bit is refused; one with an unknown
 /// read-only-compatible bit may only be read.
@@ -310,7 +312,7 @@ pub struct Superblock {
     /// Pool offset of the last copy.
     pub last_copy_at: u64,
     /// Label, zero-padded UTF-8.
-    pub label: [u8; 64],
+    pub label: [u8; LABEL_BYTES],
     /// Pool offset of the redo log ([`crate::Anchor`]); 0: none.
     pub log_at: u64,
     /// Bytes of the redo log: two blocks of anchors, then records.

@@ -11,6 +11,7 @@ mod further;
 mod helper;
 mod images;
 mod kernel;
+mod labels;
 mod making;
 mod media;
 mod mounting;
