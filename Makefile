@@ -2,7 +2,7 @@ SHELL := /bin/bash
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test test-long ready fmt lint deny bench docs clean
+.PHONY: help demo install uninstall deb musl test test-long ready fmt lint deny bench docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s  %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -12,9 +12,20 @@ demo: ## See Vellum at work: installs what is missing, builds, and shows it
 	@scripts/demo
 
 PREFIX ?= /usr/local
-install: ## Install the programs, their manual pages and completions, and the helpers of mount(8): make install PREFIX=/usr
+install: ## Install the programs, and all that belongs to them: make install PREFIX=/usr DESTDIR=/tmp/package
 	@scripts/install demo
-	@scripts/install-programs "$(PREFIX)"
+	@DESTDIR="$(DESTDIR)" scripts/install-programs "$(PREFIX)"
+
+uninstall: ## Remove what `make install` with the same PREFIX and DESTDIR installed
+	@DESTDIR="$(DESTDIR)" scripts/install-programs "$(PREFIX)" uninstall
+
+deb: ## Make a Debian package in target/debian
+	@scripts/install deb
+	@scripts/make-deb
+
+musl: ## Build the programs linked statically, in target/x86_64-unknown-linux-musl/release
+	@scripts/install musl
+	cargo build --release --target x86_64-unknown-linux-musl --bin vellum --bin vellum-bench --bin vellum-crash
 
 test: ## Run every test, those through a mount too
 	@scripts/install test
