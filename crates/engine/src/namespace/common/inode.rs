@@ -25,7 +25,8 @@ pub(crate) struct Making<'o, 'a, M: Memories> {
     dir: Cachelet,
     inode: Option<u64>,
     text: Option<(u64, u64)>,
-    xattrs: Option<XattrSet>,
+    /// Few files have any, and then it is moved several times.
+    xattrs: Option<Box<XattrSet>>,
     /// Slot of the entry, and number of slots.
     pub(crate) entry: Option<(u64, u64)>,
     cachelet: Option<Cachelet>,
@@ -89,7 +90,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             let set = self
                 .op
                 .write_xattrs(sites::CREATE_XATTRS, owner, bytes, Take::Common)?;
-            self.xattrs = Some(set);
+            self.xattrs = Some(Box::new(set));
         }
         Ok(())
     }
@@ -189,7 +190,7 @@ impl<M: Memories> Op<'_, M> {
     fn write_inode(
         &self,
         taken: &Taken,
-        (text, xattrs, place): (Option<(u64, u64)>, Option<XattrSet>, u64),
+        (text, xattrs, place): (Option<(u64, u64)>, Option<Box<XattrSet>>, u64),
         dir: Cachelet,
         new: &NewInode<'_>,
         now: i64,
@@ -200,7 +201,7 @@ impl<M: Memories> Op<'_, M> {
         let is_dir = new.kind == FileKind::Directory;
         let generation = core.next_generation(ino);
         let identity = IdentityWord::new(InodeState::Live, new.kind, new.mode, generation);
-        let xattr_flags = xattrs.as_ref().map_or(0, XattrSet::flags);
+        let xattr_flags = xattrs.as_deref().map_or(0, XattrSet::flags);
         let mut inode = Inode {
             identity: identity
                 .with_xattr_flags(xattr_flags)
@@ -210,7 +211,7 @@ impl<M: Memories> Op<'_, M> {
             links: LinksWord::new(taken.links as u32, 0).0,
             btime: now,
             parent: if is_dir { core.ino(dir) } else { new.device },
-            xattr_root: xattrs.as_ref().map_or(0, XattrSet::root),
+            xattr_root: xattrs.as_deref().map_or(0, XattrSet::root),
             project: new.project,
             size: new.target.len() as u64,
             mtime: now,
