@@ -21,6 +21,8 @@ const CELL: u64 = 8;
 
 /// Bytes of a large page, on every architecture with 4 KiB pages that Linux supports.
 pub(crate) const LARGE_PAGE_BYTES: usize = 2 << 20;
+/// The advice `MADV_COLLAPSE` of the kernel (`linux/mman.h`), which not every C library names.
+const MADV_COLLAPSE: libc::c_int = 25;
 
 /// Why a mapping failed.
 pub(crate) enum MappingError {
@@ -306,7 +308,7 @@ impl Mapping {
             // is faulted in because the kernel needs its page table before it collapses the pages.
             let gathered = unsafe {
                 rustix::mm::madvise(chunk, page_bytes, Advice::LinuxPopulateWrite).is_ok()
-                    && libc::madvise(chunk, LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) == 0
+                    && libc::madvise(chunk, LARGE_PAGE_BYTES, MADV_COLLAPSE) == 0
             };
             if !gathered {
                 break;
