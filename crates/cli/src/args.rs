@@ -15,6 +15,7 @@ use crate::info::Info;
 use crate::location::PathInPool;
 use crate::mkfs::tuning::Setting;
 use crate::mount::Mount;
+use crate::quota::Quota;
 use crate::replica::Replica;
 use crate::set::Set;
 use crate::transfer::End;
@@ -76,6 +77,8 @@ pub(crate) enum Command {
     },
     /// Show a pool's layout, contents and mount, and what survives a crash
     Info(Info),
+    /// Show and limit what users, groups and projects use of a pool
+    Quota(Box<Quota>),
     /// Remove metadata images from memory whose pools are gone
     Prune(Prune),
     /// Check a pool without changing it
@@ -141,6 +144,7 @@ impl Command {
             | Self::Cp(Cp { printing, .. })
             | Self::Import(Import { printing, .. })
             | Self::Export(Export { printing, .. }) => *printing,
+            Self::Quota(args) => args.printing(),
             Self::Replica { what } => what.printing(),
             Self::Dataset { what } => what.printing(),
             Self::Data { what } => what.printing(),
@@ -275,6 +279,9 @@ pub(crate) struct Making {
     /// A UUID that no other pool has, or `random`
     #[arg(long, short = 'U', value_parser = parse_uuid, default_value = "random")]
     pub(crate) uuid: Identity,
+    /// Turn quotas on (see `vellum quota`)
+    #[arg(long)]
+    pub(crate) quota: bool,
     /// Settings for experts, separated by commas; `-O help` lists the keys
     #[arg(
         short = 'O',

@@ -12,7 +12,7 @@ use clap::Args;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use vellum::media::{MediaError, count};
+use vellum::media::count;
 use vellum::{File, FileKind, FoundImage, PoolPath, RealFs, Volume, uuid_text};
 use vellum_fuse::{ControlRequest, mounts};
 use vellum_terminal::output::{print, print_json, warn_line};
@@ -72,6 +72,9 @@ pub(crate) struct Information {
     pub(crate) media: MediaPart,
     pub(crate) space: SpacePart,
     pub(crate) cache: CachePart,
+    /// Whether quotas are on.
+    #[serde(default)]
+    pub(crate) quotas: bool,
     pub(crate) counters: CountersPart,
     /// Counters of the log since the opening, if the pool has a log and is open for writing.
     #[serde(default)]
@@ -345,6 +348,7 @@ impl Information {
                 names: cache.index_entries,
                 arena_bytes: cache.arena_bytes,
             },
+            quotas: fs.has_quotas(),
             counters: CountersPart {
                 lines_flushed: counts.lines_flushed,
                 fences: counts.fences,
@@ -542,15 +546,7 @@ pub(crate) fn ask<T: DeserializeOwned>(
 }
 
 fn look(pool: &Path, args: &Info) -> Outcome<Information> {
-    let open = |read_only| args.opening.options(read_only).open(pool);
-    let opened = served::once_closed(pool, || {
-        let opened = match open(true) {
-            // A device-DAX node cannot be mapped read-only.
-            Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
-            opened => opened,
-        };
-        opened.map_err(|error| location::refused(pool, &error))
-    })?;
+    let opened = served::once_closed(pool, || location::open_to_look(pool, &args.opening))?;
     let information = Information::of(&opened.fs(), pool)
         .measured_by_a_file(&opened.volume())
         .opened(opened.opened());

@@ -125,6 +125,18 @@ pub(crate) fn open(pool: &Path, opening: &Opening, read_only: bool) -> Outcome<P
     open_with(pool, &opening.options(read_only))
 }
 
+/// Opens a pool for a command that changes nothing: for reading only, if its device can be mapped
+/// in that way.
+pub(crate) fn open_to_look(pool: &Path, opening: &Opening) -> Outcome<Pool> {
+    let open = |read_only| opening.options(read_only).open(pool);
+    let opened = match open(true) {
+        // A device-DAX node cannot be mapped read-only.
+        Err(vellum::Error::Media(MediaError::ReadOnlyDevice { .. })) => open(false),
+        opened => opened,
+    };
+    opened.map_err(|error| refused(pool, &error))
+}
+
 /// Opens a pool.
 pub(crate) fn open_with(pool: &Path, options: &PoolOptions) -> Outcome<Pool> {
     served::once_closed(pool, || {

@@ -27,6 +27,7 @@ mod logging;
 mod map;
 mod mkfs;
 mod mount;
+mod quota;
 mod remount;
 mod repair;
 mod replica;
@@ -107,6 +108,7 @@ fn run(command: Command) -> Outcome<ExitCode> {
         Command::Sync(args) => sync::run(&args),
         Command::Replica { what } => replica::run(&what),
         Command::Info(args) => info::run(&args),
+        Command::Quota(args) => quota::run(&args),
         Command::Prune(args) => images::prune(&args),
         Command::Ls(args) => files::ls(&args),
         Command::Stat(args) => files::stat(&args),

@@ -8,7 +8,9 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use vellum::media::MediaChoice;
-use vellum::{CreateOptions, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool};
+use vellum::{
+    CreateOptions, Cred, DataOptions, GeometryError, MappingKind, Pool, media_of_new_pool,
+};
 use vellum_terminal::output::{print, print_json, say};
 use vellum_terminal::{Failure, Outcome, Printing, quoted};
 
@@ -72,6 +74,10 @@ pub(crate) fn run(args: &Mkfs) -> Outcome {
 
 /// Closes the new pool and describes it: as text, as JSON, or not at all.
 pub(crate) fn tell(made: Pool, path: &Path, making: &Making, printing: Printing) -> Outcome {
+    if making.quota {
+        let turned_on = made.fs().set_quotas(&Cred::root(), true);
+        turned_on.map_err(|error| Failure::at(path.display(), &error))?;
+    }
     let information = Information::of(&made.fs(), path);
     location::close(made, path)?;
     if printing.json {

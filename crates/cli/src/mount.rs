@@ -36,6 +36,7 @@ use crate::images;
 use crate::info::{Information, MountPart};
 use crate::location;
 use crate::logging::{self, Log};
+use crate::quota;
 use crate::remount;
 use crate::served;
 use crate::umount;
@@ -447,7 +448,7 @@ fn answers(
         door: String::new(),
         requests: BTreeMap::new(),
     };
-    Arc::new(move |request, connection| {
+    Arc::new(move |request, cred, connection| {
         let Some(fs) = fs.upgrade() else {
             return Ok(String::new());
         };
@@ -469,6 +470,7 @@ fn answers(
             ControlRequest::Evolve { rounds } => {
                 Evolved::now(&fs, rounds).map(|evolved| json(&evolved))
             }
+            ControlRequest::Quota(request) => Ok(json(&quota::answer(&fs, cred, request))),
         }
     })
 }

@@ -41,6 +41,93 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     u64::try_from(bytes).map_err(|_| wrong())
 }
 
+/// Parses a limit of bytes: a size, or `none` (0).
+pub(crate) fn parse_limit(text: &str) -> Result<u64, String> {
+    match text {
+        "none" => Ok(0),
+        _ => parse_size(text),
+    }
+}
+
+/// Parses a limit of files: a number, or `none` (0).
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    match text {
+        "none" => Ok(0),
+        _ => text
+            .parse()
+            .map_err(|_| format!("`{text}` is not a number of files: write 1000 or none")),
+    }
+}
+
+/// The units of durations, and their seconds.
+const DURATIONS: [(char, u64); 5] = [
+    ('w', 7 * 86_400),
+    ('d', 86_400),
+    ('h', 3600),
+    ('m', 60),
+    ('s', 1),
+];
+/// The longest duration, a century: its end still fits into a time.
+const DURATION_MAX_S: u64 = 100 * 365 * 86_400;
+
+/// Parses a duration in seconds: `7d`, `1d12h`, `30m`, `90`; units may be written as words.
+pub(crate) fn parse_duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}` is not a duration: write 7d, 12h, 30m or a number of seconds");
+    let (mut seconds, mut rest) = (0_u64, text);
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let (number, after) = rest.split_at(digits);
+        let letters = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let words = ["week", "day", "hour", "minute", "second"];
+        let is_it = |((letter, _), word): &((char, u64), &str)| {
+            unit.chars().eq([*letter]) || unit.strip_suffix('s').unwrap_or(unit) == *word
+        };
+        let unit_s = match unit {
+            "" => 1,
+            _ => {
+                DURATIONS
+                    .into_iter()
+                    .zip(words)
+                    .find(is_it)
+                    .ok_or_else(wrong)?
+                    .0
+                    .1
+            }
+        };
+        let number: u64 = number.parse().map_err(|_| wrong())?;
+        let part = number.checked_mul(unit_s).ok_or_else(wrong)?;
+        seconds = seconds.checked_add(part).ok_or_else(wrong)?;
+        rest = after;
+    }
+    match seconds {
+        _ if text.is_empty() => Err(wrong()),
+        ..=DURATION_MAX_S => Ok(seconds),
+        _ => Err(format!("`{text}` is more than a century")),
+    }
+}
+
+/// Formats a duration by its two largest units: `6d23h`.
+pub(crate) fn duration(seconds: u64) -> String {
+    let units = &DURATIONS[1..];
+    let Some(largest) = units.iter().position(|&(_, unit)| seconds >= unit) else {
+        return "0s".into();
+    };
+    let mut left = seconds;
+    let mut text = String::new();
+    for &(letter, unit) in units[largest..].iter().take(2) {
+        if left >= unit {
+            text += &format!("{}{letter}", left / unit);
+        }
+        left %= unit;
+    }
+    text
+}
+
 /// The UUID of a new pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
@@ -141,6 +228,45 @@ mod tests {
         }
         for text in ["", "G", "4X", "-1", "4.x", "1..5G", "99999999999P", "1.1.1"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_may_be_none() {
+        assert_eq!((parse_limit("none"), parse_limit("1K")), (Ok(0), Ok(1024)));
+        assert_eq!((parse_count("none"), parse_count("10")), (Ok(0), Ok(10)));
+        for text in ["", "-1", "1K", "many"] {
+            assert!(parse_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_and_written() {
+        for (text, seconds, shown) in [
+            ("0", 0, "0s"),
+            ("90", 90, "1m30s"),
+            ("90s", 90, "1m30s"),
+            ("1w", 7 * 86_400, "7d"),
+            ("7days", 7 * 86_400, "7d"),
+            ("1d12h", 129_600, "1d12h"),
+            ("1hour1second", 3601, "1h"),
+            ("1d5m", 86_700, "1d"),
+        ] {
+            assert_eq!(parse_duration(text), Ok(seconds), "{text}");
+            assert_eq!(duration(seconds), shown, "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "d",
+            "-1d",
+            "1.5d",
+            "1y",
+            "1ds d",
+            "99999999999999w",
+            "101w1000000d",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 

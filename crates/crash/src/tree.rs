@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use vellum::{Cred, Error, FileKind, ListPosition, Node, OpenOptions};
-use vellum_driver::{kind_of, xattrs_of};
-use vellum_model::{NodeSnapshot, Snapshot, SnapshotBody, Times};
+use vellum_driver::{kind_of, usage_of, xattrs_of};
+use vellum_model::{BLOCK_SIZE, NodeSnapshot, QuotaKind, Snapshot, SnapshotBody, Space, Times};
 
 use crate::memories::Explored;
 use crate::session::{ExploredFs, Result};
@@ -40,6 +40,32 @@ impl Tree {
         let mut all = self.times.iter();
         let (path, _) = all.find(|(_, (number, _))| *number == ino)?;
         self.nodes.get(path)
+    }
+
+    /// What users, groups and projects use.
+    fn usage(&self) -> BTreeMap<(QuotaKind, u32), Space> {
+        let mut usage = BTreeMap::<_, Space>::new();
+        let firsts = self
+            .nodes
+            .iter()
+            .filter(|(path, node)| **path == node.identity);
+        for (path, node) in firsts {
+            let bytes = match node.body {
+                SnapshotBody::File { .. } => self.space[&self.times[path].0] * 512,
+                SnapshotBody::Dir => BLOCK_SIZE as u64,
+                _ => 0,
+            };
+            for key in [
+                (QuotaKind::User, node.uid),
+                (QuotaKind::Group, node.gid),
+                (QuotaKind::Project, node.project),
+            ] {
+                let space = usage.entry(key).or_default();
+                space.bytes += bytes;
+                space.inodes += 1;
+            }
+        }
+        usage
     }
 
     /// The same tree, with the content of each file replaced by that of the file of the same name
@@ -89,7 +115,11 @@ pub(crate) fn read_tree(fs: &ExploredFs) -> Result<Tree> {
     let root = fs.root();
     reader.add(b"/".to_vec(), &root)?;
     reader.below(&root, b"")?;
-    Ok(reader.finish())
+    let tree = reader.finish();
+    if usage_of(fs)?.is_some_and(|usage| usage != tree.usage()) {
+        return Err(Error::Invalid("usage is not what the files take"));
+    }
+    Ok(tree)
 }
 
 struct Reader<'a> {

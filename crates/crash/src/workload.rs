@@ -116,6 +116,7 @@ impl Step {
                 Op::SetXattr { .. } => "setxattr",
                 Op::RemoveXattr { .. } => "removexattr",
                 Op::SetFlags { .. } | Op::SetProject { .. } => "chattr",
+                Op::SetQuotas { .. } | Op::SetQuota { .. } => "quota",
                 Op::Open { .. } => "open",
                 Op::CloseSlot { .. } => "close",
                 Op::Read { .. }
@@ -128,6 +129,7 @@ impl Step {
                 | Op::GetXattr { .. }
                 | Op::ListXattr { .. }
                 | Op::GetFlags { .. }
+                | Op::GetQuota { .. }
                 | Op::Stat { .. }
                 | Op::StatSlot { .. }
                 | Op::FlockSlot { .. }

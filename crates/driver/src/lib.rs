@@ -7,6 +7,7 @@
 
 mod convert;
 mod paths;
+mod quotas;
 mod xattr;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use convert::{
     allocate_mode, file_kind, held_lock, lock_kind, lock_owner, lock_range, open_options, view,
 };
 pub use convert::{cred_of, kind_of};
+pub use quotas::usage_of;
 pub use xattr::xattrs_of;
 
 /// A file system with numbered handles.
@@ -108,6 +110,9 @@ impl<M: Memories> Driver<M> {
             }
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op, cred)?,
             Op::GetXattr { .. } | Op::ListXattr { .. } => return self.read_xattr(op, cred),
+            Op::SetQuotas { .. } | Op::SetQuota { .. } | Op::GetQuota { .. } => {
+                return self.on_quotas(op, cred);
+            }
             Op::Sync => self.fs.sync()?,
             Op::Open {
                 slot,

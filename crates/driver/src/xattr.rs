@@ -1,12 +1,14 @@
 //! Extended attributes, with what a kernel checks before it looks for the file.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use vellum::media::Memories;
 use vellum::{Cred, Error, Fs, Node, Result, XattrMode};
 use vellum_model::{Op, Payload, XATTR_NAME_MAX, XATTR_VALUE_MAX};
 
 use crate::Driver;
+use crate::quotas::limits_of;
 
 fn check_name(name: &[u8]) -> Result<()> {
     match name.len() {
@@ -83,13 +85,21 @@ fn names_of(list: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     Ok(names)
 }
 
-/// All extended attributes of a file, as the superuser sees them.
+/// All extended attributes of a file, as the superuser sees them. Limits of quotas are among those
+/// of the root directory.
 ///
 /// # Errors
 /// Fails with the engine's errors, and if the list of names is malformed.
-pub fn xattrs_of<M: Memories>(fs: &Fs<M>, node: &Node<M>) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+pub fn xattrs_of<M: Memories>(
+    fs: &Arc<Fs<M>>,
+    node: &Node<M>,
+) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let root = Cred::root();
     let names = names_of(&fs.xattrs(&root, node)?)?;
     let value = |name: Vec<u8>| Ok((name.clone(), fs.xattr(&root, node, &name)?));
-    names.into_iter().map(value).collect()
+    let mut all: BTreeMap<_, _> = names.into_iter().map(value).collect::<Result<_>>()?;
+    if node.ino() == fs.root().ino() {
+        all.extend(limits_of(fs)?);
+    }
+    Ok(all)
 }

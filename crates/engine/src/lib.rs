@@ -99,8 +99,8 @@ pub use durability::commit::Durability;
 pub use error::{DatasetError, Error, Location, MediumError, Result, SegmentError};
 pub use fs::{
     Access, Allocate, Attr, CacheUsage, Cred, FileFlags, Fs, Handle, HeldLock, ListPosition,
-    LockCancel, LockKind, LockOwner, LockRange, LockWait, Node, OpenOptions, RenameFlags, SetAttr,
-    SetTime, StatFs, View, ViewSource, XattrMode,
+    LockCancel, LockKind, LockOwner, LockRange, LockWait, Node, OpenOptions, Quota, QuotaDefaults,
+    QuotaKind, QuotaLimits, RenameFlags, SetAttr, SetTime, StatFs, View, ViewSource, XattrMode,
 };
 pub use logs::redo::{FoundImage, ImageLocation, LogCounts};
 pub use logs::undo::UndoCounts;

@@ -132,7 +132,7 @@ impl FileSystem for Adapter {
                 }
                 let drops_set_ids = sent.drops_set_ids || set.uid.is_some() || set.gid.is_some();
                 let changer = drops_set_ids.then_some(changer);
-                reply_attr(reply, server.set_attr(node, &set, changer));
+                reply_attr(reply, server.set_attr(node, &set, request.uid, changer));
             }
             Operation::ReadLink => {
                 let target = server.read_link(node);
@@ -191,7 +191,7 @@ impl FileSystem for Adapter {
             {
                 self.of_xattrs(&request, reply);
             }
-            Operation::StatFs => self.stat_fs(reply),
+            Operation::StatFs => self.stat_fs(node, reply),
             Operation::Ioctl { number, .. } if is_of_flags(number) => {
                 self.of_flags(&request, reply);
             }
@@ -199,12 +199,13 @@ impl FileSystem for Adapter {
                 if node != ROOT {
                     return reply.error(Errno::NOTTY);
                 }
-                let answer = self.control.answer(number, request.uid, sent);
+                let answer = self.control.answer(number, Changer::of(&request), sent);
                 reply_with(reply, answer, |reply, bytes| reply.ioctl(&bytes));
             }
             Operation::Allocate { mode, offset, len } => {
                 let dropped = self.drop_set_ids(node, &request, request.uid != 0);
-                let done = dropped.and_then(|()| server.allocate(node, mode, offset, len));
+                let done =
+                    dropped.and_then(|()| server.allocate(node, mode, (offset, len), request.uid));
                 reply_empty(reply, done);
             }
             Operation::Seek { offset, whence } => self.seek(node, offset, whence, reply),
@@ -216,7 +217,7 @@ impl FileSystem for Adapter {
             } => {
                 let dropped = self.drop_set_ids(to_node, &request, request.uid != 0);
                 let (from, to) = ((node, offset), (to_node, to_offset));
-                let copied = dropped.and_then(|()| server.copy_range(from, to, len));
+                let copied = dropped.and_then(|()| server.copy_range(from, to, len, request.uid));
                 reply_with(reply, copied, Reply::written);
             }
             // The kernel need not send these again. A close has no effect (FLUSH), files are always
@@ -373,7 +374,9 @@ impl Adapter {
         let dropped = self.drop_set_ids(ino, request, drops_set_ids);
         let mut answer = dropped.and_then(|()| match writes_back {
             true => self.server.write_back(ino, offset, data),
-            false => self.server.write(ino, offset, data, flags, through),
+            false => self
+                .server
+                .write(ino, offset, data, (flags, through), request.uid),
         });
         // The kernel requests the fsync itself, but not after asynchronous direct writes.
         if through == Through::Direct && flags as i32 & libc::O_DSYNC != 0 {
@@ -452,8 +455,8 @@ impl Adapter {
         });
     }
 
-    fn stat_fs(&self, reply: Reply) {
-        reply_with(reply, self.server.stat_fs(), |reply, size| {
+    fn stat_fs(&self, node: u64, reply: Reply) {
+        reply_with(reply, self.server.stat_fs(node), |reply, size| {
             reply.stat_fs(&FileSystemSize {
                 block_bytes: 4096,
                 blocks: size.blocks,

@@ -3,16 +3,22 @@
 //! An answer is JSON text of any length, but an ioctl carries 8 KiB. So a request names the offset
 //! from which it wants the text. The mount keeps the last text that did not fit, under a token.
 
+mod quotas;
+
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
+use vellum::Cred;
 use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
 use vellum_transport::{Door, RequestCounts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::session::Stopper;
+use crate::set_ids::Changer;
+
+pub use quotas::{LimitsChange, QuotaRequest};
 
 /// A request to a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,13 +26,16 @@ pub enum ControlRequest {
     /// What the mount serves, and how. Any user may request this.
     Information,
     /// The areas of the namespace adaptive. Only the superuser and the user of the mount's process
-    /// may request this and the variants below, because the answers show every directory.
+    /// may request this and evolving, because the answers show every directory.
     Areas,
     /// Runs rounds of evolving and returns their result.
     Evolve {
         /// The number of rounds. `None`: until nothing is left to do.
         rounds: Option<u64>,
     },
+    /// Shows or changes quotas. Any user may request this; whoever answers decides by the
+    /// credentials.
+    Quota(QuotaRequest),
 }
 
 /// The connection to the kernel that a request came by.
@@ -38,10 +47,11 @@ pub struct Connection {
     pub counts: Arc<RequestCounts>,
 }
 
-/// Answers requests, as JSON.
-pub type Answers = dyn Fn(ControlRequest, &Connection) -> vellum::Result<String> + Send + Sync;
+/// Answers requests of a user, as JSON. The user of the mount's process is privileged, too.
+pub type Answers =
+    dyn Fn(ControlRequest, &Cred, &Connection) -> vellum::Result<String> + Send + Sync;
 
-/// The bytes of a request, followed by zeros.
+/// The bytes of a request, followed by those about quotas ([`quotas::Body`]) and by zeros.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 struct RequestHead {
@@ -65,6 +75,8 @@ struct ReplyHead {
 
 /// The ioctl number that ends the mount at once. It is not a request.
 const STOP: u64 = 4;
+/// The number of all requests about quotas.
+const QUOTA: u64 = 5;
 /// The bytes of an answer that one exchange carries.
 const PART_BYTES: usize = CONTROL_BYTES - size_of::<ReplyHead>();
 /// How often a request is repeated when the requests of others replaced its answer.
@@ -76,6 +88,7 @@ impl ControlRequest {
             Self::Information => (1, 0),
             Self::Areas => (2, 0),
             Self::Evolve { rounds } => (3, rounds.map_or(0, |rounds| rounds.saturating_add(1))),
+            Self::Quota(_) => (QUOTA, 0),
         };
         RequestHead {
             number,
@@ -84,19 +97,31 @@ impl ControlRequest {
         }
     }
 
-    fn of(sent_head: &RequestHead) -> Option<Self> {
+    fn sent_body(self) -> quotas::Body {
+        match self {
+            Self::Quota(request) => request.body(),
+            _ => quotas::Body::default(),
+        }
+    }
+
+    /// The request with this head, and with these bytes behind it.
+    fn of(sent_head: &RequestHead, rest: &[u8]) -> Option<Self> {
         match sent_head.number {
             1 => Some(Self::Information),
             2 => Some(Self::Areas),
             3 => Some(Self::Evolve {
                 rounds: sent_head.argument.checked_sub(1),
             }),
+            QUOTA => {
+                let (body, _) = quotas::Body::read_from_prefix(rest).ok()?;
+                QuotaRequest::of(&body).map(Self::Quota)
+            }
             _ => None,
         }
     }
 
     fn is_for_all(self) -> bool {
-        self == Self::Information
+        matches!(self, Self::Information | Self::Quota(_))
     }
 }
 
@@ -104,6 +129,8 @@ impl ControlRequest {
 #[derive(Debug, Default)]
 struct Long {
     token: u64,
+    /// The user who asked. Nobody else gets the rest.
+    uid: u32,
     text: Vec<u8>,
 }
 
@@ -129,15 +156,20 @@ impl ControlChannel {
         }
     }
 
-    /// Answers an ioctl of user `uid` on the root.
-    pub(crate) fn answer(&self, number: u32, uid: u32, sent: &[u8]) -> Result<Vec<u8>, Errno> {
+    /// Answers an ioctl on the root.
+    pub(crate) fn answer(
+        &self,
+        number: u32,
+        caller: Changer,
+        sent: &[u8],
+    ) -> Result<Vec<u8>, Errno> {
         if number != CONTROL_IOCTL {
             return Err(Errno::NOTTY);
         }
-        let (sent_head, _) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::INVAL)?;
-        let request = ControlRequest::of(&sent_head);
-        let serves = rustix::process::geteuid().as_raw();
-        if !request.is_some_and(ControlRequest::is_for_all) && uid != 0 && uid != serves {
+        let (sent_head, rest) = RequestHead::read_from_prefix(sent).map_err(|_| Errno::INVAL)?;
+        let request = ControlRequest::of(&sent_head, rest);
+        let cred = cred(caller);
+        if !request.is_some_and(ControlRequest::is_for_all) && !cred.privileged {
             return Err(Errno::PERM);
         }
         if sent_head.number == STOP {
@@ -147,28 +179,44 @@ impl ControlChannel {
         let answers = self.answers.as_deref().ok_or(Errno::NOTTY)?;
         let request = request.ok_or(Errno::NOTTY)?;
         if sent_head.token != 0 {
-            return self.more(&sent_head);
+            return self.more(&sent_head, cred.uid);
         }
-        let text =
-            answers(request, &self.connection).map_err(|error| crate::convert::errno(&error))?;
+        let text = answers(request, &cred, &self.connection)
+            .map_err(|error| crate::convert::errno(&error))?;
         let text = text.into_bytes();
         if text.len() <= PART_BYTES {
             return Ok(reply(&text, 0, 0));
         }
         let mut long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let token = long.token + 1;
-        *long = Long { token, text };
+        let uid = cred.uid;
+        *long = Long { token, uid, text };
         Ok(reply(&long.text, token, 0))
     }
 
     /// The next part of the kept answer; `EAGAIN` if another answer has replaced it.
-    fn more(&self, sent_head: &RequestHead) -> Result<Vec<u8>, Errno> {
+    fn more(&self, sent_head: &RequestHead, uid: u32) -> Result<Vec<u8>, Errno> {
         let long = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let from = usize::try_from(sent_head.from).unwrap_or(usize::MAX);
-        match long.token == sent_head.token && from <= long.text.len() {
+        let is_its = long.token == sent_head.token && long.uid == uid;
+        match is_its && from <= long.text.len() {
             true => Ok(reply(&long.text, long.token, from)),
             false => Err(Errno::AGAIN),
         }
+    }
+}
+
+/// The credentials of the caller.
+fn cred(caller: Changer) -> Cred {
+    let serves = rustix::process::geteuid().as_raw();
+    let privileged = caller.uid == 0 || caller.uid == serves;
+    Cred {
+        groups: match privileged {
+            true => Vec::new(),
+            false => caller.groups(),
+        },
+        privileged,
+        ..Cred::user(caller.uid, caller.gid)
     }
 }
 
@@ -211,8 +259,7 @@ pub fn stop(root: &File) -> io::Result<()> {
         number: STOP,
         ..RequestHead::default()
     };
-    let mut bytes = [0; CONTROL_BYTES];
-    bytes[..size_of::<RequestHead>()].copy_from_slice(sent_head.as_bytes());
+    let mut bytes = bytes_of(&sent_head, &quotas::Body::default());
     match control(root, &mut bytes) {
         // It ended before it could answer.
         Err(error)
@@ -227,12 +274,20 @@ pub fn stop(root: &File) -> io::Result<()> {
     }
 }
 
+/// The bytes of a request.
+fn bytes_of(sent_head: &RequestHead, body: &quotas::Body) -> [u8; CONTROL_BYTES] {
+    let mut bytes = [0; CONTROL_BYTES];
+    let (head, rest) = bytes.split_at_mut(size_of::<RequestHead>());
+    head.copy_from_slice(sent_head.as_bytes());
+    rest[..size_of::<quotas::Body>()].copy_from_slice(body.as_bytes());
+    bytes
+}
+
 fn answer_of(root: &File, request: ControlRequest) -> io::Result<Vec<u8>> {
     let mut sent_head = request.sent_head();
     let mut text = Vec::new();
     loop {
-        let mut bytes = [0; CONTROL_BYTES];
-        bytes[..size_of::<RequestHead>()].copy_from_slice(sent_head.as_bytes());
+        let mut bytes = bytes_of(&sent_head, &request.sent_body());
         control(root, &mut bytes)?;
         let (reply, part) = ReplyHead::read_from_prefix(&bytes[..])
             .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -258,6 +313,15 @@ mod tests {
                 .map(|i| char::from(b'a' + (i % 26) as u8))
                 .collect(),
             ControlRequest::Evolve { rounds } => format!("{rounds:?}"),
+            ControlRequest::Quota(request) => format!("{request:?}"),
+        }
+    }
+
+    fn by(uid: u32) -> Changer {
+        Changer {
+            uid,
+            gid: uid,
+            pid: 0,
         }
     }
 
@@ -270,7 +334,13 @@ mod tests {
     }
 
     fn channel() -> ControlChannel {
-        of(Some(Arc::new(|request, _: &_| Ok(text_of(request)))))
+        of(Some(Arc::new(|request, cred: &Cred, _: &_| {
+            let whose = match (request, cred.privileged) {
+                (ControlRequest::Quota(_), false) => format!(" for {}", cred.uid),
+                _ => String::new(),
+            };
+            Ok(text_of(request) + &whose)
+        })))
     }
 
     fn exchange(
@@ -278,9 +348,16 @@ mod tests {
         uid: u32,
         sent_head: RequestHead,
     ) -> Result<(ReplyHead, Vec<u8>), Errno> {
-        let mut sent = sent_head.as_bytes().to_vec();
-        sent.resize(CONTROL_BYTES, 0);
-        let bytes = channel.answer(CONTROL_IOCTL, uid, &sent)?;
+        let sent = bytes_of(&sent_head, &quotas::Body::default());
+        exchange_bytes(channel, uid, &sent)
+    }
+
+    fn exchange_bytes(
+        channel: &ControlChannel,
+        uid: u32,
+        sent: &[u8],
+    ) -> Result<(ReplyHead, Vec<u8>), Errno> {
+        let bytes = channel.answer(CONTROL_IOCTL, by(uid), sent)?;
         assert_eq!(bytes.len(), CONTROL_BYTES);
         let (reply, part) = ReplyHead::read_from_prefix(&bytes).unwrap();
         Ok((reply, part.to_vec()))
@@ -311,6 +388,17 @@ mod tests {
         };
         let (_, rest) = exchange(&channel, 0, more).unwrap();
         assert_eq!(&rest[..9000 - PART_BYTES], &whole[PART_BYTES..]);
+        // Nobody else gets it, by whatever request.
+        let stranger = rustix::process::geteuid().as_raw() + 1;
+        let other = RequestHead { number: 1, ..more };
+        assert_eq!(
+            exchange(&channel, 0, other).map(|(_, part)| part).as_ref(),
+            Ok(&rest)
+        );
+        assert_eq!(
+            exchange(&channel, stranger, other).unwrap_err(),
+            Errno::AGAIN
+        );
         // There is nothing beyond the end, and nothing after another answer has replaced this one.
         let behind = RequestHead { from: 9001, ..more };
         assert_eq!(exchange(&channel, 0, behind).unwrap_err(), Errno::AGAIN);
@@ -335,10 +423,26 @@ mod tests {
     }
 
     #[test]
+    fn other_users_ask_about_quotas_by_their_own_credentials() {
+        let channel = channel();
+        let stranger = rustix::process::geteuid().as_raw() + 1;
+        let asked = QuotaRequest::Switch { is_on: true };
+        let request = ControlRequest::Quota(asked);
+        let sent = bytes_of(&request.sent_head(), &request.sent_body());
+        for (uid, said) in [
+            (0, format!("{asked:?}")),
+            (stranger, format!("{asked:?} for {stranger}")),
+        ] {
+            let (reply, part) = exchange_bytes(&channel, uid, &sent).unwrap();
+            assert_eq!(&part[..reply.len as usize], said.as_bytes());
+        }
+    }
+
+    #[test]
     fn an_unknown_request_is_refused() {
         let channel = channel();
         assert_eq!(
-            channel.answer(CONTROL_IOCTL, 0, &[]).unwrap_err(),
+            channel.answer(CONTROL_IOCTL, by(0), &[]).unwrap_err(),
             Errno::INVAL
         );
         let sent_head = RequestHead {
@@ -346,13 +450,22 @@ mod tests {
             ..RequestHead::default()
         };
         assert_eq!(exchange(&channel, 0, sent_head).unwrap_err(), Errno::NOTTY);
+        // A request about quotas without a body.
+        let sent_head = RequestHead {
+            number: QUOTA,
+            ..RequestHead::default()
+        };
+        assert_eq!(exchange(&channel, 0, sent_head).unwrap_err(), Errno::NOTTY);
         let (number, sent) = (CONTROL_IOCTL + 1, [0; CONTROL_BYTES]);
-        assert_eq!(channel.answer(number, 0, &sent).unwrap_err(), Errno::NOTTY);
+        assert_eq!(
+            channel.answer(number, by(0), &sent).unwrap_err(),
+            Errno::NOTTY
+        );
         assert_eq!(
             of(None)
                 .answer(
                     CONTROL_IOCTL,
-                    0,
+                    by(0),
                     ControlRequest::Information.sent_head().as_bytes()
                 )
                 .unwrap_err(),

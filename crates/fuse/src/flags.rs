@@ -101,7 +101,7 @@ impl Adapter {
         };
         let node = request.node;
         match Change::of(number, sent) {
-            Some(Ok(change)) => self.set_flags(node, change, reply),
+            Some(Ok(change)) => self.set_flags(request, change, reply),
             Some(Err(errno)) => reply.error(errno),
             None => match self.server.flags(node) {
                 Ok((flags, _)) if number == GET_FLAGS => {
@@ -117,9 +117,10 @@ impl Adapter {
 
     /// Sets flags. What programs have stored in the kernel's pages, also through mappings, counts
     /// as written before a flag that forbids it.
-    fn set_flags(&self, node: u64, change: Change, reply: Reply) {
+    fn set_flags(&self, request: &Request<'_>, change: Change, reply: Reply) {
+        let (node, uid) = (request.node, request.uid);
         let (server, kernel) = (Arc::clone(&self.server), self.kernel.clone());
-        let set = move || match set_flags(&server, node, change) {
+        let set = move || match set_flags(&server, node, change, uid) {
             Ok(()) => {
                 // The change time is another. It fails if the kernel does not know the file.
                 let _ = kernel.drop_attributes(node);
@@ -134,8 +135,8 @@ impl Adapter {
     }
 }
 
-fn set_flags(server: &Server, node: u64, change: Change) -> Result<(), Errno> {
-    server.set_flags(node, change.flags, change.project)
+fn set_flags(server: &Server, node: u64, change: Change, uid: u32) -> Result<(), Errno> {
+    server.set_flags(node, change.flags, change.project, uid)
 }
 
 #[cfg(test)]

@@ -22,6 +22,6 @@ mod stale;
 mod table;
 
 pub use config::{MountConfig, MountFlags, Uring};
-pub use control::{Answers, Connection, ControlRequest, ask, stop};
+pub use control::{Answers, Connection, ControlRequest, LimitsChange, QuotaRequest, ask, stop};
 pub use session::{End, Error, Session, Stopper, mount};
 pub use vellum_transport::{SWITCH, Switch};

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod xattrs;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -9,13 +10,13 @@ use rustix::io::Errno;
 use vellum::media::Real;
 use vellum::{
     Allocate, Attr, Cred, Error, FileFlags, FileKind, Handle, ListEntry, Node, OpenOptions, RealFs,
-    RenameFlags, SetAttr, StatFs, XattrMode,
+    RenameFlags, SetAttr, StatFs,
 };
 use vellum_transport::Through;
 
 use crate::convert::errno;
 use crate::set_ids::Changer;
-use crate::table::{Known, Table};
+use crate::table::{Known, Table, by};
 
 /// The outcome of a request.
 pub(crate) type Answer<T> = Result<T, Errno>;
@@ -26,8 +27,6 @@ const COPY_BYTES: u64 = 16 << 20;
 const COPY_PIECE_BYTES: usize = 1 << 20;
 /// The number of entries whose attributes are read at once.
 const LIST_BATCH: usize = 16;
-/// The extended attribute with capabilities.
-const CAPABILITY: &[u8] = b"security.capability";
 /// The cookie of `.`. The cookies of names are higher than those of `.` and `..`.
 const COOKIE_DOT: u64 = 1;
 /// The cookie of `..`.
@@ -222,10 +221,16 @@ impl Server {
         Ok((known.node.flags(), project))
     }
 
-    pub(crate) fn set_flags(&self, ino: u64, flags: FileFlags, project: Option<u32>) -> Answer<()> {
+    pub(crate) fn set_flags(
+        &self,
+        ino: u64,
+        flags: FileFlags,
+        project: Option<u32>,
+        uid: u32,
+    ) -> Answer<()> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
-        let (cred, node) = (Cred::root(), &known.node);
+        let (cred, node) = (by(uid), &known.node);
         let set = match project {
             Some(project) => self.fs.set_flags_and_project(&cred, node, flags, project),
             None => self.fs.set_flags(&cred, node, flags),
@@ -270,11 +275,12 @@ impl Server {
         done.map_err(|e| errno(&e))
     }
 
-    /// Changes attributes. `changer`: who does it, if that drops set-id bits.
+    /// Changes attributes for user `uid`. `changer`: who does it, if that drops set-id bits.
     pub(crate) fn set_attr(
         &self,
         ino: u64,
         set: &SetAttr,
+        uid: u32,
         changer: Option<Changer>,
     ) -> Answer<Attr> {
         let _open = self.enter()?;
@@ -288,7 +294,7 @@ impl Server {
             }
         }
         self.fs
-            .set_attr(&Cred::root(), &known.node, &set)
+            .set_attr(&by(uid), &known.node, &set)
             .map_err(|e| errno(&e))
     }
 
@@ -419,12 +425,12 @@ impl Server {
         handle.read_at(offset, out).map_err(|e| errno(&e))
     }
 
-    /// The handle of a file, for a change of its bytes.
-    fn handle_to_change<'k>(&self, known: &'k Known) -> Answer<&'k Handle<Real>> {
+    /// The handle of a file, for a change of its bytes by user `uid`.
+    fn handle_to_change<'k>(&self, known: &'k Known, uid: u32) -> Answer<&'k Handle<Real>> {
         if self.fs.is_damaged() {
             return Err(Errno::ROFS);
         }
-        known.handle(&self.fs, false).map_err(|e| errno(&e))
+        known.handle_by(&self.fs, uid).map_err(|e| errno(&e))
     }
 
     /// Drops the set-id bits that a change of the content drops. Returns whether there were any.
@@ -442,8 +448,8 @@ impl Server {
         ino: u64,
         offset: u64,
         data: &[u8],
-        flags: u32,
-        through: Through,
+        (flags, through): (u32, Through),
+        uid: u32,
     ) -> Answer<u32> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
@@ -453,12 +459,13 @@ impl Server {
         if through == Through::Cache {
             known.note_cached();
         }
-        let handle = self.handle_to_change(&known)?;
+        let handle = self.handle_to_change(&known, uid)?;
         let len = handle.write_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
     }
 
-    /// Writes what somebody wrote into the kernel's page cache earlier.
+    /// Writes what somebody wrote into the kernel's page cache earlier. Quotas take it for the
+    /// owner's.
     pub(crate) fn write_back(&self, ino: u64, offset: u64, data: &[u8]) -> Answer<u32> {
         let _open = self.enter()?;
         let known = self.known(ino)?;
@@ -466,7 +473,8 @@ impl Server {
         if known.node.flags().contains(FileFlags::APPEND_ONLY) {
             self.check_keeps(&known, offset, data)?;
         }
-        let handle = self.handle_to_change(&known)?;
+        let uid = known.written_by(&self.fs).map_err(|e| errno(&e))?;
+        let handle = self.handle_to_change(&known, uid)?;
         let len = handle.write_back_at(offset, data).map_err(|e| errno(&e))?;
         Ok(len as u32)
     }
@@ -495,7 +503,13 @@ impl Server {
         self.fs.sync().map_err(|e| errno(&e))
     }
 
-    pub(crate) fn allocate(&self, ino: u64, mode: i32, offset: u64, len: u64) -> Answer<()> {
+    pub(crate) fn allocate(
+        &self,
+        ino: u64,
+        mode: i32,
+        (offset, len): (u64, u64),
+        uid: u32,
+    ) -> Answer<()> {
         const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         const ZERO_KEEP_SIZE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         let _open = self.enter()?;
@@ -508,60 +522,8 @@ impl Server {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let known = self.known(ino)?;
-        let handle = self.handle_to_change(&known)?;
+        let handle = self.handle_to_change(&known, uid)?;
         handle.allocate(mode, offset, len).map_err(|e| errno(&e))
-    }
-
-    pub(crate) fn xattr(&self, ino: u64, name: &[u8]) -> Answer<Vec<u8>> {
-        let _open = self.enter()?;
-        let known = self.known(ino)?;
-        let found = self.fs.xattr(&Cred::root(), &known.node, name);
-        found.map_err(|e| errno(&e))
-    }
-
-    pub(crate) fn xattrs(&self, cred: &Cred, ino: u64) -> Answer<Vec<u8>> {
-        let _open = self.enter()?;
-        let known = self.known(ino)?;
-        self.fs.xattrs(cred, &known.node).map_err(|e| errno(&e))
-    }
-
-    pub(crate) fn set_xattr(
-        &self,
-        ino: u64,
-        (name, value): (&[u8], &[u8]),
-        mode: XattrMode,
-        drops_set_gid: bool,
-    ) -> Answer<()> {
-        let _open = self.enter()?;
-        let known = self.known(ino)?;
-        let cred = match drops_set_gid {
-            true => self.owner_of(&known)?,
-            false => Cred::root(),
-        };
-        let set = self.fs.set_xattr(&cred, &known.node, name, value, mode);
-        set.map_err(|e| errno(&e))
-    }
-
-    /// The owner of a file, as somebody who is in no group.
-    fn owner_of(&self, known: &Known) -> Answer<Cred> {
-        const NO_GROUP: u32 = u32::MAX;
-        let attr = self.fs.attr(&known.node).map_err(|e| errno(&e))?;
-        Ok(Cred {
-            privileged: false,
-            ..Cred::user(attr.uid, NO_GROUP)
-        })
-    }
-
-    /// Removes an extended attribute for thread `pid`.
-    pub(crate) fn remove_xattr(&self, ino: u64, name: &[u8], pid: u32) -> Answer<()> {
-        let _open = self.enter()?;
-        let known = self.known(ino)?;
-        let removed = self.fs.remove_xattr(&Cred::root(), &known.node, name);
-        removed.map_err(|e| errno(&e))?;
-        if name == CAPABILITY {
-            known.note_stripped(pid);
-        }
-        Ok(())
     }
 
     pub(crate) fn seek(&self, ino: u64, offset: u64, seek: Seek) -> Answer<u64> {
@@ -582,7 +544,13 @@ impl Server {
     }
 
     /// Copies bytes inside the engine. Returns their number, which may be less than `len`.
-    pub(crate) fn copy_range(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Answer<u32> {
+    pub(crate) fn copy_range(
+        &self,
+        from: (u64, u64),
+        to: (u64, u64),
+        len: u64,
+        uid: u32,
+    ) -> Answer<u32> {
         let _open = self.enter()?;
         let (source, target) = (self.known(from.0)?, self.known(to.0)?);
         let source = source.handle(&self.fs, false).map_err(|e| errno(&e))?;
@@ -590,7 +558,7 @@ impl Server {
         if target.node.flags().contains(FileFlags::APPEND_ONLY) {
             return Err(Errno::PERM);
         }
-        let target = self.handle_to_change(&target)?;
+        let target = self.handle_to_change(&target, uid)?;
         let left = self.fs.attr(source.node()).map_err(|e| errno(&e))?.size;
         let len = len.min(COPY_BYTES).min(left.saturating_sub(from.1));
         let mut buffer = vec![0; COPY_PIECE_BYTES.min(len as usize)];
@@ -768,9 +736,9 @@ impl Server {
         ])
     }
 
-    pub(crate) fn stat_fs(&self) -> Answer<StatFs> {
+    pub(crate) fn stat_fs(&self, ino: u64) -> Answer<StatFs> {
         let _open = self.enter()?;
-        Ok(self.fs.stat_fs())
+        Ok(self.fs.stat_fs_of(&self.known(ino)?.node))
     }
 }
 

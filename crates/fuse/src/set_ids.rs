@@ -10,7 +10,7 @@ const SET_UID: u16 = 0o4000;
 const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 
-/// Who changes a file.
+/// Who changes a file, or asks for something.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changer {
     pub(crate) uid: u32,
@@ -42,10 +42,13 @@ impl Changer {
     }
 
     fn is_member(self, group: u32) -> bool {
-        let status = || fs::read_to_string(format!("/proc/{}/status", self.pid));
-        self.uid == 0
-            || self.gid == group
-            || status().is_ok_and(|status| groups(&status).any(|found| found == group))
+        self.uid == 0 || self.gid == group || self.groups().contains(&group)
+    }
+
+    /// The further groups. None, if the process is not visible here.
+    pub(crate) fn groups(self) -> Vec<u32> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid));
+        groups(&status.unwrap_or_default()).collect()
     }
 }
 

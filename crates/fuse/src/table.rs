@@ -22,6 +22,8 @@ pub(crate) struct Known {
     handle: OnceLock<Handle<Real>>,
     /// The handle for files opened with `O_NOATIME`.
     quiet: OnceLock<Handle<Real>>,
+    /// The handle for changes by users whom quotas bind, whoever they are. Few files have one.
+    bound: OnceLock<Box<Handle<Real>>>,
     /// Where the latest listing stopped. This is only a hint, so listings may share it.
     position: Mutex<ListPosition>,
     /// See [`Known::note_cached`].
@@ -30,12 +32,22 @@ pub(crate) struct Known {
     stripped_by: AtomicU32,
 }
 
+/// The credentials for changes of existing files by a user, whose permissions the kernel has
+/// checked.
+pub(crate) fn by(uid: u32) -> Cred {
+    Cred {
+        uid,
+        ..Cred::root()
+    }
+}
+
 impl Known {
     fn new(node: Node<Real>) -> Self {
         Self {
             node,
             handle: OnceLock::new(),
             quiet: OnceLock::new(),
+            bound: OnceLock::new(),
             position: Mutex::default(),
             cached: AtomicBool::new(false),
             stripped_by: AtomicU32::new(0),
@@ -49,12 +61,36 @@ impl Known {
         if let Some(handle) = slot.get() {
             return Ok(handle);
         }
+        let opened = self.opened(fs, &Cred::root(), no_atime)?;
+        Ok(slot.get_or_init(|| opened))
+    }
+
+    /// The handle of the file for changes by a user.
+    pub(crate) fn handle_by(&self, fs: &Arc<RealFs>, uid: u32) -> Result<&Handle<Real>> {
+        if uid == 0 || !fs.has_quotas() {
+            return self.handle(fs, false);
+        }
+        if let Some(handle) = self.bound.get() {
+            return Ok(handle);
+        }
+        let opened = Box::new(self.opened(fs, &by(uid), false)?);
+        Ok(self.bound.get_or_init(|| opened))
+    }
+
+    /// The user for whom quotas take what the kernel writes back: the owner.
+    pub(crate) fn written_by(&self, fs: &RealFs) -> Result<u32> {
+        match fs.has_quotas() {
+            true => fs.attr(&self.node).map(|attr| attr.uid),
+            false => Ok(0),
+        }
+    }
+
+    fn opened(&self, fs: &Arc<RealFs>, cred: &Cred, no_atime: bool) -> Result<Handle<Real>> {
         let options = OpenOptions::new()
             .read(true)
             .write(!fs.is_read_only() && !fs.is_damaged())
             .no_atime(no_atime);
-        let opened = fs.open_checked(&Cred::root(), &self.node, &options)?;
-        Ok(slot.get_or_init(|| opened))
+        fs.open_checked(cred, &self.node, &options)
     }
 
     /// Records, before bytes are read or written through the kernel's page cache, that the cache

@@ -34,6 +34,7 @@ mod overwrite;
 mod path_entry;
 mod path_table;
 mod pending;
+mod quota;
 mod replica;
 mod saved_state;
 mod segment;
@@ -92,6 +93,7 @@ pub use path_table::{
     TABLE_BLOCK_LINES, TABLE_LEVEL_MAX, TABLE_LINE_WORDS, TableHead, TableRoot, TableWord, path_tag,
 };
 pub use pending::{PENDING_MAX, PendingBlock, PendingStore};
+pub use quota::{QuotaKind, QuotaRecord};
 pub use replica::{
     CHANGED_HEAD_BYTES, ChangedMap, REPLICA_HEAD_BYTES, REPLICA_MAGIC, REPLICA_SUM_BYTES,
     ReplicaHead, ReplicaPlan, changed_bytes_for,

@@ -5,7 +5,9 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::checksum::Summing;
-use crate::{BLOCK_BYTES, ChunkKind, ENTRY_MAX_SLOTS, IdentityWord, SLOT_BYTES, SLOTS_PER_BLOCK};
+use crate::{
+    BLOCK_BYTES, ChunkKind, ENTRY_MAX_SLOTS, IdentityWord, QuotaRecord, SLOT_BYTES, SLOTS_PER_BLOCK,
+};
 
 /// Longest name of an attribute with its prefix, in bytes.
 pub const XATTR_NAME_MAX: usize = 255;
@@ -37,16 +39,19 @@ pub enum XattrSpace {
     Trusted = 4,
     /// Of users.
     User = 5,
+    /// Records of quotas ([`QuotaRecord`]), which programs do not see.
+    Quota = 6,
 }
 
 impl XattrSpace {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Access,
         Self::Default,
         Self::Security,
         Self::Trusted,
         Self::User,
+        Self::Quota,
     ];
 
     /// The prefix of names, or the whole name.
@@ -57,12 +62,18 @@ impl XattrSpace {
             Self::Security => "security.",
             Self::Trusted => "trusted.",
             Self::User => "user.",
+            Self::Quota => "quota.",
         }
     }
 
     /// Whether the prefix is the whole name.
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Access | Self::Default)
+    }
+
+    /// Whether programs read and write such attributes by name.
+    pub fn is_named(self) -> bool {
+        self != Self::Quota
     }
 
     /// The space with this number.
@@ -90,7 +101,10 @@ impl Xattr<'_> {
 
     /// Bytes that the name takes in a list, with prefix and final zero.
     pub fn list_bytes(&self) -> usize {
-        self.space.prefix().len() + self.name.len() + 1
+        match self.space.is_named() {
+            true => self.space.prefix().len() + self.name.len() + 1,
+            false => 0,
+        }
     }
 
     /// Appends the record to a set.
@@ -99,6 +113,11 @@ impl Xattr<'_> {
         set.extend_from_slice(&word.0.to_le_bytes());
         set.extend_from_slice(self.name);
         set.extend_from_slice(self.value);
+    }
+
+    /// Whether it is a record of a quota.
+    fn is_quota(&self) -> bool {
+        QuotaRecord::parse_name(self.name).is_some() && QuotaRecord::parse(self.value).is_some()
     }
 
     fn is_sound(&self) -> bool {
@@ -112,6 +131,7 @@ impl Xattr<'_> {
             && self.value.len() <= XATTR_VALUE_MAX
             && !self.name.contains(&0)
             && (!self.space.is_whole() || is_list(self.value))
+            && (self.space.is_named() || self.is_quota())
     }
 }
 

@@ -84,6 +84,9 @@ fn run(model: &mut Model, op: &Op, cred: &Cred, now: i64) -> Result<Payload> {
             let ino = model.resolve(ROOT, path, true, cred)?;
             model.access(ino, *mask, cred).map(done)
         }
+        Op::SetQuotas { is_on } => model.set_quotas(*is_on, cred).map(done),
+        Op::SetQuota { kind, id, limits } => model.set_quota(*kind, *id, *limits, cred).map(done),
+        Op::GetQuota { kind, id } => model.quota(*kind, *id, cred).map(Payload::Quota),
         Op::Sync => Ok(Payload::Done),
         Op::Open {
             slot,

@@ -96,12 +96,14 @@ impl Model {
             return Ok(());
         }
         let mode = self.checked_mode(ino, set, via, cred)?;
+        let node = self.node(ino)?;
+        let (uid, gid) = (set.uid.unwrap_or(node.uid), set.gid.unwrap_or(node.gid));
+        self.may_give(ino, (uid, gid, node.project), cred)?;
         if let Some(size) = set.size {
             self.resize(ino, size, now)?;
         }
         let node = self.node_mut(ino)?;
-        node.uid = set.uid.unwrap_or(node.uid);
-        node.gid = set.gid.unwrap_or(node.gid);
+        (node.uid, node.gid) = (uid, gid);
         node.mode = mode;
         if let Some(list) = &mut node.acl {
             list.set_permission_bits(mode);

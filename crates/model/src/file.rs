@@ -181,6 +181,7 @@ impl Model {
             return Err(Errno::EFBIG);
         }
         let len = (bytes.len() as u64).min(FILE_SIZE_MAX - start);
+        let len = self.may_write(file.ino, Range { offset: start, len }, cred)?;
         self.change_content(file.ino, cred, now, |content| {
             content.write(start, &bytes[..len as usize])
         })?;
@@ -257,6 +258,8 @@ impl Model {
             COLLAPSE if !is_of_blocks(range) || end >= size => return Err(Errno::EINVAL),
             INSERT if !is_of_blocks(range) || offset >= size => return Err(Errno::EINVAL),
             INSERT if size + len > FILE_SIZE_MAX => return Err(Errno::EFBIG),
+            PUNCH | COLLAPSE | INSERT => {}
+            _ if self.may_write(file.ino, range, cred)? < len => return Err(Errno::EDQUOT),
             _ => {}
         }
         self.change_content(file.ino, cred, now, |content| match mode {

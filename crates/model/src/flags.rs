@@ -84,6 +84,9 @@ impl Model {
         if stays && (changed != 0 || project != node.project) {
             return Err(Errno::EPERM);
         }
+        let (uid, gid) = (node.uid, node.gid);
+        self.may_give(ino, (uid, gid, project), cred)?;
+        let node = self.node_mut(ino)?;
         (node.flags, node.project, node.ctime) = (flags, project, now);
         Ok(())
     }

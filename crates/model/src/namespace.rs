@@ -53,13 +53,8 @@ impl Model {
             };
         }
         self.may_create(dir, cred)?;
-        Ok(self.add_new(
-            Entry::bare(dir, name),
-            Body::File(Content::default()),
-            mode,
-            cred,
-            now,
-        ))
+        let body = Body::File(Content::default());
+        self.add_new(Entry::bare(dir, name), body, mode, cred, now)
     }
 
     /// Creates a directory.
@@ -86,7 +81,7 @@ impl Model {
             mode & (STICKY | 0o777),
             cred,
             now,
-        );
+        )?;
         self.node_mut(dir)?.nlink += 1;
         Ok(ino)
     }
@@ -127,7 +122,7 @@ impl Model {
         if is_device && !is_whiteout && !cred.is_superuser() {
             return Err(Errno::EPERM);
         }
-        Ok(self.add_new(entry, body, mode, cred, now))
+        self.add_new(entry, body, mode, cred, now)
     }
 
     /// Creates a symbolic link.
@@ -160,7 +155,7 @@ impl Model {
     ) -> Result<Ino> {
         Model::check_target(target)?;
         self.may_make(entry, cred)?;
-        Ok(self.add_new(entry, Body::Symlink(target.to_vec()), 0o777, cred, now))
+        self.add_new(entry, Body::Symlink(target.to_vec()), 0o777, cred, now)
     }
 
     /// Gives an inode another name.
@@ -324,7 +319,8 @@ impl Model {
         mode: u32,
         cred: &Cred,
         now: i64,
-    ) -> Ino {
+    ) -> Result<Ino> {
+        self.may_have_new(entry.dir, body.kind(), cred)?;
         let parent = &self.nodes[&entry.dir];
         let is_dir = matches!(body, Body::Dir { .. });
         let (mut mode, mut gid) = (mode & 0o7777, cred.gid);
@@ -362,7 +358,7 @@ impl Model {
             opens: 0,
         });
         self.add_entry(entry.dir, entry.name, ino, now);
-        ino
+        Ok(ino)
     }
 
     pub(crate) fn add_entry(&mut self, dir: Ino, name: &[u8], ino: Ino, now: i64) {

@@ -1,7 +1,8 @@
 //! Operations as data, and their outcomes.
 
 use crate::{
-    Acl, Attr, Cred, Errno, HeldLock, Kind, LockKind, LockOwner, Range, TimeSet, XattrMode,
+    Acl, Attr, Cred, Errno, HeldLock, Kind, LockKind, LockOwner, QuotaKind, Range, Space, TimeSet,
+    XattrMode,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,6 +119,16 @@ pub enum Op {
     SetProject { path: Vec<u8>, project: u32 },
     /// Open for reading, `ioctl(FS_IOC_FSGETXATTR)`, close.
     GetFlags { path: Vec<u8> },
+    /// Turns quotas on or off.
+    SetQuotas { is_on: bool },
+    /// Sets the hard limits of a user, group or project, or gives them up.
+    SetQuota {
+        kind: QuotaKind,
+        id: u32,
+        limits: Option<Space>,
+    },
+    /// What a user, group or project uses, and its limits.
+    GetQuota { kind: QuotaKind, id: u32 },
     /// `stat`, or `lstat` without `follow`; everything but times and inode number.
     Stat { path: Vec<u8>, follow: bool },
     /// `lstat`: the three times, to compare implementations with the same clock.
@@ -284,6 +295,8 @@ pub enum Payload {
     Times([Option<i64>; 3]),
     /// The flags of `FS_IOC_SETFLAGS` and the project id.
     Flags(u32, u32),
+    /// What is used, and its limits.
+    Quota([Space; 2]),
     /// The names of extended attributes.
     Xattrs(BTreeSet<Vec<u8>>),
     /// The names in a directory, with `.` and `..`.

@@ -89,10 +89,13 @@ impl Model {
                 Err(Errno::ENOTEMPTY)
             }
             _ => {
+                if flags & RENAME_WHITEOUT != 0 {
+                    self.may_have_new(from.dir, Kind::CharDevice, cred)?;
+                }
                 self.replace(from, source, to, target, now)?;
                 if flags & RENAME_WHITEOUT != 0 {
                     let whiteout = Body::Special(Kind::CharDevice, 0);
-                    self.add_new(from, whiteout, 0, cred, now);
+                    self.add_new(from, whiteout, 0, cred, now)?;
                 }
                 Ok(())
             }

@@ -1,7 +1,7 @@
 //! Outcomes as text, in the notation of `text`.
 
 use crate::text::{Flags, Maybe, Path};
-use crate::{HeldLock, Kind, LockKind, LockOwner, Outcome, Payload, StatView};
+use crate::{HeldLock, Kind, LockKind, LockOwner, Outcome, Payload, QuotaKind, Space, StatView};
 use std::fmt::{self, Display, Formatter};
 
 impl Display for Kind {
@@ -39,6 +39,22 @@ impl Display for LockOwner {
 impl Display for HeldLock {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.owner, self.kind, self.range)
+    }
+}
+
+impl Display for QuotaKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            QuotaKind::User => "user",
+            QuotaKind::Group => "group",
+            QuotaKind::Project => "project",
+        })
+    }
+}
+
+impl Display for Space {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.bytes, self.inodes)
     }
 }
 
@@ -80,6 +96,7 @@ impl Display for Outcome {
             Outcome::Ok(Payload::Flags(flags, project)) => {
                 write!(f, "flags {} {project}", Flags(*flags))
             }
+            Outcome::Ok(Payload::Quota([used, limits])) => write!(f, "quota {used} {limits}"),
             Outcome::Ok(Payload::Xattrs(names)) => {
                 f.write_str("xattrs")?;
                 names

@@ -183,7 +183,14 @@ impl Model {
             uid: node.uid,
             gid: node.gid,
             identity: identity.to_vec(),
-            xattrs: node.all_xattrs(),
+            xattrs: match ino {
+                Ino::ROOT => {
+                    let mut all = node.all_xattrs();
+                    all.extend(self.limits_by_name());
+                    all
+                }
+                _ => node.all_xattrs(),
+            },
             flags: node.flags,
             project: node.project,
             times: with_times.then_some(Times {

@@ -3,7 +3,8 @@
 use crate::{
     ACL_ACCESS, ACL_DEFAULT, APPEND_ONLY, Acl, AclEntry, AclTag, BLOCK_SIZE, CAPABILITY, Cred,
     FILE_SIZE_MAX, IMMUTABLE, LockKind, LockOwner, NAME_MAX, NO_ATIME, NO_DUMP, Op,
-    PROJECT_INHERIT, Range, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX, XattrMode, XattrValue,
+    PROJECT_INHERIT, QuotaKind, Range, Space, Step, TimeSet, XATTR_NAME_MAX, XATTR_VALUE_MAX,
+    XattrMode, XattrValue,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -349,6 +350,57 @@ pub fn flag_op(paths: &Paths) -> BoxedStrategy<Op> {
     .boxed()
 }
 
+/// An operation on quotas. Limits are low.
+pub fn quota_op() -> BoxedStrategy<Op> {
+    let users = (
+        Just(QuotaKind::User),
+        prop::sample::select(vec![0, 1001, 1002]),
+    );
+    let groups = (Just(QuotaKind::Group), prop::sample::select(vec![10, 30]));
+    let projects = (Just(QuotaKind::Project), 0..3u32);
+    let id = move || prop_oneof![4 => users.clone(), 2 => groups.clone(), 2 => projects.clone()];
+    let limit = |most| prop_oneof![1 => Just(0), 4 => 1..most];
+    let space = (limit(12 * BLOCK_SIZE as u64), limit(6));
+    let limits = option::weighted(0.8, space)
+        .prop_map(|space| space.map(|(bytes, inodes)| Space { bytes, inodes }));
+    prop_oneof![
+        8 => (id(), limits).prop_map(|((kind, id), limits)| Op::SetQuota { kind, id, limits }),
+        8 => id().prop_map(|(kind, id)| Op::GetQuota { kind, id }),
+        1 => any::<bool>().prop_map(|is_on| Op::SetQuotas { is_on }),
+    ]
+    .boxed()
+}
+
+/// Steps of users with quotas, which the kernel's file system does not know.
+pub fn quota_steps(longest: usize, xattrs: Xattrs) -> BoxedStrategy<Vec<Step>> {
+    let few = few_paths();
+    let two = prop::sample::select(vec![b"a".to_vec(), b"b".to_vec()]).boxed();
+    let steps = prop_oneof![
+        6 => step(namespace_op(&few)),
+        6 => step(content_op(&two)),
+        2 => step(slot_op(&two)),
+        2 => step(attribute_op(&few)),
+        1 => step(xattr_op(&few, xattrs)),
+        2 => step(flag_op(&few)),
+        1 => step(shift_op(&two)),
+        4 => quota_op().prop_map(|op| Step { cred: Cred::superuser(), op }),
+        1 => step(quota_op()),
+    ];
+    vec(steps, 1..longest)
+        .prop_map(|mut steps| {
+            let op = Op::SetQuotas { is_on: true };
+            steps.insert(
+                0,
+                Step {
+                    cred: Cred::superuser(),
+                    op,
+                },
+            );
+            steps
+        })
+        .boxed()
+}
+
 /// Any operation, on any path, except `Times`, whose outcome depends on the implementation's clock.
 pub fn op() -> impl Strategy<Value = Op> {
     op_over(&path(), Xattrs::WithLists)
@@ -546,7 +598,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_step_is_a_line(step in step(op())) {
+        fn every_step_is_a_line(step in step(prop_oneof![9 => op().boxed(), 1 => quota_op()])) {
             prop_assert_eq!(step.to_string().parse::<Step>(), Ok(step));
         }
     }

@@ -11,7 +11,7 @@
 
 use crate::{
     APPEND_ONLY, Cred, IMMUTABLE, Kind, LockKind, LockOwner, NO_ATIME, NO_DUMP, Op,
-    PROJECT_INHERIT, Range, Step, TimeSet, XattrMode, XattrValue,
+    PROJECT_INHERIT, QuotaKind, Range, Space, Step, TimeSet, XattrMode, XattrValue,
 };
 use std::fmt::{self, Display, Formatter, Write};
 use std::str::FromStr;
@@ -89,6 +89,7 @@ impl<T: Display> Display for Maybe<T> {
 
 const EXCLUSIVE: &str = "exclusive";
 const FOLLOW: &str = "follow";
+const ON: &str = "on";
 
 struct Time(TimeSet);
 
@@ -280,6 +281,21 @@ impl Writer<'_, '_> {
         self.word(word.map_or("", |(word, _)| word))
     }
 
+    fn on(&mut self, is_on: &bool) -> fmt::Result {
+        self.word(if *is_on { ON } else { "off" })
+    }
+
+    fn quota_kind(&mut self, kind: &QuotaKind) -> fmt::Result {
+        self.word(kind)
+    }
+
+    fn limits(&mut self, limits: &Option<Space>) -> fmt::Result {
+        match limits {
+            Some(limits) => self.word(limits),
+            None => self.word("- -"),
+        }
+    }
+
     fn range(&mut self, range: &Range) -> fmt::Result {
         self.word(range)
     }
@@ -416,6 +432,34 @@ impl<'a> Words<'a> {
         })
     }
 
+    fn on(&mut self) -> Result<bool, ParseError> {
+        self.read("on or off", |word| {
+            matches!(word, ON | "off").then_some(word == ON)
+        })
+    }
+
+    fn quota_kind(&mut self) -> Result<QuotaKind, ParseError> {
+        self.read("user, group or project", |word| {
+            let mut all = QuotaKind::ALL.into_iter();
+            all.find(|kind| kind.to_string() == word)
+        })
+    }
+
+    fn limits(&mut self) -> Result<Option<Space>, ParseError> {
+        let mut limit = || {
+            self.read("a limit or -", |word| match word {
+                "-" => Some(None),
+                _ => word.parse().ok().map(Some),
+            })
+        };
+        let both: (Option<u64>, Option<u64>) = (limit()?, limit()?);
+        match both {
+            (Some(bytes), Some(inodes)) => Ok(Some(Space { bytes, inodes })),
+            (None, None) => Ok(None),
+            _ => Err(self.error("two limits, or - twice")),
+        }
+    }
+
     fn range(&mut self) -> Result<Range, ParseError> {
         Ok(Range {
             offset: self.number()?,
@@ -520,6 +564,9 @@ lines! {
     "listxattr" ListXattr { path: path, follow: follow }
     "chattr" SetFlags { path: path, flags: flags }
     "set-project" SetProject { path: path, project: number }
+    "quotas" SetQuotas { is_on: on }
+    "set-quota" SetQuota { kind: quota_kind, id: number, limits: limits }
+    "get-quota" GetQuota { kind: quota_kind, id: number }
     "lsattr" GetFlags { path: path }
     "stat" Stat { path: path, follow: follow }
     "times" Times { path: path }
@@ -623,6 +670,11 @@ mod tests {
             "getxattr a trusted.%20 follow",
             "listxattr a follow",
             "sync",
+            "quotas on",
+            "quotas off",
+            "set-quota user 7 8192 0",
+            "set-quota project 0 - -",
+            "get-quota group 9",
         ] {
             let again = line.parse::<Op>().map(|op| op.to_string());
             let expected = line
@@ -648,6 +700,9 @@ mod tests {
             "get-lock-slot 1 handle - 0 0",
             "lock-slot 1 nobody shared 0 0",
             "unlink %zz",
+            "quotas maybe",
+            "set-quota user 7 - 5",
+            "get-quota nobody 7",
             "setxattr a user.b x maybe follow",
             "setxattr a user.b @7 any follow",
             "setxattr a user.b =u:6 any follow",

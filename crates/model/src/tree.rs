@@ -5,6 +5,7 @@ use crate::content::Content;
 use crate::file::OpenFile;
 use crate::flags::{IMMUTABLE, NO_ATIME};
 use crate::locks::Locks;
+use crate::quotas::Quotas;
 use crate::xattr::Xattrs;
 use crate::{BLOCK_SIZE, DIRECTORY_SIZE, Errno, Handle, NAME_MAX, Result};
 use std::collections::BTreeMap;
@@ -280,6 +281,7 @@ pub struct Model {
     pub(crate) handles: BTreeMap<Handle, OpenFile>,
     pub(crate) next_handle: u64,
     pub(crate) locks: Locks,
+    pub(crate) quotas: Quotas,
     /// Handles by the slot numbers of [`crate::Op`]s.
     pub(crate) slots: BTreeMap<u8, Handle>,
     /// When a read changes access times.
@@ -297,6 +299,7 @@ impl Model {
             handles: BTreeMap::new(),
             next_handle: 1,
             locks: Locks::default(),
+            quotas: Quotas::default(),
             slots: BTreeMap::new(),
             atime_policy: AtimePolicy::default(),
             hardening: Hardening::default(),

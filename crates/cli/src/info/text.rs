@@ -38,6 +38,7 @@ pub(super) fn of(information: &Information) -> String {
     );
     lines.data(media, space);
     lines.metadata(pool, space);
+    lines.add("quotas", if information.quotas { "on" } else { "off" });
     lines.memory(information);
     lines.work(information);
     if let Some(opened) = &information.opened {

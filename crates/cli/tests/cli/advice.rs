@@ -348,6 +348,20 @@ fn a_file_that_is_too_short_is_not_a_pool() {
 }
 
 #[test]
+fn quotas_that_are_off_are_turned_on() {
+    let bench = pool(&[]);
+    for command in [
+        "vellum quota p.img",
+        "vellum quota set p.img --user 1 --hard 1G",
+        "vellum quota default p.img",
+    ] {
+        bench.run(&["quota", "off", "p.img"]).ok();
+        follow(&bench, command);
+        run(&bench, command).ok();
+    }
+}
+
+#[test]
 fn no_advice_repeats_the_failed_command() {
     let bench = Bench::empty();
     for command in [

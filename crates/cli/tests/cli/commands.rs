@@ -404,6 +404,8 @@ fn a_pool_in_use_is_busy() {
         &["put", "p.img", "p.img:/x"],
         &["mkfs", "p.img", "--force"],
         &["info", "p.img"],
+        &["quota", "p.img"],
+        &["quota", "on", "p.img"],
         &["mount", "p.img", "."],
     ] {
         bench.run(args).failed(3, &["p.img", "in use", &me]);
@@ -426,6 +428,10 @@ fn help_has_examples_and_pages_are_written() {
         "ls",
         "import",
         "evolve",
+        "quota",
+        "quota on",
+        "quota set",
+        "quota default",
         "inspect",
         "map",
     ] {
@@ -443,6 +449,8 @@ fn help_has_examples_and_pages_are_written() {
         "vellum-mkfs.1",
         "vellum-mount.1",
         "vellum-check.1",
+        "vellum-quota.1",
+        "vellum-quota-set.1",
     ] {
         assert!(bench.join("pages").join(page).exists(), "{page}");
     }

@@ -18,6 +18,7 @@ mod mounting;
 mod moving;
 mod over;
 mod printing;
+mod quotas;
 mod scale;
 mod service;
 mod spelling;

@@ -75,6 +75,8 @@ fn a_mount_over_a_pool_is_named_and_left_alone() {
         &["info", "m m"],
         &["info", "p.img"],
         &["evolve", "p.img"],
+        &["quota", "p.img"],
+        &["quota", "on", "m m"],
     ] {
         let told = mounted.bench.run(how).failed(3, &[&says, &command]);
         assert!(!told.err.contains("another release"), "{}", told.err);

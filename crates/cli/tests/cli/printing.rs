@@ -127,6 +127,10 @@ fn paragraphs_of_help_are_filled() {
         "info",
         "mkfs",
         "umount",
+        "quota",
+        "quota on",
+        "quota set",
+        "quota default",
         "replica export",
         "replica import",
     ] {
@@ -270,6 +274,12 @@ fn json_and_quiet_mean_the_same_in_every_command() {
         (&["convert", "--namespace", "adaptive", "p.img"], false),
         (&["evolve", "--rounds", "1", "p.img"], false),
         (&["inspect", "areas", "p.img"], true),
+        (&["quota", "on", "p.img"], false),
+        (&["quota", "p.img"], true),
+        (&["quota", "set", "p.img", "-u1", "--hard", "1G"], false),
+        (&["quota", "default", "p.img", "-u", "--hard", "1G"], false),
+        (&["quota", "default", "p.img"], true),
+        (&["quota", "off", "p.img"], false),
     ] {
         for more in [&["--json"][..], &["--json", "--quiet"]] {
             let did = bench.run(&[args, more].concat()).ok();

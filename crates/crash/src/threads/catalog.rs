@@ -16,6 +16,7 @@ pub fn thread_workloads() -> Vec<ThreadWorkload> {
         OfThreads::Bytes,
         OfThreads::Xattrs,
         OfThreads::Flags,
+        OfThreads::Quotas,
         OfThreads::Background,
         OfThreads::Three,
         OfThreads::Tables,

@@ -21,7 +21,7 @@ macro_rules! file {
 }
 
 /// Single operations, in the order in which they are explored.
-const SINGLE: [File; 11] = [
+const SINGLE: [File; 12] = [
     file!("making.txt"),
     file!("removing.txt"),
     file!("renaming.txt"),
@@ -30,6 +30,7 @@ const SINGLE: [File; 11] = [
     file!("attributes.txt"),
     file!("xattrs.txt"),
     file!("flags.txt"),
+    file!("quotas.txt"),
     file!("opening.txt"),
     file!("background.txt"),
     file!("evicting.txt"),
@@ -178,6 +179,7 @@ pub(crate) enum OfThreads {
     Bytes,
     Xattrs,
     Flags,
+    Quotas,
     Background,
     Three,
     Tables,
@@ -199,6 +201,7 @@ impl OfThreads {
             Self::Bytes => file!("threads/bytes.txt"),
             Self::Xattrs => file!("threads/xattrs.txt"),
             Self::Flags => file!("threads/flags.txt"),
+            Self::Quotas => file!("threads/quotas.txt"),
             Self::Background => file!("threads/background.txt"),
             Self::Three => file!("threads/three.txt"),
             Self::Tables => file!("threads/tables.txt"),

@@ -24,7 +24,7 @@ use crate::workload::{Step, Workload};
 pub(super) type Operation = (&'static str, &'static [&'static str]);
 
 /// Every operation that pairs are made of.
-const OPERATIONS: [Operation; 70] = [
+const OPERATIONS: [Operation; 71] = [
     ("create:f", &["create f 644 exclusive"]),
     ("create:g", &["create g 600 exclusive"]),
     ("create:d/f", &["create d/f 644 exclusive"]),
@@ -81,6 +81,7 @@ const OPERATIONS: [Operation; 70] = [
     ("setxattr:f", &["setxattr f user.a one any follow"]),
     ("setxattr:f:5000", &["setxattr f user.a @1:5000 any follow"]),
     ("setxattr:d", &["setxattr d trusted.a one any follow"]),
+    ("quota", &["quotas on"]),
     (
         "removexattr:f",
         &[

@@ -10,6 +10,7 @@ pub(crate) mod inodes;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod named;
+pub(crate) mod quotas;
 pub(crate) mod setters;
 pub(crate) mod slots;
 mod state;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use vellum_media::{Memories, Memory, faults};
 
 use crate::core::{Core, header};
-use crate::error::Result;
+use crate::error::{Error, Result, Retry};
 
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
@@ -187,9 +187,16 @@ impl<M: Memories> Core<M> {
     /// Fails if nothing may be changed.
     #[inline(always)]
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
-        let op = self.op_begin()?;
-        self.check_changeable()?;
-        Ok(op)
+        loop {
+            let op = self.op_begin()?;
+            match self.check_changeable() {
+                Ok(()) => return Ok(op),
+                Err(Error::Retry(Retry::Paused)) => {}
+                Err(error) => return Err(error),
+            }
+            drop(op);
+            self.wait_for_pause();
+        }
     }
 
     /// Whether the gate is closed. Checked after the slot is entered: a cut checks the slots after

@@ -8,7 +8,8 @@ use vellum_media::{Disk, ImageMemory, Memories, Memory};
 
 use crate::core::access_times::AccessTimes;
 use crate::core::lease::Leases;
-use crate::error::{Error, Location, Result};
+use crate::core::slots::pause;
+use crate::error::{Error, Location, Result, Retry};
 use crate::logs::Commits;
 use crate::logs::redo::Log;
 
@@ -39,6 +40,8 @@ pub(crate) struct ArenaMap {
     pub(crate) locks: u64,
     /// Bytes of that table.
     pub(crate) lock_bytes: u64,
+    /// The table of usage and limits; see `quotas`.
+    pub(crate) quotas: u64,
     /// The namespace's own structures, besides the index.
     pub(crate) namespace: u64,
     /// Bytes of the namespace's structures.
@@ -81,6 +84,8 @@ pub(crate) mod header {
         /// No thread slot from this number on was ever entered. It is in the line that entering a
         /// slot reads anyway.
         SLOTS_USED: [1] at 8,
+        /// 1: quotas are on. In the same line.
+        QUOTAS: [1] at 16,
         /// Head of the stack of cachelets with background work.
         WORK: [1] at 64,
         /// Rename lock for moving directories between parents.
@@ -124,8 +129,10 @@ pub(crate) mod header {
         /// 1: a part of the mapping table could not be read at the opening, so a hole may have a
         /// block.
         TABLE_LOST: [1] at 584,
-        /// Whether the file system is closed, or is being closed.
+        /// Whether the file system is closed, or is being closed, or changes have to wait.
         CLOSED: [1] at 592,
+        /// 1: deadlines of quotas are newer than on the media.
+        QUOTA_DEADLINES: [1] at 600,
         /// Pages read before the costs of reading are known; see `reading::kept`.
         PAGES_READ: [1] at 640,
         /// Whether the costs are known.
@@ -198,7 +205,8 @@ impl ArenaMap {
         let cachelets = page(overflow_buckets + overflow_count * 64);
         let cachelet_count = entries + 2;
         let locks = page(cachelets + cachelet_count * 128);
-        let own_at = page(locks + own.locks);
+        let quotas = page(locks + own.locks);
+        let own_at = page(quotas + crate::core::quotas::arena_bytes(geometry));
         let mapping = page(own_at + own.namespace);
         Self {
             slots,
@@ -213,6 +221,7 @@ impl ArenaMap {
             index_limit: entries / 8 * 7,
             locks,
             lock_bytes: own.locks,
+            quotas,
             namespace: own_at,
             namespace_bytes: own.namespace,
             mapping,
@@ -254,9 +263,20 @@ impl Clock {
     }
 }
 
-/// [`header::CLOSED`]: nothing may change, and then: nothing has to be made durable any more.
+/// Bits of [`header::CLOSED`]: nothing may change; nothing has to be made durable any more; changes
+/// wait.
 const REFUSING: u64 = 1;
 const CLOSED_CLEANLY: u64 = 2;
+const PAUSED: u64 = 4;
+
+/// Keeps changes waiting, until dropped.
+pub(crate) struct Pause<'a, M: Memories>(&'a Core<M>);
+
+impl<M: Memories> Drop for Pause<'_, M> {
+    fn drop(&mut self) {
+        self.0.arena.fetch_and(header::CLOSED, !PAUSED);
+    }
+}
 
 /// The state that every wing works on.
 pub(crate) struct Core<M: Memories> {
@@ -409,8 +429,13 @@ impl<M: Memories> Core<M> {
     /// ends, because a close waits for it.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check_use()?;
-        self.check_changeable()
+        loop {
+            self.check_use()?;
+            match self.check_changeable() {
+                Err(Error::Retry(Retry::Paused)) => self.wait_for_pause(),
+                checked => return checked,
+            }
+        }
     }
 
     /// The same inside an operation, which runs only if the pool may be used.
@@ -434,8 +459,28 @@ impl<M: Memories> Core<M> {
             Error::ReadOnly
         } else if self.is_damaged() {
             Error::ReadOnlyAfterDamage
+        } else if self.arena.load(header::CLOSED, Ordering::Acquire) & !PAUSED == 0 {
+            Error::Retry(Retry::Paused)
         } else {
             Error::Closed
+        }
+    }
+
+    /// Makes changes wait, outside their operations, until the pause is dropped. No change runs
+    /// when this returns. The caller is in no operation, and holds the lease.
+    pub(crate) fn pause_changes(&self) -> Pause<'_, M> {
+        self.arena.fetch_or(header::CLOSED, PAUSED);
+        let pause = Pause(self);
+        self.wait_for_readers();
+        pause
+    }
+
+    /// Waits until a pause has ended. The caller is in no operation.
+    #[cold]
+    pub(crate) fn wait_for_pause(&self) {
+        let mut tries = 0;
+        while self.arena.load(header::CLOSED, Ordering::Acquire) & PAUSED != 0 {
+            pause(&self.arena, &mut tries);
         }
     }
 
@@ -443,23 +488,23 @@ impl<M: Memories> Core<M> {
     pub(crate) fn refuse_changes(&self) {
         // Operations that still read must not have to evict.
         self.raise_cachelet_limit(self.map.cachelet_count);
-        self.arena.fetch_max(header::CLOSED, REFUSING);
+        self.arena.fetch_or(header::CLOSED, REFUSING);
         self.wait_for_readers();
     }
 
     /// Records that everything is durable, and that the pool is marked as closed.
     pub(crate) fn closed_cleanly(&self) {
-        self.arena.fetch_max(header::CLOSED, CLOSED_CLEANLY);
+        self.arena.fetch_or(header::CLOSED, CLOSED_CLEANLY);
     }
 
     /// Whether a close has made everything durable.
     pub(crate) fn is_closed_cleanly(&self) -> bool {
-        self.arena.load(header::CLOSED, Ordering::SeqCst) == CLOSED_CLEANLY
+        self.arena.load(header::CLOSED, Ordering::SeqCst) & CLOSED_CLEANLY != 0
     }
 
     /// Allows changes again.
     pub(crate) fn allow_changes(&self) {
-        self.arena.store(header::CLOSED, 0, Ordering::SeqCst);
+        self.arena.fetch_and(header::CLOSED, PAUSED);
     }
 
     /// Loads a word of the pool.

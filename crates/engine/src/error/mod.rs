@@ -32,6 +32,8 @@ pub enum Retry {
     Wait,
     /// A move of a directory together with all names below it.
     Move,
+    /// A wait until changes may go on.
+    Paused,
 }
 
 /// Why an operation failed. [`Error::errno`] is the errno that a POSIX call returns for it. The
@@ -83,6 +85,12 @@ pub enum Error {
     /// The pool has no space left.
     #[error("no space left in the pool ({0})")]
     NoSpace(&'static str),
+    /// The user, the group or the project of a file has used what it may.
+    #[error("the quota of the file's user, group or project is used up")]
+    QuotaExceeded,
+    /// Quotas are off.
+    #[error("the file system has no quotas; `vellum quota on` turns them on")]
+    NoQuotas,
     /// The file would be too large.
     #[error("the file would be too large")]
     TooLarge,
@@ -340,6 +348,8 @@ impl Error {
             Self::Loop => libc::ELOOP,
             Self::Invalid(_) | Self::WrongKind => libc::EINVAL,
             Self::NoSpace(_) | Self::AttributesFull => libc::ENOSPC,
+            Self::QuotaExceeded => libc::EDQUOT,
+            Self::NoQuotas => libc::ESRCH,
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,
             Self::NoData | Self::SpecialFile => libc::ENXIO,

@@ -5,6 +5,7 @@ use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LINK_RESERVED, REF_ONE, field, flag};
+use crate::core::quotas::Owners;
 use crate::core::setters::setters;
 use crate::core::slots::{Op, Tally, pause};
 use crate::core::times::Times;
@@ -465,6 +466,11 @@ impl<M: Memories> Fs<M> {
                 false => None,
             },
         };
+        let owners = words.owner.map(|owner| Owners {
+            owner,
+            ..core.owners(file)
+        });
+        self.move_usage(op, cred, file, owners)?;
         let mtime = mtime.map(at);
         let times = Times {
             mtime: mtime.unwrap_or(change.before.mtime),

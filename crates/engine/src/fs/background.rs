@@ -8,6 +8,7 @@ use vellum_media::{Memories, Memory, Persistent, Transactions};
 
 use crate::core::background::Lease;
 use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::quotas::Space;
 use crate::core::slots::Tally;
 use crate::core::{Core, header};
 use crate::error::Result;
@@ -93,6 +94,7 @@ impl<M: Memories> Fs<M> {
     /// Damaged media.
     pub fn maintain(&self) -> Result<usize> {
         self.core.check_use()?;
+        self.write_deadlines()?;
         match Lease::try_take(&self.core) {
             Some(_lease) => {
                 self.core.check_use()?;
@@ -115,6 +117,13 @@ impl<M: Memories> Fs<M> {
             self.maintain_leased(is_short)?;
         }
         Ok(())
+    }
+
+    /// Frees removed files that nobody has open, so that they count for nobody. Also waits for
+    /// those that another thread is freeing. Runs outside any operation.
+    pub(crate) fn free_removed(&self) -> Result<()> {
+        let _lease = Lease::take_to_work(&self.core)?;
+        self.maintain_leased(false).map(drop)
     }
 
     /// Frees space: waits for the lease and does all pending work. Runs outside any operation.
@@ -196,6 +205,10 @@ impl<M: Memories> Fs<M> {
         let op = core.op_step();
         for &cachelet in &doomed {
             op.count(Tally::Inodes, -1);
+            if core.has_quotas() {
+                let space = Space::of_new(core.kind(cachelet));
+                core.discharge(core.owners(cachelet), space);
+            }
             core.free_slots(core.ino(cachelet), 1);
             core.free_cachelet(cachelet);
         }

@@ -159,6 +159,23 @@ impl<M: Memories> Op<'_, M> {
         self.new_xattrs(file, old, bytes).map(Some)
     }
 
+    /// Gives a file other extended attributes that programs do not see: its times stay.
+    pub(super) fn replace_hidden(
+        &self,
+        change: Change<'_, M>,
+        old: XattrSet,
+        bytes: Vec<u8>,
+    ) -> Result<()> {
+        let words = NewWords {
+            xattrs: Some(self.new_xattrs(change.file, old, bytes)?),
+            ..NewWords::default()
+        };
+        let times = change.before;
+        self.set_words(change.file, words, times);
+        change.show(None, times.ctime);
+        Ok(())
+    }
+
     /// Drops the set-id bits before an ordinary user changes content, and the capability before
     /// anybody does. So no crash leaves these on content that the owner did not write. The caller
     /// holds the file's lock from before this call until the content has changed.

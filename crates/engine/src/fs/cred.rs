@@ -66,6 +66,12 @@ pub struct Cred {
 }
 
 impl Cred {
+    /// Whether limits of quotas bind the user. Like permission to exceed them in Linux, this does
+    /// not depend on who owns a file.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.uid != 0
+    }
+
     /// The superuser.
     ///
     /// ```

@@ -43,10 +43,11 @@ use vellum_media::{Memories, Memory, Persistent, Site};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LockGuard, field};
 use crate::core::lease;
+use crate::core::quotas::Space;
 use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
 use crate::fs::{Cred, Fs};
-use crate::mapping::{Flush, Found, MapId, Mapping};
+use crate::mapping::{Flush, Found, MapId, Mapping, Reservation};
 use crate::sites;
 
 pub use allocate::Allocate;
@@ -86,6 +87,8 @@ pub(crate) struct Files<'a, M: Memories> {
     keeps_privileges: bool,
     /// The caller has a lease of the bytes that change, and nobody else has.
     holds_lease: bool,
+    /// A write that exceeds a quota becomes shorter.
+    cuts: bool,
 }
 
 impl<M: Memories> Clone for Files<'_, M> {
@@ -105,6 +108,7 @@ impl<M: Memories> Fs<M> {
             user: None,
             keeps_privileges: false,
             holds_lease: false,
+            cuts: false,
         }
     }
 
@@ -115,11 +119,17 @@ impl<M: Memories> Fs<M> {
         cred: &Cred,
         run: impl Fn(Files<'_, M>) -> Result<T>,
     ) -> Result<T> {
-        let files = self.files().by(cred);
+        let mut files = self.files().by(cred);
         let mut has_reclaimed = false;
         // `run` is called in one place, so that it is compiled in line.
         loop {
             let done = run(files);
+            if !files.cuts && matches!(done, Err(Error::QuotaExceeded)) {
+                // Files that were removed but are not freed yet still count.
+                self.free_removed()?;
+                files.cuts = true;
+                continue;
+            }
             if has_reclaimed || !matches!(done, Err(Error::NoSpace(_))) {
                 return done;
             }
@@ -394,6 +404,31 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.set(cachelet, field::CTIME, now as u64);
     }
 
+    /// Reserves blocks for a file, and counts them for its owners. The caller holds the lock.
+    fn reserve(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        blocks: u64,
+    ) -> std::result::Result<Reservation, Stop> {
+        let core = self.core;
+        let has_quotas = core.has_quotas();
+        let space = Space { blocks, inodes: 0 };
+        if has_quotas {
+            let bound = self.user.is_some_and(Cred::is_bound);
+            core.charge(core.owners(cachelet), space, bound)?;
+        }
+        self.mapping.reserve(op, blocks).map_err(|error| {
+            if has_quotas {
+                core.discharge(core.owners(cachelet), space);
+            }
+            match error {
+                Error::NoSpace(_) => Stop::Short(blocks),
+                error => error.into(),
+            }
+        })
+    }
+
     /// Adds `blocks` to the count, before they are claimed. The caller holds the lock.
     fn raise_blocks(&self, cachelet: Cachelet, root: Root, blocks: u64) {
         let count = self.core.get(cachelet, field::BLOCKS);
@@ -405,6 +440,10 @@ impl<'a, M: Memories> Files<'a, M> {
 
     /// Subtracts `blocks` from the count, after they went to limbo. The caller holds the lock.
     fn lower_blocks(&self, cachelet: Cachelet, blocks: u64) {
+        if self.core.has_quotas() && blocks > 0 {
+            let space = Space { blocks, inodes: 0 };
+            self.core.discharge(self.core.owners(cachelet), space);
+        }
         let count = self.core.get(cachelet, field::BLOCKS);
         if count & BLOCKS_KNOWN != 0 {
             let left = (count & !BLOCKS_KNOWN).saturating_sub(blocks);
@@ -440,17 +479,30 @@ impl<'a, M: Memories> Files<'a, M> {
         }
         let op = self.core.op_begin()?;
         let _lock = self.core.lock(&op, cachelet);
-        let known = self.blocks_bound(cachelet);
-        if known != u64::MAX {
+        self.blocks_locked(&op, cachelet)
+    }
+
+    /// The same for the holder of the file's lock.
+    pub(crate) fn blocks_locked(&self, op: &Op<'_, M>, cachelet: Cachelet) -> Result<u64> {
+        if let Some(known) = self.blocks_if_known(cachelet) {
             return Ok(known);
         }
         let root = self.root(cachelet);
         let end = Self::blocks_end(root.old, self.size(cachelet));
-        let count = self.mapping.count(&op, root.id, end);
+        let count = self.mapping.count(op, root.id, end);
         let count = self.core.noting(count)?;
         op.check_media()?;
         self.core.set(cachelet, field::BLOCKS, count | BLOCKS_KNOWN);
         Ok(count)
+    }
+
+    /// Counts the blocks of the file with this inode, while nobody changes it.
+    pub(crate) fn count_of(&self, op: &Op<'_, M>, inode: &Inode) -> Result<u64> {
+        let end = Self::blocks_end(inode.root, inode.size);
+        match MapRoot(inode.root).get() {
+            Some((_, id)) => self.mapping.count(op, id, end),
+            None => Ok(0),
+        }
     }
 
     /// Frees blocks `[first, end)`. Flushed as `flush` says, not fenced. The caller holds the lock.

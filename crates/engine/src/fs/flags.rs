@@ -9,6 +9,7 @@ use vellum_media::Memories;
 
 use crate::core::Core;
 use crate::core::cachelet::Cachelet;
+use crate::core::quotas::Owners;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
 use crate::fs::change::NewWords;
@@ -266,6 +267,11 @@ impl<M: Memories> Fs<M> {
                 project: (new.1 != old.1).then_some(new.1),
                 ..NewWords::default()
             };
+            let owners = words.project.map(|project| Owners {
+                project,
+                ..op.core.owners(file)
+            });
+            self.move_usage(op, cred, file, owners)?;
             let times = change.times_now();
             op.set_words(file, words, times);
             change.show(None, times.ctime);

@@ -20,6 +20,7 @@ pub(crate) mod locks;
 mod node;
 mod open;
 mod path;
+mod quotas;
 mod xattr;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use list::ListPosition;
 pub use locks::{HeldLock, LockCancel, LockKind, LockOwner, LockRange, LockWait};
 pub use node::Node;
 pub use open::{Handle, OpenOptions};
+pub use quotas::{Quota, QuotaDefaults, QuotaKind, QuotaLimits};
 pub use xattr::XattrMode;
 
 use crate::core::cachelet::Cachelet;
@@ -121,6 +123,7 @@ impl<M: Memories> Fs<M> {
         repeats: bool,
     ) -> Result<T> {
         let mut reclaims = 0;
+        let mut has_settled = false;
         loop {
             let done = self.bracket(&mut run, repeats);
             let most = match &done {
@@ -128,6 +131,16 @@ impl<M: Memories> Fs<M> {
                 Err(Error::OutOfMemory(_)) => RECLAIMS_FOR_MEMORY,
                 Err(Error::Retry(Retry::Wait)) => {
                     self.wait_for_move();
+                    continue;
+                }
+                Err(Error::QuotaExceeded) if !has_settled => {
+                    // Files that were removed but are not freed yet still count.
+                    has_settled = true;
+                    self.free_removed()?;
+                    continue;
+                }
+                Err(Error::Retry(Retry::Paused)) => {
+                    self.core.wait_for_pause();
                     continue;
                 }
                 _ => return done,

@@ -60,7 +60,8 @@ impl<'a> Key<'a> {
             let name = name.strip_prefix(space.prefix().as_bytes())?;
             (name.is_empty() || !space.is_whole()).then_some((*space, name))
         };
-        Ok(match XattrSpace::ALL.iter().find_map(behind) {
+        let mut named = XattrSpace::ALL.iter().filter(|space| space.is_named());
+        Ok(match named.find_map(behind) {
             Some((space, name)) => Self {
                 space: Some(space),
                 name,
@@ -141,7 +142,7 @@ impl<M: Memories> Fs<M> {
             let mut list = Vec::new();
             for xattr in read_xattrs(&set.bytes).unwrap_or_default() {
                 // One that the inode does not announce is found by nobody.
-                let is_announced = identity.has(xattr_flags(&[xattr]));
+                let is_announced = xattr.space.is_named() && identity.has(xattr_flags(&[xattr]));
                 if is_announced && (cred.privileged || xattr.space != XattrSpace::Trusted) {
                     list.extend_from_slice(xattr.space.prefix().as_bytes());
                     list.extend_from_slice(xattr.name);

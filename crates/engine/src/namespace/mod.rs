@@ -13,13 +13,14 @@ mod evolving;
 pub(crate) mod indexed;
 pub(crate) mod tree;
 
-use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, TargetWord};
+use vellum_layout::{FileKind, Geometry, Inode, NamespaceKind, OwnerWord, TargetWord};
 use vellum_media::{Memories, Site};
 
 pub(crate) use self::evolving::Areas;
 pub use self::evolving::{Area, Decided, Evolution, Label, MergedArea, Outcome, RENAMED_ROUNDS};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
+use crate::core::quotas::Owners;
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
 
@@ -61,6 +62,16 @@ pub(crate) struct NewInode<'a> {
     pub(crate) flags: u64,
     /// Project id.
     pub(crate) project: u32,
+}
+
+impl NewInode<'_> {
+    /// For whom it counts.
+    pub(crate) fn owners(&self) -> Owners {
+        Owners {
+            owner: OwnerWord::new(self.uid, self.gid),
+            project: self.project,
+        }
+    }
 }
 
 /// The kind of file that a removal may remove.

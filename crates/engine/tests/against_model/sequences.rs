@@ -80,7 +80,10 @@ fn cases(longest: usize) -> impl Strategy<Value = Case> {
             .parse::<Step>()
             .expect("a step")
     });
-    let steps = strategy::steps(longest, Xattrs::WithLists);
+    let steps = prop_oneof![
+        4 => strategy::steps(longest, Xattrs::WithLists),
+        1 => strategy::quota_steps(longest, Xattrs::WithLists),
+    ];
     (shapes(), opening, steps, vec(between(), longest + 1)).prop_map(
         |(shape, opening, steps, between)| {
             let steps = std::iter::once(opening).chain(steps).zip(between).collect();

@@ -19,6 +19,7 @@ mod lost_pages;
 mod moves;
 mod namespaces;
 mod paths;
+mod quotas;
 mod reading;
 mod room;
 mod scale;

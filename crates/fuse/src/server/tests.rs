@@ -73,7 +73,10 @@ fn an_unlinked_file_is_kept_until_it_is_forgotten() {
             .map(|attr| attr.ino),
         Some(ino)
     );
-    assert_eq!(server.write(ino, 0, b"content", 0, Through::Cache), Ok(7));
+    assert_eq!(
+        server.write(ino, 0, b"content", (0, Through::Cache), 0),
+        Ok(7)
+    );
     server
         .unlink(&Cred::root(), ROOT, b"file")
         .expect("removed");
@@ -98,7 +101,7 @@ fn a_new_file_belongs_to_the_user_of_the_request() {
         .expect("attributes");
     assert_eq!((attr.uid, attr.gid, attr.mode), (7, 8, 0o640));
     let set = SetAttr::new().mode(Some(0o4711)).size(Some(9));
-    let attr = server.set_attr(attr.ino, &set, None).expect("set");
+    let attr = server.set_attr(attr.ino, &set, 0, None).expect("set");
     assert_eq!((attr.mode, attr.size), (0o4711, 9));
 }
 
@@ -185,13 +188,13 @@ fn copies_stay_inside() {
     let server = Server::new(pool.fs());
     let (from, to) = (make(&server, ROOT, "from"), make(&server, ROOT, "to"));
     server
-        .write(from, 100, b"content", 0, Through::Cache)
+        .write(from, 100, b"content", (0, Through::Cache), 0)
         .expect("written");
     assert_eq!(server.bytes_from(from, 102), 5);
     assert_eq!(server.bytes_from(from, 500), 0);
-    assert_eq!(server.copy_range((from, 102), (to, 1), 1 << 30), Ok(5));
+    assert_eq!(server.copy_range((from, 102), (to, 1), 1 << 30, 0), Ok(5));
     assert_eq!(read(&server, to), Ok(b"\0ntent".to_vec()));
-    assert_eq!(server.copy_range((from, 500), (to, 0), 10), Ok(0));
+    assert_eq!(server.copy_range((from, 500), (to, 0), 10, 0), Ok(0));
     assert_eq!(server.seek(to, 0, Seek::Hole), Ok(6));
     assert_eq!(server.seek(to, 7, Seek::Data), Err(Errno::NXIO));
 }
@@ -203,7 +206,7 @@ fn a_closed_server_answers_nothing() {
     let ino = make(&server, ROOT, "file");
     server.close();
     assert_eq!(read(&server, ino), Err(Errno::NOTCONN));
-    assert_eq!(server.stat_fs().map(drop), Err(Errno::NOTCONN));
+    assert_eq!(server.stat_fs(ROOT).map(drop), Err(Errno::NOTCONN));
     server.forget(ino, 1);
 }
 
@@ -218,7 +221,7 @@ fn kinds_and_modes_that_do_not_exist_are_refused() {
     assert_eq!(done, Err(Errno::INVAL));
     let collapse = libc::FALLOC_FL_COLLAPSE_RANGE;
     assert_eq!(
-        server.allocate(ino, collapse, 0, 4096),
+        server.allocate(ino, collapse, (0, 4096), 0),
         Err(Errno::OPNOTSUPP)
     );
     assert_eq!(
@@ -237,7 +240,7 @@ fn only_what_may_be_cached_has_to_be_dropped() {
     let read = |ino, through| server.read(ino, 0, &mut [0; 100], false, through);
     let direct = make(&server, ROOT, "direct");
     server
-        .write(direct, 0, b"content", 0, Direct)
+        .write(direct, 0, b"content", (0, Direct), 0)
         .expect("written");
     assert_eq!(read(direct, Direct), Ok(7));
     assert!(!server.may_be_cached(direct));
@@ -245,7 +248,7 @@ fn only_what_may_be_cached_has_to_be_dropped() {
     assert!(server.may_be_cached(direct));
     let cached = make(&server, ROOT, "cached");
     server
-        .write(cached, 0, b"content", 0, Cache)
+        .write(cached, 0, b"content", (0, Cache), 0)
         .expect("written");
     assert!(server.may_be_cached(cached));
 }

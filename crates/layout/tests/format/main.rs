@@ -121,6 +121,8 @@ fn structs() {
     assert_struct!(NameRecord: kind reserved name_len checksum target time cookie generation
         name_hash);
     assert_struct!(XattrHead: next checksum len reserved);
+    assert_struct!(QuotaRecord: flags hard_bytes soft_bytes hard_inodes soft_inodes bytes_until
+        inodes_until);
     assert_struct!(AreaTableHead: next taken number checksum moving reserved);
     assert_struct!(MoveListHead: next count checksum);
     assert_struct!(MovedEntry: word_at from to);
@@ -689,6 +691,6 @@ fn every_marked_table_is_checked() {
             count("enum"),
             count("offsets")
         ),
-        (26, 29, 12, 5)
+        (27, 29, 12, 5)
     );
 }

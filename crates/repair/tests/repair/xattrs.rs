@@ -6,11 +6,12 @@ use crate::testimage::xattrs::{LABELS, large};
 use crate::testimage::{Sample, TestImage, closed, sample};
 use vellum_check::Class;
 use vellum_layout::{
-    ChunkKind, FileKind, IdentityWord, NamespaceKind, SLOTS_PER_BLOCK, Xattr, XattrHead,
-    XattrSpace, text_check, xattr_flags,
+    ChunkKind, FileKind, IdentityWord, NamespaceKind, QuotaRecord, SLOTS_PER_BLOCK, Xattr,
+    XattrHead, XattrSpace, text_check, xattr_flags,
 };
 use vellum_media::SimPool;
 use vellum_repair::{convert, plan_conversion};
+use zerocopy::IntoBytes;
 
 const NOTE: Xattr<'static> = Xattr {
     space: XattrSpace::User,
@@ -95,6 +96,31 @@ fn attributes_in_front_of_an_unsound_record_stay() {
         keeps_labels(&LABELS[..kept], |s| {
             let set = set_of(&LABELS[..=kept]);
             s.image.put_piece(3, s.labels, 0, &set[..set.len() - 1]);
+        });
+    }
+}
+
+#[test]
+fn an_unsound_record_of_a_quota_is_lost() {
+    let record = QuotaRecord {
+        flags: QuotaRecord::OWN,
+        hard_bytes: 1 << 20,
+        ..QuotaRecord::default()
+    };
+    let unsound = QuotaRecord {
+        bytes_until: -1,
+        ..record
+    };
+    let of = |name: &'static str, record| Xattr {
+        space: XattrSpace::Quota,
+        name: name.as_bytes(),
+        value: IntoBytes::as_bytes(record),
+    };
+    for wrong in [of("u07", &record), of("u8", &unsound)] {
+        let kept = [of("u7", &record)];
+        keeps_labels(&kept, |s| {
+            let set = set_of(&[kept[0], wrong]);
+            s.image.put_piece(3, s.labels, 0, &set);
         });
     }
 }

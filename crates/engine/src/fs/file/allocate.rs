@@ -6,6 +6,7 @@ use vellum_media::{Memories, Persistent};
 use super::write::next_holes;
 use super::{BEYOND, Files, PIECE_BLOCKS, Root, Stop, check_cuttable, check_size};
 use crate::core::cachelet::{Cachelet, field};
+use crate::core::quotas::Space;
 use crate::core::slots::Op;
 use crate::devices::data;
 use crate::error::{Error, Result};
@@ -175,11 +176,27 @@ impl<M: Memories> Files<'_, M> {
             self.look_up(&op, cachelet, start, found)?;
             holes += found.iter().filter(|found| **found == Found::Hole).count() as u64;
         }
+        self.check_quota(cachelet, holes)?;
         if holes > usage.free {
             Err(Error::NoSpace("data blocks"))
         } else {
             Ok(())
         }
+    }
+
+    /// Fails if the owners of a file may not have so many more blocks now.
+    fn check_quota(&self, cachelet: Cachelet, blocks: u64) -> Result<()> {
+        let core = self.core;
+        if !core.has_quotas() {
+            return Ok(());
+        }
+        let op = core.op_to_change()?;
+        let _lock = core.lock(&op, cachelet);
+        let (owners, space) = (core.owners(cachelet), Space { blocks, inodes: 0 });
+        let bound = self.user.is_some_and(Cred::is_bound);
+        core.charge(owners, space, bound)?;
+        core.discharge(owners, space);
+        Ok(())
     }
 
     /// Allocates UNWRITTEN blocks for the holes of `[first, last)`, durably.
@@ -205,10 +222,7 @@ impl<M: Memories> Files<'_, M> {
         if holes == 0 {
             return Ok(());
         }
-        let mut room = match self.mapping.reserve(&op, holes) {
-            Err(Error::NoSpace(_)) => return Err(Stop::Short(holes)),
-            other => other?,
-        };
+        let mut room = self.reserve(&op, cachelet, holes)?;
         self.announce(cachelet, root, last);
         self.raise_blocks(cachelet, root, holes);
         let mut result = Ok(());

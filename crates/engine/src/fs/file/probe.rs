@@ -9,7 +9,7 @@ use vellum_media::{Memories, Memory, Real};
 use super::read::LOOKUP_BLOCKS;
 use super::translation::Seen;
 use super::write::{CLAIM_END, LIMBO};
-use super::{Files, Root, Translation};
+use super::{Files, Root, Stop, Translation};
 use crate::core::Core;
 use crate::core::cachelet::{Cachelet, LockGuard, field};
 use crate::core::lease;
@@ -206,7 +206,11 @@ impl<'a, M: Memories> MappingProbe<'a, M> {
         files
             .mapping
             .prefetch_claim(files.core, root.id, first as u32);
-        let mut room = files.mapping.reserve(op, blocks)?;
+        let mut room = match files.reserve(op, self.cachelet, blocks) {
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Short(_)) => return Err(Error::NoSpace("data blocks")),
+            Ok(room) => room,
+        };
         files.announce(self.cachelet, root, first + blocks);
         files.raise_blocks(self.cachelet, root, blocks);
         let mut out = [BlockNo(0); CLAIM_BLOCKS];

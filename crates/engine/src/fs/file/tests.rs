@@ -17,6 +17,7 @@ pub(super) fn files(h: &Harness) -> Files<'_, Simulated> {
         user: None,
         keeps_privileges: false,
         holds_lease: false,
+        cuts: false,
     }
 }
 

@@ -116,9 +116,20 @@ fn fills(found: &[Found]) -> bool {
     found.iter().any(is_unwritten)
 }
 
+/// Halves the pieces of a write at `at` whose piece of `len` bytes exceeds a quota, so that the
+/// blocks that are left get their bytes. Returns `false` if that was one block.
+#[cold]
+fn cuts(at: u64, len: usize, most: &mut usize) -> bool {
+    let first = at / BLOCK_BYTES;
+    let blocks = (at + len as u64).div_ceil(BLOCK_BYTES) - first;
+    *most = ((first + blocks / 2) * BLOCK_BYTES).saturating_sub(at) as usize;
+    *most > 0
+}
+
 impl<M: Memories> Files<'_, M> {
-    /// Writes at `offset`. Returns the number of bytes. Writes of up to 1 MiB are complete or fail.
-    /// A longer one may be short if space runs out or the file reaches its largest size.
+    /// Writes at `offset`. Returns the number of bytes. Writes of up to 1 MiB are complete or fail,
+    /// unless a quota ends them. A longer one may be short if space runs out or the file reaches
+    /// its largest size.
     pub(crate) fn write_at(
         &self,
         cachelet: Cachelet,
@@ -127,8 +138,10 @@ impl<M: Memories> Files<'_, M> {
         data: &[u8],
     ) -> Result<usize> {
         let mut done = 0;
-        for piece in data.chunks(PIECE_BYTES as usize) {
+        let mut most = PIECE_BYTES as usize;
+        while done < data.len() {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+            let piece = &data[done..data.len().min(done + most)];
             let written = self.with_room(|| {
                 let bytes = at..at.saturating_add(piece.len() as u64);
                 let (op, _lock) = self.change(cachelet, bytes)?;
@@ -136,6 +149,8 @@ impl<M: Memories> Files<'_, M> {
             });
             match written {
                 Ok(bytes) => done += bytes,
+                Err(Error::QuotaExceeded)
+                    if (self.cuts || done > 0) && cuts(at, piece.len(), &mut most) => {}
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
@@ -154,10 +169,14 @@ impl<M: Memories> Files<'_, M> {
     ) -> Result<(u64, usize)> {
         let mut start = None;
         let mut done = 0;
-        for piece in data.chunks(PIECE_BYTES as usize) {
+        let mut most = PIECE_BYTES as usize;
+        while done < data.len() {
+            let piece = &data[done..data.len().min(done + most)];
+            let mut begin = 0;
             let written = self.with_room(|| {
                 let (op, _lock) = self.change_end(cachelet)?;
                 let at = self.size(cachelet);
+                begin = at;
                 if at != *start.get_or_insert(at) + done as u64 {
                     return Ok(0);
                 }
@@ -170,6 +189,8 @@ impl<M: Memories> Files<'_, M> {
             match written {
                 Ok(0) => break,
                 Ok(bytes) => done += bytes,
+                Err(Error::QuotaExceeded)
+                    if (self.cuts || done > 0) && cuts(begin, piece.len(), &mut most) => {}
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
@@ -287,10 +308,7 @@ impl<M: Memories> Files<'_, M> {
         }
         self.mapping
             .prefetch_claim(self.core, root.id, span.first() as u32);
-        let mut room = match self.mapping.reserve(op, holes) {
-            Err(Error::NoSpace(_)) => return Err(Stop::Short(holes)),
-            other => other?,
-        };
+        let mut room = self.reserve(op, cachelet, holes)?;
         self.raise_blocks(cachelet, root, holes);
         let mut failed = None;
         let mut claimed = [0u64; PIECE_BLOCKS.div_ceil(64)];

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::core::alloc::{SPARE_BLOCKS, Take};
 use crate::core::cachelet::{CHILD_ONE, Cachelet, MAKING_ONE, field, flag};
 use crate::core::named::Named;
+use crate::core::quotas::{Owners, Space};
 use crate::core::slots::{Op, Tally};
 use crate::core::times::Times;
 use crate::core::xattrs::XattrSet;
@@ -24,6 +25,8 @@ pub(crate) struct Making<'o, 'a, M: Memories> {
     op: &'o Op<'a, M>,
     dir: Cachelet,
     inode: Option<u64>,
+    /// What was counted, until there is an inode that is counted.
+    charged: Option<(Owners, Space)>,
     text: Option<(u64, u64)>,
     /// Few files have any, and then it is moved several times.
     xattrs: Option<Box<XattrSet>>,
@@ -55,6 +58,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
             op,
             dir,
             inode: None,
+            charged: None,
             text: None,
             xattrs: None,
             entry: None,
@@ -64,9 +68,22 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         })
     }
 
+    /// Counts the inode for its owners.
+    #[cold]
+    #[inline(never)]
+    fn charge(&mut self, new: &NewInode<'_>) -> Result<()> {
+        let (owners, space) = (new.owners(), Space::of_new(new.kind));
+        self.op.core.charge(owners, space, new.uid != 0)?;
+        self.charged = Some((owners, space));
+        Ok(())
+    }
+
     /// Allocates an inode and its cachelet. Returns the inode number.
-    pub(crate) fn take_inode(&mut self) -> Result<u64> {
+    pub(crate) fn take_inode(&mut self, new: &NewInode<'_>) -> Result<u64> {
         let core = self.op.core;
+        if core.has_quotas() {
+            self.charge(new)?;
+        }
         self.cachelet = Some(core.take_cachelet(self.op)?);
         let ino = self.op.alloc(ChunkKind::Inodes, 1)?;
         if core.identity_on_pool(ino).state() != Some(InodeState::Free) {
@@ -123,6 +140,7 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
         };
         let parts = (text, xattrs, place);
         let generation = self.op.write_inode(&taken, parts, dir, new, now);
+        self.charged = None;
         self.written = Some(cachelet);
         Ok((cachelet, generation))
     }
@@ -136,6 +154,9 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
 impl<M: Memories> Drop for Making<'_, '_, M> {
     fn drop(&mut self) {
         let core = self.op.core;
+        if let Some((owners, space)) = self.charged {
+            core.discharge(owners, space);
+        }
         if let Some(ino) = self.inode {
             // Nothing was written there, so the inode on the pool is still free.
             core.free_slots(ino, 1);
@@ -268,11 +289,12 @@ impl<M: Memories> Op<'_, M> {
         links: u64,
     ) -> Result<Cachelet> {
         let mut making = Making::begin(self, dir, 0)?;
-        making.take_inode()?;
+        making.take_inode(new)?;
         making.write_contents(new)?;
         let (Some(ino), Some(cachelet)) = (making.inode.take(), making.cachelet.take()) else {
             return Err(Error::Stale);
         };
+        making.charged = None;
         let taken = Taken {
             ino,
             cachelet,

@@ -72,7 +72,7 @@ impl<M: Memories> Op<'_, M> {
         let absent = self.wait_absent::<S>(dir, name)?;
         let mut making = Making::begin(self, dir, S::Index::NAME_REFS)?;
         S::load_above(core, dir, &mut above)?;
-        let ino = making.take_inode()?;
+        let ino = making.take_inode(new)?;
         // Words are claimed before the first store to the pool: a locked instruction would wait for
         // that store.
         let slots = S::slots_for(&above, name);

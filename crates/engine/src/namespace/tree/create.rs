@@ -70,7 +70,7 @@ impl Tree {
         let mut names = op.names(dir)?;
         let mut making = Making::begin(op, dir, 0)?;
         names.check_absent(name)?;
-        making.take_inode()?;
+        making.take_inode(new)?;
         names.make_room(
             NameRecord::bytes_for(name.bytes.len()),
             core.blocks_for_logs(),

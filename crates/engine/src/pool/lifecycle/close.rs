@@ -33,6 +33,7 @@ impl<M: Memories> Fs<M> {
             // Left dirty, so that the next opening scans everything.
             return Err(Error::ReadOnlyAfterDamage);
         }
+        self.write_deadlines()?;
         core.refuse_changes();
         let lease = Lease::take(core);
         self.save(&lease).inspect_err(|_| core.allow_changes())?;

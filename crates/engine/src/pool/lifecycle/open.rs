@@ -299,6 +299,7 @@ pub fn attach<M: Memories>(
         superblock,
         root,
     };
+    fs.load_quotas()?;
     Ok((Arc::new(fs), opened))
 }
 
