@@ -42,6 +42,8 @@ use crate::served;
 use crate::umount;
 
 const READY: &str = "ready";
+/// What a process tells its watcher after its mounts have ended.
+const UNMOUNTED: &[u8] = b"unmounted";
 /// Which changes are durable when an operation of a mount returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Returning {
@@ -262,7 +264,7 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         );
     }
     stop_on_signals(signals, &served);
-    let _until_the_end = match options::unmounts_itself(args) {
+    let watcher = match options::unmounts_itself(args) {
         true => Some(start_watching(&served)?),
         false => None,
     };
@@ -273,7 +275,12 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         stop(&served);
         tracing::error!(%error, "cannot report that the mount is ready");
     }
-    end(served)
+    end(served)?;
+    if let Some(mut watcher) = watcher {
+        // It fails if the watcher was killed.
+        let _ = watcher.write_all(UNMOUNTED);
+    }
+    Ok(())
 }
 
 /// Tells a person how to have requests by io_uring, if the kernel has them and its switch is off.
@@ -566,8 +573,8 @@ fn start_background(args: &Mount) -> Outcome<ExitCode> {
     }
 }
 
-/// Starts the process that removes dead mounts when this process has ended, in whatever way. The
-/// watcher ends when the returned input is dropped.
+/// Starts the process that removes dead mounts when this process has ended without saying
+/// [`UNMOUNTED`]. The watcher ends when the returned input is dropped.
 fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
     let failed = |e: io::Error| Failure::io("-o auto_unmount: starting the watching process", &e);
     let devices: Vec<String> = served
@@ -592,10 +599,14 @@ fn start_watching(served: &[Served]) -> Outcome<ChildStdin> {
     child.stdin.take().ok_or_else(lost)
 }
 
-/// Waits for the end of standard input, then removes the dead mounts.
+/// Waits for the end of standard input, then removes the dead mounts, unless they are said to be
+/// unmounted: others may have their device numbers then.
 fn watch(devices: &[Device]) -> Outcome<ExitCode> {
     detach();
-    io::copy(&mut io::stdin(), &mut io::sink()).map_err(|e| Failure::io("standard input", &e))?;
+    let said = io::copy(&mut io::stdin(), &mut io::sink());
+    if said.map_err(|e| Failure::io("standard input", &e))? > 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
     let all = mounts::list().map_err(|e| Failure::io("/proc/self/mountinfo", &e))?;
     for mounted in all
         .iter()

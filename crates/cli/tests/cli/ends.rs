@@ -262,6 +262,33 @@ fn a_dead_mount_is_cleared_and_its_pool_opens() {
     assert!(!is_mounted(&mounted.dir));
 }
 
+/// When a mount has ended, another may get the number of its device.
+#[test]
+fn the_watcher_of_an_unmounted_mount_removes_no_other() {
+    if !has_fuse("the_watcher_of_an_unmounted_mount_removes_no_other") {
+        return;
+    }
+    let mounted = unmounted();
+    let mut child = foreground(&mounted);
+    let device = rustix::fs::stat(&mounted.dir).expect("mounted").st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    for (said, stays) in [("unmounted", true), ("", false)] {
+        let mut watcher = vellum()
+            .args(["mount", "--foreground", "--watch"])
+            .args([&format!("{major}:{minor}"), "-", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("vellum runs");
+        let mut input = watcher.stdin.take().expect("a pipe");
+        input.write_all(said.as_bytes()).expect("it listens");
+        drop(input);
+        assert!(watcher.wait().expect("it ends").success());
+        assert_eq!(is_mounted(&mounted.dir), stays);
+    }
+}
+
 /// A killed process needs a moment to end.
 #[test]
 fn all_commands_wait_for_a_killed_process() {
