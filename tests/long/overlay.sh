@@ -86,15 +86,10 @@ verify() {
     done
 }
 
-leave() {
-    local status=$?
-    cd /
+undo() {
     unmerge
     ! mountpoint -q "$EXT4" || umount "$EXT4" || umount -l "$EXT4"
-    (exit "$status")
-    clean_up
 }
-trap leave EXIT
 
 : >"$WORK/begun"
 debootstrap --variant=minbase --download-only "$SUITE" "$WORK/boot" >"$WORK/log" 2>&1 || die "$(tail -n 5 "$WORK/log")"

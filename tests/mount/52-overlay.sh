@@ -77,8 +77,7 @@ overlaid() {
     shown "$upper/upper" >"$WORK/$name-upper"
 }
 
-unmerge() { ! mountpoint -q "$WORK/merged" || umount -l "$WORK/merged"; }
-trap 'unmerge; clean_up' EXIT
+undo() { ! mountpoint -q "$WORK/merged" || umount -l "$WORK/merged"; }
 
 verify() { shown "$MNT/upper" | diff "$WORK/vellum-upper" - || die "another upper layer after a remount"; }
 

@@ -6,12 +6,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need chattr lsattr setpriv setfattr setfacl gcc
 [[ "$(id -u)" -eq 0 ]] || { say "skipped: only the superuser sets flags"; printf 'ok %s\n' "$NAME"; exit 0; }
 
-clean_up_below() {
-    local status=$?
-    umount -l "$WORK/below" 2>/dev/null || true
-    if (exit "$status"); then clean_up; else clean_up; fi
-}
-trap clean_up_below EXIT
+undo() { umount -l "$WORK/below" 2>/dev/null || true; }
 
 cat >"$WORK/store.c" <<'C'
 // store FILE BYTE: stores through a mapping, then runs the command on standard input, and says what msync answers.

@@ -119,7 +119,7 @@ if [[ ! -w "$SWITCH" ]]; then
     exit 0
 fi
 switched="$(<"$SWITCH")"
-trap 'status=$?; printf "%s\n" "$switched" >"$SWITCH"; (exit "$status"); clean_up' EXIT
+undo() { printf '%s\n' "$switched" >"$SWITCH"; }
 remount -o uring=on
 come_by io_uring
 requests_are_counted

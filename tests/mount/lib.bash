@@ -96,10 +96,14 @@ LOOP=
 # This is also true for a mount whose process was killed.
 is_mounted() { grep -qF " $MNT fuse" /proc/self/mounts; }
 
+# What else a test has to undo at its end. Tests that do define this.
+undo() { :; }
+
 clean_up() {
     local status=$?
     trap - EXIT
     cd /
+    undo || true
     if is_mounted; then
         timeout 60 vellum umount "$MNT" || timeout 60 vellum umount --lazy "$MNT" || umount -l "$MNT" || true
     fi
