@@ -62,7 +62,7 @@ use() {
     stop
     said 'nothing was changed' "$(vellum repair "$POOL")"
     vellum convert --quiet "$POOL" --namespace tree
-    said '^namespace *tree' "$(vellum info "$POOL")"
+    said '^namespace *tree' "$(vellum info --verbose "$POOL")"
     serve
     verify
     work

@@ -32,7 +32,7 @@ verify() {
     [[ ! -e "$MNT/d$((last + 1))" ]] || die "file $((last + 1)) is there"
 }
 
-info() { vellum info "$POOL"; }
+info() { vellum info --verbose "$POOL"; }
 
 mkdir "$SHARED"
 begin_killing 32M

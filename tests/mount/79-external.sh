@@ -102,7 +102,7 @@ stop
 MOUNT_OPTIONS=(--direct)
 serve
 verify
-said 'past the page cache' "$(vellum info "$POOL")"
+said 'past the page cache' "$(vellum info --verbose "$POOL")"
 kill_twice
 stop
 MOUNT_OPTIONS=()

@@ -42,6 +42,7 @@ For a mounted pool, the mount answers, so the numbers are current.
 
 Examples:
   vellum info pool.img
+  vellum info --verbose pool.img
   vellum info --json pool.img | jq .space.free_bytes
   vellum info --images")]
 pub(crate) struct Info {
@@ -49,6 +50,9 @@ pub(crate) struct Info {
     /// images [default: /dev/shm]
     #[arg(required_unless_present = "images")]
     pub(crate) pool: Option<PathBuf>,
+    /// Show everything: layout, caches, costs of reading, and what survives each kind of crash
+    #[arg(long, short, conflicts_with_all = ["images", "requests", "udev", "json"])]
+    pub(crate) verbose: bool,
     /// List the metadata images in memory instead: pool, size, age, and whether each one is in use,
     /// can be adopted when its pool is opened next, or is useless
     #[arg(long)]
@@ -472,7 +476,10 @@ pub(crate) fn run(args: &Info) -> Outcome {
     } else if let Some(mount) = information.mount.as_ref().filter(|_| args.requests) {
         print(text::requests(mount))
     } else {
-        print(text::of(&information))
+        print(match args.verbose {
+            true => text::whole(&information),
+            false => text::brief(&information),
+        })
     }
 }
 

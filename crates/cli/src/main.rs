@@ -43,8 +43,8 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use vellum_terminal::output::{print, warn_line};
-use vellum_terminal::{Outcome, Printing, status};
+use vellum_terminal::output::{print, print_failure, warn_line};
+use vellum_terminal::{Failure, Outcome, Printing, status};
 
 use crate::args::{Cli, Command};
 use crate::spelling::Current;
@@ -63,18 +63,32 @@ fn main() -> ExitCode {
         Ok(status) => status,
         Err(failure) => {
             logging::tell(&failure);
+            if asks_for_json() {
+                print_failure(&failure);
+            }
             helper::exit(failure.status)
         }
     }
 }
 
+/// Whether the command line asks for JSON, also if it is wrong otherwise.
+fn asks_for_json() -> bool {
+    let mut options = std::env::args_os().take_while(|word| word != "--");
+    options.any(|word| word == "--json")
+}
+
 /// Prints an error of the command line and returns its exit status. Help and version are successes;
 /// `check` and `repair` have a status of their own for wrong usage.
 fn misused(error: &clap::Error) -> ExitCode {
-    match Printing::refusal(error) {
+    let refusal = Printing::refusal(error);
+    match &refusal {
         Some(refusal) => warn_line!("{refusal}"),
         // An error here is ignored: standard error is closed.
         None => drop(error.print()),
+    }
+    if error.use_stderr() && asks_for_json() {
+        let wrong = || Failure::usage(error.render().to_string().trim_end());
+        print_failure(&refusal.unwrap_or_else(wrong));
     }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,

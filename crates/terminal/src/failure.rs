@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use serde::Serialize;
+
 /// The outcome of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
@@ -30,8 +32,8 @@ pub fn verdict(in_order: bool) -> ExitCode {
     }
 }
 
-/// Why a command failed.
-#[derive(Debug)]
+/// Why a command failed. The names of the fields are those of the JSON.
+#[derive(Debug, Serialize)]
 pub struct Failure {
     message: String,
     /// What to do about it.

@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
@@ -12,11 +13,15 @@ pub use crate::{say, warn_line};
 use crate::closed::was_closed;
 use crate::failure::{Failure, Outcome};
 
+/// Whether [`print()`] was called.
+static HAS_PRINTED: AtomicBool = AtomicBool::new(false);
+
 /// Prints the requested output of a command.
 pub fn print(text: impl AsRef<[u8]>) -> Outcome {
     if was_closed() {
         return Err(Failure::new("standard output is closed"));
     }
+    HAS_PRINTED.store(true, Ordering::Relaxed);
     let mut out = io::stdout().lock();
     match out.write_all(text.as_ref()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -32,6 +37,14 @@ pub fn print_json(value: &impl Serialize) -> Outcome {
         serde_json::to_vec_pretty(value).map_err(|error| Failure::new(error.to_string()))?;
     text.push(b'\n');
     print(&text)
+}
+
+/// Prints a failure as JSON, if the command has printed nothing yet: so what it prints is JSON,
+/// whatever happens. Errors are ignored.
+pub fn print_failure(failure: &Failure) {
+    if !HAS_PRINTED.load(Ordering::Relaxed) {
+        let _ = print_json(&serde_json::json!({ "error": failure }));
+    }
 }
 
 /// Prints a line about the progress of a command, which goes on even if nobody reads it.

@@ -13,16 +13,29 @@ pub(crate) struct Survives {
     pub(crate) killed_process: String,
     pub(crate) kernel_crash: String,
     pub(crate) power_cut: String,
+    /// The last one in short. Mounts of other releases do not say it.
+    #[serde(default)]
+    pub(crate) power_cut_brief: String,
 }
 
 impl Survives {
+    /// What survives a power cut, in short.
+    pub(super) fn brief(&self) -> &str {
+        match self.power_cut_brief.as_str() {
+            "" => &self.power_cut,
+            brief => brief,
+        }
+    }
+
     /// The kernel gathers writes to open files.
     pub(crate) fn leave_out_gathered(&mut self) {
         let Self {
             killed_process,
             kernel_crash,
             power_cut,
+            power_cut_brief,
         } = self;
+        *power_cut_brief += "; not what the kernel still gathers (-o writeback)";
         for promise in [killed_process, kernel_crash, power_cut] {
             *promise += "; not the writes to open files that the kernel still gathers (-o \
                          writeback): a sync or close of the file itself brings them to the pool";
@@ -62,6 +75,17 @@ const WITHOUT_BARRIERS: &str = "only what the devices and the file systems below
 const SYNCED: &str = "fsync, fdatasync or an O_SYNC write in a mount of it, `vellum sync`, \
                       unmounting, or Volume::sync, File::sync_all or Pool::close of the library";
 
+/// What no crash takes.
+const NOTHING_LOST: &str = "every operation that returned";
+
+/// A time in words, without "one".
+fn seconds(time: Duration) -> String {
+    match time.as_secs_f64() {
+        1.0 => "second".to_owned(),
+        seconds => format!("{seconds} seconds"),
+    }
+}
+
 /// The options of a pool that decide what it promises.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Promise {
@@ -95,16 +119,41 @@ impl Promise {
         let mut words =
             format!("once {after} has returned: everything that any thread did before it; ");
         if without {
-            let last = match self.commit_every.as_secs_f64() {
-                1.0 => "second".to_owned(),
-                seconds => format!("{seconds} seconds"),
-            };
+            let last = seconds(self.commit_every);
             words += &format!(
                 "otherwise all but the last {last} plus the time of a commit (sync(2) and \
                  syncfs(2) do not reach a mount); "
             );
         }
         words + "the tree is always that of one instant between operations"
+    }
+
+    /// The promise of a commit in short.
+    fn committed_brief(self) -> String {
+        let after = match self.durability {
+            Durability::Async => "an fsync, a `vellum sync` or unmounting",
+            Durability::Dirsync => "a change of names, an fsync, a `vellum sync` or unmounting",
+            Durability::Sync => return NOTHING_LOST.into(),
+        };
+        let last = seconds(self.commit_every);
+        format!("all that was done before {after}; otherwise all but the last {last}")
+    }
+
+    /// What survives a power cut, in short.
+    fn brief(self, media: MediaKind) -> String {
+        match media {
+            MediaKind::Dax if !self.is_split => NOTHING_LOST.into(),
+            MediaKind::Dax | MediaKind::Logged if !self.has_barriers => {
+                "perhaps nothing (--no-barrier)".into()
+            }
+            MediaKind::Dax | MediaKind::Logged => self.committed_brief(),
+            MediaKind::File => {
+                "what an fsync, a `vellum sync` or unmounting wrote, unless newer changes hurt it"
+                    .into()
+            }
+            MediaKind::Memory => "nothing".into(),
+            MediaKind::Sim => "simulated".into(),
+        }
     }
 
     /// The promise of a commit if the machine fails.
@@ -121,8 +170,9 @@ impl Promise {
             killed_process: killed.into(),
             kernel_crash: crash.into(),
             power_cut: cut.into(),
+            power_cut_brief: self.brief(media),
         };
-        let nothing_lost = "every operation that returned";
+        let nothing_lost = NOTHING_LOST;
         match media {
             MediaKind::Dax if self.is_split => words(nothing_lost, &self.kept(), &self.kept()),
             MediaKind::Dax => words(nothing_lost, nothing_lost, nothing_lost),

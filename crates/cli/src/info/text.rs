@@ -24,18 +24,61 @@ impl Lines {
     }
 }
 
+/// What anyone needs to know.
+pub(super) fn brief(information: &Information) -> String {
+    let Information {
+        pool, media, space, ..
+    } = information;
+    let mut lines = Lines::default();
+    lines.add("pool", pool.path.display());
+    if !pool.label.is_empty() {
+        lines.add("label", &pool.label);
+    }
+    lines.add("size", size(pool.bytes));
+    lines.add_all("also", others(information));
+    lines.used(space);
+    for data in media.data.iter().chain(&media.added_data) {
+        let (path, bytes) = (data.path.display(), size(data.bytes));
+        lines.add("", format_args!("in {path} ({bytes})"));
+    }
+    lines.warn(media);
+    let (files, free) = (space.files, space.files_free);
+    lines.add("files", format_args!("{files}, space for {free} more"));
+    if information.quotas {
+        lines.add("quotas", "on");
+    }
+    if let Some(opened) = information
+        .opened
+        .as_ref()
+        .filter(|opened| !opened.was_clean)
+    {
+        lines.add("last close", last_close(opened));
+    }
+    if let Some(mount) = &information.mount {
+        lines.add("mounted", mounted(mount, media));
+    }
+    lines.add("medium", &media.kind);
+    lines.add(
+        "survives",
+        format_args!("a power cut: {}", media.survives.brief()),
+    );
+    lines.0
+}
+
+/// The other datasets of a pool.
+fn others(information: &Information) -> impl Iterator<Item = String> {
+    let others = information.datasets.iter().skip(1);
+    others.map(|fs| format!("`{}`: {}", fs.name, dataset::told(fs)))
+}
+
 /// The whole text.
-pub(super) fn of(information: &Information) -> String {
+pub(super) fn whole(information: &Information) -> String {
     let Information {
         pool, media, space, ..
     } = information;
     let mut lines = Lines::default();
     lines.pool(pool);
-    let others = information.datasets.iter().skip(1);
-    lines.add_all(
-        "also",
-        others.map(|fs| format!("`{}`: {}", fs.name, dataset::told(fs))),
-    );
+    lines.add_all("also", others(information));
     lines.data(media, space);
     lines.metadata(pool, space);
     lines.add("quotas", if information.quotas { "on" } else { "off" });
@@ -86,7 +129,7 @@ impl Lines {
         }
     }
 
-    fn data(&mut self, media: &MediaPart, space: &SpacePart) {
+    fn used(&mut self, space: &SpacePart) {
         let (all, free) = (space.data_bytes, space.free_bytes);
         let used = all - free;
         let share = percent(used, all);
@@ -95,6 +138,10 @@ impl Lines {
             "data",
             format_args!("{all}, {used} used ({share}), {free} free"),
         );
+    }
+
+    fn data(&mut self, media: &MediaPart, space: &SpacePart) {
+        self.used(space);
         for data in media.data.iter().chain(&media.added_data) {
             let (path, bytes) = (data.path.display(), size(data.bytes));
             self.add("", format_args!("in {path} ({bytes}), UUID {}", data.id));
@@ -116,6 +163,10 @@ impl Lines {
         if media.direct {
             self.add("", "read and written past the page cache");
         }
+        self.warn(media);
+    }
+
+    fn warn(&mut self, media: &MediaPart) {
         if media.no_barrier {
             self.add(
                 "",

@@ -23,7 +23,7 @@ fn a_file_of_the_pool_measures_the_costs_of_reading() {
     assert_eq!(reading["decides"], true, "{reading}");
     let by = reading["measured_by"].as_str().expect("a file");
     assert!(by.ends_with("below/long"), "{by}");
-    let text = bench.run(&["info", "p.img"]).ok().out;
+    let text = bench.run(&["info", "--verbose", "p.img"]).ok().out;
     assert!(text.contains(by), "{text}");
     bench.sound();
 }
@@ -54,7 +54,7 @@ fn mkfs_describes_the_new_pool() {
     assert_eq!(reading["rule"], "layout", "{reading}");
     assert_eq!(reading["avoidable_bound"], 2.0, "{reading}");
     assert_eq!(reading["decides"], false, "{reading}");
-    let text = bench.run(&["info", "p.img"]).ok().out;
+    let text = bench.run(&["info", "--verbose", "p.img"]).ok().out;
     for said in [
         "decided by the rule layout",
         "at most 2 times",

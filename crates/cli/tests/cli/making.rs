@@ -76,7 +76,7 @@ fn mkfs_sets_label_and_uuid() {
         (&"builds".into(), &uuid.into())
     );
     bench.sound();
-    let text = bench.run(&["info", "p.img"]).ok().out;
+    let text = bench.run(&["info", "--verbose", "p.img"]).ok().out;
     assert!(
         text.contains(uuid) && text.contains("label       builds\n"),
         "{text}"

@@ -560,7 +560,7 @@ fn direct_mounts_bypass_the_page_cache() {
     std::fs::create_dir(bench.join("m")).expect("made");
     run(&["mount", "--direct", "m.img", "m"]).failed(1, &["m.img", "--direct", "with a log"]);
     let mounted = Mounted::of(bench, &["--direct"]);
-    let info = || mounted.bench.run(&["info", "p.img"]).ok().out;
+    let info = || mounted.bench.run(&["info", "--verbose", "p.img"]).ok().out;
     assert!(info().contains("past the page cache"));
     let content: Vec<u8> = (0..3_000_001u32).map(|at| (at % 251) as u8).collect();
     std::fs::write(mounted.path("a"), &content).expect("written");
@@ -594,7 +594,7 @@ fn a_mount_promises_what_its_options_say() {
     let mounted = Mounted::of(bench, &["-o", "sync,dirsync,commit=9,nobarrier,commit=2"]);
     let run = |args: &[&str]| mounted.bench.run(args);
     let told = |words: &[&str]| {
-        let info = run(&["info", "p.img"]).ok().out;
+        let info = run(&["info", "--verbose", "p.img"]).ok().out;
         for word in words {
             assert!(info.contains(word), "{word}: {info}");
         }

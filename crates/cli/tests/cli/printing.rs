@@ -5,7 +5,47 @@ use std::process::Stdio;
 
 use crate::asking::AtTerminal;
 use crate::support::{Bench, done, vellum};
+use serde_json::Value;
 use vellum_check::survey;
+
+#[test]
+fn failures_are_json_for_those_who_ask_for_it() {
+    let bench = Bench::with_plain_pool("4M");
+    std::fs::write(bench.join("junk"), vec![1; 1 << 20]).expect("written");
+    for (args, code) in [
+        (&["info", "--json", "missing"][..], 1),
+        (&["info", "junk", "--json"], 1),
+        (&["info", "--json"], 2),
+        (&["info", "--json", "--nonsense"], 2),
+        (&["cat", "--json", "p.img:/a"], 2),
+        (&["quota", "--json", "p.img"], 1),
+    ] {
+        let did = bench.run(args);
+        let told: Value = serde_json::from_str(&did.out).expect("JSON");
+        assert_eq!(told["error"]["status"], code, "{args:?}");
+        let message = told["error"]["message"].as_str().expect("a text");
+        assert!(did.err.contains(message), "{args:?}: {}", did.err);
+        did.failed(code, &[]);
+    }
+    // What was found is told, and no more.
+    let told = bench.run(&["check", "--json", "junk"]).out;
+    assert!(serde_json::from_str::<Value>(&told).is_ok(), "{told}");
+}
+
+/// `--verbose` adds lines, and takes none away.
+#[test]
+fn info_is_brief_unless_everything_is_asked_for() {
+    let bench = Bench::with_plain_pool("4M");
+    let brief = bench.run(&["info", "p.img"]).ok().out;
+    let whole = bench.run(&["info", "-v", "p.img"]).ok().out;
+    assert!(brief.lines().count() <= 6, "{brief}");
+    for word in ["4.0 MiB", "free", "space for", "a power cut: "] {
+        assert!(brief.contains(word) && whole.contains(word), "{brief}");
+    }
+    for word in ["uuid", "mapping", "a killed process"] {
+        assert!(!brief.contains(word) && whole.contains(word), "{whole}");
+    }
+}
 
 /// A command that panics without a reader would exit with 101.
 #[test]

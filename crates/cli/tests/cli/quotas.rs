@@ -293,7 +293,7 @@ fn a_pool_is_made_with_quotas() {
         .run(&["dataset", "add", "p.img", "b", "--size", "8M"])
         .ok();
     for (pool, state) in [("p.img", "on"), ("p.img:a", "on"), ("p.img:b", "off")] {
-        let told = bench.run(&["info", pool]).ok().out;
+        let told = bench.run(&["info", "--verbose", pool]).ok().out;
         assert_eq!(line(&told, "quotas")[1], state, "{pool}");
         let told = json(bench.run(&["info", "--json", pool]));
         assert_eq!(told["quotas"], state == "on", "{pool}");

@@ -59,7 +59,7 @@ fn help_has_no_former_spelling() {
 #[test]
 fn info_shows_the_last_close() {
     let bench = Bench::with_pool("16M");
-    let info = bench.run(&["info", "p.img"]).ok().out;
+    let info = bench.run(&["info", "--verbose", "p.img"]).ok().out;
     assert!(info.contains("last close  closed cleanly\n"), "{info}");
 }
 
