@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Two processes map one file of the mount and write to it in turn, through the mapping and with pwrite. Each sees the
-# changes of the other at once, through the mapping and with pread. The library sees them after unmounting. On a full
-# pool, a store into a hole is reported as SEMANTICS says, and a store into allocated blocks is kept.
+# changes of the other at once, through the mapping and with pread. The library sees them after unmounting. Seeks find
+# data that was stored through a mapping. On a full pool, a store into a hole is reported as SEMANTICS says, and a store
+# into allocated blocks is kept.
 # shellcheck source-path=SCRIPTDIR source=lib.bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.bash"
 need gcc
@@ -116,6 +117,44 @@ int main(int argc, char **argv) {
 C
 gcc -std=c11 -O1 -Wall -Werror -o "$WORK/full" "$WORK/full.c"
 
+cat >"$WORK/seek.c" <<'C'
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, PAGES = 64 };
+
+static void expect(int fd, off_t from, int whence, off_t found) {
+    off_t now = lseek(fd, from, whence);
+    if (now == found) return;
+    const char *name = whence == SEEK_DATA ? "SEEK_DATA" : "SEEK_HOLE";
+    fprintf(stderr, "lseek(%jd, %s): %jd, not %jd\n", (intmax_t)from, name, (intmax_t)now, (intmax_t)found);
+    exit(1);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    int fd = open(argv[1], O_RDWR);
+    char *map = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd < 0 || map == MAP_FAILED) return 2;
+    expect(fd, 0, SEEK_DATA, -1);
+    map[5 * PAGE] = 'x';
+    expect(fd, 0, SEEK_DATA, 5 * PAGE);
+    map[2 * PAGE] = map[3 * PAGE] = 'y';
+    expect(fd, 2 * PAGE, SEEK_HOLE, 4 * PAGE);
+    expect(fd, 0, SEEK_HOLE, 0);
+    map[(PAGES - 1) * PAGE] = 'z';
+    expect(fd, 6 * PAGE, SEEK_DATA, (PAGES - 1) * PAGE);
+    expect(fd, (PAGES - 1) * PAGE, SEEK_HOLE, PAGES * PAGE);
+    return 0;
+}
+C
+gcc -std=c11 -O1 -Wall -Werror -o "$WORK/seek" "$WORK/seek.c"
+
 sum() { sha256sum | cut -d ' ' -f 1; }
 verify() {
     [[ "$(sum <file)" == "$SUM" ]] || die "the file is not what was written"
@@ -130,6 +169,8 @@ other=$!
 "$WORK/turns" file 1 || { kill "$other"; die "the second process failed"; }
 wait "$other" || die "the first process failed"
 SUM="$(sum <file)"
+truncate -s $((64 * 4096)) sought
+"$WORK/seek" sought || die "a seek does not see a store"
 cd /
 vellum umount "$MNT"
 [[ "$(vellum cat "$POOL:/file" | sum)" == "$SUM" ]] || die "the library reads something else"

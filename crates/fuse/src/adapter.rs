@@ -15,7 +15,7 @@ use crate::convert::{attr, kind_bits, kind_of_mode, set_time, statx_flags, time}
 use crate::flags::{is_of_flags, sets_flags};
 use crate::server::{Answer, Seek, Server};
 use crate::set_ids::Changer;
-use crate::stale::{Stale, Written};
+use crate::stale::{Pages, Stale, Written};
 
 /// How long the kernel may cache names and attributes. Only this mount changes the pool, so nothing
 /// changes behind the kernel's back, and the time can be long.
@@ -477,7 +477,16 @@ impl Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::NXIO);
         };
-        reply_with(reply, self.server.seek(ino, offset, seek), Reply::offset);
+        let server = Arc::clone(&self.server);
+        let answer = move || reply_with(reply, server.seek(ino, offset, seek), Reply::offset);
+        // A hole that the pool has may be filled by a store to a mapping.
+        match self.server.hole_on_way(ino, offset, seek) {
+            Some((offset, len)) => {
+                let pages = Pages { ino, offset, len };
+                self.stale.drop_changed_then(pages, Box::new(answer));
+            }
+            None => answer(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use vellum_transport::{Operation, Reply, Request};
 
 use crate::adapter::Adapter;
 use crate::server::Server;
+use crate::stale::Pages;
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
@@ -129,7 +130,11 @@ impl Adapter {
             Err(errno) => reply.error(errno),
         };
         match change.flags.intersects(FileFlags::GUARDED) {
-            true => self.stale.drop_all_then(node, Box::new(set)),
+            true => {
+                let (ino, offset, len) = (node, 0, 0);
+                let all = Pages { ino, offset, len };
+                self.stale.drop_changed_then(all, Box::new(set));
+            }
             false => set(),
         }
     }

@@ -537,6 +537,23 @@ impl Server {
         found.map_err(|e| errno(&e))
     }
 
+    /// The hole that decides what a seek finds: its offset, and its length or 0 if it reaches the
+    /// end of the file. `None` if the kernel has no pages of it.
+    pub(crate) fn hole_on_way(&self, ino: u64, offset: u64, seek: Seek) -> Option<(u64, u64)> {
+        let begin = match seek {
+            Seek::Data => offset,
+            Seek::Hole => self.seek(ino, offset, seek).ok()?,
+        };
+        if !self.may_be_cached(ino) || self.bytes_from(ino, begin) == 0 {
+            return None;
+        }
+        match self.seek(ino, begin, Seek::Data) {
+            Ok(end) if end > begin => Some((begin, end - begin)),
+            Err(Errno::NXIO) => Some((begin, 0)),
+            _ => None,
+        }
+    }
+
     /// The number of bytes of a file from `offset` on; 0 if that cannot be found out.
     pub(crate) fn bytes_from(&self, ino: u64, offset: u64) -> u64 {
         let size = self.attr(ino).map_or(0, |attr| attr.size);

@@ -1,11 +1,15 @@
-//! Makes the kernel drop stale pages after a direct write.
+//! Makes the kernel drop pages: stale ones after a direct write, and dirty ones, which it writes
+//! back first.
 //!
 //! Before a direct write (`O_DIRECT`) the kernel drops the pages of its range. After the write it
 //! drops the pages that readers have filled meanwhile, but not after an asynchronous write
 //! (`io_submit`, `io_uring`; fs/fuse/file.c, `fuse_aio_complete`, in Linux up to 6.18 at least).
 //! Such a page stays stale until something else drops it. So this module makes the kernel drop the
-//! cached pages of the range before the direct write is answered. The same for a file that is about
-//! to be immutable or append-only: what is in its pages was written before.
+//! cached pages of the range before the direct write is answered.
+//!
+//! What programs have stored in pages through a mapping counts as written, although the pool does
+//! not have it yet. So they are dropped, too, for a file that is about to be immutable or
+//! append-only, and before a hole is reported.
 //!
 //! Dropping waits for pages that are being read or written back, which needs answers to other
 //! requests. So it has a thread of its own, which answers no requests.
@@ -28,15 +32,27 @@ pub(crate) struct Written {
 
 enum Dropping {
     Written(Written),
-    /// All pages of this file, and then this.
-    All(u64, Box<dyn FnOnce() + Send>),
+    /// Pages that programs may have changed, and then this.
+    Changed(Pages, Then),
+}
+
+/// What follows a drop.
+pub(crate) type Then = Box<dyn FnOnce() + Send>;
+
+/// Pages of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    pub(crate) ino: u64,
+    pub(crate) offset: u64,
+    /// Their number of bytes; 0: all behind `offset`.
+    pub(crate) len: u64,
 }
 
 impl Dropping {
     fn answer(self) {
         match self {
             Self::Written(written) => written.reply(),
-            Self::All(_, then) => then(),
+            Self::Changed(_, then) => then(),
         }
     }
 }
@@ -70,9 +86,9 @@ impl Stale {
         }
     }
 
-    /// Makes the kernel write back and drop all pages of a file, then does the rest.
-    pub(crate) fn drop_all_then(&self, ino: u64, then: Box<dyn FnOnce() + Send>) {
-        if let Err(unheard) = self.0.send(Dropping::All(ino, then)) {
+    /// Makes the kernel write back and drop pages, then does the rest.
+    pub(crate) fn drop_changed_then(&self, pages: Pages, then: Then) {
+        if let Err(unheard) = self.0.send(Dropping::Changed(pages, then)) {
             unheard.0.answer();
         }
     }
@@ -82,11 +98,11 @@ impl Asked {
     /// Drops pages and answers writes until all senders are gone.
     pub(crate) fn serve(self, kernel: &Notifier) {
         for dropping in self.0 {
-            let (ino, offset, len) = match dropping {
+            let Pages { ino, offset, len } = match dropping {
                 Dropping::Written(Written {
                     ino, offset, len, ..
-                }) => (ino, offset, len),
-                Dropping::All(ino, _) => (ino, 0, 0),
+                }) => Pages { ino, offset, len },
+                Dropping::Changed(pages, _) => pages,
             };
             if let Err(error) = kernel.drop_pages(ino, offset, len) {
                 tracing::debug!(%error, ino, "the kernel did not drop pages");
