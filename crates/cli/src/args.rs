@@ -36,7 +36,8 @@ Environment:
 ///
 /// A pool is an ordinary file, a block device or a device-DAX node. Programs use it as a linked
 /// library or through a mount; the commands below work on it directly. They write a path in a pool
-/// as `POOL:/path`. A pool can hold several datasets (`vellum dataset`). Wherever a command takes a
+/// as `POOL:/path`; while the pool is mounted, they reach it through the mount, with the rights of
+/// their user. A pool can hold several datasets (`vellum dataset`). Wherever a command takes a
 /// POOL, `POOL:NAME` selects one of its datasets.
 #[derive(Debug, Parser)]
 #[command(name = "vellum", version, after_long_help = EXIT_STATUS, arg_required_else_help = true)]
@@ -240,7 +241,7 @@ impl From<Mapping> for MappingKind {
     }
 }
 
-/// How to open the pool.
+/// How to open the pool. Commands that work through a mount open none.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Opening {
     /// Treat the pool's device as
@@ -570,6 +571,9 @@ pub(crate) struct Ls {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+In a mounted pool, the generations of links and special files are not shown, and of files that the \
+user may not read neither generation nor flags nor project.
+
 Examples:
   vellum stat pool.img:/src/main.rs
   vellum stat --json pool.img:/src")]

@@ -1,36 +1,34 @@
-//! Commands on files in a pool that is not mounted: `ls`, `stat`, `cat`, `put`, `get`, `mkdir`,
-//! `rm`, `mv`.
+//! Commands on files in a pool: `ls`, `stat`, `cat`, `put`, `get`, `mkdir`, `rm`, `mv`.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use serde::Serialize;
 use vellum::media::Real;
-use vellum::{
-    Attr, Cred, Error, FileFlags, FileKind, Handle, Node, OpenOptions, Pool, RealFs, RenameFlags,
-    Volume,
-};
+use vellum::{Cred, Error, FileFlags, FileKind, Handle, RenameFlags};
 use vellum_terminal::output::{print, print_json};
 use vellum_terminal::{Failure, Outcome, quoted};
 
 use crate::args::{Cat, Get, Ls, Mkdir, Mv, Opening, Put, Rm, Stat};
-use crate::location::{self, PathInPool};
+use crate::location::PathInPool;
+use crate::transfer::tree::{Meta, Reader, Trouble};
 use crate::units::time;
+use crate::way::{Files, Found, Marks, Way};
 
 /// The size of the copy buffer.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 
-/// Opens the pool of `places`, runs a command, and closes the pool. Fails if the paths are in
-/// different pools.
+/// Runs a command on the pool of `places`. Fails if the paths are in different pools.
 fn with_pool(
     places: &[&PathInPool],
     opening: &Opening,
     read_only: bool,
-    run: impl FnOnce(&Session) -> Outcome,
+    run: impl FnOnce(&dyn Files) -> Outcome,
 ) -> Outcome {
     let Some((first, others)) = places.split_first() else {
         return Err(Failure::usage("no path given"));
@@ -49,61 +47,27 @@ fn with_pool(
             "`{bare}` names no path: write POOL:/path"
         )));
     }
-    let pool = first.open(opening, read_only)?;
-    let done = run(&Session::new(&pool));
-    let closed = location::close(pool, &first.pool);
-    done.and(closed)
+    let way = Way::to(first, opening, read_only)?;
+    let done = run(way.files());
+    done.and(way.close())
 }
 
-/// An open pool, and the user of the command.
-struct Session {
-    fs: Arc<RealFs>,
-    volume: Volume,
-    cred: Cred,
-}
-
-impl Session {
-    fn new(pool: &Pool) -> Self {
-        let cred = user();
-        Self {
-            fs: pool.fs(),
-            volume: pool.volume().with_umask(cred.umask),
-            cred,
-        }
-    }
-
-    fn find(&self, place: &PathInPool, follow: bool) -> Outcome<Node<Real>> {
-        let root = self.fs.root();
-        self.fs
-            .find(&self.cred, &root, place.bytes(), follow)
-            .map_err(|e| place.failed(&e))
-    }
-
-    fn attr(&self, place: &PathInPool, follow: bool) -> Outcome<Attr> {
-        let node = self.find(place, follow)?;
-        self.fs.attr(&node).map_err(|e| place.failed(&e))
-    }
-
-    fn open(&self, place: &PathInPool, options: &OpenOptions) -> Outcome<Handle<Real>> {
-        let root = self.fs.root();
-        self.fs
-            .open(&self.cred, &root, place.bytes(), options)
-            .map_err(|e| place.failed(&e))
-    }
-
-    /// The path itself, or `name` inside it if it is a directory.
-    fn in_directory(&self, place: &PathInPool, name: Option<&OsStr>) -> Outcome<PathInPool> {
-        let is_dir = match self.volume.metadata(&place.path) {
-            Ok(attr) => attr.file_type().kind() == FileKind::Directory,
-            Err(_) => place.bytes().ends_with(b"/"),
-        };
-        match name {
-            _ if !is_dir => Ok(place.clone()),
-            Some(name) => Ok(place.with_path(place.path.join(name))),
-            None => Err(Failure::usage(format!(
-                "{place} is a directory: add a name"
-            ))),
-        }
+/// The path itself, or `name` inside it if it is a directory.
+fn in_directory(
+    files: &dyn Files,
+    place: &PathInPool,
+    name: Option<&OsStr>,
+) -> Outcome<PathInPool> {
+    let is_dir = match files.find(&place.path, true) {
+        Ok(found) => found.meta.is_dir(),
+        Err(_) => place.bytes().ends_with(b"/"),
+    };
+    match name {
+        _ if !is_dir => Ok(place.clone()),
+        Some(name) => Ok(place.with_path(place.path.join(name))),
+        None => Err(Failure::usage(format!(
+            "{place} is a directory: add a name"
+        ))),
     }
 }
 
@@ -132,9 +96,10 @@ struct Told<'a> {
     name: String,
     kind: &'a str,
     ino: u64,
-    generation: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<u32>,
     mode: String,
-    nlink: u32,
+    nlink: u64,
     uid: u32,
     gid: u32,
     size_bytes: u64,
@@ -183,48 +148,34 @@ impl Told<'_> {
     }
 }
 
-impl Session {
-    fn told(&self, name: &[u8], attr: &Attr, node: &Node<Real>) -> Outcome<Told<'static>> {
-        let is_device = matches!(attr.kind, FileKind::CharDevice | FileKind::BlockDevice);
-        let target = match attr.kind {
-            FileKind::Symlink => {
-                let target = self.fs.read_link(node);
-                Some(target.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?)
-            }
-            _ => None,
-        };
-        let xattrs = self.fs.xattrs(&self.cred, node);
-        let xattrs = xattrs.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?;
-        let xattrs = names_in(&xattrs);
-        let project = self.fs.project(node);
-        Ok(Told {
-            name: String::from_utf8_lossy(name).into_owned(),
-            kind: kind_name(attr.kind),
-            ino: attr.ino,
-            generation: attr.generation,
-            mode: format!("{:04o}", attr.mode),
-            nlink: attr.nlink,
-            uid: attr.uid,
-            gid: attr.gid,
-            size_bytes: attr.size,
-            allocated_bytes: attr.blocks_512 * 512,
-            device: is_device.then(|| {
-                [
-                    rustix::fs::major(attr.device),
-                    rustix::fs::minor(attr.device),
-                ]
-            }),
-            atime_ns: attr.atime_ns,
-            mtime_ns: attr.mtime_ns,
-            ctime_ns: attr.ctime_ns,
-            target: target.map(|target| String::from_utf8_lossy(&target).into_owned()),
-            xattrs: xattrs
-                .iter()
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-                .collect(),
-            flags: flag_names(node.flags()),
-            project: project.map_err(|e| Failure::at(String::from_utf8_lossy(name), &e))?,
-        })
+fn told(name: &[u8], found: &Found, marks: &Marks) -> Told<'static> {
+    let meta = &found.meta;
+    let is_device = matches!(meta.kind, FileKind::CharDevice | FileKind::BlockDevice);
+    let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
+    Told {
+        name: String::from_utf8_lossy(name).into_owned(),
+        kind: kind_name(meta.kind),
+        ino: meta.identity.1,
+        generation: marks.generation,
+        mode: format!("{:04o}", meta.mode),
+        nlink: meta.links,
+        uid: meta.uid,
+        gid: meta.gid,
+        size_bytes: meta.size,
+        allocated_bytes: meta.allocated_bytes,
+        device: is_device.then(|| {
+            [
+                rustix::fs::major(meta.device),
+                rustix::fs::minor(meta.device),
+            ]
+        }),
+        atime_ns: meta.atime_ns,
+        mtime_ns: meta.mtime_ns,
+        ctime_ns: meta.ctime_ns,
+        target: found.target.as_ref().map(text),
+        xattrs: found.xattrs.iter().map(text).collect(),
+        flags: flag_names(marks.flags),
+        project: marks.project,
     }
 }
 
@@ -269,11 +220,11 @@ fn mode_text(kind: FileKind, mode: u16) -> String {
 /// `vellum ls`.
 pub(crate) fn ls(args: &Ls) -> Outcome {
     let places: Vec<&PathInPool> = args.places.iter().collect();
-    with_pool(&places, &args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |files| {
         let mut told = Vec::new();
         for place in &places {
             let heading = places.len() > 1 && !args.printing.json;
-            told.extend(list(session, place, args, heading)?);
+            told.extend(list(files, place, args, heading)?);
         }
         if args.printing.json {
             print_json(&told)
@@ -284,92 +235,90 @@ pub(crate) fn ls(args: &Ls) -> Outcome {
 }
 
 fn list(
-    session: &Session,
+    files: &dyn Files,
     place: &PathInPool,
     args: &Ls,
     heading: bool,
 ) -> Outcome<Vec<Told<'static>>> {
-    let node = session.find(place, true)?;
-    let mut names: Vec<Vec<u8>> = Vec::new();
-    if node.kind() == FileKind::Directory {
-        let entries = session
-            .volume
-            .read_dir(&place.path)
-            .map_err(|e| place.failed(&e))?;
-        for entry in entries {
-            let name = entry.map_err(|e| place.failed(&e))?.name().to_owned();
-            if args.all || !name.as_bytes().starts_with(b".") {
-                names.push(name.as_bytes().to_vec());
-            }
-        }
-        names.sort();
-    }
-    let mut told = Vec::new();
+    let mut told_all = Vec::new();
     let mut text = Vec::new();
     if heading {
         text.extend_from_slice(format!("{place}:\n").as_bytes());
     }
-    let mut one = |name: &[u8], node: &Node<Real>| -> Outcome {
-        let attr = session.fs.attr(node).map_err(|e| place.failed(&e))?;
-        let file = session.told(name, &attr, node)?;
+    let mut one = |name: &[u8], at: &Path| -> Outcome {
+        if !args.long && !args.printing.json {
+            text.extend_from_slice(name);
+            text.push(b'\n');
+            return Ok(());
+        }
+        let found = files.find(at, false);
+        let found = found.map_err(|trouble| place.with_path(at).troubled(&trouble))?;
+        let marks = match args.printing.json {
+            true => files.marks(at, false),
+            false => Ok(Marks::default()),
+        };
+        let marks = marks.map_err(|trouble| place.with_path(at).troubled(&trouble))?;
+        let file = told(name, &found, &marks);
         if args.long {
-            text.extend_from_slice(long_line(&attr, &file).as_bytes());
+            text.extend_from_slice(long_line(&found.meta, &file).as_bytes());
         }
         text.extend_from_slice(name);
         if let Some(target) = file.target.as_ref().filter(|_| args.long) {
             text.extend_from_slice(format!(" -> {target}").as_bytes());
         }
         text.push(b'\n');
-        told.push(file);
+        told_all.push(file);
         Ok(())
     };
-    if node.kind() == FileKind::Directory {
-        for name in &names {
-            match session.fs.lookup(&session.cred, &node, name) {
-                Ok(found) => one(name, &found)?,
-                Err(error) => {
-                    let path = place.path.join(OsStr::from_bytes(name));
-                    return Err(place.with_path(path).failed(&error));
-                }
-            }
+    let listed = files.find(&place.path, true);
+    let listed = listed.map_err(|trouble| place.troubled(&trouble))?;
+    if listed.meta.is_dir() {
+        let entries = files.entries(&place.path);
+        let mut entries = entries.map_err(|trouble| place.troubled(&trouble))?;
+        entries.retain(|(name, _)| args.all || !name.starts_with(b"."));
+        entries.sort();
+        for (name, _) in &entries {
+            one(name, &place.path.join(OsStr::from_bytes(name)))?;
         }
     } else {
-        one(place.bytes(), &session.find(place, false)?)?;
+        one(place.bytes(), &place.path)?;
     }
     if !args.printing.json {
         print(&text)?;
     }
-    Ok(told)
+    Ok(told_all)
 }
 
-fn long_line(attr: &Attr, file: &Told<'_>) -> String {
+fn long_line(meta: &Meta, file: &Told<'_>) -> String {
     let size = match file.device {
         Some([major, minor]) => format!("{major}, {minor}"),
-        None => attr.size.to_string(),
+        None => meta.size.to_string(),
     };
     format!(
         "{}{:1} {:>3} {:>5} {:>5} {:>12} {} ",
-        mode_text(attr.kind, attr.mode),
+        mode_text(meta.kind, meta.mode),
         file.mark(),
-        attr.nlink,
-        attr.uid,
-        attr.gid,
+        meta.links,
+        meta.uid,
+        meta.gid,
         size,
-        time(attr.mtime_ns)
+        time(meta.mtime_ns)
     )
 }
 
 /// `vellum stat`.
 pub(crate) fn stat(args: &Stat) -> Outcome {
     let places: Vec<&PathInPool> = args.places.iter().collect();
-    with_pool(&places, &args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |files| {
         let mut all = Vec::new();
         for place in &places {
-            let node = session.find(place, args.dereference)?;
-            let attr = session.fs.attr(&node).map_err(|e| place.failed(&e))?;
-            let told = session.told(place.bytes(), &attr, &node)?;
+            let found = files.find(&place.path, args.dereference);
+            let found = found.map_err(|trouble| place.troubled(&trouble))?;
+            let marks = files.marks(&place.path, args.dereference);
+            let marks = marks.map_err(|trouble| place.troubled(&trouble))?;
+            let told = told(place.bytes(), &found, &marks);
             if !args.printing.json {
-                print(stat_text(place, &attr, &told).as_bytes())?;
+                print(stat_text(place, &found.meta, &told).as_bytes())?;
             }
             all.push(told);
         }
@@ -381,7 +330,7 @@ pub(crate) fn stat(args: &Stat) -> Outcome {
     })
 }
 
-fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
+fn stat_text(place: &PathInPool, meta: &Meta, told: &Told<'_>) -> String {
     let arrow = told
         .target
         .as_ref()
@@ -390,6 +339,8 @@ fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
     let device = told
         .device
         .map(|[major, minor]| format!(", device {major}, {minor}"));
+    let generation = told.generation;
+    let generation = generation.map_or_else(String::new, |number| format!(" generation {number}"));
     let flags = match &told.flags[..] {
         [] => String::new(),
         flags => format!("flags   {}\n", flags.join(", ")),
@@ -400,35 +351,34 @@ fn stat_text(place: &PathInPool, attr: &Attr, told: &Told<'_>) -> String {
     };
     format!(
         "file    {}{arrow}\nkind    {}{}\nsize    {} bytes, {} bytes allocated\n\
-         inode   {} generation {}, {} links\nmode    {} {}{}\nowner   {} group {}\n\
+         inode   {}{generation}, {} links\nmode    {} {}{}\nowner   {} group {}\n\
          {flags}{project}access  {}\nmodify  {}\nchange  {}\n",
         place.path.display(),
         told.kind,
         device.unwrap_or_default(),
-        attr.size,
+        meta.size,
         told.allocated_bytes,
-        attr.ino,
-        attr.generation,
-        attr.nlink,
+        told.ino,
+        meta.links,
         told.mode,
-        mode_text(attr.kind, attr.mode),
+        mode_text(meta.kind, meta.mode),
         told.mark(),
-        attr.uid,
-        attr.gid,
-        time(attr.atime_ns),
-        time(attr.mtime_ns),
-        time(attr.ctime_ns),
+        meta.uid,
+        meta.gid,
+        time(meta.atime_ns),
+        time(meta.mtime_ns),
+        time(meta.ctime_ns),
     )
 }
 
 /// `vellum cat`.
 pub(crate) fn cat(args: &Cat) -> Outcome {
     let places: Vec<&PathInPool> = args.places.iter().collect();
-    with_pool(&places, &args.opening, true, |session| {
+    with_pool(&places, &args.opening, true, |files| {
         for place in &places {
-            let options = OpenOptions::new().read(true);
-            let handle = session.open(place, &options)?;
-            match copy_out(&handle, place, &mut io::stdout().lock()) {
+            let reader = files.open(&place.path);
+            let reader = reader.map_err(|trouble| place.troubled(&trouble))?;
+            match copy_out(&*reader, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => return Err(failure),
                 // The reader has closed the pipe.
                 Err(None) => return Ok(()),
@@ -441,16 +391,16 @@ pub(crate) fn cat(args: &Cat) -> Outcome {
 
 /// Copies a file's bytes to `out`. An error of `None` means that the reader has closed the pipe.
 fn copy_out(
-    handle: &Handle<Real>,
+    reader: &dyn Reader,
     place: &PathInPool,
     to: &mut dyn Write,
 ) -> Result<(), Option<Failure>> {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut at = 0;
     loop {
-        let len = handle
+        let len = reader
             .read_at(at, &mut buffer)
-            .map_err(|e| place.failed(&e))?;
+            .map_err(|trouble| place.troubled(&trouble))?;
         if len == 0 {
             return Ok(());
         }
@@ -466,26 +416,27 @@ fn copy_out(
 /// `vellum put`.
 pub(crate) fn put(args: &Put) -> Outcome {
     let from_stdin = args.file == Path::new("-");
-    let mut source: Box<dyn Read> = if from_stdin {
-        Box::new(io::stdin())
-    } else {
-        let open = File::open(&args.file).and_then(|file| {
-            if file.metadata()?.is_dir() {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            Ok(file)
-        });
-        Box::new(open.map_err(|e| Failure::io(args.file.display(), &e))?)
-    };
-    with_pool(&[&args.place], &args.opening, false, |session| {
+    let failed = |error: io::Error| Failure::io(args.file.display(), &error);
+    let mut source: Box<dyn Read> = Box::new(io::stdin());
+    let mut identity = None;
+    if !from_stdin {
+        let file = File::open(&args.file).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if found.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        identity = Some((found.dev(), found.ino()));
+        source = Box::new(file);
+    }
+    with_pool(&[&args.place], &args.opening, false, |files| {
         let name = args.file.file_name().filter(|_| !from_stdin);
-        let place = session.in_directory(&args.place, name)?;
-        let options = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o666);
-        let handle = session.open(&place, &options)?;
+        let place = in_directory(files, &args.place, name)?;
+        let there = files.find(&place.path, true).ok();
+        if there.is_some_and(|there| identity == Some(there.meta.identity)) {
+            return Err(same_file(args.file.display(), &place));
+        }
+        let writer = files.create(&place.path);
+        let writer = writer.map_err(|trouble| place.troubled(&trouble))?;
         let mut buffer = vec![0; PIECE_BYTES];
         let mut at = 0;
         loop {
@@ -495,10 +446,16 @@ pub(crate) fn put(args: &Put) -> Outcome {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Failure::io(args.file.display(), &error)),
             };
-            write_all(&handle, at, &buffer[..len]).map_err(|e| place.failed(&e))?;
+            let written = writer.write_at(at, &buffer[..len]);
+            written.map_err(|trouble| place.troubled(&trouble))?;
             at += len as u64;
         }
     })
+}
+
+/// The failure for a copy of a file to itself, which a mount makes possible.
+fn same_file(from: impl Display, to: impl Display) -> Failure {
+    Failure::new(format!("{from} and {to} are the same file"))
 }
 
 /// Writes all of `data`.
@@ -515,9 +472,11 @@ pub(crate) fn write_all(handle: &Handle<Real>, at: u64, data: &[u8]) -> vellum::
 
 /// `vellum get`.
 pub(crate) fn get(args: &Get) -> Outcome {
-    with_pool(&[&args.place], &args.opening, true, |session| {
+    with_pool(&[&args.place], &args.opening, true, |files| {
         let place = &args.place;
-        if session.attr(place, true)?.kind == FileKind::Directory {
+        let found = files.find(&place.path, true);
+        let found = found.map_err(|trouble| place.troubled(&trouble))?;
+        if found.meta.is_dir() {
             return Err(
                 Failure::new(format!("{place} is a directory")).advise(format!(
                     "vellum export {} {}",
@@ -526,9 +485,10 @@ pub(crate) fn get(args: &Get) -> Outcome {
                 )),
             );
         }
-        let handle = session.open(place, &OpenOptions::new().read(true))?;
+        let reader = files.open(&place.path);
+        let reader = reader.map_err(|trouble| place.troubled(&trouble))?;
         if args.file == Path::new("-") {
-            return match copy_out(&handle, place, &mut io::stdout().lock()) {
+            return match copy_out(&*reader, place, &mut io::stdout().lock()) {
                 Err(Some(failure)) => Err(failure),
                 _ => Ok(()),
             };
@@ -537,8 +497,12 @@ pub(crate) fn get(args: &Get) -> Outcome {
         if path.is_dir() {
             path.push(place.path.file_name().unwrap_or_else(|| OsStr::new("file")));
         }
+        let there = path.metadata();
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == found.meta.identity) {
+            return Err(same_file(place, path.display()));
+        }
         let mut file = File::create(&path).map_err(|e| Failure::io(path.display(), &e))?;
-        match copy_out(&handle, place, &mut file) {
+        match copy_out(&*reader, place, &mut file) {
             Err(Some(failure)) => Err(failure),
             _ => Ok(()),
         }
@@ -548,28 +512,16 @@ pub(crate) fn get(args: &Get) -> Outcome {
 /// `vellum mkdir`.
 pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
     let places: Vec<&PathInPool> = args.places.iter().collect();
-    with_pool(&places, &args.opening, false, |session| {
+    with_pool(&places, &args.opening, false, |files| {
         for place in &places {
-            if args.parents {
-                session
-                    .volume
-                    .create_dir_all(&place.path)
-                    .map_err(|e| place.failed(&e))?;
-                if session.attr(place, true)?.kind != FileKind::Directory {
-                    return Err(place.failed(&Error::NotDirectory));
-                }
-            } else {
-                session
-                    .volume
-                    .create_dir(&place.path)
-                    .map_err(|e| place.failed(&e))?;
-            }
-            if args.mode.is_some() {
-                let set = vellum::SetAttr::new().mode(args.mode);
-                session
-                    .volume
-                    .set_attr(&place.path, &set)
-                    .map_err(|e| place.failed(&e))?;
+            let made = match args.parents {
+                true => files.make_dirs(&place.path),
+                false => files.make_dir(&place.path),
+            };
+            made.map_err(|trouble| place.troubled(&trouble))?;
+            if let Some(mode) = args.mode {
+                let set = files.set_mode(&place.path, mode);
+                set.map_err(|trouble| place.troubled(&trouble))?;
             }
         }
         Ok(())
@@ -579,16 +531,16 @@ pub(crate) fn mkdir(args: &Mkdir) -> Outcome {
 /// `vellum rm`.
 pub(crate) fn rm(args: &Rm) -> Outcome {
     let places: Vec<&PathInPool> = args.places.iter().collect();
-    with_pool(&places, &args.opening, false, |session| {
+    with_pool(&places, &args.opening, false, |files| {
         for place in &places {
-            match remove(session, place, args.recursive) {
-                Err((_, Error::NotFound)) if args.force => {}
-                Err((place, Error::IsDirectory)) if !args.recursive => {
+            match remove(files, place, args.recursive) {
+                Err((_, Trouble::Pool(Error::NotFound))) if args.force => {}
+                Err((place, Trouble::Pool(Error::IsDirectory))) if !args.recursive => {
                     return Err(place
-                        .failed(&Error::IsDirectory)
+                        .troubled(&Error::IsDirectory.into())
                         .advise(format!("vellum rm -r {}", quoted(place.to_string()))));
                 }
-                Err((place, error)) => return Err(place.failed(&error)),
+                Err((place, trouble)) => return Err(place.troubled(&trouble)),
                 Ok(()) => {}
             }
         }
@@ -598,47 +550,37 @@ pub(crate) fn rm(args: &Rm) -> Outcome {
 
 /// Removes a file, or a tree from its leaves up.
 fn remove(
-    session: &Session,
+    files: &dyn Files,
     place: &PathInPool,
     recursive: bool,
-) -> Result<(), (PathInPool, Error)> {
-    let at = |error| (place.clone(), error);
-    if session
-        .volume
-        .symlink_metadata(&place.path)
-        .map_err(at)?
-        .file_type()
-        .kind()
-        != FileKind::Directory
-    {
-        return session.volume.remove_file(&place.path).map_err(at);
+) -> Result<(), (PathInPool, Trouble)> {
+    let at = |trouble| (place.clone(), trouble);
+    if !files.find(&place.path, false).map_err(at)?.meta.is_dir() {
+        return files.remove_file(&place.path).map_err(at);
     }
     if !recursive {
-        return Err(at(Error::IsDirectory));
+        return Err(at(Error::IsDirectory.into()));
     }
     // The root cannot be removed, only its contents.
     let mut stack = vec![(place.path.clone(), false)];
     while let Some((path, emptied)) = stack.pop() {
-        let at = |error| (place.with_path(&path), error);
+        let at = |trouble| (place.with_path(&path), trouble);
         if emptied {
-            match session.volume.remove_dir(&path) {
-                Err(Error::Busy) if path == Path::new("/") => {}
+            match files.remove_dir(&path) {
+                Err(Trouble::Pool(Error::Busy)) if path == Path::new("/") => {}
                 done => done.map_err(at)?,
             }
             continue;
         }
-        let entries = session.volume.read_dir(&path).map_err(at)?;
-        let entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(at)?;
+        let entries = files.entries(&path).map_err(at)?;
         stack.push((path.clone(), true));
-        for entry in entries {
-            let below = path.join(entry.name());
-            if entry.file_type().map_err(at)?.is_dir() {
-                stack.push((below, false));
-            } else {
-                session
-                    .volume
+        for (name, is_dir) in entries {
+            let below = path.join(OsStr::from_bytes(&name));
+            match is_dir {
+                true => stack.push((below, false)),
+                false => files
                     .remove_file(&below)
-                    .map_err(|e| (place.with_path(&below), e))?;
+                    .map_err(|trouble| (place.with_path(&below), trouble))?,
             }
         }
     }
@@ -647,20 +589,15 @@ fn remove(
 
 /// `vellum mv`.
 pub(crate) fn mv(args: &Mv) -> Outcome {
-    with_pool(&[&args.from, &args.to], &args.opening, false, |session| {
-        let to = session.in_directory(&args.to, args.from.path.file_name())?;
+    with_pool(&[&args.from, &args.to], &args.opening, false, |files| {
+        let to = in_directory(files, &args.to, args.from.path.file_name())?;
         let flags = if args.no_clobber {
             RenameFlags::NO_REPLACE
         } else {
             RenameFlags::empty()
         };
-        let done = session.volume.rename_with(&args.from.path, &to.path, flags);
-        done.map_err(|error| {
-            Failure::at(
-                format_args!("{} to {}", args.from, to.path.display()),
-                &error,
-            )
-        })
+        let done = files.rename(&args.from.path, &to.path, flags);
+        done.map_err(|trouble| trouble.at(format_args!("{} to {}", args.from, to.path.display())))
     })
 }
 

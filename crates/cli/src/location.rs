@@ -20,6 +20,7 @@ use vellum_terminal::{Failure, Outcome, plain, quoted, status};
 use crate::args::{Medium, Opening};
 use crate::killed;
 use crate::served;
+use crate::transfer::tree::Trouble;
 use crate::units::size;
 
 /// A path in a pool.
@@ -83,18 +84,18 @@ impl PathInPool {
     }
 
     /// A failure at this path.
-    pub(crate) fn failed(&self, error: &vellum::Error) -> Failure {
-        Failure::at(self, error)
+    pub(crate) fn troubled(&self, trouble: &Trouble) -> Failure {
+        trouble.at(self)
     }
 
-    /// Opens the pool.
-    pub(crate) fn open(&self, opening: &Opening, read_only: bool) -> Outcome<Pool> {
-        if self.path.as_os_str().is_empty() {
-            let pool = self.pool.display();
-            return Err(Failure::usage(format!("`{pool}` names no path in a pool"))
-                .advise(format!("write POOL:/path, for example {pool}:/")));
+    /// Fails if there is no path.
+    pub(crate) fn refuse_bare(&self) -> Outcome {
+        if !self.path.as_os_str().is_empty() {
+            return Ok(());
         }
-        open(&self.pool, opening, read_only)
+        let pool = self.pool.display();
+        Err(Failure::usage(format!("`{pool}` names no path in a pool"))
+            .advise(format!("write POOL:/path, for example {pool}:/")))
     }
 }
 

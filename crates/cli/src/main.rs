@@ -38,6 +38,7 @@ mod sync;
 mod transfer;
 mod umount;
 mod units;
+mod way;
 
 use std::process::ExitCode;
 

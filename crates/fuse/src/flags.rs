@@ -1,5 +1,5 @@
-//! The ioctls by which `chattr` and `lsattr` set and read flags and project ids (`linux/fs.h`). The
-//! kernel has checked who asks.
+//! The ioctls by which `chattr` and `lsattr` set and read flags and project ids, and read
+//! generations (`linux/fs.h`). The kernel has checked who asks.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use crate::stale::Pages;
 
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
+const GET_GENERATION: u32 = 0x8008_7601;
 const GET_ATTRIBUTES: u32 = 0x801C_581F;
 const SET_ATTRIBUTES: u32 = 0x401C_5820;
 
@@ -80,7 +81,7 @@ fn attributes(flags: FileFlags, project: u32) -> [u8; ATTRIBUTES_BYTES] {
 pub(crate) fn is_of_flags(number: u32) -> bool {
     matches!(
         number,
-        GET_FLAGS | SET_FLAGS | GET_ATTRIBUTES | SET_ATTRIBUTES
+        GET_FLAGS | SET_FLAGS | GET_GENERATION | GET_ATTRIBUTES | SET_ATTRIBUTES
     )
 }
 
@@ -104,6 +105,13 @@ impl Adapter {
         match Change::of(number, sent) {
             Some(Ok(change)) => self.set_flags(request, change, reply),
             Some(Err(errno)) => reply.error(errno),
+            None if number == GET_GENERATION => match self.server.generation(node) {
+                Ok(generation) => {
+                    let bytes = u64::from(generation).to_ne_bytes();
+                    reply.ioctl(&bytes[..bytes.len().min(expected as usize)]);
+                }
+                Err(errno) => reply.error(errno),
+            },
             None => match self.server.flags(node) {
                 Ok((flags, _)) if number == GET_FLAGS => {
                     let mut bytes = [0; 8];

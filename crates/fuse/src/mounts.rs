@@ -119,7 +119,11 @@ impl Mounted {
         reopened(&self.reach()?)
     }
 
-    fn reach(&self) -> io::Result<OwnedFd> {
+    /// Finds its root, as [`Mounted::open`] does. The descriptor is good for paths only.
+    ///
+    /// # Errors
+    /// As [`Mounted::open`].
+    pub fn reach(&self) -> io::Result<OwnedFd> {
         self.reach_at(&self.dir, "self")
     }
 

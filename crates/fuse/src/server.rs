@@ -221,6 +221,10 @@ impl Server {
         Ok((known.node.flags(), project))
     }
 
+    pub(crate) fn generation(&self, ino: u64) -> Answer<u32> {
+        Ok(self.known(ino)?.node.generation())
+    }
+
     pub(crate) fn set_flags(
         &self,
         ino: u64,

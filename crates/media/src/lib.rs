@@ -55,7 +55,10 @@ mod written;
 pub use arena::MappedArena;
 #[doc(hidden)]
 pub use child::fork;
-pub use control::{CONTROL_BYTES, CONTROL_IOCTL, clone_fuse, control};
+pub use control::{
+    CONTROL_BYTES, CONTROL_IOCTL, FSXATTR_BYTES, clone_fuse, control, fsxattr, generation,
+    set_fsxattr,
+};
 pub use data_file::DataFile;
 pub use disk::{Disk, Split};
 pub use error::MediaError;

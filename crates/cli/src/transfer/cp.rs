@@ -4,18 +4,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use vellum::{Pool, PoolPath};
+use vellum::PoolPath;
 use vellum_terminal::progress::is_wanted;
 use vellum_terminal::{Failure, Outcome};
 
 use super::copier::{Copier, Existing, Rules};
 use super::host::{self, Host};
-use super::pool::PoolTree;
 use super::progress::Progress;
 use super::tree::Tree;
-use super::{Copied, Losses};
+use super::{Copied, INTO_ITSELF, Losses};
 use crate::args::Cp;
-use crate::location::{self, PathInPool};
+use crate::location::PathInPool;
+use crate::way::{Side, Way};
 
 /// A source or the target of a copy.
 #[derive(Clone, Debug)]
@@ -82,8 +82,8 @@ pub(crate) fn run(args: &Cp) -> Outcome {
     progress.report(copied, losses)
 }
 
-/// The pools of all sources and the target, each once.
-struct Pools(Vec<(PathBuf, Pool, PoolTree)>);
+/// The ways to the pools of all sources and the target, each once.
+struct Pools(Vec<(PathBuf, Way)>);
 
 impl Pools {
     fn open(args: &Cp) -> Outcome<Self> {
@@ -100,16 +100,12 @@ impl Pools {
             let (End::Pool(place), Some(path)) = (end, end.pool()) else {
                 continue;
             };
-            if all.0.iter().any(|(known, ..)| *known == path) {
+            if all.0.iter().any(|(known, _)| *known == path) {
                 continue;
             }
             let is_source = args.target.pool().as_ref() != Some(&path);
-            let opened = place.open(&args.opening, is_source);
-            match opened {
-                Ok(pool) => {
-                    let tree = PoolTree::new(pool.fs());
-                    all.0.push((path, pool, tree));
-                }
+            match Way::to(place, &args.opening, is_source) {
+                Ok(way) => all.0.push((path, way)),
                 Err(failure) => {
                     all.close()?;
                     return Err(failure);
@@ -125,18 +121,17 @@ impl Pools {
         }
     }
 
-    fn tree(&self, end: &End) -> Option<&PoolTree> {
+    fn way(&self, end: &End) -> Option<&Way> {
         let path = end.pool()?;
-        let found = self.0.iter().find(|(known, ..)| *known == path);
-        found.map(|(_, _, tree)| tree)
+        let found = self.0.iter().find(|(known, _)| *known == path);
+        found.map(|(_, way)| way)
     }
 
     /// Closes all of them, even after a failure. Returns the first failure.
     fn close(self) -> Outcome {
         let mut outcome = Ok(());
-        for (path, pool, tree) in self.0 {
-            drop(tree);
-            outcome = outcome.and(location::close(pool, &path));
+        for (_, way) in self.0 {
+            outcome = outcome.and(way.close());
         }
         outcome
     }
@@ -208,8 +203,8 @@ struct Run<'a> {
 
 fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Copied, Losses)> {
     if is_wanted(args.printing.hides_progress()) {
-        let bytes = |end: &End| match pools.tree(end) {
-            Some(tree) => tree.bytes_used(),
+        let bytes = |end: &End| match pools.way(end) {
+            Some(way) => way.bytes_used(),
             None => host::bytes_below(end.path()),
         };
         progress.begin(args.sources.iter().map(bytes).sum());
@@ -224,19 +219,30 @@ fn copy(args: &Cp, pools: &Pools, progress: &Progress) -> Outcome<(Copied, Losse
     // Consecutive sources in one tree are copied together, so that hard links between them are
     // kept.
     for sources in args.sources.chunk_by(|a, b| a.pool() == b.pool()) {
-        match (pools.tree(&sources[0]), pools.tree(&args.target)) {
-            (Some(from), Some(to)) => {
+        let (from, to) = (pools.way(&sources[0]), pools.way(&args.target));
+        if from.is_none() && to.is_none() {
+            let why = "neither this nor the target is in a pool: cp copies it";
+            run.losses.add(sources[0].shown().display(), why);
+            continue;
+        }
+        let [from, to] = [from, to].map(|way| way.map_or(Side::Host(&host), Way::side));
+        match (from, to) {
+            (Side::Pool(from), Side::Pool(to)) => {
                 let is_one = std::ptr::eq(from, to);
                 let is_below =
                     |dir: &_, above: &_| is_one && to.is_below(dir, above).unwrap_or(true);
                 run.group(sources, (from, to), is_below)?;
             }
-            (Some(from), None) => run.group(sources, (from, &host), |_, _| false)?,
-            (None, Some(to)) => run.group(sources, (&host, to), |_, _| false)?,
-            (None, None) => run.losses.add(
-                sources[0].shown().display(),
-                "neither this nor the target is in a pool: cp copies it",
-            ),
+            (Side::Pool(from), Side::Host(to)) => {
+                run.group(sources, (from, to), |_, _| false)?;
+            }
+            (Side::Host(from), Side::Pool(to)) => {
+                run.group(sources, (from, to), |_, _| false)?;
+            }
+            (Side::Host(from), Side::Host(to)) => {
+                let is_below = |dir: &_, above: &_| to.is_below(dir, from, above).unwrap_or(true);
+                run.group(sources, (from, to), is_below)?;
+            }
         }
     }
     Ok((run.copied, run.losses))
@@ -265,7 +271,7 @@ impl Run<'_> {
                     "a directory; -r or -a copies it".into()
                 }
                 Ok((meta, from)) if meta.is_dir() && is_below(target.dir(), &from) => {
-                    "a directory is not copied into itself".into()
+                    INTO_ITSELF.to_string()
                 }
                 Ok((_, from)) => {
                     match (&target, end.name()) {

@@ -4,31 +4,43 @@ use vellum::Error;
 use vellum_terminal::{Failure, Outcome, quoted};
 
 use super::copier::{Copier, Existing, Rules};
-use super::host::Host;
-use super::pool::PoolTree;
+use super::host::{Host, HostNode};
 use super::progress::Progress;
-use super::tree::{Tree, Trouble};
-use super::{Copied, Losses};
+use super::tree::{Done, Tree, Trouble};
+use super::{Copied, INTO_ITSELF, Losses};
 use crate::args::Export;
-use crate::location;
+use crate::way::{Side, Way};
 
 /// Copies a tree out of a pool.
 pub(crate) fn run(args: &Export) -> Outcome {
-    let pool = args.place.open(&args.opening, true)?;
+    let way = Way::to(&args.place, &args.opening, true)?;
     let progress = Progress::new(args.printing, "exported");
-    let done = export(args, &PoolTree::new(pool.fs()), &progress);
-    let closed = location::close(pool, &args.place.pool);
+    progress.begin(way.bytes_used());
+    let done = match way.side() {
+        Side::Pool(tree) => export(args, tree, |_, _, _| Ok(false), &progress),
+        Side::Host(tree) => {
+            let is_below = |host: &Host, to: &_, from: &_| host.is_below(to, tree, from);
+            export(args, tree, is_below, &progress)
+        }
+    };
+    let closed = way.close();
     let (copied, losses) = done?;
     closed?;
     progress.report(copied, losses)
 }
 
-fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Copied, Losses)> {
+/// `is_below` reports whether a directory of this machine is the exported one, or below it.
+fn export<T: Tree>(
+    args: &Export,
+    pool: &T,
+    is_below: impl Fn(&Host, &HostNode, &T::Node) -> Done<bool>,
+    progress: &Progress,
+) -> Outcome<(Copied, Losses)> {
     let place = &args.place;
-    let failed = |trouble: Trouble| Failure::new(format!("{place}: {trouble}"));
+    let failed = |trouble: Trouble| place.troubled(&trouble);
     let from = pool.find(&place.path, true).map_err(failed)?;
     if !pool.meta(&from).map_err(failed)?.is_dir() {
-        return Err(place.failed(&Error::NotDirectory).advise(format!(
+        return Err(place.troubled(&Error::NotDirectory.into()).advise(format!(
             "vellum get {} {}",
             quoted(place.to_string()),
             quoted(&args.dir)
@@ -38,7 +50,9 @@ fn export(args: &Export, pool: &PoolTree, progress: &Progress) -> Outcome<(Copie
     let host = Host::new();
     let target = host.find(&args.dir, true);
     let target = target.map_err(|t| Failure::new(format!("{}: {t}", args.dir.display())))?;
-    progress.begin(pool.bytes_used());
+    if is_below(&host, &target, &from).map_err(failed)? {
+        return Err(place.troubled(&INTO_ITSELF));
+    }
     let (mut copied, mut losses) = (Copied::default(), Losses::default());
     let existing = match args.overwrite {
         true => Existing::Goes,

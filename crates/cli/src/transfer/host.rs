@@ -1,41 +1,247 @@
-//! The tree of this machine.
+//! The tree of this machine, and that of a mount.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File, Metadata, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt,
 };
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, IFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
+    AtFlags, CWD, FileType, IFlags, Mode, OFlags, ResolveFlags, SeekFrom, Timespec, Timestamps,
+    XattrFlags, ioctl_getflags, ioctl_setflags,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
+use vellum::media::{FSXATTR_BYTES, fsxattr, generation, set_fsxattr};
 use vellum::{Error, FileFlags, FileKind};
 
 use super::tree::{Done, Meta, Names, Reader, Tree, Trouble, Writer};
 use crate::files::names_in;
 
-pub(super) struct Host {
+pub(crate) struct Host {
     is_privileged: bool,
+    /// The root of a mount. All paths are then paths in it, and no link or `..` leads out of it.
+    root: Option<Root>,
+}
+
+/// The root of a mount.
+struct Root {
+    dir: OwnedFd,
+    device: u64,
 }
 
 impl Host {
     pub(super) fn new() -> Self {
         Self {
             is_privileged: rustix::process::geteuid().is_root(),
+            root: None,
+        }
+    }
+
+    /// The tree of the mount with this root.
+    pub(crate) fn mount(dir: OwnedFd) -> io::Result<Self> {
+        let device = std::fs::metadata(link_to(&dir))?.dev();
+        Ok(Self {
+            root: Some(Root { dir, device }),
+            ..Self::new()
+        })
+    }
+
+    /// The path by which system calls reach a file.
+    fn reach(&self, node: &HostNode) -> Done<Reached> {
+        match (&self.root, node.path.parent(), node.path.file_name()) {
+            (None, ..) => Ok(Reached::host(node.path.clone())),
+            (Some(root), Some(above), Some(name)) => root.reach(above, name),
+            (Some(root), ..) => root.reach(Path::new("/"), OsStr::new(".")),
+        }
+    }
+
+    /// The path for system calls that follow links. In a mount, it leads to the file itself: if
+    /// someone has replaced that by a link since it was found, nothing follows the link.
+    pub(crate) fn reach_itself(&self, node: &HostNode) -> Done<Reached> {
+        let Some(root) = &self.root else {
+            return Ok(Reached::host(node.path.clone()));
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW;
+        Ok(Reached::opened(root.open(
+            &node.path,
+            flags,
+            Mode::empty(),
+        )?))
+    }
+
+    /// The path by which system calls reach a name in a directory.
+    fn reach_in(&self, dir: &HostNode, name: &[u8]) -> Done<Reached> {
+        let name = OsStr::from_bytes(name);
+        match &self.root {
+            None => Ok(Reached::host(dir.path.join(name))),
+            Some(root) => root.reach(&dir.path, name),
+        }
+    }
+
+    /// The path by which system calls reach the last name of a path, which may be missing.
+    pub(crate) fn reach_name(&self, path: &Path) -> Done<Reached> {
+        let name = match path.components().next_back() {
+            Some(Component::Normal(name)) => name,
+            Some(Component::ParentDir) => OsStr::new(".."),
+            _ => return Err(Error::Busy.into()),
+        };
+        let above = path.parent().unwrap_or(Path::new("/"));
+        match &self.root {
+            None => Ok(Reached::host(path.to_owned())),
+            Some(root) => root.reach(above, name),
+        }
+    }
+
+    /// Opens a path.
+    pub(crate) fn open_path(&self, path: &Path, flags: OFlags, mode: Mode) -> Done<OwnedFd> {
+        match &self.root {
+            Some(root) => root.open(path, flags, mode),
+            None => Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?),
+        }
+    }
+
+    /// The attributes of a file. A file of another file system that is mounted in a mount is none
+    /// of the pool.
+    fn metadata(&self, node: &HostNode) -> Done<Metadata> {
+        let reached = self.reach(node)?;
+        let found = match node.follows {
+            true => std::fs::metadata(&reached.path),
+            false => std::fs::symlink_metadata(&reached.path),
+        }?;
+        match &self.root {
+            Some(root) if root.device != found.dev() => Err(OTHER_FILE_SYSTEM),
+            _ => Ok(found),
+        }
+    }
+
+    /// The generation of a file in a mount. `None`: it is unknown, because the file is special or
+    /// the user may not read it.
+    pub(crate) fn generation(&self, node: &HostNode) -> Done<Option<u32>> {
+        let opened = match self.meta(node)?.kind {
+            FileKind::File | FileKind::Directory => self.open_for_flags(node).ok(),
+            _ => None,
+        };
+        Ok(opened.and_then(|file| generation(file).ok()))
+    }
+
+    fn open_for_flags(&self, node: &HostNode) -> Done<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let flags = match node.follows {
+            true => flags,
+            false => flags | OFlags::NOFOLLOW,
+        };
+        self.open_path(&node.path, flags, Mode::empty())
+    }
+
+    /// The bytes of all files of a mount, an upper bound for any tree in it.
+    pub(crate) fn bytes_used(&self) -> u64 {
+        let root = self.root.as_ref();
+        let found = root.and_then(|root| rustix::fs::statvfs(link_to(&root.dir)).ok());
+        found.map_or(0, |found| (found.f_blocks - found.f_bfree) * found.f_frsize)
+    }
+
+    /// Whether a directory is one of another tree of this machine, or below it.
+    pub(super) fn is_below(&self, dir: &HostNode, other: &Self, above: &HostNode) -> Done<bool> {
+        let identity = |found: &Metadata| (found.dev(), found.ino());
+        let above = identity(&other.metadata(above)?);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = rustix::fs::open(&self.reach(dir)?.path, flags, Mode::empty())?;
+        let mut last = None;
+        loop {
+            let now = identity(&std::fs::metadata(link_to(&at))?);
+            if now == above || last == Some(now) {
+                return Ok(now == above);
+            }
+            last = Some(now);
+            at = match rustix::fs::openat(&at, "..", flags, Mode::empty()) {
+                // The user could not name what is above.
+                Err(Errno::ACCESS) => return Ok(false),
+                above => above?,
+            };
         }
     }
 }
 
-/// A file of this machine, and whether a symbolic link as its last component is followed.
+const OTHER_FILE_SYSTEM: Trouble = Trouble::Refused("another file system is mounted there");
+
+impl Root {
+    /// Opens a path.
+    fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> Done<OwnedFd> {
+        /// A rename meanwhile makes the kernel give up.
+        const TRIES: usize = 100;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_XDEV;
+        let flags = flags | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat2(&self.dir, path, flags, mode, resolve);
+        let mut opened = open();
+        for _ in 1..TRIES {
+            if !matches!(opened, Err(Errno::AGAIN)) {
+                break;
+            }
+            opened = open();
+        }
+        match opened {
+            Err(Errno::XDEV) => Err(OTHER_FILE_SYSTEM),
+            opened => opened.map_err(|errno| as_of_pool(errno.into())),
+        }
+    }
+
+    fn reach(&self, dir: &Path, name: &OsStr) -> Done<Reached> {
+        let dir = self.open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let mut reached = Reached::opened(dir);
+        reached.path.push(name);
+        Ok(reached)
+    }
+
+    /// The path in the mount of the file at a path, without links.
+    fn canonical(&self, path: &Path, follow: bool) -> Done<PathBuf> {
+        let flags = match follow {
+            true => OFlags::PATH,
+            false => OFlags::PATH | OFlags::NOFOLLOW,
+        };
+        let found = self.open(path, flags, Mode::empty())?;
+        let path = std::fs::read_link(link_to(&found))?;
+        let below = path.strip_prefix(std::fs::read_link(link_to(&self.dir))?);
+        let below = below.map_err(|_| io::Error::from(Errno::STALE))?;
+        Ok(Path::new("/").join(below))
+    }
+}
+
+/// A path for system calls. It begins with an open file if the file is in a mount.
+pub(crate) struct Reached {
+    pub(crate) path: PathBuf,
+    _opened: Option<OwnedFd>,
+}
+
+impl Reached {
+    fn host(path: PathBuf) -> Self {
+        Self {
+            path,
+            _opened: None,
+        }
+    }
+
+    fn opened(file: OwnedFd) -> Self {
+        Self {
+            path: link_to(&file).into(),
+            _opened: Some(file),
+        }
+    }
+}
+
+fn link_to(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// A file of this machine, and whether a symbolic link as its last component is followed. In a
+/// mount, its path there without links.
 #[derive(Clone)]
-pub(super) struct HostNode {
-    pub(super) path: PathBuf,
+pub(crate) struct HostNode {
+    path: PathBuf,
     follows: bool,
 }
 
@@ -51,27 +257,11 @@ impl HostNode {
         self.path.join(OsStr::from_bytes(name))
     }
 
-    fn metadata(&self) -> io::Result<std::fs::Metadata> {
-        match self.follows {
-            true => std::fs::metadata(&self.path),
-            false => std::fs::symlink_metadata(&self.path),
-        }
-    }
-
     fn at_flags(&self) -> AtFlags {
         match self.follows {
             true => AtFlags::empty(),
             false => AtFlags::SYMLINK_NOFOLLOW,
         }
-    }
-
-    fn open_for_flags(&self) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let flags = match self.follows {
-            true => flags,
-            false => flags | OFlags::NOFOLLOW,
-        };
-        rustix::fs::open(&self.path, flags, Mode::empty())
     }
 }
 
@@ -79,26 +269,29 @@ impl Tree for Host {
     type Node = HostNode;
 
     fn find(&self, path: &Path, follow: bool) -> Done<HostNode> {
-        let node = HostNode {
-            path: path.to_owned(),
-            follows: follow,
+        let node = match &self.root {
+            Some(root) => HostNode::of(root.canonical(path, follow)?),
+            None => HostNode {
+                path: path.to_owned(),
+                follows: follow,
+            },
         };
-        node.metadata()?;
+        self.metadata(&node)?;
         Ok(node)
     }
 
     fn lookup(&self, dir: &HostNode, name: &[u8]) -> Done<Option<HostNode>> {
         let node = HostNode::of(dir.child(name));
-        match node.metadata() {
+        match self.metadata(&node) {
             Ok(_) => Ok(Some(node)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(Trouble::Host(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(Trouble::Pool(Error::NotFound)) => Ok(None),
+            Err(trouble) => Err(trouble),
         }
     }
 
     fn meta(&self, node: &HostNode) -> Done<Meta> {
-        let found = node.metadata()?;
-        let ns = |s: i64, ns: i64| s.saturating_mul(1_000_000_000).saturating_add(ns);
+        let found = self.metadata(node)?;
         Ok(Meta {
             kind: kind_of(&found).ok_or(Error::Unsupported("this kind of file"))?,
             mode: (found.mode() & 0o7777) as u16,
@@ -108,14 +301,16 @@ impl Tree for Host {
             links: found.nlink(),
             identity: (found.dev(), found.ino()),
             device: found.rdev(),
-            atime_ns: ns(found.atime(), found.atime_nsec()),
-            mtime_ns: ns(found.mtime(), found.mtime_nsec()),
+            atime_ns: nanoseconds(found.atime(), found.atime_nsec()),
+            mtime_ns: nanoseconds(found.mtime(), found.mtime_nsec()),
+            ctime_ns: nanoseconds(found.ctime(), found.ctime_nsec()),
+            allocated_bytes: found.blocks() * 512,
         })
     }
 
     fn names(&self, dir: &HostNode) -> Done<Names> {
         let (mut names, mut lost) = (Vec::new(), None);
-        for entry in std::fs::read_dir(&dir.path)? {
+        for entry in std::fs::read_dir(&self.reach_itself(dir)?.path)? {
             match entry {
                 Ok(entry) => names.push(entry.file_name().as_bytes().to_vec()),
                 Err(error) => lost = Some(error.into()),
@@ -125,20 +320,21 @@ impl Tree for Host {
     }
 
     fn read_link(&self, node: &HostNode) -> Done<Vec<u8>> {
-        let target = std::fs::read_link(&node.path)?;
+        let target = std::fs::read_link(&self.reach(node)?.path)?;
         Ok(target.into_os_string().as_bytes().to_vec())
     }
 
     fn open(&self, node: &HostNode) -> Done<Box<dyn Reader>> {
-        let file = File::open(&node.path)?;
+        let file = File::open(&self.reach_itself(node)?.path)?;
         let size = file.metadata()?.len();
         Ok(Box::new(HostFile { file, size }))
     }
 
     fn xattr_names(&self, node: &HostNode) -> Done<Vec<Vec<u8>>> {
+        let path = &self.reach(node)?.path;
         let list = whole(|buffer| match node.follows {
-            true => rustix::fs::listxattr(&node.path, buffer),
-            false => rustix::fs::llistxattr(&node.path, buffer),
+            true => rustix::fs::listxattr(path, buffer),
+            false => rustix::fs::llistxattr(path, buffer),
         });
         match list {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
@@ -147,9 +343,10 @@ impl Tree for Host {
     }
 
     fn xattr(&self, node: &HostNode, name: &[u8]) -> Done<Option<Vec<u8>>> {
+        let path = &self.reach(node)?.path;
         let value = whole(|buffer| match node.follows {
-            true => rustix::fs::getxattr(&node.path, name, buffer),
-            false => rustix::fs::lgetxattr(&node.path, name, buffer),
+            true => rustix::fs::getxattr(path, name, buffer),
+            false => rustix::fs::lgetxattr(path, name, buffer),
         });
         match value {
             Err(Errno::NODATA) => Ok(None),
@@ -158,50 +355,51 @@ impl Tree for Host {
     }
 
     fn make_dir(&self, dir: &HostNode, name: &[u8], mode: u16) -> Done<HostNode> {
-        let path = dir.child(name);
-        DirBuilder::new().mode(mode.into()).create(&path)?;
-        Ok(HostNode::of(path))
+        let reached = self.reach_in(dir, name)?;
+        DirBuilder::new().mode(mode.into()).create(&reached.path)?;
+        Ok(HostNode::of(dir.child(name)))
     }
 
     fn create(&self, dir: &HostNode, name: &[u8], mode: u16) -> Done<(HostNode, Box<dyn Writer>)> {
-        let path = dir.child(name);
+        let reached = self.reach_in(dir, name)?;
         let mut options = File::options();
         let file = options
             .write(true)
             .create_new(true)
             .mode(mode.into())
-            .open(&path)?;
+            .open(&reached.path)?;
         let writer = HostFile { file, size: 0 };
-        Ok((HostNode::of(path), Box::new(writer)))
+        Ok((HostNode::of(dir.child(name)), Box::new(writer)))
     }
 
     fn rewrite(&self, node: &HostNode) -> Done<Box<dyn Writer>> {
         let file = File::options()
             .write(true)
             .truncate(true)
-            .open(&node.path)?;
+            .open(&self.reach_itself(node)?.path)?;
         Ok(Box::new(HostFile { file, size: 0 }))
     }
 
     fn symlink(&self, dir: &HostNode, name: &[u8], target: &[u8]) -> Done<HostNode> {
-        let path = dir.child(name);
-        std::os::unix::fs::symlink(OsStr::from_bytes(target), &path)?;
-        Ok(HostNode::of(path))
+        let reached = self.reach_in(dir, name)?;
+        std::os::unix::fs::symlink(OsStr::from_bytes(target), &reached.path)?;
+        Ok(HostNode::of(dir.child(name)))
     }
 
     fn make_node(&self, dir: &HostNode, name: &[u8], meta: &Meta, mode: u16) -> Done<HostNode> {
-        let path = dir.child(name);
+        let reached = self.reach_in(dir, name)?;
         let mode = Mode::from_raw_mode(mode.into());
-        rustix::fs::mknodat(CWD, &path, file_type(meta.kind), mode, meta.device)?;
-        Ok(HostNode::of(path))
+        rustix::fs::mknodat(CWD, &reached.path, file_type(meta.kind), mode, meta.device)?;
+        Ok(HostNode::of(dir.child(name)))
     }
 
     fn link(&self, node: &HostNode, dir: &HostNode, name: &[u8]) -> Done {
-        Ok(std::fs::hard_link(&node.path, dir.child(name))?)
+        let (from, to) = (self.reach(node)?, self.reach_in(dir, name)?);
+        Ok(std::fs::hard_link(&from.path, &to.path)?)
     }
 
     fn remove(&self, dir: &HostNode, name: &[u8]) -> Done {
-        match std::fs::remove_file(dir.child(name)) {
+        match std::fs::remove_file(&self.reach_in(dir, name)?.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
@@ -209,7 +407,10 @@ impl Tree for Host {
 
     fn set_mode(&self, node: &HostNode, mode: u16) -> Done {
         let permissions = Permissions::from_mode(u32::from(mode));
-        Ok(std::fs::set_permissions(&node.path, permissions)?)
+        Ok(std::fs::set_permissions(
+            &self.reach_itself(node)?.path,
+            permissions,
+        )?)
     }
 
     fn is_privileged(&self) -> bool {
@@ -221,7 +422,7 @@ impl Tree for Host {
         let flags = node.at_flags();
         Ok(rustix::fs::chownat(
             CWD,
-            &node.path,
+            &self.reach(node)?.path,
             Some(uid),
             Some(gid),
             flags,
@@ -238,7 +439,7 @@ impl Tree for Host {
         };
         Ok(rustix::fs::utimensat(
             CWD,
-            &node.path,
+            &self.reach(node)?.path,
             &times,
             node.at_flags(),
         )?)
@@ -246,36 +447,69 @@ impl Tree for Host {
 
     fn set_xattr(&self, node: &HostNode, name: &[u8], value: &[u8]) -> Done {
         let flags = XattrFlags::empty();
+        let path = &self.reach(node)?.path;
         let set = match node.follows {
-            true => rustix::fs::setxattr(&node.path, name, value, flags),
-            false => rustix::fs::lsetxattr(&node.path, name, value, flags),
+            true => rustix::fs::setxattr(path, name, value, flags),
+            false => rustix::fs::lsetxattr(path, name, value, flags),
         };
         Ok(set?)
     }
 
     fn remove_xattr(&self, node: &HostNode, name: &[u8]) -> Done {
+        let path = &self.reach(node)?.path;
         let removed = match node.follows {
-            true => rustix::fs::removexattr(&node.path, name),
-            false => rustix::fs::lremovexattr(&node.path, name),
+            true => rustix::fs::removexattr(path, name),
+            false => rustix::fs::lremovexattr(path, name),
         };
         Ok(removed?)
     }
 
-    /// Project ids are those of this machine, and have no meaning elsewhere.
+    /// Project ids are those of a mount's pool. Elsewhere they are those of this machine, and have
+    /// no meaning in a pool.
     fn flags(&self, node: &HostNode) -> Done<(FileFlags, Option<u32>)> {
-        let flags = node
-            .open_for_flags()
-            .and_then(rustix::fs::ioctl_getflags)
-            .map_or(0, |flags| flags.bits());
-        Ok((FileFlags::from_bits_truncate(flags), None))
+        let opened = match self.meta(node)?.kind {
+            FileKind::File | FileKind::Directory => self.open_for_flags(node),
+            _ => return Ok((FileFlags::empty(), None)),
+        };
+        let flags = opened
+            .as_ref()
+            .ok()
+            .and_then(|file| ioctl_getflags(file).ok());
+        let flags = FileFlags::from_bits_truncate(flags.map_or(0, |flags| flags.bits()));
+        let project = match &self.root {
+            Some(_) => opened.ok().and_then(|file| fsxattr(file).ok()),
+            None => None,
+        };
+        Ok((flags, project.map(|found| project_in(&found))))
     }
 
-    fn set_flags(&self, node: &HostNode, flags: FileFlags, _project: Option<u32>) -> Done {
-        let file = node.open_for_flags()?;
-        let others = rustix::fs::ioctl_getflags(&file)?.bits() & !FileFlags::all().bits();
+    fn set_flags(&self, node: &HostNode, flags: FileFlags, project: Option<u32>) -> Done {
+        let file = self.open_for_flags(node)?;
+        // Before flags that forbid it.
+        if let Some(project) = project {
+            let mut found = fsxattr(&file)?;
+            if project_in(&found) != project {
+                found[PROJECT_AT..PROJECT_AT + 4].copy_from_slice(&project.to_ne_bytes());
+                set_fsxattr(&file, found)?;
+            }
+        }
+        let others = ioctl_getflags(&file)?.bits() & !FileFlags::all().bits();
         let flags = IFlags::from_bits_retain(others | flags.bits());
-        Ok(rustix::fs::ioctl_setflags(&file, flags)?)
+        Ok(ioctl_setflags(&file, flags)?)
     }
+}
+
+/// The place of the project id in a `struct fsxattr`.
+const PROJECT_AT: usize = 12;
+
+fn project_in(found: &[u8; FSXATTR_BYTES]) -> u32 {
+    let bytes = found[PROJECT_AT..].first_chunk();
+    bytes.map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+    let seconds = seconds.saturating_mul(1_000_000_000);
+    seconds.saturating_add(nanoseconds)
 }
 
 /// Returns a value or a list of names that `read` reads into a buffer.
@@ -294,9 +528,10 @@ fn whole(read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>) -> rustix::io::R
     Ok(buffer)
 }
 
-struct HostFile {
-    file: File,
-    size: u64,
+/// An open file, and its size when it was opened.
+pub(crate) struct HostFile {
+    pub(crate) file: File,
+    pub(crate) size: u64,
 }
 
 impl Reader for HostFile {
@@ -371,7 +606,7 @@ fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-fn kind_of(found: &std::fs::Metadata) -> Option<FileKind> {
+fn kind_of(found: &Metadata) -> Option<FileKind> {
     let kind = found.file_type();
     Some(match () {
         () if kind.is_file() => FileKind::File,
@@ -382,5 +617,38 @@ fn kind_of(found: &std::fs::Metadata) -> Option<FileKind> {
         () if kind.is_char_device() => FileKind::CharDevice,
         () if kind.is_block_device() => FileKind::BlockDevice,
         () => return None,
+    })
+}
+
+/// An error of the operating system in a mount, as the pool reports it.
+pub(crate) fn as_of_pool(trouble: Trouble) -> Trouble {
+    let Trouble::Host(error) = trouble else {
+        return trouble;
+    };
+    match of_pool(&error) {
+        Some(error) => error.into(),
+        None => error.into(),
+    }
+}
+
+fn of_pool(error: &io::Error) -> Option<Error> {
+    Some(match Errno::from_io_error(error)? {
+        Errno::NOENT => Error::NotFound,
+        Errno::EXIST => Error::Exists,
+        Errno::NOTDIR => Error::NotDirectory,
+        Errno::ISDIR => Error::IsDirectory,
+        Errno::NOTEMPTY => Error::NotEmpty,
+        Errno::ACCESS => Error::Access,
+        Errno::PERM => Error::NotPermitted,
+        Errno::NAMETOOLONG => Error::NameTooLong,
+        Errno::LOOP => Error::Loop,
+        Errno::DQUOT => Error::QuotaExceeded,
+        Errno::NXIO => Error::SpecialFile,
+        Errno::FBIG => Error::TooLarge,
+        Errno::MLINK => Error::TooManyLinks,
+        Errno::STALE => Error::Stale,
+        Errno::ROFS => Error::ReadOnly,
+        Errno::BUSY => Error::Busy,
+        _ => return None,
     })
 }

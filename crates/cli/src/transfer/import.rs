@@ -4,13 +4,12 @@ use vellum_terminal::progress::is_wanted;
 use vellum_terminal::{Failure, Outcome, quoted};
 
 use super::copier::{Copier, Existing, Rules};
-use super::host::{self, Host};
-use super::pool::PoolTree;
+use super::host::{self, Host, HostNode};
 use super::progress::Progress;
-use super::tree::Tree;
-use super::{Copied, Losses};
+use super::tree::{Done, Tree, Trouble, make_all};
+use super::{Copied, INTO_ITSELF, Losses};
 use crate::args::Import;
-use crate::location;
+use crate::way::{Side, Way};
 
 /// Copies a tree into a pool.
 pub(crate) fn run(args: &Import) -> Outcome {
@@ -25,16 +24,28 @@ pub(crate) fn run(args: &Import) -> Outcome {
             )),
         );
     }
-    let pool = args.place.open(&args.opening, false)?;
+    let way = Way::to(&args.place, &args.opening, false)?;
     let progress = Progress::new(args.printing, "imported");
-    let done = import(args, &PoolTree::new(pool.fs()), &progress);
-    let closed = location::close(pool, &args.place.pool);
+    let done = match way.side() {
+        Side::Pool(tree) => import(args, tree, |_, _, _| Ok(false), &progress),
+        Side::Host(tree) => {
+            let is_below = |host: &Host, to: &_, from: &_| tree.is_below(to, host, from);
+            import(args, tree, is_below, &progress)
+        }
+    };
+    let closed = way.close();
     let (copied, losses) = done?;
     closed?;
     progress.report(copied, losses)
 }
 
-fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Copied, Losses)> {
+/// `is_below` reports whether a directory of the pool is the imported one, or below it.
+fn import<T: Tree>(
+    args: &Import,
+    pool: &T,
+    is_below: impl Fn(&Host, &T::Node, &HostNode) -> Done<bool>,
+    progress: &Progress,
+) -> Outcome<(Copied, Losses)> {
     if is_wanted(args.printing.hides_progress()) {
         progress.begin(host::bytes_below(&args.dir));
     }
@@ -43,9 +54,11 @@ fn import(args: &Import, pool: &PoolTree, progress: &Progress) -> Outcome<(Copie
     let from = host.find(&args.dir, true);
     let from =
         from.map_err(|trouble| Failure::new(format!("{}: {trouble}", args.dir.display())))?;
-    let target = pool
-        .make_all(&args.place.path)
-        .map_err(|e| args.place.failed(&e))?;
+    let failed = |trouble: Trouble| args.place.troubled(&trouble);
+    let target = make_all(pool, &args.place.path).map_err(failed)?;
+    if is_below(&host, &target, &from).map_err(failed)? {
+        return Err(args.place.troubled(&INTO_ITSELF));
+    }
     let (mut copied, mut losses) = (Copied::default(), Losses::default());
     let existing = match args.overwrite {
         true => Existing::Goes,

@@ -4,12 +4,12 @@
 mod copier;
 mod cp;
 mod export;
-mod host;
+pub(crate) mod host;
 mod import;
 mod keeping;
-mod pool;
+pub(crate) mod pool;
 mod progress;
-mod tree;
+pub(crate) mod tree;
 
 use std::fmt;
 use vellum_terminal::output::warn_line;
@@ -18,7 +18,10 @@ use vellum_terminal::{Failure, Outcome};
 pub(crate) use cp::{End, run as cp};
 pub(crate) use export::run as export;
 pub(crate) use import::run as import;
+use tree::Trouble;
 
+/// Why a directory is not copied to a place in itself.
+const INTO_ITSELF: Trouble = Trouble::Refused("a directory is not copied into itself");
 /// The maximum number of lines in the final report.
 const REPORT_LINES: usize = 20;
 

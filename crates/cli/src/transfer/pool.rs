@@ -1,7 +1,7 @@
 //! The tree of a pool.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::Path;
 use std::sync::Arc;
 
 use vellum::media::Real;
@@ -13,39 +13,20 @@ use vellum::{
 use super::tree::{Done, Meta, Names, Reader, Tree, Writer};
 use crate::files::{names_in, user, write_all};
 
-pub(super) struct PoolTree {
-    fs: Arc<RealFs>,
-    cred: Cred,
+pub(crate) struct PoolTree {
+    pub(crate) fs: Arc<RealFs>,
+    pub(crate) cred: Cred,
 }
 
 impl PoolTree {
-    pub(super) fn new(fs: Arc<RealFs>) -> Self {
+    pub(crate) fn new(fs: Arc<RealFs>) -> Self {
         Self { fs, cred: user() }
     }
 
     /// The bytes of all files of the pool, an upper bound for any tree in it.
-    pub(super) fn bytes_used(&self) -> u64 {
+    pub(crate) fn bytes_used(&self) -> u64 {
         let stat = self.fs.stat_fs();
         (stat.blocks - stat.blocks_free) * 4096
-    }
-
-    /// Returns the directory at a path. Creates it and its missing parents.
-    pub(super) fn make_all(&self, path: &Path) -> vellum::Result<Node<Real>> {
-        let mut at = self.fs.root();
-        for part in path.components() {
-            let Component::Normal(name) = part else {
-                continue;
-            };
-            let name = name.as_bytes();
-            at = match self.fs.lookup(&self.cred, &at, name) {
-                Err(Error::NotFound) => self.fs.mkdir(&self.cred, &at, name, 0o777),
-                found => found,
-            }?;
-        }
-        match at.kind() {
-            FileKind::Directory => Ok(at),
-            _ => Err(Error::NotDirectory),
-        }
     }
 
     /// Whether a directory is the same as another one, or below it.
@@ -86,6 +67,8 @@ impl Tree for PoolTree {
             device: attr.device,
             atime_ns: attr.atime_ns,
             mtime_ns: attr.mtime_ns,
+            ctime_ns: attr.ctime_ns,
+            allocated_bytes: attr.blocks_512 * 512,
         })
     }
 
@@ -210,7 +193,8 @@ impl Tree for PoolTree {
     }
 }
 
-struct PoolFile(Handle<Real>);
+/// An open file.
+pub(crate) struct PoolFile(pub(crate) Handle<Real>);
 
 impl Reader for PoolFile {
     fn next_data(&self, at: u64) -> Done<Option<(u64, u64)>> {

@@ -1,13 +1,14 @@
 //! Trees as sources and targets of copies: the files of this machine, and those of a pool.
 
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
 
 use vellum::{Error, FileFlags, FileKind};
-use vellum_terminal::plain;
+use vellum_terminal::{Failure, plain};
 
 /// Why one file could not be copied.
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     Host(io::Error),
     Pool(Error),
     /// The file is not copied, for this reason.
@@ -42,34 +43,47 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// The outcome of an operation on one file.
-pub(super) type Done<T = ()> = Result<T, Trouble>;
+impl Trouble {
+    /// The failure of a command at `place`.
+    pub(crate) fn at(&self, place: impl std::fmt::Display) -> Failure {
+        match self {
+            Self::Host(error) => Failure::io(place, error),
+            Self::Pool(error) => Failure::at(place, error),
+            Self::Refused(why) => Failure::new(format!("{place}: {why}")),
+        }
+    }
+}
 
-/// The attributes of a file that are copied.
+/// The outcome of an operation on one file.
+pub(crate) type Done<T = ()> = Result<T, Trouble>;
+
+/// The attributes of a file. Of these, all but the last two are copied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Meta {
-    pub(super) kind: FileKind,
+pub(crate) struct Meta {
+    pub(crate) kind: FileKind,
     /// Permission bits, set-id bits and the sticky bit.
-    pub(super) mode: u16,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) size: u64,
-    pub(super) links: u64,
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) size: u64,
+    pub(crate) links: u64,
     /// The numbers of its file system and of the file in it, which no other file has together.
-    pub(super) identity: (u64, u64),
-    pub(super) device: u64,
-    pub(super) atime_ns: i64,
-    pub(super) mtime_ns: i64,
+    pub(crate) identity: (u64, u64),
+    pub(crate) device: u64,
+    pub(crate) atime_ns: i64,
+    pub(crate) mtime_ns: i64,
+    pub(crate) ctime_ns: i64,
+    pub(crate) allocated_bytes: u64,
 }
 
 impl Meta {
-    pub(super) fn is_dir(&self) -> bool {
+    pub(crate) fn is_dir(&self) -> bool {
         self.kind == FileKind::Directory
     }
 }
 
 /// A file open for reading.
-pub(super) trait Reader {
+pub(crate) trait Reader {
     /// The next range with data at or after an offset.
     fn next_data(&self, at: u64) -> Done<Option<(u64, u64)>>;
     /// Reads at an offset; 0: the file ends there.
@@ -77,17 +91,17 @@ pub(super) trait Reader {
 }
 
 /// A file open for writing.
-pub(super) trait Writer {
+pub(crate) trait Writer {
     fn write_at(&self, at: u64, data: &[u8]) -> Done;
     /// Sets the length of the file. Bytes that were not written read as zeros.
     fn set_len(&self, size: u64) -> Done;
 }
 
 /// The names of a directory, and the reason if some could not be read.
-pub(super) type Names = (Vec<Vec<u8>>, Option<Trouble>);
+pub(crate) type Names = (Vec<Vec<u8>>, Option<Trouble>);
 
 /// A tree of files.
-pub(super) trait Tree {
+pub(crate) trait Tree {
     type Node: Clone;
 
     /// The file at a path.
@@ -137,4 +151,22 @@ pub(super) trait Tree {
     fn flags(&self, node: &Self::Node) -> Done<(FileFlags, Option<u32>)>;
     /// Sets the flags of a file or directory, and the project id if the tree has such.
     fn set_flags(&self, node: &Self::Node, flags: FileFlags, project: Option<u32>) -> Done;
+}
+
+/// Returns the directory at a path. Creates it and its missing parents.
+pub(crate) fn make_all<T: Tree>(tree: &T, path: &Path) -> Done<T::Node> {
+    let mut at = tree.find(Path::new("/"), true)?;
+    for part in path.components() {
+        let Component::Normal(name) = part else {
+            continue;
+        };
+        at = match tree.lookup(&at, name.as_bytes())? {
+            Some(found) => found,
+            None => tree.make_dir(&at, name.as_bytes(), 0o777)?,
+        };
+    }
+    match tree.meta(&at)?.is_dir() {
+        true => Ok(at),
+        false => Err(Error::NotDirectory.into()),
+    }
 }

@@ -512,7 +512,7 @@ fn a_busy_mounted_pool_advises_how_to_unmount() {
     let mounted = Mounted::new("16M", &[]);
     let did = mounted
         .bench
-        .run(&["ls", "p.img:/"])
+        .run(&["convert", "p.img", "--namespace", "tree"])
         .failed(3, &["unmount it: vellum umount "]);
     let (_, advice) = did
         .err

@@ -24,4 +24,5 @@ mod service;
 mod spelling;
 mod suites;
 mod support;
+mod through;
 mod transfer;

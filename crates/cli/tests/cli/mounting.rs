@@ -363,7 +363,7 @@ fn a_mounted_pool_answers_and_refuses() {
     let dir = mounted.dir.display().to_string();
     mounted
         .bench
-        .run(&["ls", "p.img:/"])
+        .run(&["convert", "p.img", "--namespace", "tree"])
         .failed(3, &["EBUSY", &dir, "vellum umount"]);
     mounted
         .bench
