@@ -150,6 +150,9 @@ int main(int argc, char **argv) {
     map[(PAGES - 1) * PAGE] = 'z';
     expect(fd, 6 * PAGE, SEEK_DATA, (PAGES - 1) * PAGE);
     expect(fd, (PAGES - 1) * PAGE, SEEK_HOLE, PAGES * PAGE);
+    /* Both holes before page 6 are filled. */
+    map[0] = map[PAGE] = map[4 * PAGE] = 'w';
+    expect(fd, 0, SEEK_HOLE, 6 * PAGE);
     return 0;
 }
 C

@@ -22,7 +22,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use vellum::{ImageLocation, Pool, PoolPath};
-use vellum_fuse::mounts::{self, Device, Others};
+use vellum_fuse::mounts::{self, Device, Mounted, Others};
 use vellum_fuse::{
     Connection, ControlRequest, MountConfig, SWITCH, Session, Stopper, Switch, Uring,
 };
@@ -275,12 +275,28 @@ fn serve(args: &Mount, config: MountConfig) -> Outcome {
         stop(&served);
         tracing::error!(%error, "cannot report that the mount is ready");
     }
+    let mounts: Vec<(PathBuf, Device)> = served
+        .iter()
+        .map(|of| (of.path.clone(), of.session.device()))
+        .collect();
     end(served)?;
-    if let Some(mut watcher) = watcher {
+    if let Some(mut watcher) = watcher
+        && !is_listed(&mounts)
+    {
         // It fails if the watcher was killed.
         let _ = watcher.write_all(UNMOUNTED);
     }
     Ok(())
+}
+
+/// Whether one of these mounts is still there, although its connection has ended.
+fn is_listed(mounts: &[(PathBuf, Device)]) -> bool {
+    let is_one = |there: &Mounted| {
+        let mut all = mounts.iter();
+        all.any(|(path, device)| there.device == *device && there.pool == *path)
+    };
+    // If nobody knows, the watcher looks.
+    mounts::list().map_or(true, |list| list.iter().any(is_one))
 }
 
 /// Tells a person how to have requests by io_uring, if the kernel has them and its switch is off.

@@ -13,9 +13,10 @@ use vellum_transport::{
 use crate::control::ControlChannel;
 use crate::convert::{attr, kind_bits, kind_of_mode, set_time, statx_flags, time};
 use crate::flags::{is_of_flags, sets_flags};
+use crate::seek::Seeking;
 use crate::server::{Answer, Seek, Server};
 use crate::set_ids::Changer;
-use crate::stale::{Pages, Stale, Written};
+use crate::stale::{Stale, Written};
 
 /// How long the kernel may cache names and attributes. Only this mount changes the pool, so nothing
 /// changes behind the kernel's back, and the time can be long.
@@ -30,6 +31,8 @@ pub(crate) struct Adapter {
     pub(crate) stale: Stale,
     pub(crate) kernel: Notifier,
     pub(crate) waits: Waits,
+    /// Whether the kernel gathers writes (`-o writeback`).
+    pub(crate) gathers: bool,
 }
 
 /// What may wait for a disk.
@@ -83,7 +86,7 @@ fn entry_of(found: &Attr) -> Entry {
 }
 
 /// Answers with the error, or passes the success to `give`.
-fn reply_with<T>(reply: Reply, answer: Answer<T>, give: impl FnOnce(Reply, T)) {
+pub(crate) fn reply_with<T>(reply: Reply, answer: Answer<T>, give: impl FnOnce(Reply, T)) {
     match answer {
         Ok(found) => give(reply, found),
         Err(errno) => reply.error(errno),
@@ -477,16 +480,16 @@ impl Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::NXIO);
         };
-        let server = Arc::clone(&self.server);
-        let answer = move || reply_with(reply, server.seek(ino, offset, seek), Reply::offset);
-        // A hole that the pool has may be filled by a store to a mapping.
-        match self.server.hole_on_way(ino, offset, seek) {
-            Some((offset, len)) => {
-                let pages = Pages { ino, offset, len };
-                self.stale.drop_changed_then(pages, Box::new(answer));
-            }
-            None => answer(),
-        }
+        let seeking = Seeking {
+            server: Arc::clone(&self.server),
+            stale: self.stale.clone(),
+            gathers: self.gathers,
+            ino,
+            offset,
+            seek,
+            reply,
+        };
+        seeking.answer();
     }
 }
 

@@ -15,6 +15,7 @@ mod control;
 mod convert;
 mod flags;
 pub mod mounts;
+mod seek;
 mod server;
 mod session;
 mod set_ids;

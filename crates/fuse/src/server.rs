@@ -479,8 +479,12 @@ impl Server {
         }
         let uid = known.written_by(&self.fs).map_err(|e| errno(&e))?;
         let handle = self.handle_to_change(&known, uid)?;
-        let len = handle.write_back_at(offset, data).map_err(|e| errno(&e))?;
-        Ok(len as u32)
+        // The kernel takes a short write for a complete one.
+        match handle.write_back_at(offset, data).map_err(|e| errno(&e))? {
+            len if len == data.len() => Ok(len as u32),
+            _ if self.fs.has_quotas() => Err(Errno::DQUOT),
+            _ => Err(Errno::NOSPC),
+        }
     }
 
     /// Checks that bytes leave those of the file as they are: the kernel writes whole pages back.
@@ -539,23 +543,6 @@ impl Server {
             Seek::Hole => handle.seek_hole(offset),
         };
         found.map_err(|e| errno(&e))
-    }
-
-    /// The hole that decides what a seek finds: its offset, and its length or 0 if it reaches the
-    /// end of the file. `None` if the kernel has no pages of it.
-    pub(crate) fn hole_on_way(&self, ino: u64, offset: u64, seek: Seek) -> Option<(u64, u64)> {
-        let begin = match seek {
-            Seek::Data => offset,
-            Seek::Hole => self.seek(ino, offset, seek).ok()?,
-        };
-        if !self.may_be_cached(ino) || self.bytes_from(ino, begin) == 0 {
-            return None;
-        }
-        match self.seek(ino, begin, Seek::Data) {
-            Ok(end) if end > begin => Some((begin, end - begin)),
-            Err(Errno::NXIO) => Some((begin, 0)),
-            _ => None,
-        }
     }
 
     /// The number of bytes of a file from `offset` on; 0 if that cannot be found out.

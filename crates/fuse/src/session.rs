@@ -256,6 +256,7 @@ pub fn mount(fs: Arc<RealFs>, dir: &Path, config: &MountConfig) -> Result<Sessio
         stale,
         kernel: session.notifier(),
         waits,
+        gathers: config.writeback,
     };
     if waits.reads {
         read_ahead(device);

@@ -68,6 +68,7 @@ impl Written {
 }
 
 /// Requests that pages be dropped.
+#[derive(Clone)]
 pub(crate) struct Stale(Sender<Dropping>);
 
 /// The receiver of the requests of a [`Stale`].

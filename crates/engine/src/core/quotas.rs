@@ -15,13 +15,14 @@ use vellum_layout::{BLOCK_BYTES, FileKind, Geometry, Inode, OwnerWord, QuotaKind
 use vellum_media::{Memories, Memory, mix};
 
 use crate::core::cachelet::Cachelet;
+use crate::core::slots::pause;
 use crate::core::{Core, header};
 use crate::error::{Error, Result};
 
 /// Most ids with files or limits.
 const RECORDS_MAX: u64 = 1 << 16;
 /// Records of a small pool.
-const RECORDS_MIN: u64 = 64;
+const RECORDS_MIN: u64 = 1024;
 /// Bytes of a record.
 const RECORD_BYTES: u64 = 128;
 /// Bytes before the records: those of the kinds, and the number of ids.
@@ -35,6 +36,8 @@ mod field {
     pub(super) const BLOCKS: u64 = 8;
     /// Inodes in use.
     pub(super) const INODES: u64 = 16;
+    /// Odd while limits are being set; each change raises it.
+    pub(super) const VERSION: u64 = 24;
     /// The words of a `QuotaRecord`, in its order.
     pub(super) const LIMITS: u64 = 64;
 }
@@ -184,8 +187,11 @@ impl<M: Memories> Core<M> {
     /// Counts `space` for its owners. With `bound`, only if all of them keep their limits, else
     /// nothing changes.
     ///
+    /// Ids for which there is no record are not counted: no record is freed before the next
+    /// opening, so that is so for good.
+    ///
     /// # Errors
-    /// [`Error::QuotaExceeded`]; [`Error::OutOfMemory`] if there are too many ids.
+    /// [`Error::QuotaExceeded`].
     #[cold]
     #[inline(never)]
     pub(crate) fn charge(&self, owners: Owners, space: Space, bound: bool) -> Result<()> {
@@ -200,12 +206,12 @@ impl<M: Memories> Core<M> {
         bound: bool,
     ) -> Result<()> {
         for (done, &kind) in kinds.iter().enumerate() {
-            let added = self
-                .quota_record(kind, owners.id(kind), true)
-                .and_then(|at| self.add_space(at, kind, space, bound));
-            if added.is_err() {
+            let Some(at) = self.quota_record(kind, owners.id(kind), true) else {
+                continue;
+            };
+            if let Err(error) = self.add_space(at, kind, space, bound) {
                 self.discharge_some(owners, &kinds[..done], space);
-                return added;
+                return Err(error);
             }
         }
         Ok(())
@@ -220,7 +226,7 @@ impl<M: Memories> Core<M> {
 
     fn discharge_some(&self, owners: Owners, kinds: &[QuotaKind], space: Space) {
         for &kind in kinds {
-            if let Ok(at) = self.quota_record(kind, owners.id(kind), false) {
+            if let Some(at) = self.quota_record(kind, owners.id(kind), false) {
                 self.take_space(at, kind, space);
             }
         }
@@ -247,9 +253,8 @@ impl<M: Memories> Core<M> {
 
     /// Adds to a record.
     fn add_space(&self, at: u64, kind: QuotaKind, space: Space, bound: bool) -> Result<()> {
-        let limits = self.limits_of(at, kind);
-        self.add_counted(at, Counted::Blocks, space, &limits, bound)?;
-        let added = self.add_counted(at, Counted::Inodes, space, &limits, bound);
+        self.add_counted((at, kind), Counted::Blocks, space, bound)?;
+        let added = self.add_counted((at, kind), Counted::Inodes, space, bound);
         if added.is_err() {
             let blocks = Space { inodes: 0, ..space };
             self.take_space(at, kind, blocks);
@@ -259,45 +264,44 @@ impl<M: Memories> Core<M> {
 
     fn add_counted(
         &self,
-        at: u64,
+        (at, kind): (u64, QuotaKind),
         counted: Counted,
         space: Space,
-        limits: &QuotaRecord,
         bound: bool,
     ) -> Result<()> {
         let more = counted.of(space);
         if more == 0 {
             return Ok(());
         }
-        let [hard, soft] = counted.limits(limits);
+        let [hard, soft] = counted.limits(&self.limits_of(at, kind));
         let mut used = self.quota_word(at + counted.field());
         loop {
             let new = used.saturating_add(more);
-            let is_over = soft.is_some_and(|soft| new > soft);
             let until = self.quota_word(at + counted.until()) as i64;
+            let is_over = soft.is_some_and(|soft| new > soft);
             let is_late = is_over && until != 0 && self.clock.now() >= until;
             if bound && (is_late || hard.is_some_and(|hard| new > hard)) {
                 return Err(Error::QuotaExceeded);
             }
             match self.arena.compare_exchange(at + counted.field(), used, new) {
-                Ok(_) if is_over => break,
-                Ok(_) => return Ok(()),
+                Ok(_) => break,
                 Err(now) => used = now,
             }
         }
-        self.settle_grace(at, counted, limits);
+        self.settle_grace(at, kind, counted);
         Ok(())
     }
 
-    /// Begins or ends the grace period of a soft limit, as the usage demands. Whoever changes the
-    /// usage calls this afterwards, so of two threads the last one finds what both did.
-    fn settle_grace(&self, at: u64, counted: Counted, limits: &QuotaRecord) {
-        let [_, soft] = counted.limits(limits);
-        let grace = match counted {
-            Counted::Blocks => limits.bytes_until,
-            Counted::Inodes => limits.inodes_until,
-        };
+    /// Begins or ends the grace period of a soft limit, as usage and limits demand. Whoever changes
+    /// one of these calls this afterwards, so of two threads the last one finds what both did.
+    fn settle_grace(&self, at: u64, kind: QuotaKind, counted: Counted) {
         loop {
+            let limits = self.limits_of(at, kind);
+            let [_, soft] = counted.limits(&limits);
+            let grace = match counted {
+                Counted::Blocks => limits.bytes_until,
+                Counted::Inodes => limits.inodes_until,
+            };
             let until = self.quota_word(at + counted.until());
             let used = self.quota_word(at + counted.field());
             let wanted = match soft.is_some_and(|soft| used > soft) {
@@ -315,9 +319,8 @@ impl<M: Memories> Core<M> {
         }
     }
 
-    /// Subtracts from a record. Below a soft limit its grace period ends.
+    /// Subtracts from a record.
     fn take_space(&self, at: u64, kind: QuotaKind, space: Space) {
-        let limits = self.limits_of(at, kind);
         for counted in Counted::BOTH {
             let (place, less) = (at + counted.field(), counted.of(space));
             let mut used = self.quota_word(place);
@@ -328,7 +331,7 @@ impl<M: Memories> Core<M> {
             {
                 used = now;
             }
-            self.settle_grace(at, counted, &limits);
+            self.settle_grace(at, kind, counted);
         }
     }
 
@@ -349,12 +352,20 @@ impl<M: Memories> Core<M> {
         }
     }
 
+    /// The limits in a record: all old or all new ones, if they are being set.
     fn limits_at(&self, at: u64) -> QuotaRecord {
-        let mut words = [0u64; LIMIT_WORDS as usize];
-        for (word, index) in words.iter_mut().zip(0..) {
-            *word = self.quota_word(at + field::LIMITS + index * 8);
+        let mut tries = 0;
+        loop {
+            let version = self.quota_word(at + field::VERSION);
+            let mut words = [0u64; LIMIT_WORDS as usize];
+            for (word, index) in words.iter_mut().zip(0..) {
+                *word = self.quota_word(at + field::LIMITS + index * 8);
+            }
+            if version.is_multiple_of(2) && version == self.quota_word(at + field::VERSION) {
+                return zerocopy::transmute!(words);
+            }
+            pause(&self.arena, &mut tries);
         }
-        zerocopy::transmute!(words)
     }
 
     fn quota_word(&self, at: u64) -> u64 {
@@ -370,8 +381,8 @@ impl<M: Memories> Core<M> {
         self.map.quotas + (1 + kind as u64) * RECORD_BYTES
     }
 
-    /// The record of an id; claims one if `makes`.
-    fn quota_record(&self, kind: QuotaKind, id: u32, makes: bool) -> Result<u64> {
+    /// The record of an id; claims one if `makes`. `None`: there is none, or too many ids have one.
+    fn quota_record(&self, kind: QuotaKind, id: u32, makes: bool) -> Option<u64> {
         let key = (kind as u64 + 1) << 32 | u64::from(id);
         let count = records(&self.geometry);
         let first = mix(key);
@@ -384,11 +395,11 @@ impl<M: Memories> Core<M> {
             }
             match found {
                 0 => break,
-                _ if found == key => return Ok(at),
+                _ if found == key => return Some(at),
                 _ => {}
             }
         }
-        Err(Error::OutOfMemory("records of quotas"))
+        None
     }
 
     fn numbered(&self, number: u64) -> u64 {
@@ -398,7 +409,7 @@ impl<M: Memories> Core<M> {
     /// What is known about an id.
     pub(crate) fn quota_of(&self, kind: QuotaKind, id: u32) -> Known {
         let at = self.quota_record(kind, id, false);
-        at.map_or_else(|_| Known::default(), |at| self.known_at(at))
+        at.map_or_else(Known::default, |at| self.known_at(at))
     }
 
     fn known_at(&self, at: u64) -> Known {
@@ -428,8 +439,11 @@ impl<M: Memories> Core<M> {
         self.limits_at(self.kind_at(kind))
     }
 
-    /// Sets the record of an id, or of a kind. Usage stays; a grace period of the new limits begins
-    /// or ends by it. The caller holds the root directory's lock, or has the pool alone.
+    /// Sets the record of an id, or of a kind. Usage stays; [`Self::settle_graces`] begins or ends
+    /// grace periods by it. The caller holds the root directory's lock, or has the pool alone.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if too many ids have a record.
     pub(crate) fn set_quota_record(
         &self,
         kind: QuotaKind,
@@ -437,30 +451,32 @@ impl<M: Memories> Core<M> {
         record: QuotaRecord,
     ) -> Result<()> {
         let at = match id {
-            Some(id) => self.quota_record(kind, id, true)?,
-            None => self.kind_at(kind),
+            Some(id) => self.quota_record(kind, id, true),
+            None => Some(self.kind_at(kind)),
         };
-        // Charges beside this meet limits of the id's own only complete, never as none.
-        let flags_at = at + field::LIMITS;
-        if record.flags & QuotaRecord::OWN == 0 {
-            self.set_quota_word(flags_at, record.flags);
-        }
+        let at = at.ok_or(Error::OutOfMemory("records of quotas"))?;
+        self.arena.fetch_add(at + field::VERSION, 1);
         let words: [u64; LIMIT_WORDS as usize] = zerocopy::transmute!(record);
-        for (word, index) in words.into_iter().zip(0..).skip(1) {
+        for (word, index) in words.into_iter().zip(0..) {
             self.set_quota_word(at + field::LIMITS + index * 8, word);
         }
-        self.set_quota_word(flags_at, record.flags);
+        self.arena.fetch_add(at + field::VERSION, 1);
         Ok(())
     }
 
-    /// Begins and ends grace periods as the usage of an id demands, for limits that were just set.
-    pub(crate) fn settle_graces(&self, kind: QuotaKind, id: u32) {
-        let Ok(at) = self.quota_record(kind, id, false) else {
-            return;
-        };
-        let limits = self.limits_of(at, kind);
-        for counted in Counted::BOTH {
-            self.settle_grace(at, counted, &limits);
+    /// Begins and ends grace periods as usage and limits demand: of an id, or of all ids without
+    /// limits of their own.
+    pub(crate) fn settle_graces(&self, kind: QuotaKind, id: Option<u32>) {
+        let settle = |at| Counted::BOTH.map(|counted| self.settle_grace(at, kind, counted));
+        match id {
+            Some(id) => drop(self.quota_record(kind, id, false).map(settle)),
+            None => {
+                let all = self.all_quotas().into_iter();
+                let without = |known: &Known| known.record.flags & QuotaRecord::OWN == 0;
+                for (_, id, _) in all.filter(|(of, _, known)| *of == kind && without(known)) {
+                    self.settle_graces(kind, Some(id));
+                }
+            }
         }
     }
 

@@ -2,13 +2,13 @@
 //! the layout of the arena.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use vellum_layout::{BLOCK_BYTES, Geometry, NamespaceKind, SLOT_BYTES};
 use vellum_media::{Disk, ImageMemory, Memories, Memory};
 
 use crate::core::access_times::AccessTimes;
 use crate::core::lease::Leases;
-use crate::core::slots::pause;
 use crate::error::{Error, Location, Result, Retry};
 use crate::logs::Commits;
 use crate::logs::redo::Log;
@@ -269,12 +269,16 @@ const REFUSING: u64 = 1;
 const CLOSED_CLEANLY: u64 = 2;
 const PAUSED: u64 = 4;
 
+/// Who waits for a pause looks after this time whether it has ended.
+const PAUSE_WAIT_MAX: Duration = Duration::from_millis(10);
+
 /// Keeps changes waiting, until dropped.
 pub(crate) struct Pause<'a, M: Memories>(&'a Core<M>);
 
 impl<M: Memories> Drop for Pause<'_, M> {
     fn drop(&mut self) {
         self.0.arena.fetch_and(header::CLOSED, !PAUSED);
+        self.0.arena.wake(header::CLOSED);
     }
 }
 
@@ -478,9 +482,12 @@ impl<M: Memories> Core<M> {
     /// Waits until a pause has ended. The caller is in no operation.
     #[cold]
     pub(crate) fn wait_for_pause(&self) {
-        let mut tries = 0;
-        while self.arena.load(header::CLOSED, Ordering::Acquire) & PAUSED != 0 {
-            pause(&self.arena, &mut tries);
+        loop {
+            let seen = self.arena.load(header::CLOSED, Ordering::Acquire);
+            if seen & PAUSED == 0 {
+                return;
+            }
+            self.arena.wait(header::CLOSED, seen, PAUSE_WAIT_MAX);
         }
     }
 

@@ -157,9 +157,11 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// The same operations under a lease of all bytes that change ([`lease::Lease::take_alone`]).
+    /// They move bytes, so quotas neither bind nor cut them.
     fn under_lease(self) -> Self {
         Self {
             holds_lease: true,
+            cuts: false,
             ..self
         }
     }
@@ -404,6 +406,11 @@ impl<'a, M: Memories> Files<'a, M> {
         self.core.set(cachelet, field::CTIME, now as u64);
     }
 
+    /// Whether limits of quotas hold.
+    fn is_bound(&self) -> bool {
+        !self.holds_lease && self.user.is_some_and(Cred::is_bound)
+    }
+
     /// Reserves blocks for a file, and counts them for its owners. The caller holds the lock.
     fn reserve(
         &self,
@@ -415,8 +422,7 @@ impl<'a, M: Memories> Files<'a, M> {
         let has_quotas = core.has_quotas();
         let space = Space { blocks, inodes: 0 };
         if has_quotas {
-            let bound = self.user.is_some_and(Cred::is_bound);
-            core.charge(core.owners(cachelet), space, bound)?;
+            core.charge(core.owners(cachelet), space, self.is_bound())?;
         }
         self.mapping.reserve(op, blocks).map_err(|error| {
             if has_quotas {

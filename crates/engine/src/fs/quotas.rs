@@ -151,9 +151,8 @@ impl<M: Memories> Fs<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for others than privileged users. [`Error::OutOfMemory`] if the
-    /// files have more than 65 536 different owners, in small pools fewer. [`Error::NoQuotas`] if
-    /// another thread turns them off while this one turns them on.
+    /// [`Error::NotPermitted`] for others than privileged users. [`Error::NoQuotas`] if another
+    /// thread turns them off while this one turns them on.
     pub fn set_quotas(&self, cred: &Cred, is_on: bool) -> Result<()> {
         self.core.check_writable()?;
         check_privileged(cred)?;
@@ -343,7 +342,7 @@ impl<M: Memories> Fs<M> {
             };
             let new = limits.record(flags, old.bytes_until, old.inodes_until);
             core.set_quota_record(kind, Some(id), new)?;
-            core.settle_graces(kind, id);
+            core.settle_graces(kind, Some(id));
             Ok(vec![(kind, Some(id), old)])
         })
     }
@@ -406,11 +405,7 @@ impl<M: Memories> Fs<M> {
             let old = core.quota_of_kind(kind);
             let new = limits.record(QuotaRecord::OWN, bytes_grace_ns, inodes_grace_ns);
             core.set_quota_record(kind, None, new)?;
-            for (of, id, known) in core.all_quotas() {
-                if of == kind && known.record.flags & QuotaRecord::OWN == 0 {
-                    core.settle_graces(kind, id);
-                }
-            }
+            core.settle_graces(kind, None);
             Ok(vec![(kind, None, old)])
         })
     }
@@ -476,8 +471,10 @@ impl<M: Memories> Fs<M> {
                 op.replace_hidden(root, old, bytes)
             });
             if written.is_err() {
+                core.note_deadlines();
                 for (kind, id, old) in undo {
                     core.set_quota_record(kind, id, old)?;
+                    core.settle_graces(kind, id);
                 }
             }
             written
@@ -513,8 +510,11 @@ impl<M: Memories> Fs<M> {
             Err(_) => return Ok(()),
         };
         for xattr in read_xattrs(&set.bytes).unwrap_or_default() {
-            if let Some((kind, id, record)) = record_in(&xattr) {
-                core.set_quota_record(kind, id, record)?;
+            let Some((kind, id, record)) = record_in(&xattr) else {
+                continue;
+            };
+            if let Err(error) = core.set_quota_record(kind, id, record) {
+                tracing::warn!(%error, "limits of {kind:?} {id:?} do not hold");
             }
         }
         drop(op);
@@ -536,7 +536,7 @@ impl<M: Memories> Fs<M> {
             match self.used_by(&op, ino) {
                 Ok(Some((owners, space))) => core.charge(owners, space, false)?,
                 Ok(None) => {}
-                Err(error @ Error::Damaged { .. }) => {
+                Err(error @ (Error::Damaged { .. } | Error::Unreadable(_))) => {
                     tracing::warn!(%error, "inode {ino} counts for no quota");
                 }
                 Err(error) => return Err(error),
@@ -545,7 +545,7 @@ impl<M: Memories> Fs<M> {
         core.count_quotas(true);
         // A crash may have lost the ends of grace periods that had just begun.
         for (kind, id, _) in core.all_quotas() {
-            core.settle_graces(kind, id);
+            core.settle_graces(kind, Some(id));
         }
         Ok(())
     }
@@ -637,31 +637,43 @@ fn switched(old: QuotaRecord, is_on: bool) -> QuotaRecord {
     }
 }
 
-/// The attributes of the root directory with the records of the arena.
+/// The attributes of the root directory with the records of the arena. If there is no space for the
+/// deadlines of ids without limits of their own, without these: they begin again at an opening.
 fn with_records<M: Memories>(core: &Core<M>, old: &XattrSet) -> Result<Vec<u8>> {
-    let mut records: Vec<(String, QuotaRecord)> = Vec::new();
-    for kind in QuotaKind::ALL {
-        records.push((QuotaRecord::name(kind, None), core.quota_of_kind(kind)));
+    let kinds = QuotaKind::ALL.into_iter();
+    let mut records: Vec<Owned> = kinds
+        .map(|kind| (kind, None, core.quota_of_kind(kind)))
+        .collect();
+    let all = core.all_quotas().into_iter();
+    records.extend(all.map(|(kind, id, known)| (kind, Some(id), known.record)));
+    records.retain(|(.., record)| *record != QuotaRecord::default());
+    let named = read_xattrs(&old.bytes).unwrap_or_default();
+    let named: Vec<_> = named
+        .into_iter()
+        .filter(|xattr| xattr.space.is_named())
+        .collect();
+    if let Some(bytes) = set_of(&named, &records) {
+        return Ok(bytes);
     }
-    for (kind, id, known) in core.all_quotas() {
-        records.push((QuotaRecord::name(kind, Some(id)), known.record));
-    }
-    records.retain(|(_, record)| *record != QuotaRecord::default());
+    records.retain(|(_, id, record)| id.is_none() || record.flags & QuotaRecord::OWN != 0);
+    set_of(&named, &records).ok_or(Error::AttributesFull)
+}
+
+/// The set of these attributes and records. `None` if it is too large.
+fn set_of(named: &[Xattr<'_>], records: &[Owned]) -> Option<Vec<u8>> {
+    let name = |&(kind, id, record): &Owned| (QuotaRecord::name(kind, id), record);
+    let mut records: Vec<_> = records.iter().map(name).collect();
     records.sort_by(|one, other| one.0.cmp(&other.0));
-    let mut xattrs = read_xattrs(&old.bytes).unwrap_or_default();
-    xattrs.retain(|xattr| xattr.space.is_named());
     // Their space is the last one.
-    xattrs.extend(records.iter().map(|(name, record)| Xattr {
+    let records = records.iter().map(|(name, record)| Xattr {
         space: XattrSpace::Quota,
         name: name.as_bytes(),
         value: record.as_bytes(),
-    }));
+    });
     let mut bytes = Vec::new();
-    xattrs.iter().for_each(|xattr| xattr.push_to(&mut bytes));
-    match bytes.is_empty() || read_xattrs(&bytes).is_some() {
-        true => Ok(bytes),
-        false => Err(Error::AttributesFull),
-    }
+    let all = named.iter().copied().chain(records);
+    all.for_each(|xattr| xattr.push_to(&mut bytes));
+    (bytes.is_empty() || read_xattrs(&bytes).is_some()).then_some(bytes)
 }
 
 fn check_privileged(cred: &Cred) -> Result<()> {

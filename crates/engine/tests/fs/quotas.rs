@@ -112,11 +112,13 @@ fn change(volume: &Volume, random: &mut Random) {
         8 => volume.write(&one, vec![7; len as usize]),
         _ => volume
             .open_with(&one, &BOTH.create(true))
-            .and_then(|file| match random.below(5) {
+            .and_then(|file| match random.below(7) {
                 0 => file.set_len(offset),
                 1 => file.handle().allocate(Allocate::KeepSize, offset, len),
                 2 => file.handle().allocate(Allocate::PunchHole, offset, len),
                 3 => file.handle().allocate(Allocate::Zero, offset, len),
+                4 => file.handle().allocate(Allocate::Collapse, BLOCK, BLOCK),
+                5 => file.handle().allocate(Allocate::Insert, BLOCK, 2 * BLOCK),
                 _ => file.write_at(&vec![1; len as usize], offset).map(drop),
             }),
     };
@@ -150,6 +152,31 @@ fn usage_is_what_a_walk_finds() {
             }
             check(&pool);
         }
+    }
+}
+
+/// Bytes that move need space for a moment. A limit must not cut them.
+#[test]
+fn bytes_move_within_a_file_whose_owner_is_at_the_limit() {
+    let content = [[7; BLOCK as usize], [9; BLOCK as usize]].concat();
+    for mode in [Allocate::Collapse, Allocate::Insert] {
+        let pool = small();
+        let limits = QuotaLimits {
+            hard_bytes: 3 * BLOCK,
+            ..QuotaLimits::default()
+        };
+        limit(&pool, QuotaKind::User, 7, limits);
+        let volume = pool.volume().with_cred(Cred::user(7, 7));
+        let file = volume.open_with("/f", &BOTH.create(true)).unwrap();
+        file.write_at(&content, 2 * BLOCK).unwrap();
+        file.handle().allocate(mode, 0, 2 * BLOCK).unwrap();
+        let hole = match mode {
+            Allocate::Collapse => 0,
+            _ => 4 * BLOCK as usize,
+        };
+        let expected = [vec![0; hole], content.clone()].concat();
+        assert!(volume.read("/f").unwrap() == expected, "{mode:?}");
+        check(&pool);
     }
 }
 

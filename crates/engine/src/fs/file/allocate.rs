@@ -193,8 +193,7 @@ impl<M: Memories> Files<'_, M> {
         let op = core.op_to_change()?;
         let _lock = core.lock(&op, cachelet);
         let (owners, space) = (core.owners(cachelet), Space { blocks, inodes: 0 });
-        let bound = self.user.is_some_and(Cred::is_bound);
-        core.charge(owners, space, bound)?;
+        core.charge(owners, space, self.is_bound())?;
         core.discharge(owners, space);
         Ok(())
     }
