@@ -261,3 +261,14 @@ fn with_handle(
         _ => unreachable!("the caller sends only operations on handles"),
     }
 }
+
+/// Runs steps on an empty tree, each a line with its outcome.
+#[cfg(test)]
+pub(crate) fn run_lines(steps: &[(&str, &str)]) {
+    let mut model = Model::new(0);
+    for (now, (line, expected)) in (1..).zip(steps) {
+        let crate::Step { cred, op } = line.parse().expect("a step");
+        let outcome = apply(&mut model, &op, &cred, now);
+        assert_eq!(outcome.to_string(), *expected, "{line}");
+    }
+}

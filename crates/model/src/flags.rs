@@ -108,20 +108,11 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Model, Step, apply};
-
-    fn run(steps: &[(&str, &str)]) {
-        let mut model = Model::new(0);
-        for (now, (line, expected)) in (1..).zip(steps) {
-            let Step { cred, op } = line.parse().unwrap();
-            let outcome = apply(&mut model, &op, &cred, now);
-            assert_eq!(outcome.to_string(), *expected, "{line}");
-        }
-    }
+    use crate::apply::run_lines;
 
     #[test]
     fn nothing_about_an_immutable_file_changes() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 666 -", "done"),
             ("0:0 open+wronly 0 f 0", "done"),
             ("1:1 chattr f i", "EPERM"),
@@ -150,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_append_only_file_only_grows() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 666 -", "done"),
             ("0:0 open+wronly 0 f 0", "done"),
             ("0:0 chattr f a", "done"),
@@ -172,7 +163,7 @@ mod tests {
 
     #[test]
     fn directories_keep_their_names() {
-        run(&[
+        run_lines(&[
             ("0:0 mkdir d 777", "done"),
             ("0:0 create d/f 666 -", "done"),
             ("0:0 create g 666 -", "done"),
@@ -191,7 +182,7 @@ mod tests {
 
     #[test]
     fn flags_and_projects_are_inherited() {
-        run(&[
+        run_lines(&[
             ("0:0 mkdir d 777", "done"),
             ("0:0 set-project d 7", "done"),
             ("0:0 chattr d dAP", "done"),

@@ -219,20 +219,11 @@ pub fn quota_attribute(kind: QuotaKind, id: u32, limits: Space) -> (Vec<u8>, Vec
 
 #[cfg(test)]
 mod tests {
-    use crate::{Model, Step, apply};
-
-    fn run(steps: &[(&str, &str)]) {
-        let mut model = Model::new(0);
-        for (now, (line, expected)) in (1..).zip(steps) {
-            let Step { cred, op } = line.parse().unwrap();
-            let outcome = apply(&mut model, &op, &cred, now);
-            assert_eq!(outcome.to_string(), *expected, "{line}");
-        }
-    }
+    use crate::apply::run_lines;
 
     #[test]
     fn nobody_exceeds_a_limit_but_user_0() {
-        run(&[
+        run_lines(&[
             ("0:0 chmod . 777", "done"),
             ("0:0 get-quota user 7", "ESRCH"),
             ("0:0 quotas on", "done"),
@@ -257,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_file_is_given_only_to_owners_that_may_have_it() {
-        run(&[
+        run_lines(&[
             ("0:0 chmod . 777", "done"),
             ("0:0 quotas on", "done"),
             ("0:0 set-quota group 8 4096 0", "done"),

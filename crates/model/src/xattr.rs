@@ -275,20 +275,11 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Model, Step, apply};
-
-    fn run(steps: &[(&str, &str)]) {
-        let mut model = Model::new(0);
-        for (now, (line, expected)) in (1..).zip(steps) {
-            let Step { cred, op } = line.parse().unwrap();
-            let outcome = apply(&mut model, &op, &cred, now);
-            assert_eq!(outcome.to_string(), *expected, "{line}");
-        }
-    }
+    use crate::apply::run_lines;
 
     #[test]
     fn an_attribute_is_created_replaced_and_removed() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 644 -", "done"),
             ("0:0 setxattr f user.a one replace follow", "ENODATA"),
             ("0:0 setxattr f user.a one create follow", "done"),
@@ -306,7 +297,7 @@ mod tests {
 
     #[test]
     fn each_prefix_has_its_rules() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 664 -", "done"),
             ("0:0 mknod p fifo 666 0", "done"),
             ("0:0 mkdir d 1777", "done"),
@@ -336,7 +327,7 @@ mod tests {
     fn a_change_of_content_or_owner_removes_capabilities() {
         let set = "0:0 setxattr f security.capability %00%00%00%02%(00x16) create follow";
         let gone = ("0:0 listxattr f follow", "xattrs");
-        run(&[
+        run_lines(&[
             ("0:0 create f 644 -", "done"),
             (set, "done"),
             ("0:0 chmod f 755", "done"),
@@ -358,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_list_and_the_mode_go_together() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 644 -", "done"),
             (
                 "5:5 setxattr f system.posix_acl_access =u::6,g::4,o::4 any follow",
@@ -393,7 +384,7 @@ mod tests {
     /// The kernel looks at a list only if the mode's group bits, the mask, are not empty.
     #[test]
     fn an_empty_mask_hides_the_list() {
-        run(&[
+        run_lines(&[
             ("0:0 create f 644 -", "done"),
             (
                 "0:0 setxattr f system.posix_acl_access =u::6,u:5:0,g::4,m::0,o::7 any follow",
@@ -408,7 +399,7 @@ mod tests {
     #[test]
     fn one_entry_grants_all_that_is_wanted_at_once() {
         let set = "0:0 setxattr d system.posix_acl_access =u::7,g::2,g:6:1,m::7,o::0 any follow";
-        run(&[
+        run_lines(&[
             ("0:0 mkdir d 755", "done"),
             ("0:0 chown d - 5 follow", "done"),
             (set, "done"),
@@ -421,7 +412,7 @@ mod tests {
 
     #[test]
     fn new_files_inherit_the_default_list() {
-        run(&[
+        run_lines(&[
             ("0:0 mkdir d 755", "done"),
             (
                 "0:0 setxattr d system.posix_acl_default =u::7,u:5:7,g::4,m::5,o::3 any follow",
