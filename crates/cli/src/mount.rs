@@ -14,6 +14,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -511,17 +512,23 @@ fn json(answer: &impl Serialize) -> String {
 
 fn stop_on_signals(mut signals: Signals, served: &[Served]) {
     let stoppers: Vec<_> = served.iter().map(|of| of.session.stopper()).collect();
+    // Other processes know this one by the name of the thread, which the thread sets itself.
+    let (named, is_named) = channel();
     let watch = move || {
+        let _ = named.send(());
         for _ in signals.forever() {
             logging::notify(NotifyState::Stopping);
             stoppers.iter().for_each(Stopper::stop);
         }
     };
-    if let Err(error) = std::thread::Builder::new()
+    let watching = std::thread::Builder::new()
         .name(served::ENDS_ON_SIGNALS.into())
-        .spawn(watch)
-    {
-        tracing::warn!(%error, "cannot watch signals: end the mount with `vellum umount`");
+        .spawn(watch);
+    match watching {
+        Ok(_) => drop(is_named.recv()),
+        Err(error) => {
+            tracing::warn!(%error, "cannot watch signals: end the mount with `vellum umount`");
+        }
     }
 }
 

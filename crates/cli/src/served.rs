@@ -72,20 +72,25 @@ pub(crate) fn once_closed<T>(named: &Path, open: impl Fn() -> Outcome<T>) -> Out
 /// Whether all processes that have a pool open are mounts that have ended, and may still close it
 /// after this time.
 fn is_closing(named: &Path, waited: Duration) -> bool {
-    let holders = lock_holders(&PoolPath::of(named).resolved().pool);
+    let pool = PoolPath::of(named).resolved().pool;
+    let holders = lock_holders(&pool);
     let has_ended = |&pid: &u32| {
         if !threads_end_on_signals(pid) {
-            return false;
+            return waited < CLOSED && is_exiting(pid);
         }
-        let devices = mounts::served_by(pid);
-        let is_here = |mounted: mounts::Mounted| devices.contains(&mounted.device);
+        let all = mounts::list().unwrap_or_default();
+        let here = mounts::of_file(&pool).unwrap_or_default();
+        // The number of its device may belong to a mount of another pool by now.
+        let mut devices = mounts::served_by(pid);
+        devices.retain(|device| {
+            let is_of = |mounted: &mounts::Mounted| mounted.device == *device;
+            here.iter().any(is_of) || !all.iter().any(is_of)
+        });
+        let is_here = |mounted: &mounts::Mounted| devices.contains(&mounted.device);
         match devices.is_empty() {
             true => waited < CLOSED,
             // It is told soon, unless a user who is invisible here keeps the mount.
-            false => {
-                let here = mounts::list().unwrap_or_default();
-                waited < TOLD && !here.into_iter().any(is_here) && why(&devices).is_none()
-            }
+            false => waited < TOLD && !here.iter().any(is_here) && why(&devices).is_none(),
         }
     };
     match holders.is_empty() {
@@ -93,6 +98,20 @@ fn is_closing(named: &Path, waited: Duration) -> bool {
         true => waited < TOLD,
         false => holders.iter().all(has_ended),
     }
+}
+
+/// Whether a process is ending: its threads go before it closes its files.
+fn is_exiting(pid: u32) -> bool {
+    const PF_EXITING: u32 = 4;
+    // The flags are the seventh word behind the name, which is in parentheses.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let words = stat.rsplit(')').next().unwrap_or_default();
+    let flags = words.split_whitespace().nth(6);
+    flags.is_some_and(|flags| {
+        flags
+            .parse()
+            .is_ok_and(|flags: u32| flags & PF_EXITING != 0)
+    })
 }
 
 /// Whether a process is a `vellum mount` whose mounts end on signals.
