@@ -1,7 +1,6 @@
 //! `vellum crash` and `vellum bench` execute other programs.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,16 +13,25 @@ fn run_in(dir: &Path, args: &[&str]) -> Did {
     command.output().expect("it runs").into()
 }
 
+/// Copies a program, in another process: a test beside this one that forks while this process has
+/// the copy open for writing would keep it from being executed.
+fn install(from: &Path, to: &Path) {
+    let mut command = Command::new("install");
+    let installed = command.args(["-m", "755"]).args([from, to]).status();
+    assert!(installed.expect("it runs").success());
+}
+
 fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).expect("written");
-    fs::set_permissions(path, Permissions::from_mode(0o755)).expect("executable");
+    let written = path.with_extension("text");
+    fs::write(&written, format!("#!/bin/sh\n{text}\n")).expect("written");
+    install(&written, path);
 }
 
 #[test]
 fn external_commands_are_found_beside_vellum_or_on_path() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
-    fs::copy(env!("CARGO_BIN_EXE_vellum"), dir.join("vellum")).expect("copied");
+    install(Path::new(env!("CARGO_BIN_EXE_vellum")), &dir.join("vellum"));
     fs::create_dir(dir.join("path")).expect("made");
     for (command, program) in [("crash", "vellum-crash"), ("bench", "vellum-bench")] {
         let words = [program, "is not installed", "cargo build --release --bin"];
