@@ -181,7 +181,7 @@ fn has_areas(path: &Path, namespace: &str) -> Outcome {
 
 /// The answer of the pool's mount, if it is mounted.
 fn answered<T: DeserializeOwned>(path: &Path, request: ControlRequest) -> Outcome<Option<T>> {
-    let Some(mounted) = info::mount_of(path).filter(|mounted| !mounted.is_dead()) else {
+    let Some(mounted) = info::live_mount_of(path) else {
         return Ok(None);
     };
     info::ask(&mounted, request).map(Some).or_else(|failure| {

@@ -460,7 +460,7 @@ pub(crate) fn run(args: &Info) -> Outcome {
         Some(pool) => pool,
         None => return Err(Failure::usage("name the pool")),
     };
-    let information = match mount_of(pool).filter(|mounted| !mounted.is_dead()) {
+    let information = match live_mount_of(pool) {
         Some(mounted) => told_by(mounted)?,
         None => look(&pool_of(pool), args)?,
     };
@@ -495,6 +495,11 @@ pub(crate) fn mount_of(pool: &Path) -> Option<mounts::Mounted> {
     let mounted = mounts::of_pool(&place).ok()?;
     let in_use = mounted.iter().rposition(|mounted| !mounted.is_dead());
     in_use.map_or_else(|| mounted.last().cloned(), |at| mounted.get(at).cloned())
+}
+
+/// The same, if its process serves it.
+pub(crate) fn live_mount_of(pool: &Path) -> Option<mounts::Mounted> {
+    mount_of(pool).filter(|mounted| !mounted.is_dead())
 }
 
 /// Returns the pool behind `named`, which may be the directory of a mount whose process has ended.

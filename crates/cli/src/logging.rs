@@ -1,5 +1,5 @@
-//! Where the program's messages go: standard error, a file, or the journal of systemd; and what
-//! systemd is told of a mount that is its service.
+//! Where the program's messages go: standard error, a file, or the journal of systemd. A mount that
+//! is a service of systemd also tells it when it is ready and when it ends.
 
 use std::env;
 use std::fmt;

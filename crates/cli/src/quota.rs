@@ -444,8 +444,7 @@ impl<'p> Place<'p> {
 
     /// Opens the pool, unless it is mounted, for as long as `run` sends requests.
     fn open<T>(&self, is_change: bool, run: impl FnOnce(&Asking<'_>) -> Outcome<T>) -> Outcome<T> {
-        let mounted = info::mount_of(self.pool).filter(|mounted| !mounted.is_dead());
-        if let Some(mounted) = mounted {
+        if let Some(mounted) = info::live_mount_of(self.pool) {
             return run(&Asking {
                 named: self.pool,
                 by: By::Mount(mounted),

@@ -54,7 +54,7 @@ pub(crate) fn servers(named: &Path) -> Vec<Server> {
 }
 
 /// Opens a pool. As long as a mount that has ended is closing it, tries again: umount(8) returns
-/// before the process of a mount is told.
+/// before the process of a mount knows of the end.
 pub(crate) fn once_closed<T>(named: &Path, open: impl Fn() -> Outcome<T>) -> Outcome<T> {
     let began = Instant::now();
     loop {
@@ -89,7 +89,7 @@ fn is_closing(named: &Path, waited: Duration) -> bool {
         let is_here = |mounted: &mounts::Mounted| devices.contains(&mounted.device);
         match devices.is_empty() {
             true => waited < CLOSED,
-            // It is told soon, unless a user who is invisible here keeps the mount.
+            // It will know soon, unless a user who is invisible here keeps the mount.
             false => waited < TOLD && !here.iter().any(is_here) && why(&devices).is_none(),
         }
     };

@@ -15,6 +15,7 @@ use vellum::media::{CONTROL_BYTES, CONTROL_IOCTL, control};
 use vellum_transport::{Door, RequestCounts};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::mounts;
 use crate::session::Stopper;
 use crate::set_ids::Changer;
 
@@ -262,14 +263,7 @@ pub fn stop(root: &File) -> io::Result<()> {
     let mut bytes = bytes_of(&sent_head, &quotas::Body::default());
     match control(root, &mut bytes) {
         // It ended before it could answer.
-        Err(error)
-            if matches!(
-                Errno::from_io_error(&error),
-                Some(Errno::NOTCONN | Errno::CONNABORTED)
-            ) =>
-        {
-            Ok(())
-        }
+        Err(error) if mounts::has_ended(&error) => Ok(()),
         sent_head => sent_head.map(drop),
     }
 }

@@ -178,9 +178,14 @@ fn exactly(found: &OwnedFd) -> String {
 
 /// Whether the path leads to a mount whose server has ended.
 pub fn is_dead(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_err_and(|errno| has_ended(&errno.into()))
+}
+
+/// Whether a call on a mount failed because its server has ended.
+pub fn has_ended(error: &io::Error) -> bool {
     // A request that is in flight while the server ends gets the second error.
-    let ended = [Errno::NOTCONN, Errno::CONNABORTED];
-    rustix::fs::statfs(path).is_err_and(|errno| ended.contains(&errno))
+    let ended = [Some(Errno::NOTCONN), Some(Errno::CONNABORTED)];
+    ended.contains(&Errno::from_io_error(error))
 }
 
 /// A mount in another mount namespace, and a process of that namespace.

@@ -247,7 +247,9 @@ impl Refusal {
         };
         let text = match error {
             Error::Invalid(what) => (*what).to_owned(),
-            Error::OutOfMemory(_) => "there are too many owners of files to count them all".into(),
+            Error::OutOfMemory(_) => {
+                "too many users, groups and projects are counted to add one".into()
+            }
             Error::AttributesFull => "there are too many ids with limits of their own".into(),
             error => error.to_string(),
         };

@@ -7,9 +7,8 @@ mod pool;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::io::Errno;
 use vellum::{FileFlags, FileKind, Pool, RenameFlags};
-use vellum_fuse::mounts::Mounted;
+use vellum_fuse::mounts::{self, Mounted};
 use vellum_terminal::{Failure, Outcome, quoted, status};
 
 use crate::args::Opening;
@@ -152,13 +151,15 @@ impl Way {
 
 /// The tree of the mount that serves a pool, if there is one in this mount namespace.
 fn mount_of(pool: &Path, read_only: bool) -> Outcome<Option<Host>> {
-    let Some(mounted) = info::mount_of(pool).filter(|mounted| !mounted.is_dead()) else {
+    let Some(mounted) = info::live_mount_of(pool) else {
         return Ok(None);
     };
     let host = match mounted.reach().and_then(Host::mount) {
         Ok(host) => host,
         // It has ended since: the pool is being closed.
-        Err(error) if has_ended(&error) => return Ok(None),
+        Err(error) if mounts::has_ended(&error) || error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
         Err(error) => return Err(unusable(pool, &mounted, &error)),
     };
     if mounted.read_only && !read_only {
@@ -171,11 +172,6 @@ fn mount_of(pool: &Path, read_only: bool) -> Outcome<Option<Host>> {
         .advise(format!("`vellum umount {dir}`, and mount it without -o ro")));
     }
     Ok(Some(host))
-}
-
-fn has_ended(error: &io::Error) -> bool {
-    let ended = [Some(Errno::NOTCONN), Some(Errno::CONNABORTED)];
-    error.kind() == io::ErrorKind::NotFound || ended.contains(&Errno::from_io_error(error))
 }
 
 /// The failure for a mount whose files this process cannot use.

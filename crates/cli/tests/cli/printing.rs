@@ -27,7 +27,7 @@ fn failures_are_json_for_those_who_ask_for_it() {
         assert!(did.err.contains(message), "{args:?}: {}", did.err);
         did.failed(code, &[]);
     }
-    // What was found is told, and no more.
+    // A command that fails after its output prints nothing behind it.
     let told = bench.run(&["check", "--json", "junk"]).out;
     assert!(serde_json::from_str::<Value>(&told).is_ok(), "{told}");
 }

@@ -598,7 +598,7 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// Total and free within the lower of two limits, of which 0 is none.
+/// Total and free space as the lower of two limits leaves them. A limit of 0 is none.
 fn within(limits: [u64; 2], used: u64, [total, free]: [u64; 2]) -> [u64; 2] {
     let limits = limits.into_iter().filter(|limit| *limit != 0);
     match limits.min() {

@@ -184,7 +184,7 @@ impl<M: Memories> Files<'_, M> {
         }
     }
 
-    /// Fails if the owners of a file may not have so many more blocks now.
+    /// Fails if quotas do not allow the file so many more blocks now.
     fn check_quota(&self, cachelet: Cachelet, blocks: u64) -> Result<()> {
         let core = self.core;
         if !core.has_quotas() {
