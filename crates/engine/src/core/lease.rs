@@ -128,12 +128,13 @@ impl Shard {
     }
 }
 
-/// Bytes of a file that must not be changed or freed until this is dropped, in the thread that took
-/// it.
+/// Bytes of a file that must not be changed or freed until this is dropped. Any thread may drop it.
 pub(crate) struct Lease<'a, M: Memories> {
     core: &'a Core<M>,
     file: Cachelet,
     bytes: Range<u64>,
+    /// The thread that took it.
+    thread: u64,
 }
 
 impl<'a, M: Memories> Lease<'a, M> {
@@ -157,10 +158,11 @@ impl<'a, M: Memories> Lease<'a, M> {
         let leases = shard.lock();
         let counts = |lent: &Lent| alone || lent.alone;
         let mut leases = shard.wait_until_free(leases, (file, &bytes), counts)?;
+        let thread = this_thread();
         leases.lent.push(Lent {
             file,
             bytes: bytes.clone(),
-            thread: this_thread(),
+            thread,
             alone,
         });
         drop(leases);
@@ -171,17 +173,22 @@ impl<'a, M: Memories> Lease<'a, M> {
         while core.get(file, field::LOCK) != 0 {
             pause(&core.arena, &mut tries);
         }
-        Ok(Self { core, file, bytes })
+        Ok(Self {
+            core,
+            file,
+            bytes,
+            thread,
+        })
     }
 }
 
 impl<M: Memories> Drop for Lease<'_, M> {
     fn drop(&mut self) {
         let shard = self.core.leases.shard(self.file);
-        let me = this_thread();
         let mut leases = shard.lock();
-        let mine =
-            |lent: &Lent| (lent.file, lent.thread) == (self.file, me) && lent.bytes == self.bytes;
+        let mine = |lent: &Lent| {
+            (lent.file, lent.thread) == (self.file, self.thread) && lent.bytes == self.bytes
+        };
         if let Some(place) = leases.lent.iter().rposition(mine) {
             leases.lent.swap_remove(place);
         }

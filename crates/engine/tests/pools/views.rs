@@ -165,6 +165,28 @@ fn a_view_of_16_tib_does_not_abort() {
 }
 
 #[test]
+fn another_thread_may_drop_a_view() {
+    let pool = pool(MappingKind::HashFs);
+    let (file, _) = file(&pool, 64 * KIB);
+    let view = file.view(4096..8192).unwrap();
+    assert_eq!(view.place(), ViewSource::Pool);
+    let refused = file.write_at(&[1], 4096);
+    assert!(matches!(refused, Err(Error::Deadlock)), "{refused:?}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(view));
+    });
+    file.write_at(&[1], 4096).unwrap();
+    // A view that another thread took and this one drops.
+    let view = std::thread::scope(|scope| {
+        let taken = scope.spawn(|| file.view(0..4096).unwrap());
+        taken.join().unwrap()
+    });
+    drop(view);
+    file.write_at(&[1], 0).unwrap();
+    pool.close().unwrap();
+}
+
+#[test]
 fn a_thread_that_would_wait_for_itself_gets_an_error() {
     MappingKind::ALL
         .into_iter()

@@ -1,6 +1,5 @@
 //! Views of a file's bytes in place.
 
-use std::marker::PhantomData;
 use std::ops::{Deref, Range};
 
 use vellum_layout::{BLOCK_BYTES, FileKind, MapRoot, RUN_BLOCKS};
@@ -44,11 +43,12 @@ pub enum ViewSource {
 /// Bytes of a file: in place if they are contiguous, else copied.
 ///
 /// A view in place is a lease. Until it is dropped, an operation that would change or free these
-/// bytes (a write, a truncation, a hole punch) waits before it begins. In the thread that holds the
+/// bytes (a write, a truncation, a hole punch) waits before it begins. In the thread that took the
 /// view it fails with [`Error::Deadlock`] instead. Changes elsewhere in the file do not wait, and
 /// reads never do. A file that loses its last name keeps its bytes as long as it is open, and a
-/// view borrows the open file. A view stays in the thread that took it. Forgetting one
-/// ([`std::mem::forget`]) makes writers wait for ever.
+/// view borrows the open file. Any thread may drop a view; one that has it, did not take it, and
+/// changes these bytes waits for ever. Forgetting a view ([`std::mem::forget`]) makes writers wait
+/// for ever.
 ///
 /// A copy holds what the file held at some moment while it was taken, as a read does.
 ///
@@ -69,8 +69,6 @@ pub struct View<'f, M: Memories> {
     core: &'f Core<M>,
     /// The pool's condition before the bytes were lent.
     condition: u64,
-    /// Leases are distinguished by thread.
-    _of_this_thread: PhantomData<*const ()>,
 }
 
 enum Bytes<'f, M: Memories> {
@@ -182,7 +180,6 @@ impl<'f, M: Memories> Files<'f, M> {
             bytes,
             core: self.core,
             condition,
-            _of_this_thread: PhantomData,
         })
     }
 

@@ -98,6 +98,18 @@ impl Volume {
         masked
     }
 
+    /// Returns the user as whom the file system is used, with the umask.
+    ///
+    /// ```
+    /// # let pool = vellum::Pool::memory(16 << 20)?;
+    /// let volume = pool.volume().with_umask(0o027);
+    /// assert_eq!(volume.cred(), &vellum::Cred { umask: 0o027, ..vellum::Cred::current() });
+    /// # Ok::<(), vellum::Error>(())
+    /// ```
+    pub fn cred(&self) -> &Cred {
+        &self.cred
+    }
+
     /// Returns the file system by inodes and names.
     ///
     /// ```
