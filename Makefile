@@ -12,7 +12,7 @@ demo: ## See Vellum at work: installs what is missing, builds, and shows it
 	@scripts/demo
 
 PREFIX ?= /usr/local
-install: ## Install the programs, and all that belongs to them: make install PREFIX=/usr DESTDIR=/tmp/package
+install: ## Install programs, library and header, and all that belongs to them: make install PREFIX=/usr DESTDIR=/tmp/package
 	@scripts/install demo
 	@DESTDIR="$(DESTDIR)" scripts/install-programs "$(PREFIX)"
 

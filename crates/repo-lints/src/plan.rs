@@ -70,6 +70,10 @@ const CRATES: &[Crate] = &[
         may_use: &["vellum", "vellum-transport"],
     },
     Crate {
+        package: "vellum-capi",
+        may_use: &["vellum"],
+    },
+    Crate {
         package: "vellum-cli",
         may_use: &[
             "vellum",

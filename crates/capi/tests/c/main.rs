@@ -1,0 +1,6 @@
+//! The library as C sees it: the header, examples, and programs in C that call every function.
+
+mod functions;
+mod header;
+mod hostile;
+mod programs;
