@@ -5,7 +5,7 @@
 //! parameter's type and length say, which nobody else changes before the call returns. NULL is
 //! found, and everything else is believed, as everywhere in C.
 //!
-//! All unsafe blocks of the library are here and in `table`.
+//! All unsafe blocks of the library are here, in `table` and in `threads`.
 #![expect(
     unsafe_code,
     reason = "a C program's memory is reached by its pointers"
@@ -24,7 +24,7 @@ use crate::failure::{Failure, Result};
 use crate::locks::vellum_lock_range;
 use crate::objects::Object;
 use crate::pools::{vellum_create_options, vellum_cred, vellum_open_options};
-use crate::table::Held;
+use crate::table::{Held, Pinned};
 
 /// A path, or another text that ends at a zero byte. May be NULL.
 #[derive(Clone, Copy)]
@@ -256,20 +256,21 @@ impl<T: IntoBytes + Immutable> Out<T> {
 pub(crate) struct HeldView {
     /// Dropped first.
     view: View<'static, Real>,
-    _file: Held,
+    _file: Pinned,
 }
 
 impl HeldView {
     /// # Errors
     /// Fails as `take` does.
     pub(crate) fn new(
-        file: Held,
+        file: &Held,
         take: impl for<'f> FnOnce(&'f Object) -> Result<View<'f, Real>>,
     ) -> Result<Self> {
+        let file = file.pin();
         let view = take(&file)?;
         // SAFETY: the view borrows the object behind `file`. That object stays where it is until
-        // `file` is dropped, which happens after the view is dropped. Nobody outside sees the
-        // longer lifetime: `view` is returned for the time of a borrow of this.
+        // the pin `file` is dropped, which happens after the view is dropped. Nobody outside sees
+        // the longer lifetime: `view` is returned for the time of a borrow of this.
         let view = unsafe { std::mem::transmute::<View<'_, Real>, View<'static, Real>>(view) };
         Ok(Self { view, _file: file })
     }

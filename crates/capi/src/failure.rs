@@ -38,6 +38,10 @@ impl Failure {
         libc::EMFILE,
         "the process has 1048576 handles open, which is the limit: close some",
     );
+    pub(crate) const NO_PLACE: Self = Self::Own(
+        libc::EDEADLK,
+        "a call within a call: a signal handler may call no function",
+    );
     pub(crate) const NULL: Self = Self::Own(libc::EFAULT, "a pointer is NULL that may not be");
 
     pub(crate) const fn invalid(text: &'static str) -> Self {

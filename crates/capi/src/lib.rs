@@ -12,6 +12,7 @@ mod borrowed;
 mod objects;
 mod paths;
 mod table;
+mod threads;
 mod users;
 
 // In the order of the header.

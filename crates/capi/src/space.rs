@@ -45,6 +45,10 @@ pub extern "C" fn vellum_fallocate(
         let held = table::get(file)?;
         let handle = &held.file()?.handle;
         let (offset, length) = (offset_of(offset)?, offset_of(length)?);
+        // Checked before the mode, as by the kernel.
+        if length == 0 {
+            return Err(Failure::invalid("a range of no bytes"));
+        }
         handle.allocate(mode_of(mode)?, offset, length)?;
         Ok(0)
     })

@@ -6,6 +6,7 @@
 //! parent were doing. Slots are never returned to the operating system.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr;
@@ -13,7 +14,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::failure::{Failure, Result};
 use crate::objects::Object;
-use crate::users::{GENERATION_BITS, Left, Users};
+use crate::threads::Here;
+use crate::users::{Caller, GENERATION_BITS, Left, Users};
 use crate::vellum_handle;
 
 const INDEX_BITS: u32 = 20;
@@ -25,7 +27,6 @@ const HANDLES_MAX: usize = 1 << INDEX_BITS;
 // A handle is never negative.
 const _: () = assert!(INDEX_BITS + GENERATION_BITS < 63);
 
-/// In cache lines of its own: each call writes to its word.
 #[repr(align(64))]
 struct Slot {
     users: Users<AtomicU64>,
@@ -60,37 +61,78 @@ static TABLE: Table = Table {
     free: AtomicU64::new(0),
 };
 
-/// The object behind a handle, for the time of a call or as long as another object needs it. It
-/// lives until this is dropped, also if the handle is closed meanwhile.
-pub(crate) struct Held(&'static Slot);
+/// The object behind a handle, for the time of a call. It lives until this is dropped, also if the
+/// handle is closed meanwhile: the thread names the slot in one of its places (`users`).
+pub(crate) struct Held {
+    slot: &'static Slot,
+    thread: Here,
+    place: &'static AtomicU64,
+    /// The place is this thread's.
+    _of_this_thread: PhantomData<*const ()>,
+}
 
 impl Deref for Held {
     type Target = Object;
 
     #[inline]
-    #[expect(unsafe_code, reason = "the object is there as long as this user is")]
     fn deref(&self) -> &Object {
-        // SAFETY: this user has entered a slot that was open, so the object was written before, and
-        // nobody frees it before this user leaves.
-        unsafe { (*self.0.object.get()).assume_init_ref() }
-    }
-}
-
-impl Clone for Held {
-    fn clone(&self) -> Self {
-        self.0.users.enter_again();
-        Self(self.0)
+        self.slot.object()
     }
 }
 
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        self.0.free_if(self.0.users.leave());
+        let caller = self.slot.caller(&self.thread);
+        self.slot
+            .free_if(self.slot.users.leave(&caller, self.place));
+    }
+}
+
+/// The object behind a handle, for as long as another object needs it, in any thread.
+pub(crate) struct Pinned(&'static Slot);
+
+impl Held {
+    /// Keeps the object beyond the call.
+    pub(crate) fn pin(&self) -> Pinned {
+        self.slot.users.pin();
+        Pinned(self.slot)
+    }
+}
+
+impl Deref for Pinned {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        self.0.object()
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let thread = Here::get();
+        self.0.free_if(self.0.users.unpin(&self.0.caller(&thread)));
     }
 }
 
 impl Slot {
+    fn caller<'t>(&self, threads: &'t Here) -> Caller<'t, Here> {
+        Caller {
+            threads,
+            thread: threads.number(),
+            slot: ptr::from_ref(self).addr() as u64,
+        }
+    }
+
+    /// The object. The caller has entered, or has a pin.
+    #[inline]
+    #[expect(unsafe_code, reason = "the object is there as long as this user is")]
+    fn object(&self) -> &Object {
+        // SAFETY: `Held` and `Pinned` call this, and are made for a slot that was open, so the
+        // object was written before. Nobody frees it while they are there.
+        unsafe { (*self.object.get()).assume_init_ref() }
+    }
+
     #[inline]
     fn free_if(&self, left: Left) {
         if left == Left::Last {
@@ -116,7 +158,7 @@ impl Slot {
 pub(crate) fn insert(object: Object) -> Result<vellum_handle> {
     let slot = TABLE.take()?;
     put(slot, object);
-    let generation = slot.users.open();
+    let generation = slot.users.open(Here::get().number());
     Ok((generation << INDEX_BITS | u64::from(slot.index)) as vellum_handle)
 }
 
@@ -133,12 +175,20 @@ fn put(slot: &Slot, object: Object) {
 #[inline]
 pub(crate) fn get(handle: vellum_handle) -> Result<Held> {
     let (slot, generation) = find(handle).ok_or(Failure::NO_HANDLE)?;
-    match slot.users.enter(generation) {
-        Ok(()) => Ok(Held(slot)),
-        Err(left) => {
-            slot.free_if(left);
-            Err(Failure::NO_HANDLE)
-        }
+    let thread = Here::get();
+    let place = thread.free_place().ok_or(Failure::NO_PLACE)?;
+    let caller = slot.caller(&thread);
+    let is_open = slot.users.enter(generation, &caller, place);
+    // If it is not open, nobody looks at it: dropping it leaves.
+    let held = Held {
+        slot,
+        thread,
+        place,
+        _of_this_thread: PhantomData,
+    };
+    match is_open {
+        true => Ok(held),
+        false => Err(Failure::NO_HANDLE),
     }
 }
 
@@ -148,7 +198,7 @@ pub(crate) fn get(handle: vellum_handle) -> Result<Held> {
 /// Fails with `EBADF` if it is not open.
 pub(crate) fn close(handle: vellum_handle) -> Result<()> {
     let (slot, generation) = find(handle).ok_or(Failure::NO_HANDLE)?;
-    let left = slot.users.close(generation);
+    let left = slot.users.close(generation, &slot.caller(&Here::get()));
     slot.free_if(left.map_err(|()| Failure::NO_HANDLE)?);
     Ok(())
 }

@@ -32,9 +32,9 @@ pub extern "C" fn vellum_view(
         shown.check()?;
         let from = offset_of(offset)?;
         let to = from.saturating_add(length as u64);
-        let view = HeldView::new(table::get(file)?, |file| {
-            Ok(file.file()?.handle.view(from..to)?)
-        })?;
+        let held = table::get(file)?;
+        held.file()?;
+        let view = HeldView::new(&held, |file| Ok(file.file()?.handle.view(from..to)?))?;
         let found: &[u8] = view.view();
         let (at, len) = (found.as_ptr(), found.len());
         let handle = table::insert(Object::View(view))?;

@@ -2,7 +2,7 @@
 
 use libc::{c_int, ssize_t};
 use vellum::media::Real;
-use vellum::{Cred, Node, XattrMode};
+use vellum::{Cred, Error, Node, XattrMode};
 
 use crate::borrowed::{CPath, InBytes, OutBytes};
 use crate::failure::{Failure, Result, call};
@@ -34,6 +34,19 @@ fn with<T>(
     }
 }
 
+/// The longest name, and the longest value [bytes].
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 1 << 16;
+
+/// The name of an attribute, which is checked before the file is looked for, as by the kernel.
+fn name_of(name: &CPath) -> Result<&[u8]> {
+    let bytes = name.bytes()?;
+    match bytes.len() {
+        1..=NAME_MAX => Ok(bytes),
+        _ => Err(Error::AttributeName.into()),
+    }
+}
+
 /// Copies what was found. Without a buffer, only its size is returned.
 fn give(found: &[u8], mut buffer: OutBytes, size: usize) -> Result<ssize_t> {
     if size != 0 {
@@ -45,8 +58,9 @@ fn give(found: &[u8], mut buffer: OutBytes, size: usize) -> Result<ssize_t> {
 }
 
 fn get(at: vellum_handle, of: Of, name: CPath, to: (OutBytes, usize)) -> Result<ssize_t> {
+    let name = name_of(&name)?;
     with(at, of, |node, cred| {
-        let value = node.fs().xattr(cred, node, name.bytes()?)?;
+        let value = node.fs().xattr(cred, node, name)?;
         give(&value, to.0, to.1)
     })
 }
@@ -70,16 +84,21 @@ fn set(
         libc::XATTR_REPLACE => XattrMode::Replace,
         _ => return Err(Failure::invalid("an unknown flag of an attribute")),
     };
+    let name = name_of(&name)?;
+    if size > VALUE_MAX {
+        return Err(Error::AttributeTooLong.into());
+    }
+    let value = value.of(size)?;
     with(at, of, |node, cred| {
-        let (name, value) = (name.bytes()?, value.of(size)?);
         node.fs().set_xattr(cred, node, name, value, mode)?;
         Ok(0)
     })
 }
 
 fn remove(at: vellum_handle, of: Of, name: CPath) -> Result<c_int> {
+    let name = name_of(&name)?;
     with(at, of, |node, cred| {
-        node.fs().remove_xattr(cred, node, name.bytes()?)?;
+        node.fs().remove_xattr(cred, node, name)?;
         Ok(0)
     })
 }
