@@ -8,10 +8,12 @@
  * On failure a function returns -1 and sets errno, and vellum_last_error() has a text. Every function can fail with
  * EBADF (a handle that is not open or of the wrong kind, or whose pool was closed), EFAULT (a pointer is NULL), EBUSY
  * (the process is a child of fork, and the pool its parent's), EIO and EUCLEAN (the medium is damaged; EIO also after a
- * fault of the library). On success errno stays.
+ * fault of the library). On success errno means nothing.
  *
  * Any number of threads may use a handle, and close it, at the same time. No function may be called in a signal
  * handler.
+ *
+ * Offsets, lengths and sizes are in bytes.
  *
  * A structure comes with its size, since later releases may add members: pass sizeof.
  */
@@ -220,11 +222,11 @@ typedef int64_t vellum_handle;
  */
 struct vellum_create_options {
   /**
-   * Bytes of the pool [bytes]; 1 GiB by default. A file is sparse.
+   * Bytes of the pool; 1 GiB by default. A file is sparse.
    */
   uint64_t size_bytes;
   /**
-   * Bytes of metadata [bytes]; by default a part of the pool that suits its medium.
+   * Bytes of metadata; by default a part of the pool that suits its medium.
    */
   uint64_t metadata_bytes;
   /**
@@ -236,7 +238,7 @@ struct vellum_create_options {
    */
   const char *data_path;
   /**
-   * The size of the external data device [bytes]; 0: all of a device, or as much as needed.
+   * The size of the external data device, in bytes; 0: all of a device, or as much as needed.
    */
   uint64_t data_size_bytes;
   /**
@@ -295,12 +297,12 @@ struct vellum_open_options {
    */
   uint32_t access_times;
   /**
-   * The interval between commits on logged and split pools [ms]; 5000 by default.
+   * The interval between commits on logged and split pools, in ms; 5000 by default.
    */
   uint64_t commit_every_ms;
   /**
-   * The interval between rounds in which areas of the namespace `adaptive` evolve [ms]; 5000 by
-   * default.
+   * The interval between rounds in which areas of the namespace `adaptive` evolve, in ms; 5000
+   * by default.
    */
   uint64_t evolve_every_ms;
   /**
@@ -361,7 +363,7 @@ struct vellum_stat {
    */
   uint64_t ino;
   /**
-   * Size [bytes].
+   * Size, in bytes.
    */
   uint64_t size_bytes;
   /**
@@ -369,15 +371,15 @@ struct vellum_stat {
    */
   uint64_t blocks_512;
   /**
-   * Time of the last access [ns since 1970].
+   * Time of the last access (in ns since 1970).
    */
   int64_t atime_ns;
   /**
-   * Time of the last change of the content [ns since 1970].
+   * Time of the last change of the content (in ns since 1970).
    */
   int64_t mtime_ns;
   /**
-   * Time of the last change of content or attributes [ns since 1970].
+   * Time of the last change of content or attributes (in ns since 1970).
    */
   int64_t ctime_ns;
   /**
@@ -405,7 +407,7 @@ struct vellum_stat {
    */
   uint32_t generation;
   /**
-   * The unit in which reading and writing is best [bytes].
+   * The unit in which reading and writing is best, in bytes.
    */
   uint32_t block_bytes;
 };
@@ -435,11 +437,11 @@ struct vellum_statfs {
    */
   uint64_t fs_id;
   /**
-   * Size of a block [bytes].
+   * Size of a block, in bytes.
    */
   uint32_t block_bytes;
   /**
-   * The longest name [bytes].
+   * The longest name, in bytes.
    */
   uint32_t name_max_bytes;
 };
@@ -457,7 +459,7 @@ struct vellum_dirent {
    */
   int64_t position;
   /**
-   * The length of the name [bytes], without its zero byte.
+   * The length of the name, in bytes, without its zero byte.
    */
   uint16_t name_bytes;
   /**
@@ -491,11 +493,11 @@ struct vellum_lock_range {
    */
   int32_t pid;
   /**
-   * The first byte [bytes].
+   * The offset of the first byte.
    */
   int64_t start;
   /**
-   * The number of bytes [bytes]; 0 for all from there on; negative for those before.
+   * The number of bytes; 0 for all from there on; negative for those before.
    */
   int64_t length;
 };
@@ -535,7 +537,7 @@ vellum_handle vellum_pool_create(const char *path, const struct vellum_create_op
 vellum_handle vellum_pool_open(const char *path, const struct vellum_open_options *options, size_t size);
 
 /**
- * Makes a pool of `size_bytes` [bytes] in anonymous memory, for tests. It is gone when it is
+ * Makes a pool of `size_bytes` in anonymous memory, for tests. It is gone when it is
  * closed or the process ends. Returns a handle for `vellum_pool_close`, or -1 with EINVAL (an
  * impossible size) or ENOMEM.
  */
@@ -580,14 +582,14 @@ int vellum_close(vellum_handle handle);
 
 /**
  * Reads up to `len` bytes at the file's position, and moves it. Threads that share a handle take
- * turns. Returns the number of bytes [bytes], less than `len` only at the end of the file, or -1
+ * turns. Returns the number of bytes, less than `len` only at the end of the file, or -1
  * with EBADF (not open for reading), EISDIR, EFAULT, EINVAL, EIO or EUCLEAN (the medium is
  * damaged).
  */
 ssize_t vellum_read(vellum_handle file, void *buffer, size_t len);
 
 /**
- * Reads up to `len` bytes at `offset` [bytes], and leaves the position alone. Returns the number
+ * Reads up to `len` bytes at `offset`, and leaves the position alone. Returns the number
  * of bytes, less than `len` only at the end of the file, or -1 with the errors of `vellum_read`;
  * EINVAL for a negative offset.
  */
@@ -602,7 +604,7 @@ ssize_t vellum_pread(vellum_handle file, void *buffer, size_t len, int64_t offse
 ssize_t vellum_write(vellum_handle file, const void *bytes, size_t len);
 
 /**
- * Writes `len` bytes at `offset` [bytes], and leaves the position alone. With O_APPEND it writes
+ * Writes `len` bytes at `offset`, and leaves the position alone. With O_APPEND it writes
  * at the end, as Linux does. Returns the number of bytes, or -1 with the errors of `vellum_write`;
  * EINVAL for a negative offset.
  */
@@ -620,10 +622,9 @@ ssize_t vellum_preadv(vellum_handle file, const struct iovec *segments, int coun
 ssize_t vellum_pwritev(vellum_handle file, const struct iovec *segments, int count, int64_t offset);
 
 /**
- * Moves the file's position by `offset` [bytes] from `whence`: SEEK_SET, SEEK_CUR or SEEK_END; or
- * to the first data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. Returns the new
- * position, or
- * -1 with EBADF, EINVAL (a position before the file, or beyond 2^63 - 1), ENXIO (no data, or no
+ * Moves the file's position by `offset` bytes from `whence`: SEEK_SET, SEEK_CUR or SEEK_END; or to
+ * the first data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. Returns the new position;
+ * or -1 with EBADF, EINVAL (a position before the file, or beyond 2^63 - 1), ENXIO (no data, or no
  * hole, before the end), EISDIR (use `vellum_seekdir`).
  */
 int64_t vellum_lseek(vellum_handle file, int64_t offset, int whence);
@@ -714,13 +715,13 @@ int vellum_lutimens(vellum_handle at, const char *path, const struct timespec *t
 int vellum_futimens(vellum_handle file, const struct timespec *times);
 
 /**
- * Truncates or extends a file to `size_bytes` [bytes]; follows symbolic links. Returns 0, or -1
+ * Truncates or extends a file to `size_bytes`; follows symbolic links. Returns 0, or -1
  * with the errors of `truncate(2)`.
  */
 int vellum_truncate(vellum_handle at, const char *path, int64_t size_bytes);
 
 /**
- * Truncates or extends an open file to `size_bytes` [bytes]. Returns 0, or -1 with the errors of
+ * Truncates or extends an open file to `size_bytes`. Returns 0, or -1 with the errors of
  * `ftruncate(2)`.
  */
 int vellum_ftruncate(vellum_handle file, int64_t size_bytes);
@@ -786,7 +787,7 @@ int vellum_flink(vellum_handle file, vellum_handle at, const char *path);
 int vellum_symlink(const char *target, vellum_handle at, const char *path);
 
 /**
- * Reads the target of a symbolic link: at most `size` bytes [bytes], without a zero byte behind
+ * Reads the target of a symbolic link: at most `size` bytes, without a zero byte behind
  * them. Returns their number, or -1 with the errors of `readlinkat(2)`.
  */
 ssize_t vellum_readlink(vellum_handle at, const char *path, void *buffer, size_t size);
@@ -826,7 +827,7 @@ int vellum_closedir(vellum_handle dir);
 
 /**
  * Reads an extended attribute, whose name has its prefix, as `user.`; follows symbolic links. With
- * a `size` of 0, only the size is returned. Returns the size of the value [bytes], or -1 with
+ * a `size` of 0, only the size is returned. Returns the size of the value, in bytes, or -1 with
  * ENODATA (no such attribute), ERANGE (the buffer is too small), and the errors of `getxattr(2)`.
  */
 ssize_t vellum_getxattr(vellum_handle at, const char *path, const char *name, void *value, size_t size);
@@ -860,8 +861,8 @@ int vellum_fsetxattr(vellum_handle file, const char *name, const void *value, si
 
 /**
  * Lists the names of all extended attributes, a zero byte behind each; follows symbolic links.
- * With a `size` of 0, only the size is returned. Returns the size of the list [bytes], or -1 with
- * ERANGE (the buffer is too small), and the errors of `listxattr(2)`.
+ * With a `size` of 0, only the size is returned. Returns the size of the list, in bytes, or -1
+ * with ERANGE (the buffer is too small), and the errors of `listxattr(2)`.
  */
 ssize_t vellum_listxattr(vellum_handle at, const char *path, void *list_of_names, size_t size);
 
@@ -910,7 +911,7 @@ int vellum_flock(vellum_handle file, int operation);
 int vellum_lock(vellum_handle file, int command, struct vellum_lock_range *range);
 
 /**
- * Allocates, frees, zeroes, removes or inserts a range of a file [bytes]. `mode` is 0 or has the
+ * Allocates, frees, zeroes, removes or inserts a range of a file. `mode` is 0 or has the
  * flags of `fallocate(2)`: FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE (with KEEP_SIZE),
  * FALLOC_FL_ZERO_RANGE, FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE. Returns 0, or -1 with
  * the errors of `fallocate(2)`; EOPNOTSUPP for other modes.
@@ -918,7 +919,7 @@ int vellum_lock(vellum_handle file, int command, struct vellum_lock_range *range
 int vellum_fallocate(vellum_handle file, int mode, int64_t offset, int64_t length);
 
 /**
- * Copies up to `length` bytes [bytes] from one open file to another, of the same or another pool,
+ * Copies up to `length` bytes from one open file to another, of the same or another pool,
  * or within one. An offset that is NULL stands for the file's position; what is used is moved
  * behind the bytes that were copied. `flags` is 0. Returns the number of bytes, 0 at the end of
  * the source, or -1 with the errors of `copy_file_range(2)`: EINVAL if the ranges overlap or a
@@ -932,14 +933,13 @@ ssize_t vellum_copy_file_range(vellum_handle from,
                                uint32_t flags);
 
 /**
- * Shows `length` bytes of an open file from `offset` on [bytes], or as many as the file has: in
+ * Shows `length` bytes of an open file from `offset` on, or as many as the file has: in
  * place if they are contiguous in the pool, else as a copy. `*bytes` and `*shown` become their
  * address (NULL if there are none) and number. They stay, and stay readable, until
  * `vellum_view_release`, also if the file is closed; nobody may write to them. Until then, whoever
  * would change bytes that are shown in place waits; in the thread that took the view such a call
- * fails with EDEADLK. Any thread may release a view. Returns a handle for `vellum_view_release`,
- * or
- * -1 with EBADF (not open for reading), EISDIR, EINVAL, EFAULT, ENOMEM, EMFILE, EIO or EUCLEAN.
+ * fails with EDEADLK. Any thread may release a view. Returns a handle for `vellum_view_release`;
+ * or -1 with EBADF (not open for reading), EISDIR, EINVAL, EFAULT, ENOMEM, EMFILE, EIO or EUCLEAN.
  */
 vellum_handle vellum_view(vellum_handle file, int64_t offset, size_t length, const void **bytes, size_t *shown);
 

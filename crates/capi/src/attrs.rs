@@ -16,15 +16,15 @@ use crate::{table, vellum_handle};
 pub struct vellum_stat {
     /// Inode number.
     pub ino: u64,
-    /// Size [bytes].
+    /// Size, in bytes.
     pub size_bytes: u64,
     /// Allocated space, in units of 512 bytes.
     pub blocks_512: u64,
-    /// Time of the last access [ns since 1970].
+    /// Time of the last access (in ns since 1970).
     pub atime_ns: i64,
-    /// Time of the last change of the content [ns since 1970].
+    /// Time of the last change of the content (in ns since 1970).
     pub mtime_ns: i64,
-    /// Time of the last change of content or attributes [ns since 1970].
+    /// Time of the last change of content or attributes (in ns since 1970).
     pub ctime_ns: i64,
     /// Device number of a device file.
     pub rdev: u64,
@@ -38,7 +38,7 @@ pub struct vellum_stat {
     pub gid: u32,
     /// Generation. With the inode number it identifies a file of its pool forever.
     pub generation: u32,
-    /// The unit in which reading and writing is best [bytes].
+    /// The unit in which reading and writing is best, in bytes.
     pub block_bytes: u32,
 }
 
@@ -59,9 +59,9 @@ pub struct vellum_statfs {
     pub files_free: u64,
     /// Distinguishes the file system from others, on any machine.
     pub fs_id: u64,
-    /// Size of a block [bytes].
+    /// Size of a block, in bytes.
     pub block_bytes: u32,
-    /// The longest name [bytes].
+    /// The longest name, in bytes.
     pub name_max_bytes: u32,
 }
 
@@ -301,7 +301,7 @@ pub extern "C" fn vellum_futimens(file: vellum_handle, times: In<timespec>) -> c
     call("vellum_futimens", &[], || set_open(file, times_of(times)?))
 }
 
-/// Truncates or extends a file to `size_bytes` [bytes]; follows symbolic links. Returns 0, or -1
+/// Truncates or extends a file to `size_bytes`; follows symbolic links. Returns 0, or -1
 /// with the errors of `truncate(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_truncate(at: vellum_handle, path: CPath, size_bytes: i64) -> c_int {
@@ -311,7 +311,7 @@ pub extern "C" fn vellum_truncate(at: vellum_handle, path: CPath, size_bytes: i6
     })
 }
 
-/// Truncates or extends an open file to `size_bytes` [bytes]. Returns 0, or -1 with the errors of
+/// Truncates or extends an open file to `size_bytes`. Returns 0, or -1 with the errors of
 /// `ftruncate(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_ftruncate(file: vellum_handle, size_bytes: i64) -> c_int {

@@ -113,7 +113,7 @@ impl InBytes {
         Ok(unsafe { slice::from_raw_parts(self.0.cast(), len) })
     }
 
-    /// The bytes of a segment of `writev`.
+    /// The bytes of a segment, which came from C.
     pub(crate) fn of_segment(segment: &libc::iovec) -> Self {
         Self(segment.iov_base)
     }
@@ -133,7 +133,7 @@ impl OutBytes {
         Ok(unsafe { slice::from_raw_parts_mut(self.0.cast(), len) })
     }
 
-    /// The bytes of a segment of `readv`.
+    /// The bytes of a segment, which came from C.
     pub(crate) fn of_segment(segment: &libc::iovec) -> Self {
         Self(segment.iov_base)
     }

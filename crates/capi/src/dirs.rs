@@ -21,7 +21,7 @@ pub struct vellum_dirent {
     pub ino: u64,
     /// The position behind this entry, for `vellum_seekdir`.
     pub position: i64,
-    /// The length of the name [bytes], without its zero byte.
+    /// The length of the name, in bytes, without its zero byte.
     pub name_bytes: u16,
     /// The kind of file: DT_REG, DT_DIR, DT_LNK, DT_FIFO, DT_SOCK, DT_CHR or DT_BLK.
     pub kind: u8,

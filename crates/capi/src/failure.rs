@@ -171,3 +171,32 @@ impl Last {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last_text() -> String {
+        LAST.with(|last| last.borrow().to_text())
+    }
+
+    #[test]
+    fn a_panic_stays_inside_and_is_eio() {
+        let returned: i64 = call("vellum_read", &[], || panic!("wrong at {}", 7));
+        assert_eq!((returned, errno::errno().0), (-1, libc::EIO));
+        assert!(last_text().ends_with("you should report: wrong at 7\0"));
+        let returned: i32 = call("vellum_read", &[], || {
+            std::panic::resume_unwind(Box::new(7));
+        });
+        assert_eq!((returned, errno::errno().0), (-1, libc::EIO));
+    }
+
+    #[test]
+    fn a_success_leaves_errno_and_text() {
+        let _: i32 = call("vellum_fsync", &[], || Err(Error::NotEmpty.into()));
+        let text = last_text();
+        assert_eq!(text, "vellum_fsync: the directory is not empty\0");
+        assert_eq!(call("vellum_fsync", &[], || Ok(5)), 5);
+        assert_eq!((last_text(), errno::errno().0), (text, libc::ENOTEMPTY));
+    }
+}

@@ -109,6 +109,8 @@ pub extern "C" fn vellum_close(handle: vellum_handle) -> c_int {
                 return Err(Failure::Own(libc::EBADF, text));
             }
         };
+        // It leaves first: closing then finds no user, and needs no second fence.
+        drop(held);
         table::close(handle)?;
         match used {
             Err(forked @ Error::Forked) => Err(forked.into()),
@@ -151,7 +153,7 @@ impl OpenFile {
 }
 
 /// Reads up to `len` bytes at the file's position, and moves it. Threads that share a handle take
-/// turns. Returns the number of bytes [bytes], less than `len` only at the end of the file, or -1
+/// turns. Returns the number of bytes, less than `len` only at the end of the file, or -1
 /// with EBADF (not open for reading), EISDIR, EFAULT, EINVAL, EIO or EUCLEAN (the medium is
 /// damaged).
 #[unsafe(no_mangle)]
@@ -166,7 +168,7 @@ pub extern "C" fn vellum_read(file: vellum_handle, mut buffer: OutBytes, len: us
     })
 }
 
-/// Reads up to `len` bytes at `offset` [bytes], and leaves the position alone. Returns the number
+/// Reads up to `len` bytes at `offset`, and leaves the position alone. Returns the number
 /// of bytes, less than `len` only at the end of the file, or -1 with the errors of `vellum_read`;
 /// EINVAL for a negative offset.
 #[unsafe(no_mangle)]
@@ -199,7 +201,7 @@ pub extern "C" fn vellum_write(file: vellum_handle, bytes: InBytes, len: usize) 
     })
 }
 
-/// Writes `len` bytes at `offset` [bytes], and leaves the position alone. With O_APPEND it writes
+/// Writes `len` bytes at `offset`, and leaves the position alone. With O_APPEND it writes
 /// at the end, as Linux does. Returns the number of bytes, or -1 with the errors of `vellum_write`;
 /// EINVAL for a negative offset.
 #[unsafe(no_mangle)]
@@ -334,10 +336,9 @@ impl OpenFile {
     }
 }
 
-/// Moves the file's position by `offset` [bytes] from `whence`: SEEK_SET, SEEK_CUR or SEEK_END; or
-/// to the first data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. Returns the new
-/// position, or
-/// -1 with EBADF, EINVAL (a position before the file, or beyond 2^63 - 1), ENXIO (no data, or no
+/// Moves the file's position by `offset` bytes from `whence`: SEEK_SET, SEEK_CUR or SEEK_END; or to
+/// the first data (SEEK_DATA) or hole (SEEK_HOLE) at or after `offset`. Returns the new position;
+/// or -1 with EBADF, EINVAL (a position before the file, or beyond 2^63 - 1), ENXIO (no data, or no
 /// hole, before the end), EISDIR (use `vellum_seekdir`).
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_lseek(file: vellum_handle, offset: i64, whence: c_int) -> i64 {

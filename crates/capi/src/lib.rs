@@ -1,7 +1,7 @@
 //! Vellum for C: `libvellum`, and the header `vellum.h`.
 //!
 //! Each function is one call of the engine, in POSIX's form: a number, -1 and `errno`. A handle is
-//! a number that is looked up in a [`table`](table), never a pointer. `borrowed` reaches the memory
+//! a number that is looked up in a `table`, never a pointer. `borrowed` reaches the memory
 //! of the C program; `failure` keeps panics inside, and what `vellum_last_error` returns.
 //!
 //! The functions are for C. From Rust, use the crate `vellum`.

@@ -18,9 +18,9 @@ pub struct vellum_lock_range {
     pub whence: i16,
     /// The process that has the lock, from F_GETLK; -1 for the lock of a handle.
     pub pid: i32,
-    /// The first byte [bytes].
+    /// The offset of the first byte.
     pub start: i64,
-    /// The number of bytes [bytes]; 0 for all from there on; negative for those before.
+    /// The number of bytes; 0 for all from there on; negative for those before.
     pub length: i64,
 }
 

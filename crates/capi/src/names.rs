@@ -160,7 +160,7 @@ pub extern "C" fn vellum_symlink(target: CPath, at: vellum_handle, path: CPath) 
     })
 }
 
-/// Reads the target of a symbolic link: at most `size` bytes [bytes], without a zero byte behind
+/// Reads the target of a symbolic link: at most `size` bytes, without a zero byte behind
 /// them. Returns their number, or -1 with the errors of `readlinkat(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_readlink(

@@ -102,15 +102,15 @@ pub const VELLUM_ATIME_NEVER: u32 = 2;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct vellum_create_options {
-    /// Bytes of the pool [bytes]; 1 GiB by default. A file is sparse.
+    /// Bytes of the pool; 1 GiB by default. A file is sparse.
     pub size_bytes: u64,
-    /// Bytes of metadata [bytes]; by default a part of the pool that suits its medium.
+    /// Bytes of metadata; by default a part of the pool that suits its medium.
     pub metadata_bytes: u64,
     /// A label of at most 64 bytes, or NULL.
     pub label: CPath,
     /// The path of an external data device, or NULL.
     pub data_path: CPath,
-    /// The size of the external data device [bytes]; 0: all of a device, or as much as needed.
+    /// The size of the external data device, in bytes; 0: all of a device, or as much as needed.
     pub data_size_bytes: u64,
     /// `VELLUM_MEDIUM_...`
     pub medium: u32,
@@ -143,10 +143,10 @@ pub struct vellum_open_options {
     pub durability: u32,
     /// `VELLUM_ATIME_...`
     pub access_times: u32,
-    /// The interval between commits on logged and split pools [ms]; 5000 by default.
+    /// The interval between commits on logged and split pools, in ms; 5000 by default.
     pub commit_every_ms: u64,
-    /// The interval between rounds in which areas of the namespace `adaptive` evolve [ms]; 5000 by
-    /// default.
+    /// The interval between rounds in which areas of the namespace `adaptive` evolve, in ms; 5000
+    /// by default.
     pub evolve_every_ms: u64,
     /// Names and files that the caches can hold at once.
     pub cache_entries: u64,
@@ -379,7 +379,7 @@ pub extern "C" fn vellum_pool_open(
     })
 }
 
-/// Makes a pool of `size_bytes` [bytes] in anonymous memory, for tests. It is gone when it is
+/// Makes a pool of `size_bytes` in anonymous memory, for tests. It is gone when it is
 /// closed or the process ends. Returns a handle for `vellum_pool_close`, or -1 with EINVAL (an
 /// impossible size) or ENOMEM.
 #[unsafe(no_mangle)]
@@ -399,13 +399,17 @@ pub extern "C" fn vellum_pool_close(pool: vellum_handle) -> c_int {
     call("vellum_pool_close", &[], || {
         let held = table::get(pool)?;
         let open = held.pool()?;
-        table::close(pool)?;
         if let Err(forked @ Error::Forked) = open.volume.root.fs().check_use() {
+            table::close(pool)?;
             return Err(forked.into());
         }
         let lock = open.pool.lock();
         let taken = lock.unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or(Failure::NO_HANDLE)?.close()?;
+        // Another thread is closing it if there is none.
+        let taken = taken.ok_or(Failure::NO_HANDLE)?;
+        drop(held);
+        table::close(pool)?;
+        taken.close()?;
         Ok(0)
     })
 }

@@ -30,7 +30,7 @@ fn mode_of(mode: c_int) -> Result<Allocate> {
     })
 }
 
-/// Allocates, frees, zeroes, removes or inserts a range of a file [bytes]. `mode` is 0 or has the
+/// Allocates, frees, zeroes, removes or inserts a range of a file. `mode` is 0 or has the
 /// flags of `fallocate(2)`: FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE (with KEEP_SIZE),
 /// FALLOC_FL_ZERO_RANGE, FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE. Returns 0, or -1 with
 /// the errors of `fallocate(2)`; EOPNOTSUPP for other modes.
@@ -82,7 +82,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Copies up to `length` bytes [bytes] from one open file to another, of the same or another pool,
+/// Copies up to `length` bytes from one open file to another, of the same or another pool,
 /// or within one. An offset that is NULL stands for the file's position; what is used is moved
 /// behind the bytes that were copied. `flags` is 0. Returns the number of bytes, 0 at the end of
 /// the source, or -1 with the errors of `copy_file_range(2)`: EINVAL if the ranges overlap or a

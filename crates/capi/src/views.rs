@@ -11,14 +11,13 @@ use crate::files::offset_of;
 use crate::objects::Object;
 use crate::{table, vellum_handle};
 
-/// Shows `length` bytes of an open file from `offset` on [bytes], or as many as the file has: in
+/// Shows `length` bytes of an open file from `offset` on, or as many as the file has: in
 /// place if they are contiguous in the pool, else as a copy. `*bytes` and `*shown` become their
 /// address (NULL if there are none) and number. They stay, and stay readable, until
 /// `vellum_view_release`, also if the file is closed; nobody may write to them. Until then, whoever
 /// would change bytes that are shown in place waits; in the thread that took the view such a call
-/// fails with EDEADLK. Any thread may release a view. Returns a handle for `vellum_view_release`,
-/// or
-/// -1 with EBADF (not open for reading), EISDIR, EINVAL, EFAULT, ENOMEM, EMFILE, EIO or EUCLEAN.
+/// fails with EDEADLK. Any thread may release a view. Returns a handle for `vellum_view_release`;
+/// or -1 with EBADF (not open for reading), EISDIR, EINVAL, EFAULT, ENOMEM, EMFILE, EIO or EUCLEAN.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_view(
     file: vellum_handle,

@@ -34,7 +34,7 @@ fn with<T>(
     }
 }
 
-/// The longest name, and the longest value [bytes].
+/// The longest name, and the longest value, in bytes.
 const NAME_MAX: usize = 255;
 const VALUE_MAX: usize = 1 << 16;
 
@@ -104,7 +104,7 @@ fn remove(at: vellum_handle, of: Of, name: CPath) -> Result<c_int> {
 }
 
 /// Reads an extended attribute, whose name has its prefix, as `user.`; follows symbolic links. With
-/// a `size` of 0, only the size is returned. Returns the size of the value [bytes], or -1 with
+/// a `size` of 0, only the size is returned. Returns the size of the value, in bytes, or -1 with
 /// ENODATA (no such attribute), ERANGE (the buffer is too small), and the errors of `getxattr(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_getxattr(
@@ -193,8 +193,8 @@ pub extern "C" fn vellum_fsetxattr(
 }
 
 /// Lists the names of all extended attributes, a zero byte behind each; follows symbolic links.
-/// With a `size` of 0, only the size is returned. Returns the size of the list [bytes], or -1 with
-/// ERANGE (the buffer is too small), and the errors of `listxattr(2)`.
+/// With a `size` of 0, only the size is returned. Returns the size of the list, in bytes, or -1
+/// with ERANGE (the buffer is too small), and the errors of `listxattr(2)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn vellum_listxattr(
     at: vellum_handle,
