@@ -16,7 +16,7 @@ use std::time::Duration;
 use vellum_media::{Memories, Memory, faults};
 
 use crate::core::{Core, header};
-use crate::error::{Error, Result, Retry};
+use crate::error::Result;
 
 /// Bytes of one thread slot in the arena.
 pub(crate) const ARENA_SLOT_BYTES: u64 = 256;
@@ -189,13 +189,11 @@ impl<M: Memories> Core<M> {
     pub(crate) fn op_to_change(&self) -> Result<Op<'_, M>> {
         loop {
             let op = self.op_begin()?;
-            match self.check_changeable() {
-                Ok(()) => return Ok(op),
-                Err(Error::Retry(Retry::Paused)) => {}
-                Err(error) => return Err(error),
+            if self.is_changeable() {
+                return Ok(op);
             }
             drop(op);
-            self.wait_for_pause();
+            self.wait_to_change()?;
         }
     }
 

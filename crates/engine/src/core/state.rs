@@ -435,25 +435,27 @@ impl<M: Memories> Core<M> {
     pub(crate) fn check_writable(&self) -> Result<()> {
         loop {
             self.check_use()?;
-            match self.check_changeable() {
-                Err(Error::Retry(Retry::Paused)) => self.wait_for_pause(),
-                checked => return checked,
+            if self.is_changeable() {
+                return Ok(());
             }
+            self.wait_to_change()?;
         }
     }
 
     /// The same inside an operation, which runs only if the pool may be used.
     #[inline]
     pub(crate) fn check_changeable(&self) -> Result<()> {
-        if self.read_only || self.is_damaged() || self.is_closed() {
-            return Err(self.refusal_to_write());
+        match self.is_changeable() {
+            true => Ok(()),
+            false => Err(self.refusal_to_write()),
         }
-        Ok(())
     }
 
+    /// Whether anything may be changed.
     #[inline]
-    fn is_closed(&self) -> bool {
-        self.arena.load(header::CLOSED, Ordering::Acquire) != 0
+    pub(crate) fn is_changeable(&self) -> bool {
+        let is_open = || self.arena.load(header::CLOSED, Ordering::Acquire) == 0;
+        !self.read_only && !self.is_damaged() && is_open()
     }
 
     /// The reason why nothing may be changed.
@@ -477,6 +479,20 @@ impl<M: Memories> Core<M> {
         let pause = Pause(self);
         self.wait_for_readers();
         pause
+    }
+
+    /// Waits until a pause has ended that kept the caller from changing something. The caller is in
+    /// no operation.
+    ///
+    /// # Errors
+    /// Fails if it was no pause.
+    #[cold]
+    pub(crate) fn wait_to_change(&self) -> Result<()> {
+        match self.refusal_to_write() {
+            Error::Retry(Retry::Paused) => self.wait_for_pause(),
+            error => return Err(error),
+        }
+        Ok(())
     }
 
     /// Waits until a pause has ended. The caller is in no operation.

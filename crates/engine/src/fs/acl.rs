@@ -174,29 +174,6 @@ pub(super) fn lists_decide(identity: IdentityWord) -> bool {
     identity.has(IdentityWord::ACCESS_LIST) && identity.mode() & 0o070 != 0
 }
 
-/// What a file inherits from the directory in which it is made.
-pub(crate) struct Inherited {
-    /// Its permission bits.
-    pub(crate) mode: u16,
-    /// The records of its extended attributes.
-    pub(crate) xattrs: Vec<u8>,
-    /// Flags of its identity word.
-    pub(crate) flags: u64,
-    /// Its project id.
-    pub(crate) project: u32,
-}
-
-impl Inherited {
-    fn without_list(cred: &Cred, mode: u16, (flags, project): (u64, u32)) -> Self {
-        Self {
-            mode: mode & !(cred.umask & 0o777),
-            xattrs: Vec::new(),
-            flags,
-            project,
-        }
-    }
-}
-
 impl<M: Memories> Op<'_, M> {
     /// Whether the list of a file, which `cred` does not own, permits what it wants; `None` if no
     /// list decides.
@@ -224,35 +201,18 @@ impl<M: Memories> Op<'_, M> {
         }
     }
 
-    /// What a file of `kind` inherits that is made in `dir` with this mode. Where the directory has
-    /// a list for new files, that takes the place of the umask.
-    pub(crate) fn inherit(
+    /// Mode and extended attributes of a file of `kind` that is made in `dir` with this mode, where
+    /// the directory has a list for new files.
+    pub(super) fn inherited_list(
         &self,
-        cred: &Cred,
         dir: Cachelet,
         kind: FileKind,
         mode: u16,
-    ) -> Result<Inherited> {
-        let above = self.core.identity(dir);
-        let handed = self.core.inherited_flags(dir, above, kind);
-        if above.has(IdentityWord::DEFAULT_LIST) && kind != FileKind::Symlink {
-            return self.inherit_list(cred, dir, (kind, mode), handed);
-        }
-        Ok(Inherited::without_list(cred, mode, handed))
-    }
-
-    #[cold]
-    fn inherit_list(
-        &self,
-        cred: &Cred,
-        dir: Cachelet,
-        (kind, mode): (FileKind, u16),
-        (flags, project): (u64, u32),
-    ) -> Result<Inherited> {
+    ) -> Result<Option<(u16, Vec<u8>)>> {
         let listed = list_in(&self.core.xattrs(self, dir)?, XattrSpace::Default);
         let Some(default) = listed else {
             // It has gone meanwhile.
-            return Ok(Inherited::without_list(cred, mode, (flags, project)));
+            return Ok(None);
         };
         let mut list = default.clone();
         list.set_mode(default.mode() & mode);
@@ -263,12 +223,7 @@ impl<M: Memories> Op<'_, M> {
         if kind == FileKind::Directory {
             set.bytes = set.with((XattrSpace::Default, b""), Some(&default.value()))?;
         }
-        Ok(Inherited {
-            mode: mode & !0o777 | list.mode(),
-            xattrs: set.bytes,
-            flags,
-            project,
-        })
+        Ok(Some((mode & !0o777 | list.mode(), set.bytes)))
     }
 
     /// The mode, and the value to store, of a file that gets this list.

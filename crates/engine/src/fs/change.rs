@@ -51,6 +51,12 @@ pub(super) fn droppable<M: Memories>(core: &Core<M>, cred: &Cred, file: Cachelet
     }
 }
 
+/// Whether a file with this identity has set-id bits, or a capability.
+#[inline]
+pub(super) fn has_privileges(identity: IdentityWord) -> bool {
+    identity.has(IdentityWord::CAPABILITY) || identity.mode() & (SET_UID | SET_GID) != 0
+}
+
 impl<M: Memories> Op<'_, M> {
     /// Changes words of an inode, and its times, by one journal record. Then updates the cachelet,
     /// except for the times, and frees the extended attributes that were replaced. The caller holds
@@ -181,6 +187,7 @@ impl<M: Memories> Op<'_, M> {
     /// holds the file's lock from before this call until the content has changed.
     ///
     /// Returns whether there were any.
+    #[cold]
     pub(crate) fn drop_privileges(&self, user: Option<&Cred>, file: Cachelet) -> Result<bool> {
         let core = self.core;
         let identity = core.identity(file);

@@ -148,19 +148,49 @@ impl<M: Memories> Op<'_, M> {
     /// # Errors
     /// [`Error::Access`]; [`Error::NotPermitted`] for writing what is immutable; damaged media.
     pub(crate) fn check_access(&self, cred: &Cred, file: Cachelet, want: Access) -> Result<()> {
-        let core = self.core;
-        let identity = core.identity(file);
-        let mode = identity.mode();
+        self.check_known(cred, (file, self.core.identity(file)), want)
+    }
+
+    /// Checks that `dir` is a directory, and that names in it may be looked up.
+    pub(crate) fn check_search(&self, cred: &Cred, dir: Cachelet) -> Result<()> {
+        let identity = self.core.identity(dir);
+        match identity.kind() {
+            Some(FileKind::Directory) => self.check_known(cred, (dir, identity), Access::EXECUTE),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// As [`Self::check_access`], for a file whose identity was loaded.
+    #[inline(always)]
+    pub(crate) fn check_known(
+        &self,
+        cred: &Cred,
+        (file, identity): (Cachelet, IdentityWord),
+        want: Access,
+    ) -> Result<()> {
         // Nobody is exempt.
         if want.contains(Access::WRITE) && identity.has(IdentityWord::IMMUTABLE) {
             return Err(Error::NotPermitted);
         }
-        if cred.privileged {
-            let executable = mode & 0o111 != 0 || identity.kind() == Some(FileKind::Directory);
-            let fine = !want.contains(Access::EXECUTE) || executable;
-            return if fine { Ok(()) } else { Err(Error::Access) };
+        if !cred.privileged {
+            return self.check_bits(cred, (file, identity), want);
         }
-        let owner = core.owner(file);
+        let executable =
+            identity.mode() & 0o111 != 0 || identity.kind() == Some(FileKind::Directory);
+        match !want.contains(Access::EXECUTE) || executable {
+            true => Ok(()),
+            false => Err(Error::Access),
+        }
+    }
+
+    /// Checks the permission bits, or the list that decides in their place.
+    fn check_bits(
+        &self,
+        cred: &Cred,
+        (file, identity): (Cachelet, IdentityWord),
+        want: Access,
+    ) -> Result<()> {
+        let owner = self.core.owner(file);
         let shift = match () {
             () if owner.uid() == cred.uid => 6,
             () if cred.in_group(owner.gid()) => 3,
@@ -169,7 +199,7 @@ impl<M: Memories> Op<'_, M> {
         if shift != 6 && lists_decide(identity) {
             return self.check_list(cred, file, want);
         }
-        let bits = Access::from_bits_truncate((mode >> shift) as u8 & 7);
+        let bits = Access::from_bits_truncate((identity.mode() >> shift) as u8 & 7);
         if bits.contains(want) {
             Ok(())
         } else {
@@ -213,8 +243,12 @@ impl<M: Memories> Core<M> {
     /// The checks before a file loses its name in a directory: neither flags forbid it nor the
     /// sticky bit. In a directory with that one only the owner of the file or of the directory may
     /// remove or rename the file.
-    pub(crate) fn check_removal(&self, cred: &Cred, dir: Cachelet, file: Cachelet) -> Result<()> {
-        let above = self.identity(dir);
+    pub(crate) fn check_removal(
+        &self,
+        cred: &Cred,
+        (dir, above): (Cachelet, IdentityWord),
+        file: Cachelet,
+    ) -> Result<()> {
         let guarded = above.has(IdentityWord::APPEND_ONLY)
             || self.identity(file).has_any(IdentityWord::GUARDED);
         let sticky = above.mode() & STICKY != 0;

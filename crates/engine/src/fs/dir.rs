@@ -12,8 +12,7 @@ use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::{Op, Tally};
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result, Retry};
-use crate::fs::acl::Inherited;
-use crate::fs::change::SET_GID;
+use crate::fs::new_file::NewFile;
 use crate::fs::{Access, Cred, Fs, Handle, Node, OpenOptions};
 use crate::namespace::common::links::FirstName;
 use crate::namespace::{NewInode, Removal, Rename};
@@ -48,39 +47,18 @@ bitflags! {
 /// Longest symlink target, in bytes.
 const TARGET_MAX: usize = vellum_layout::TEXT_MAX;
 
-/// Attributes of a new file.
-#[derive(Clone, Copy)]
-pub(crate) struct NewFile<'a> {
-    pub(crate) kind: FileKind,
-    pub(crate) mode: u16,
-    /// Device number.
-    pub(crate) device: u64,
-    /// Target of a symlink.
-    pub(crate) target: &'a [u8],
-}
-
-impl<'a> NewFile<'a> {
-    /// A file of `kind` that needs no other attributes.
-    pub(crate) fn plain(kind: FileKind, mode: u16) -> Self {
-        Self {
-            kind,
-            mode,
-            device: 0,
-            target: b"",
-        }
-    }
-}
-
 impl<M: Memories> Fs<M> {
-    /// Checks that a name can be created or removed in `dir`.
-    fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<()> {
-        if op.core.kind(dir) != FileKind::Directory {
+    /// Checks that a name can be created or removed in `dir`. Returns the directory's identity.
+    fn check_dir(&self, op: &Op<'_, M>, cred: &Cred, dir: Cachelet) -> Result<IdentityWord> {
+        let identity = op.core.identity(dir);
+        if identity.kind() != Some(FileKind::Directory) {
             return Err(Error::NotDirectory);
         }
         if op.core.get(dir, field::LINKS) == 0 {
             return Err(Error::NotFound);
         }
-        op.check_access(cred, dir, Access::WRITE | Access::EXECUTE)
+        op.check_known(cred, (dir, identity), Access::WRITE | Access::EXECUTE)?;
+        Ok(identity)
     }
 
     /// Creates a file of any kind. The caller has checked that the name is not `.` or `..`.
@@ -92,22 +70,20 @@ impl<M: Memories> Fs<M> {
         name: &[u8],
         new: NewFile<'_>,
     ) -> Result<Cachelet> {
-        if op.core.kind(dir) != FileKind::Directory {
-            return Err(Error::NotDirectory);
-        }
-        if let Err(denied) = self.check_dir(op, cred, dir) {
-            return Err(self.exists_or(op, cred, dir, name, denied));
-        }
-        let inherited = op.inherit(cred, dir, new.kind, new.mode)?;
-        let new = new_inode(op, cred, dir, new, &inherited);
-        let made = self.namespace.create(op, dir, name, &new)?;
+        let above = match self.check_dir(op, cred, dir) {
+            Ok(above) => above,
+            Err(denied) => return Err(self.exists_or(op, cred, dir, name, denied)),
+        };
+        let create = |new: &NewInode<'_>| self.namespace.create(op, dir, name, new);
+        let made = op.with_new_inode(cred, (dir, above), new, create)?;
         op.count(Tally::Inodes, 1);
         Ok(made)
     }
 
     /// Returns [`Error::Exists`] if the name exists, else `denied`: Linux reports an existing name
-    /// before missing permission to create it. A caller that may not search the directory gets that
+    /// before missing permission to create it. A caller that cannot search the directory gets that
     /// error instead.
+    #[cold]
     fn exists_or(
         &self,
         op: &Op<'_, M>,
@@ -116,7 +92,7 @@ impl<M: Memories> Fs<M> {
         name: &[u8],
         denied: Error,
     ) -> Error {
-        if let Err(hidden) = op.check_access(cred, dir, Access::EXECUTE) {
+        if let Err(hidden) = op.check_search(cred, dir) {
             return hidden;
         }
         match self.namespace.lookup(op, dir, name) {
@@ -306,14 +282,12 @@ impl<M: Memories> Fs<M> {
     pub fn link(&self, cred: &Cred, file: &Node<M>, dir: &Node<M>, name: &[u8]) -> Result<()> {
         check_new_name(name)?;
         let linked = self.with_room(|op| {
-            if op.core.kind(dir.cachelet) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            let denied = match self.check_dir(op, cred, dir.cachelet) {
-                Err(denied) => Some(denied),
-                Ok(()) => check_new_link(op.core, dir.cachelet, file.cachelet).err(),
-            };
-            if let Some(denied) = denied {
+            let checked = self.check_dir(op, cred, dir.cachelet);
+            let checked = checked.and_then(|above| {
+                let dir = (dir.cachelet, above);
+                check_new_link(op.core, dir, file.cachelet)
+            });
+            if let Err(denied) = checked {
                 return Err(self.exists_or(op, cred, dir.cachelet, name, denied));
             }
             let first = op.claim_unnamed(file.cachelet);
@@ -326,13 +300,10 @@ impl<M: Memories> Fs<M> {
 
     fn remove(&self, cred: &Cred, dir: &Node<M>, name: &[u8], removal: Removal) -> Result<()> {
         let removed = self.with_room(|op| {
-            if op.core.kind(dir.cachelet) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            op.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            op.check_search(cred, dir.cachelet)?;
             let mut allow = |victim| {
-                self.check_dir(op, cred, dir.cachelet)?;
-                op.core.check_removal(cred, dir.cachelet, victim)
+                let above = self.check_dir(op, cred, dir.cachelet)?;
+                op.core.check_removal(cred, (dir.cachelet, above), victim)
             };
             self.namespace
                 .remove(op, dir.cachelet, name, removal, &mut allow)
@@ -427,10 +398,6 @@ impl<M: Memories> Fs<M> {
             });
         }
         check_bytes(to_name)?;
-        let whiteout = match flags.contains(RenameFlags::WHITEOUT) {
-            true => Some(self.make_whiteout(cred, from_dir)?),
-            false => None,
-        };
         let rename = Rename {
             from_dir: from_dir.cachelet,
             from_name,
@@ -438,45 +405,56 @@ impl<M: Memories> Fs<M> {
             to_name,
             no_replace: flags.contains(RenameFlags::NO_REPLACE),
             exchange: flags.contains(RenameFlags::EXCHANGE),
-            whiteout: whiteout.as_ref().map(|node| node.cachelet),
+            whiteout: None,
             whole: None,
         };
+        let renamed = match flags.contains(RenameFlags::WHITEOUT) {
+            true => self.rename_with_whiteout(cred, rename),
+            false => self.rename_names(cred, &rename),
+        };
+        self.commit_from(Durability::Dirsync, renamed)
+    }
+
+    fn rename_names(&self, cred: &Cred, rename: &Rename<'_>) -> Result<()> {
         loop {
             let renamed = self.with_room(|op| {
-                for dir in [rename.from_dir, rename.to_dir] {
-                    if op.core.kind(dir) != FileKind::Directory {
-                        return Err(Error::NotDirectory);
-                    }
-                    op.check_access(cred, dir, Access::EXECUTE)?;
+                op.check_search(cred, rename.from_dir)?;
+                if rename.is_across() {
+                    op.check_search(cred, rename.to_dir)?;
                 }
                 let mut allow = |source, target: Option<Cachelet>| {
-                    self.allow_rename(op, cred, &rename, source, target)
+                    self.allow_rename(op, cred, rename, source, target)
                 };
-                self.namespace.rename(op, &rename, &mut allow)
+                self.namespace.rename(op, rename, &mut allow)
             });
             let renamed = match renamed {
-                Err(Error::Retry(Retry::Move)) => self.move_whole(cred, &rename),
+                Err(Error::Retry(Retry::Move)) => self.move_whole(cred, rename),
                 done => done,
             };
             // On a retry, names have changed meanwhile.
             if !matches!(renamed, Err(Error::Retry(_))) {
-                if let Some(whiteout) = whiteout {
-                    // It is without a name for good, if it got none.
-                    self.core.clear_flag(whiteout.cachelet, flag::NAMING);
-                }
-                return self.commit_from(Durability::Dirsync, renamed);
+                return renamed;
             }
         }
     }
 
-    /// Makes what overlay file systems put in the place of a name that they hide: a character
-    /// device 0. It has no name yet.
-    fn make_whiteout(self: &Arc<Self>, cred: &Cred, dir: &Node<M>) -> Result<Node<M>> {
-        self.with_room(|op| {
+    /// Renames, and gives the old name to what overlay file systems put in the place of a name that
+    /// they hide: a character device 0.
+    #[cold]
+    fn rename_with_whiteout(self: &Arc<Self>, cred: &Cred, rename: Rename<'_>) -> Result<()> {
+        let whiteout = self.with_room(|op| {
             let new = NewFile::plain(FileKind::CharDevice, 0);
-            let made = self.make_unnamed(op, cred, dir.cachelet, new, 1)?;
+            let made = self.make_unnamed(op, cred, rename.from_dir, new, 1)?;
             Ok(Node::hold(self, made))
-        })
+        })?;
+        let rename = Rename {
+            whiteout: Some(whiteout.cachelet),
+            ..rename
+        };
+        let renamed = self.rename_names(cred, &rename);
+        // It is without a name for good, if it got none.
+        self.core.clear_flag(whiteout.cachelet, flag::NAMING);
+        renamed
     }
 
     /// Creates a file without a name, by the rules for new files in `dir`. `links`: see
@@ -489,10 +467,9 @@ impl<M: Memories> Fs<M> {
         new: NewFile<'_>,
         links: u64,
     ) -> Result<Cachelet> {
-        self.check_dir(op, cred, dir)?;
-        let inherited = op.inherit(cred, dir, new.kind, new.mode)?;
-        let new = new_inode(op, cred, dir, new, &inherited);
-        let made = op.create_unnamed(dir, &new, links)?;
+        let above = self.check_dir(op, cred, dir)?;
+        let create = |new: &NewInode<'_>| op.create_unnamed(dir, new, links);
+        let made = op.with_new_inode(cred, (dir, above), new, create)?;
         op.count(Tally::Inodes, 1);
         Ok(made)
     }
@@ -591,11 +568,14 @@ impl<M: Memories> Fs<M> {
         target: Option<Cachelet>,
     ) -> Result<()> {
         let core = op.core;
-        self.check_dir(op, cred, rename.from_dir)?;
-        core.check_removal(cred, rename.from_dir, source)?;
-        self.check_dir(op, cred, rename.to_dir)?;
+        let from = (rename.from_dir, self.check_dir(op, cred, rename.from_dir)?);
+        core.check_removal(cred, from, source)?;
+        let to = match rename.is_across() {
+            true => (rename.to_dir, self.check_dir(op, cred, rename.to_dir)?),
+            false => from,
+        };
         if let Some(target) = target {
-            core.check_removal(cred, rename.to_dir, target)?;
+            core.check_removal(cred, to, target)?;
         }
         if let (Some(target), false) = (target, rename.exchange) {
             match [source, target].map(|file| core.kind(file) == FileKind::Directory) {
@@ -605,16 +585,16 @@ impl<M: Memories> Fs<M> {
             }
         }
         // Moving a directory changes its `..`, so it needs permission to write to that directory.
-        let across = rename.from_dir != rename.to_dir;
-        let moved = [Some(source), target.filter(|_| rename.exchange)];
-        for moved in moved.into_iter().flatten() {
-            if across && core.kind(moved) == FileKind::Directory {
-                op.check_access(cred, moved, Access::WRITE)?;
+        let back = target.filter(|_| rename.exchange);
+        if rename.is_across() {
+            for moved in std::iter::once(source).chain(back) {
+                if core.kind(moved) == FileKind::Directory {
+                    op.check_access(cred, moved, Access::WRITE)?;
+                }
             }
         }
-        core.check_project(rename.to_dir, source)?;
-        let back = target.filter(|_| rename.exchange);
-        back.map_or(Ok(()), |target| core.check_project(rename.from_dir, target))
+        core.check_project(to, source)?;
+        back.map_or(Ok(()), |target| core.check_project(from, target))
     }
 
     /// The inode number of the directory above `dir` (its own, for the root).
@@ -652,48 +632,12 @@ impl<M: Memories> Fs<M> {
     }
 }
 
-/// The inode of a new file in `dir`.
-fn new_inode<'a, M: Memories>(
-    op: &Op<'_, M>,
-    cred: &Cred,
-    dir: Cachelet,
-    new: NewFile<'a>,
-    inherited: &'a Inherited,
-) -> NewInode<'a> {
-    let NewFile { kind, .. } = new;
-    let inherits = op.core.identity(dir).mode() & SET_GID != 0;
-    let gid = if inherits {
-        op.core.owner(dir).gid()
-    } else {
-        cred.gid
-    };
-    let mode = inherited.mode;
-    let mode = match kind {
-        FileKind::Symlink => 0o777,
-        FileKind::Directory if inherits => mode | SET_GID,
-        // A user cannot create a file that is set-gid to a group that the user is not in.
-        FileKind::File
-            if inherits && mode & 0o2010 == 0o2010 && !cred.privileged && !cred.in_group(gid) =>
-        {
-            mode & !SET_GID
-        }
-        _ => mode,
-    };
-    NewInode {
-        kind,
-        mode: mode & 0o7777,
-        uid: cred.uid,
-        gid,
-        device: new.device,
-        target: new.target,
-        xattrs: &inherited.xattrs,
-        flags: inherited.flags,
-        project: inherited.project,
-    }
-}
-
 /// Checks that a file may get one more name, in `dir`.
-fn check_new_link<M: Memories>(core: &Core<M>, dir: Cachelet, file: Cachelet) -> Result<()> {
+fn check_new_link<M: Memories>(
+    core: &Core<M>,
+    dir: (Cachelet, IdentityWord),
+    file: Cachelet,
+) -> Result<()> {
     let identity = core.identity(file);
     let is_dir = identity.kind() == Some(FileKind::Directory);
     if is_dir || identity.has_any(IdentityWord::GUARDED) {

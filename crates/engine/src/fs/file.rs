@@ -46,6 +46,7 @@ use crate::core::lease;
 use crate::core::quotas::Space;
 use crate::core::slots::{Op, pause};
 use crate::error::{Error, Result};
+use crate::fs::change::has_privileges;
 use crate::fs::{Cred, Fs};
 use crate::mapping::{Flush, Found, MapId, Mapping, Reservation};
 use crate::sites;
@@ -114,27 +115,28 @@ impl<M: Memories> Fs<M> {
 
     /// Runs a change of a file's bytes or space by `cred`. If there is no space, does the
     /// background's work and tries once more.
+    #[inline]
     pub(crate) fn change_file<T>(
         &self,
         cred: &Cred,
-        run: impl Fn(Files<'_, M>) -> Result<T>,
+        run: impl Fn(&Files<'_, M>) -> Result<T>,
     ) -> Result<T> {
         let mut files = self.files().by(cred);
         let mut has_reclaimed = false;
         // `run` is called in one place, so that it is compiled in line.
         loop {
-            let done = run(files);
-            if !files.cuts && matches!(done, Err(Error::QuotaExceeded)) {
-                // Files that were removed but are not freed yet still count.
-                self.free_removed()?;
-                files.cuts = true;
-                continue;
+            match run(&files) {
+                Err(Error::QuotaExceeded) if !files.cuts => {
+                    // Files that were removed but are not freed yet still count.
+                    self.free_removed()?;
+                    files.cuts = true;
+                }
+                Err(Error::NoSpace(_)) if !has_reclaimed => {
+                    self.reclaim_now()?;
+                    has_reclaimed = true;
+                }
+                done => return done,
             }
-            if has_reclaimed || !matches!(done, Err(Error::NoSpace(_))) {
-                return done;
-            }
-            self.reclaim_now()?;
-            has_reclaimed = true;
         }
     }
 }
@@ -166,11 +168,14 @@ impl<'a, M: Memories> Files<'a, M> {
         }
     }
 
-    /// See [`Op::drop_privileges`].
-    fn drop_privileges(&self, op: &Op<'a, M>, file: Cachelet) -> Result<bool> {
-        match self.keeps_privileges {
-            true => Ok(false),
-            false => op.drop_privileges(self.user, file),
+    /// Checks, under the lock of a file, that its bytes may change, and drops the privileges that
+    /// must not be found with the change. Returns whether there were any.
+    fn prepare(&self, op: &Op<'a, M>, file: Cachelet) -> Result<bool> {
+        let identity = self.core.identity(file);
+        check_mutable(identity)?;
+        match has_privileges(identity) && !self.keeps_privileges {
+            true => op.drop_privileges(self.user, file),
+            false => Ok(false),
         }
     }
 
@@ -192,8 +197,7 @@ impl<'a, M: Memories> Files<'a, M> {
     /// Locks a file for a change by its user that shows no bytes before a commit.
     fn lock_to_change(&self, op: &Op<'a, M>, file: Cachelet) -> Result<LockGuard<'a, M>> {
         let lock = self.core.lock(op, file);
-        check_mutable(self.core.identity(file))?;
-        self.drop_privileges(op, file)?;
+        self.prepare(op, file)?;
         Ok(lock)
     }
 }
@@ -297,12 +301,11 @@ impl<'a, M: Memories> Files<'a, M> {
             self.core.settle_set_ids()?;
             let op = self.core.op_to_change()?;
             let lock = self.core.lock(&op, cachelet);
-            check_mutable(self.core.identity(cachelet))?;
             if !self.holds_lease && lease::is_lent(self.core, cachelet, &bytes) {
                 continue;
             }
             // On pools with commits, their removal may not be durable yet.
-            let dropped = self.drop_privileges(&op, cachelet)?;
+            let dropped = self.prepare(&op, cachelet)?;
             if !(dropped && self.core.commits.is_some()) {
                 return Ok((op, lock));
             }
@@ -412,27 +415,34 @@ impl<'a, M: Memories> Files<'a, M> {
     }
 
     /// Reserves blocks for a file, and counts them for its owners. The caller holds the lock.
+    #[inline]
     fn reserve(
         &self,
         op: &Op<'_, M>,
         cachelet: Cachelet,
         blocks: u64,
     ) -> std::result::Result<Reservation, Stop> {
-        let core = self.core;
-        let has_quotas = core.has_quotas();
-        let space = Space { blocks, inodes: 0 };
-        if has_quotas {
-            core.charge(core.owners(cachelet), space, self.is_bound())?;
+        let reserved = match self.core.has_quotas() {
+            true => self.reserve_counted(op, cachelet, blocks),
+            false => self.mapping.reserve(op, blocks),
+        };
+        match reserved {
+            Err(Error::NoSpace(_)) => Err(Stop::Short(blocks)),
+            other => Ok(other?),
         }
-        self.mapping.reserve(op, blocks).map_err(|error| {
-            if has_quotas {
-                core.discharge(core.owners(cachelet), space);
-            }
-            match error {
-                Error::NoSpace(_) => Stop::Short(blocks),
-                error => error.into(),
-            }
-        })
+    }
+
+    #[cold]
+    fn reserve_counted(
+        &self,
+        op: &Op<'_, M>,
+        cachelet: Cachelet,
+        blocks: u64,
+    ) -> Result<Reservation> {
+        let (core, space) = (self.core, Space { blocks, inodes: 0 });
+        core.charge(core.owners(cachelet), space, self.is_bound())?;
+        let reserved = self.mapping.reserve(op, blocks);
+        reserved.inspect_err(|_| core.discharge(core.owners(cachelet), space))
     }
 
     /// Adds `blocks` to the count, before they are claimed. The caller holds the lock.
@@ -446,7 +456,10 @@ impl<'a, M: Memories> Files<'a, M> {
 
     /// Subtracts `blocks` from the count, after they went to limbo. The caller holds the lock.
     fn lower_blocks(&self, cachelet: Cachelet, blocks: u64) {
-        if self.core.has_quotas() && blocks > 0 {
+        if blocks == 0 {
+            return;
+        }
+        if self.core.has_quotas() {
             let space = Space { blocks, inodes: 0 };
             self.core.discharge(self.core.owners(cachelet), space);
         }

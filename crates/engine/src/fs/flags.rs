@@ -57,7 +57,7 @@ const _: () = assert!(
 );
 
 /// What a new file gets from its directory, as far as its kind can have it.
-const INHERITED: u64 =
+pub(super) const INHERITED: u64 =
     IdentityWord::NO_ATIME | IdentityWord::NO_DUMP | IdentityWord::PROJECT_INHERIT;
 
 impl FileFlags {
@@ -111,32 +111,26 @@ impl<M: Memories> Core<M> {
     }
 
     /// Flags and project id of a new file of `kind` in `dir`, whose identity is `above`.
-    #[inline]
     pub(super) fn inherited_flags(
         &self,
-        dir: Cachelet,
-        above: IdentityWord,
+        (dir, above): (Cachelet, IdentityWord),
         kind: FileKind,
     ) -> (u64, u32) {
-        match above.0 & INHERITED {
-            0 => (0, 0),
-            flags => self.inherited_project(dir, flags, kind),
-        }
-    }
-
-    #[inline(never)]
-    fn inherited_project(&self, dir: Cachelet, flags: u64, kind: FileKind) -> (u64, u32) {
-        let project = match flags & IdentityWord::PROJECT_INHERIT {
-            0 => 0,
-            _ => self.project(dir),
+        let project = match above.has(IdentityWord::PROJECT_INHERIT) {
+            true => self.project(dir),
+            false => 0,
         };
-        (flags & IdentityWord::flags_of(kind), project)
+        (above.0 & INHERITED & IdentityWord::flags_of(kind), project)
     }
 
     /// Checks that a directory takes a name of a file that was not made there.
     #[inline]
-    pub(super) fn check_project(&self, dir: Cachelet, file: Cachelet) -> Result<()> {
-        let takes_all = !self.identity(dir).has(IdentityWord::PROJECT_INHERIT);
+    pub(super) fn check_project(
+        &self,
+        (dir, above): (Cachelet, IdentityWord),
+        file: Cachelet,
+    ) -> Result<()> {
+        let takes_all = !above.has(IdentityWord::PROJECT_INHERIT);
         if takes_all || self.project(dir) == self.project(file) {
             Ok(())
         } else {

@@ -17,6 +17,7 @@ pub(crate) mod file;
 mod flags;
 mod list;
 pub(crate) mod locks;
+mod new_file;
 mod node;
 mod open;
 mod path;

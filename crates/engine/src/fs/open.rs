@@ -13,10 +13,10 @@ use crate::core::setters::setters;
 use crate::core::slots::Op;
 use crate::durability::commit::Durability;
 use crate::error::{Error, Result};
-use crate::fs::dir::NewFile;
 use crate::fs::file::{
     Allocate, Cold, ReadPaths, Translation, check_cuttable, check_mutable, check_range,
 };
+use crate::fs::new_file::NewFile;
 use crate::fs::path::{Follow, follow_one};
 use crate::fs::{Access, Attr, Cred, Fs, Node, SetAttr, View};
 use crate::reading::{Costs, PageTable, ReadPath, Rule, pages_of};
@@ -273,12 +273,13 @@ impl<M: Memories> Fs<M> {
         file: Cachelet,
         options: &OpenOptions,
     ) -> Result<()> {
-        let kind = op.core.kind(file);
+        let identity = op.core.identity(file);
+        let kind = identity.kind().unwrap_or(FileKind::File);
         check_kind(kind, options)?;
-        op.check_access(cred, file, options.wants())?;
+        op.check_known(cred, (file, identity), options.wants())?;
         check_not_special(kind)?;
         let overwrites = options.truncate || options.write && !options.append;
-        if overwrites && op.core.identity(file).has(IdentityWord::APPEND_ONLY) {
+        if overwrites && identity.has(IdentityWord::APPEND_ONLY) {
             return Err(Error::NotPermitted);
         }
         if options.no_atime && !op.core.owns(cred, file) {
@@ -366,6 +367,7 @@ pub(super) fn check_not_special(kind: FileKind) -> Result<()> {
 }
 
 impl<M: Memories> Handle<M> {
+    #[inline]
     pub(super) fn new(cred: &Cred, node: Node<M>, options: &OpenOptions) -> Self {
         let translation = Translation::new(options.no_atime);
         Self {

@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::core::cachelet::{Cachelet, field, flag};
 use crate::core::slots::Op;
 use crate::error::{Error, Location, Result};
-use crate::fs::{Access, Cred, Fs, Node};
+use crate::fs::{Cred, Fs, Node};
 use crate::namespace::common::has_byte;
 
 /// Limit of the length of a path in bytes. Paths are shorter than this.
@@ -68,9 +68,8 @@ impl<M: Memories> Fs<M> {
         let mut owned: Vec<u8>;
         let mut rest = path;
         loop {
-            let walked = self.namespace.walk(op, at, rest, &mut |dir| {
-                op.check_access(cred, dir, Access::EXECUTE)
-            })?;
+            let mut enter = |dir| op.check_search(cred, dir);
+            let walked = self.namespace.walk(op, at, rest, &mut enter)?;
             at = walked.at;
             let after = &rest[walked.used..];
             let wants_dir = rest.ends_with(b"/");
@@ -98,10 +97,7 @@ impl<M: Memories> Fs<M> {
                 return Ok(at);
             }
             let dots = if after.starts_with(b"..") { 2 } else { 1 };
-            if op.core.kind(at) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            op.check_access(cred, at, Access::EXECUTE)?;
+            op.check_search(cred, at)?;
             if dots == 2 {
                 at = self.parent_of(op, at)?;
             }
@@ -134,11 +130,9 @@ impl<M: Memories> Fs<M> {
             b"" => start,
             prefix => self.resolve_counting(op, cred, start, prefix, Follow::Last, links)?,
         };
-        if op.core.kind(dir) != FileKind::Directory {
-            return Err(Error::NotDirectory);
-        }
+        // Without a name it is the root.
         if !name.is_empty() {
-            op.check_access(cred, dir, Access::EXECUTE)?;
+            op.check_search(cred, dir)?;
         }
         Ok(Parent {
             dir,
@@ -215,10 +209,7 @@ impl<M: Memories> Fs<M> {
     /// searched.
     pub fn lookup(self: &Arc<Self>, cred: &Cred, dir: &Node<M>, name: &[u8]) -> Result<Node<M>> {
         self.with_op(|op| {
-            if op.core.kind(dir.cachelet) != FileKind::Directory {
-                return Err(Error::NotDirectory);
-            }
-            op.check_access(cred, dir.cachelet, Access::EXECUTE)?;
+            op.check_search(cred, dir.cachelet)?;
             let found = match name {
                 b"." => dir.cachelet,
                 b".." => self.parent_of(op, dir.cachelet)?,

@@ -100,6 +100,13 @@ pub(crate) struct Rename<'a> {
     pub(crate) whole: Option<&'a Whole>,
 }
 
+impl Rename<'_> {
+    /// Whether the names are in two directories.
+    pub(crate) fn is_across(&self) -> bool {
+        self.from_dir != self.to_dir
+    }
+}
+
 /// Directories that are moved with everything below them, which is prepared for its new paths.
 pub(crate) struct Whole {
     /// The directories, and the paths of their new names.
@@ -199,8 +206,8 @@ pub(crate) trait Namespace<M: Memories>: Send + Sync {
     fn lookup(&self, op: &Op<'_, M>, dir: Cachelet, name: &[u8]) -> Result<Cachelet>;
 
     /// Walks plain components of `path` (separated by `/`, possibly several) from `start` until its
-    /// end, the first symlink (included), or a component `.` or `..` (excluded). Calls `enter` for
-    /// every directory that it searches. Skips empty components.
+    /// end, the first symlink (included), or a component `.` or `..` (excluded). Before it searches
+    /// something it calls `enter`, which fails if that is no directory. Skips empty components.
     fn walk(
         &self,
         op: &Op<'_, M>,

@@ -99,8 +99,19 @@ impl<'o, 'a, M: Memories> Making<'o, 'a, M> {
 
     /// Writes the text of a symlink, and extended attributes, of the allocated inode. Flushed, not
     /// fenced.
+    #[inline]
     pub(crate) fn write_contents(&mut self, new: &NewInode<'_>) -> Result<()> {
-        self.text = self.op.write_text(new)?;
+        match new.kind == FileKind::Symlink || !new.xattrs.is_empty() {
+            true => self.write_some(new),
+            false => Ok(()),
+        }
+    }
+
+    #[inline(never)]
+    fn write_some(&mut self, new: &NewInode<'_>) -> Result<()> {
+        if new.kind == FileKind::Symlink {
+            self.text = Some(self.op.write_text(new.target)?);
+        }
         if let Some(ino) = self.inode.filter(|_| !new.xattrs.is_empty()) {
             let owner = (ino, self.op.core.next_generation(ino));
             let bytes = new.xattrs.to_vec();
@@ -190,21 +201,17 @@ impl<M: Memories> Core<M> {
 
 impl<M: Memories> Op<'_, M> {
     /// Writes the text of a symlink. Flushed, not fenced.
-    fn write_text(&self, new: &NewInode<'_>) -> Result<Option<(u64, u64)>> {
-        if new.kind != FileKind::Symlink {
-            return Ok(None);
-        }
+    fn write_text(&self, text: &[u8]) -> Result<(u64, u64)> {
         let core = self.core;
-        let (home, count) = text_home(new.target.len());
+        let (home, count) = text_home(text.len());
         let slot = match home {
             ChunkKind::Blocks => self.alloc_block(SPARE_BLOCKS)?,
             _ => self.alloc(home, count)?,
         };
         let at = core.geometry.slot_at(slot);
-        core.pool.write(at, new.target);
-        let bytes = new.target.len() as u64;
-        core.pool.flush(sites::CREATE_TEXT, at, bytes);
-        Ok(Some((slot, count)))
+        core.pool.write(at, text);
+        core.pool.flush(sites::CREATE_TEXT, at, text.len() as u64);
+        Ok((slot, count))
     }
 
     /// Writes the inode and fills its cachelet. Returns the generation. Past the cache, not fenced.

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::namespace::Rename;
 use crate::sites;
 
-/// The changes of moved files.
-pub(crate) type Moved<'a, M> = [Option<Change<'a, M>>; 2];
+/// The changes of one or two moved files.
+pub(crate) type Moved<'a, M> = (Change<'a, M>, Option<Change<'a, M>>);
 
 pub(crate) type Allow<'a> = &'a mut dyn FnMut(Cachelet, Option<Cachelet>) -> Result<()>;
 
@@ -52,7 +52,7 @@ impl<M: Memories> Op<'_, M> {
         if rename.exchange && target.is_none() {
             return Err(Error::NotFound);
         }
-        let across = rename.from_dir != rename.to_dir;
+        let across = rename.is_across();
         if across && is_dir(source) && self.is_within(rename.to_dir, source)? {
             return Err(Error::Invalid("a directory cannot move into itself"));
         }
@@ -105,17 +105,12 @@ impl<M: Memories> Op<'_, M> {
     /// The time of a change in both directories. Reads the clock once, because that takes as long
     /// as a lookup.
     pub(crate) fn both_times(&self, rename: &Rename<'_>) -> i64 {
-        let changed = [
-            self.core.changed_at(rename.from_dir),
-            self.core.changed_at(rename.to_dir),
-        ];
-        self.time_after(changed)
-    }
-
-    /// Number of directories (one or none) that change their parent with `file`.
-    pub(crate) fn moved_directories(&self, rename: &Rename<'_>, file: Cachelet) -> i64 {
-        let is_dir = self.core.kind(file) == FileKind::Directory;
-        i64::from(is_dir && rename.from_dir != rename.to_dir)
+        let from = self.core.changed_at(rename.from_dir);
+        let to = match rename.is_across() {
+            true => self.core.changed_at(rename.to_dir),
+            false => from,
+        };
+        self.time_after([from, to])
     }
 
     /// Begins the change of one or two moved files. Their locks are taken in ascending order, so
@@ -126,18 +121,26 @@ impl<M: Memories> Op<'_, M> {
             _ => (file, other),
         };
         let first = self.begin_change(first);
-        [Some(first), second.map(|file| self.begin_change(file))]
+        (first, second.map(|file| self.begin_change(file)))
     }
 
-    /// Records the new parent of a directory that changes it.
-    pub(crate) fn record_parent(&self, record: &mut Record, rename: &Rename<'_>, moved: Cachelet) {
+    /// Records the new parent of a directory that changes it. Returns the number of these: one or
+    /// none.
+    pub(crate) fn record_parent(
+        &self,
+        record: &mut Record,
+        rename: &Rename<'_>,
+        moved: Cachelet,
+    ) -> i64 {
         let core = self.core;
-        if core.kind(moved) == FileKind::Directory && rename.from_dir != rename.to_dir {
+        let changes = rename.is_across() && core.kind(moved) == FileKind::Directory;
+        if changes {
             record.store(
                 core.inode_at(moved) + Inode::PARENT,
                 core.ino(rename.to_dir),
             );
         }
+        i64::from(changes)
     }
 
     /// Stores the change time of a moved inode. The record's next fence makes it durable.

@@ -5,7 +5,7 @@ use vellum_media::Memories;
 
 use crate::core::cachelet::Cachelet;
 use crate::core::slots::Op;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::namespace::Walked;
 
 /// The next plain component of `path` from `at`: its range, or `None` at the end.
@@ -38,9 +38,6 @@ pub(crate) fn walk<M: Memories>(
         if name == b"." || name == b".." {
             walked.used = range.start;
             return Ok(walked);
-        }
-        if op.core.kind(walked.at) != FileKind::Directory {
-            return Err(Error::NotDirectory);
         }
         enter(walked.at)?;
         let found = lookup(walked.at, name)?;

@@ -85,8 +85,7 @@ impl<M: Memories> Op<'_, M> {
         let target = ends.to.map(|(_, file)| file);
         let is_dir = |file| core.kind(file) == FileKind::Directory;
         let (source_is_dir, target_is_dir) = (is_dir(ends.source), target.is_some_and(is_dir));
-        let moves_dir =
-            rename.from_dir != rename.to_dir && (source_is_dir || rename.exchange && target_is_dir);
+        let moves_dir = rename.is_across() && (source_is_dir || rename.exchange && target_is_dir);
         let _lock = moves_dir.then(|| self.lock_renames());
         let _changing = core.change_paths(source_is_dir || target_is_dir);
         match self.check_rename(rename, ends.source, target, allow) {
@@ -104,12 +103,11 @@ impl<M: Memories> Op<'_, M> {
             Some(target) => self.try_replace::<S>(rename, (from, to), &ends, target),
             None => self.try_move::<S>(rename, (from, to), &ends),
         };
-        let exchanged = target.filter(|_| rename.exchange);
-        let moved = [Some(ends.source), exchanged].into_iter().flatten();
         if matches!(renamed, Ok(true)) {
-            moved
-                .filter(|&file| is_dir(file))
-                .for_each(|dir| S::note_renamed(core, dir));
+            let source = source_is_dir.then_some(ends.source);
+            let exchanged = target.filter(|_| rename.exchange && target_is_dir);
+            let dirs = source.into_iter().chain(exchanged);
+            dirs.for_each(|dir| S::note_renamed(core, dir));
         }
         renamed
     }
@@ -318,32 +316,47 @@ impl<M: Memories> Op<'_, M> {
     }
 
     /// Adds the entries of the moved file and of the one that gets the old name to the record.
+    #[inline]
     fn record_drafts<S: Entries<M>>(
         &self,
         record: &mut Record,
         moved: (&Draft, Cachelet),
         whiteout: Option<&(Draft, Cachelet)>,
     ) -> S::Held<'_> {
-        match whiteout {
-            Some((draft, file)) => S::record(self, record, &[moved, (draft, *file)]),
-            None => S::record(self, record, &[moved]),
-        }
+        let count = 1 + usize::from(whiteout.is_some());
+        let second = whiteout.map_or(moved, |(draft, file)| (draft, *file));
+        S::record(self, record, &[moved, second][..count])
     }
 
     /// The old name, which is durably gone, or durably that of another file.
+    #[inline]
     fn leave_name<S: Entries<M>>(
         &self,
         rename: &Rename<'_>,
         from: Pair,
-        whiteout: Option<(Draft, Cachelet)>,
+        whiteout: Option<&(Draft, Cachelet)>,
+        (now, subdirectories): (i64, i64),
+    ) {
+        match whiteout {
+            Some(whiteout) => {
+                self.show_whiteout::<S>(rename, from, whiteout, (now, subdirectories));
+            }
+            None => {
+                self.entry_died(rename.from_dir, now, subdirectories);
+                S::Index::remove(self, from);
+            }
+        }
+    }
+
+    #[cold]
+    fn show_whiteout<S: Entries<M>>(
+        &self,
+        rename: &Rename<'_>,
+        from: Pair,
+        &(ref draft, file): &(Draft, Cachelet),
         (now, subdirectories): (i64, i64),
     ) {
         let core = self.core;
-        let Some((draft, file)) = whiteout else {
-            self.entry_died(rename.from_dir, now, subdirectories);
-            S::Index::remove(self, from);
-            return;
-        };
         self.entry_changed(rename.from_dir, now, subdirectories);
         core.add_refs(file, S::Index::NAME_REFS);
         core.clear_flag(file, flag::NAMING | flag::UNLINKED);
@@ -403,7 +416,7 @@ impl<M: Memories> Op<'_, M> {
         let moved_to = (&draft, ends.source);
         let held = self.record_drafts::<S>(&mut record, moved_to, whiteout.as_ref());
         self.record_death(&mut record, from, now);
-        self.record_parent(&mut record, rename, ends.source);
+        let came = self.record_parent(&mut record, rename, ends.source);
         record_whole(&mut record, rename);
         self.journal_commit(&record);
         // Lookups wait for both names until the old one is gone and the new one exists.
@@ -411,11 +424,10 @@ impl<M: Memories> Op<'_, M> {
         self.carry_out(rename, &record, moved, now);
         drop(held);
         S::moved(core, ends.source);
-        let moved = self.moved_directories(rename, ends.source);
-        if rename.from_dir != rename.to_dir {
-            self.note_change(rename.to_dir, now, moved);
+        if rename.is_across() {
+            self.note_change(rename.to_dir, now, came);
         }
-        self.leave_name::<S>(rename, from, whiteout, (now, -moved));
+        self.leave_name::<S>(rename, from, whiteout.as_ref(), (now, -came));
         S::Index::release(core, new, value.with(ValueWord::READABLE));
         Ok(true)
     }
@@ -466,16 +478,15 @@ impl<M: Memories> Op<'_, M> {
         let held = self.record_drafts::<S>(&mut record, moved_to, whiteout.as_ref());
         self.record_death(&mut record, from, now);
         self.record_death(&mut record, old, now);
-        self.record_parent(&mut record, rename, ends.source);
+        let came = self.record_parent(&mut record, rename, ends.source);
         record_whole(&mut record, rename);
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
         S::moved(core, ends.source);
         let left = self.lower_links(victim);
-        let moved = self.moved_directories(rename, ends.source);
-        self.entry_changed(rename.to_dir, now, moved - i64::from(victim_is_dir));
-        self.leave_name::<S>(rename, from, whiteout, (now, -moved));
+        self.entry_changed(rename.to_dir, now, came - i64::from(victim_is_dir));
+        self.leave_name::<S>(rename, from, whiteout.as_ref(), (now, -came));
         let value = from.value.without(ValueWord::RENAMING);
         S::Index::set(core, old, draft.entry, value.with(ValueWord::RENAMING));
         S::Index::release(core, old, value);
@@ -522,22 +533,21 @@ impl<M: Memories> Op<'_, M> {
         let held = S::record(self, &mut record, &[(&at_from, target), (&at_to, source)]);
         self.record_death(&mut record, first, now);
         self.record_death(&mut record, second, now);
-        self.record_parent(&mut record, rename, source);
+        let came = self.record_parent(&mut record, rename, source);
         let back = Rename {
             from_dir: rename.to_dir,
             to_dir: rename.from_dir,
             ..*rename
         };
-        self.record_parent(&mut record, &back, target);
+        let went = self.record_parent(&mut record, &back, target);
         record_whole(&mut record, rename);
         self.journal_commit(&record);
         self.carry_out(rename, &record, moved, now);
         drop(held);
         S::moved(core, source);
         S::moved(core, target);
-        let moved = [source, target].map(|file| self.moved_directories(rename, file));
-        self.entry_changed(rename.from_dir, now, moved[1] - moved[0]);
-        self.entry_changed(rename.to_dir, now, moved[0] - moved[1]);
+        self.entry_changed(rename.from_dir, now, went - came);
+        self.entry_changed(rename.to_dir, now, came - went);
         let clear = |pair: Pair| pair.value.without(ValueWord::RENAMING);
         // Both keep the flag until both are set, so that nobody sees one file under both names.
         S::Index::set(core, first, at_from.entry, second.value);
@@ -554,27 +564,31 @@ impl<M: Memories> Op<'_, M> {
     /// this, because each of these would wait for earlier stores past the cache.
     fn carry_out(&self, rename: &Rename<'_>, record: &Record, moved: Moved<'_, M>, now: i64) {
         let core = self.core;
-        let moving = |count: u64| {
-            let to_dir = Some(rename.to_dir).filter(|&dir| dir != rename.from_dir);
-            for dir in std::iter::once(rename.from_dir).chain(to_dir) {
-                core.arena
-                    .fetch_add(core.cachelet_at(dir, field::MOVING), count);
+        let count = |dir, count: u64| {
+            core.arena
+                .fetch_add(core.cachelet_at(dir, field::MOVING), count)
+        };
+        let moving = |more: u64| {
+            count(rename.from_dir, more);
+            if rename.is_across() {
+                count(rename.to_dir, more);
             }
         };
         moving(1);
-        moved
-            .iter()
-            .flatten()
-            .for_each(|change| self.store_change_time(change, now));
+        let (first, second) = moved;
+        self.store_change_time(&first, now);
+        if let Some(second) = &second {
+            self.store_change_time(second, now);
+        }
         self.journal_store(record);
         moving(1u64.wrapping_neg());
         self.journal_settle();
         // The times are published only when they are durable. Until then the changes stay locked,
         // because others could not store over them in order.
-        moved
-            .into_iter()
-            .flatten()
-            .for_each(|change| change.show(None, now));
+        first.show(None, now);
+        if let Some(second) = second {
+            second.show(None, now);
+        }
         self.journal_retire();
     }
 

@@ -114,7 +114,7 @@ impl Tree {
         if let Some(target) = target.filter(|&target| is_dir(target)) {
             op.ensure_tree_counted(target)?;
         }
-        let across = rename.from_dir != rename.to_dir;
+        let across = rename.is_across();
         let moves_dir = across && (is_dir(source) || rename.exchange && target.is_some_and(is_dir));
         let _lock = moves_dir.then(|| op.lock_renames());
         let mut both = Both::hold(op, rename.from_dir, rename.to_dir)?;
@@ -177,11 +177,8 @@ impl Tree {
         let now = op.both_times(rename);
         let target = ends.target.map(|target| target.file);
         let (mut moved, mut victim) = (None, None);
-        for change in op
-            .begin_moving(ends.from.file, target)
-            .into_iter()
-            .flatten()
-        {
+        let (first, second) = op.begin_moving(ends.from.file, target);
+        for change in std::iter::once(first).chain(second) {
             if change.file == ends.from.file {
                 moved = Some(change);
             } else {
@@ -203,14 +200,13 @@ impl Tree {
         both.from
             .bury(core, (ends.from.leaf, way), now, &mut record);
         both.each().for_each(|names| names.record_tail(&mut record));
-        op.record_parent(&mut record, rename, ends.from.file);
+        let came = op.record_parent(&mut record, rename, ends.from.file);
         if let Some(victim) = &victim {
             victim.record(core, &mut record);
         }
         Self::carry_out(op, both, &record, moved.as_slice(), victim.as_ref(), now);
         moved.into_iter().for_each(|change| change.show(None, now));
         let gone = victim.map(|victim| victim.show(core, now));
-        let came = op.moved_directories(rename, ends.from.file);
         let replaced = i64::from(target.is_some_and(|file| core.kind(file) == FileKind::Directory));
         op.note_change(rename.to_dir, now, came - replaced);
         op.note_change(rename.from_dir, now, -came);
@@ -262,7 +258,7 @@ impl Tree {
         both.from.make_busy(core, from.name);
         both.to().make_busy(core, to.name);
         let now = op.both_times(rename);
-        let moved = op.begin_moving(from.file, Some(to.file));
+        let (first, second) = op.begin_moving(from.file, Some(to.file));
         let mut record = Record::new();
         let at_to = both
             .to()
@@ -275,19 +271,18 @@ impl Tree {
         both.from
             .bury(core, (from.leaf, Way::Appended), now, &mut record);
         both.each().for_each(|names| names.record_tail(&mut record));
-        op.record_parent(&mut record, rename, from.file);
+        let came = op.record_parent(&mut record, rename, from.file);
         let back = Rename {
             from_dir: rename.to_dir,
             to_dir: rename.from_dir,
             ..*rename
         };
-        op.record_parent(&mut record, &back, to.file);
-        let changes: Vec<_> = moved.into_iter().flatten().collect();
+        let went = op.record_parent(&mut record, &back, to.file);
+        let changes: Vec<_> = std::iter::once(first).chain(second).collect();
         Self::carry_out(op, both, &record, &changes, None, now);
         changes
             .into_iter()
             .for_each(|change| change.show(None, now));
-        let [came, went] = [from.file, to.file].map(|file| op.moved_directories(rename, file));
         op.note_change(rename.from_dir, now, went - came);
         op.note_change(rename.to_dir, now, came - went);
         op.records_died(rename.from_dir, 2);
