@@ -202,6 +202,8 @@ fn every_function_with_valgrind() {
 fn threads_close_what_others_use() {
     checks("tests/c/threads.c", &PLAIN);
     checks("tests/c/threads.c", &SANITIZED);
+    let without_membarrier = Program::new("tests/c/threads.c", &PLAIN).run(&["", "without"]);
+    assert_eq!(without_membarrier.ok().out, "ok\n");
 }
 
 #[test]

@@ -1,10 +1,16 @@
 /*
  * Threads open, close and use the same handles at the same time. A call on a handle that another thread closes does what
- * it does, or fails with EBADF; it never meets another file. Prints "ok" at the end.
+ * it does, or fails with EBADF; it never meets another file. With a second argument the kernel refuses membarrier(2), by
+ * which the library orders closing and calls, and the library has to do without. Prints "ok" at the end.
  */
 #define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "check.h"
 
@@ -155,8 +161,27 @@ static void views_and_errors_of_threads(void)
     OK(vellum_pool_close(pool));
 }
 
-int main(void)
+/* Makes membarrier(2) fail with ENOSYS in this process. */
+static void forbid_membarrier(void)
 {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    EQ(0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+    EQ(-1, syscall(SYS_membarrier, 0, 0, 0));
+    EQ(ENOSYS, errno);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 2)
+        forbid_membarrier();
     views_and_errors_of_threads();
     closing_beside_calls();
     closing_pools_beside_calls();
