@@ -41,6 +41,8 @@ vellum version
 for page in vellum vellum-mount vellum-bench fsck.vellum mount.vellum umount.vellum mkfs.vellum; do
     man "$page" | grep -qi vellum || die "no manual page $page"
 done
+man 3 vellum | grep -q vellum_pool_open || die "no manual page of the library"
+[[ "$(ldconfig -p)" == *"libvellum.so.0 "* ]] || die "ldconfig does not know the library"
 [[ -s /usr/share/bash-completion/completions/vellum && -s /usr/share/zsh/vendor-completions/_vellum ]] ||
     die "no completions"
 mkdir -p /etc/vellum

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The Debian package on a fresh Debian 12, made by debootstrap in target/long/package: installed, used through fstab by
 # root and by users, upgraded below a mount, and purged (package-guest.sh). Before that, what `make install` puts into a
-# folder is removed by `make uninstall`. Needs root. Missing tools are installed with apt.
+# folder is used, the library for C too, and removed by `make uninstall`. Needs root. Missing tools are installed with
+# apt.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -26,6 +27,23 @@ printf 'a fresh Debian %s\n' "$(<"$DEBIAN/etc/debian_version")"
 
 make --silent install PREFIX=/opt/vellum DESTDIR="$WORK/installed"
 "$WORK/installed/opt/vellum/bin/vellum" version
+library="$WORK/installed/opt/vellum/lib"
+names="$(nm -D --defined-only --with-symbol-versions "$library/libvellum.so.0" | awk '$2 == "T" { print $3 }')"
+[[ "$(grep -c '^vellum_[a-z_]*@@VELLUM_0$' <<<"$names")" -gt 60 && "$(grep -vc '@@VELLUM_0$' <<<"$names")" -eq 0 ]] || {
+    printf 'package: error: libvellum.so exports: %s\n' "$names" >&2
+    exit 1
+}
+link() {
+    PKG_CONFIG_PATH="$library/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$WORK/installed" pkg-config "$@" vellum
+}
+example="$WORK/installed/opt/vellum/share/doc/vellum/examples/notes.c"
+rm -f "$WORK/notes.vellum"
+# shellcheck disable=SC2046
+cc "$example" -o "$WORK/notes" $(link --cflags --libs)
+LD_LIBRARY_PATH="$library" "$WORK/notes" "$WORK/notes.vellum" shared "a line"
+# shellcheck disable=SC2046
+cc "$example" "$library/libvellum.a" -o "$WORK/notes" $(link --cflags) $(link --static --libs-only-l | sed 's/-lvellum//')
+"$WORK/notes" "$WORK/notes.vellum" static "a line"
 make --silent uninstall PREFIX=/opt/vellum DESTDIR="$WORK/installed"
 left="$(find "$WORK/installed" -not -type d)"
 [[ -z "$left" ]] || {
